@@ -1,0 +1,335 @@
+"""What goes over the control topic: JSON objects, one tagged union on ``"kind"``, each with ``"v": 1``.
+
+Partition 0 of the topic is the *coordination log*, which every member tails; partition 1 is *telemetry*, which the
+leader and Spark read. Units are seconds (float), records and bytes; times are seconds since the epoch.
+
+Rules for changing them: a new field has a default; a kind, a name or a type never changes its meaning; readers ignore
+unknown kinds and fields, count malformed records and skip them. Bytes written by older versions are kept in
+``tests/golden`` and must stay readable.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from .model import Partition
+
+__all__ = [
+    "COORDINATION",
+    "TELEMETRY",
+    "BaseRecord",
+    "BrakeRecord",
+    "DecisionRecord",
+    "HelloRecord",
+    "LeavingRecord",
+    "LeftRecord",
+    "LoadRecord",
+    "MemberEntry",
+    "MovePlan",
+    "PartitionLoad",
+    "PartitionReport",
+    "PlanRecord",
+    "Record",
+    "RejoinRecord",
+    "RejectedPlan",
+    "ReleaseRecord",
+    "ReportRecord",
+    "UnreadableRecord",
+    "WorkWindow",
+    "decode",
+    "encode",
+]
+
+COORDINATION = 0
+"""Partition of the control topic that holds the coordination log."""
+TELEMETRY = 1
+"""Partition of the control topic that holds reports and decisions."""
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """Fields that every record has."""
+
+    lands_on: ClassVar[int] = COORDINATION
+
+    group: str
+    member: str
+    """Who wrote it: the member id, or ``"cli"`` for the command line."""
+    at: float
+    """When it was written, by the writer's clock, seconds since the epoch."""
+    v: int = 1
+
+
+class BrakeRecord(_Record, frozen=True, kw_only=True, tag="brake"):
+    """The command line's hand on the wheel. The latest in the log wins, whatever the generation."""
+
+    action: str
+    """``hold`` (no plan is made), ``scale`` (a fixed number of replicas) or ``resume``."""
+    replicas: int | None = None
+    """With ``scale``: the number wanted, >= 1."""
+
+    def __post_init__(self) -> None:
+        if self.action not in ("hold", "resume", "scale"):
+            raise ValueError(f"brake: action is {self.action!r}, not hold, resume or scale")
+        if self.action == "scale" and (self.replicas is None or self.replicas < 1):
+            raise ValueError("brake: scale needs replicas >= 1")
+
+
+class HelloRecord(_Record, frozen=True, kw_only=True, tag="hello"):
+    """A newcomer sent its JoinGroup: everybody heartbeats now, so that the barrier lasts milliseconds."""
+
+    instance: str = ""
+
+
+class RejoinRecord(_Record, frozen=True, kw_only=True, tag="rejoin"):
+    """The writer was told of a rebalance: everybody heartbeats now."""
+
+    generation: int = -1
+
+
+class LeavingRecord(_Record, frozen=True, kw_only=True, tag="leaving"):
+    """Please drain me; give me nothing. Said again in every generation until gone."""
+
+    generation: int
+    instance: str = ""
+
+
+class LeftRecord(_Record, frozen=True, kw_only=True, tag="left"):
+    """The writer sent its LeaveGroup: everybody heartbeats now."""
+
+    generation: int = -1
+
+
+class MemberEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One member in a generation's map."""
+
+    attempt: int
+    """Number of the JoinGroup that the map was made from (rule 6)."""
+    topics: tuple[str, ...] = ()
+    """What it subscribes, sorted: who may own what."""
+    owns: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """(topic, partitions) that the map gives it, both sorted."""
+
+
+class BaseRecord(_Record, frozen=True, kw_only=True, tag="base"):
+    """The whole map at the start of a generation: version 0 of every partition's owner.
+
+    The same object travels inline in the SyncGroup answers where it fits the broker's record limit.
+    """
+
+    generation: int
+    members: dict[str, MemberEntry]
+    brake: BrakeRecord | None = None
+
+    def owners(self) -> dict[Partition, str]:
+        """Partition -> member that owns it at version 0. A partition that is not a key belongs to nobody."""
+        return {
+            Partition(topic, index): member
+            for member, entry in self.members.items()
+            for topic, partitions in entry.owns
+            for index in partitions
+        }
+
+
+class MovePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
+    """Advice to one owner: please hand this partition to that member."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    reason: str = ""
+
+
+class PlanRecord(_Record, frozen=True, kw_only=True, tag="plan"):
+    """The leader's advice. Void outside its generation; a later sequence replaces an earlier one."""
+
+    generation: int
+    sequence: int
+    moves: tuple[MovePlan, ...] = ()
+    victims: tuple[str, ...] = ()
+    """Member ids that are to go: drained first, given nothing."""
+
+
+class ReleaseRecord(
+    _Record, frozen=True, kw_only=True, tag="release", rename={"source": "from", "target": "to"}
+):
+    """The only record that moves ownership (rule 1). ``offset`` is committed before it is written (rule 2)."""
+
+    generation: int
+    topic: str
+    partition: int
+    version: int
+    source: str
+    target: str
+    offset: int
+
+    @property
+    def key(self) -> Partition:
+        return Partition(self.topic, self.partition)
+
+
+class PartitionLoad(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One partition in a ``load`` record, as an array to keep it short."""
+
+    topic: str
+    partition: int
+    queue_seconds: float
+    """Work waiting: records not done x cost."""
+
+
+class LoadRecord(_Record, frozen=True, kw_only=True, tag="load"):
+    """A member's slack and queues, every 0.5 s when they changed, at least every second: also its sign of life."""
+
+    generation: int
+    slack: float = 1.0
+    """Busy seconds per second that it could still give, 0 .. concurrency x speed."""
+    queues: tuple[PartitionLoad, ...] = ()
+
+
+class WorkWindow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Work that arrived in windows of one length: busy seconds."""
+
+    seconds: float
+    mean: float
+    variance: float
+    largest: float
+
+
+class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One partition in a member's report, over the report's interval. Only partitions that changed are listed."""
+
+    topic: str
+    partition: int
+    arrived: int = 0
+    """Records that arrived (log end moved on)."""
+    bytes: int = 0
+    """Bytes of the records that were fetched."""
+    done: int = 0
+    lag: int = 0
+    """Records not done at the end of the interval."""
+    lag_seconds: float = 0.0
+    """Age of the oldest record not done; 0 without lag."""
+    cost_mean: float | None = None
+    """Busy seconds per record; None until one was done."""
+    cost_variance: float | None = None
+    work_windows: tuple[WorkWindow, ...] = ()
+    position: int | None = None
+    committed: int | None = None
+    state: str = "running"
+    """``running``, ``paused`` (by the user), ``blocked`` (does not advance though records wait) or ``idle``."""
+
+
+class ReportRecord(_Record, frozen=True, kw_only=True, tag="report"):
+    """What one member measured in one interval."""
+
+    lands_on: ClassVar[int] = TELEMETRY
+
+    sequence: int
+    generation: int
+    instance: str = ""
+    instance_type: str = ""
+    interval: float = 1.0
+    concurrency: float = 1.0
+    speed: float = 1.0
+    busy_seconds: float = 0.0
+    startup_seconds: float | None = None
+    """From process start (or the request for it) until the first partition was owned; said once it is known."""
+    handoffs: tuple[float, ...] = ()
+    """Duration of the handoffs that this member took over in the interval, seconds."""
+    late: dict[str, int] = {}
+    """Records done later than the objective, by cause."""
+    in_time: int = 0
+    """Records done within the objective."""
+    slot_seconds: float = 0.1
+    slots_start: float = 0.0
+    """Time (epoch, log clock) at which the first of ``slots`` begins: a whole multiple of ``slot_seconds``."""
+    slots: tuple[float, ...] = ()
+    """Work (busy seconds) that arrived per slot of wall-clock time. Slots of all members are aligned, so the leader
+    can add them up and take the variance of the group's total."""
+    partitions: tuple[PartitionReport, ...] = ()
+
+
+class RejectedPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An alternative that the leader looked at and why it was not taken."""
+
+    replicas: int
+    reason: str
+
+
+class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
+    """One decision of the leader, with what it saw: enough to explain it later, and for Spark to learn from."""
+
+    lands_on: ClassVar[int] = TELEMETRY
+
+    generation: int
+    sequence: int
+    outcome: str
+    """``hold`` | ``up`` | ``down`` | ``move`` | ``none`` (see :class:`loadtrim_agent.core.plan.values.Outcome`)."""
+    reason: str
+    """One English sentence."""
+    policy: str = ""
+    packer: str = ""
+    mode: str = "active"
+    replicas_actual: int = 0
+    replicas_wanted: int = 0
+    members: dict[str, float] = {}
+    """Member id -> utilization, 0 .. 1 and above."""
+    rate: float = 0.0
+    """Arrival rate of the group, records/s."""
+    work: float = 0.0
+    """Arriving work of the group, busy seconds per second."""
+    forecast: float = 0.0
+    """Forecast of ``work`` over the start-up time."""
+    backlog: float = 0.0
+    """Standing backlog, busy seconds."""
+    moves: tuple[MovePlan, ...] = ()
+    victims: tuple[str, ...] = ()
+    rejected: tuple[RejectedPlan, ...] = ()
+    late: dict[str, int] = {}
+    startup_seconds: float | None = None
+    handoff_seconds: float | None = None
+    brake: BrakeRecord | None = None
+    state: dict[str, float] = {}
+    """What the policy must not forget over a change of leader (patience, cool-down), by name."""
+
+
+Record = (
+    HelloRecord
+    | RejoinRecord
+    | BaseRecord
+    | PlanRecord
+    | ReleaseRecord
+    | LoadRecord
+    | LeavingRecord
+    | LeftRecord
+    | BrakeRecord
+    | ReportRecord
+    | DecisionRecord
+)
+
+
+class UnreadableRecord(ValueError):
+    """Bytes on the control topic that are no record of this version. The reader counts and skips them."""
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+
+
+def encode(record: Record) -> bytes:
+    """The JSON bytes of one record. About 2 us for a release."""
+    return _encoder.encode(record)
+
+
+def decode(data: bytes) -> Record:
+    """Read one record; unknown fields are ignored.
+
+    Raises:
+        UnreadableRecord: malformed bytes, an unknown kind, or a field out of its range.
+    """
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UnreadableRecord(str(error)) from error
