@@ -132,7 +132,9 @@ class BaseRecord(_Record, frozen=True, kw_only=True, tag="base"):
         }
 
 
-class MovePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
+class MovePlan(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from", "target": "to"}
+):
     """Advice to one owner: please hand this partition to that member."""
 
     topic: str
@@ -152,9 +154,7 @@ class PlanRecord(_Record, frozen=True, kw_only=True, tag="plan"):
     """Member ids that are to go: drained first, given nothing."""
 
 
-class ReleaseRecord(
-    _Record, frozen=True, kw_only=True, tag="release", rename={"source": "from", "target": "to"}
-):
+class ReleaseRecord(_Record, frozen=True, kw_only=True, tag="release", rename={"source": "from", "target": "to"}):
     """The only record that moves ownership (rule 1). ``offset`` is committed before it is written (rule 2)."""
 
     generation: int
@@ -189,7 +189,7 @@ class LoadRecord(_Record, frozen=True, kw_only=True, tag="load"):
 
 
 class WorkWindow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Work that arrived in windows of one length: busy seconds."""
+    """Work that arrived in windows of one length that end at a record (counted by records): busy seconds."""
 
     seconds: float
     mean: float
@@ -209,6 +209,9 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     done: int = 0
     lag: int = 0
     """Records not done at the end of the interval."""
+    lag_min: int | None = None
+    """Fewest records not done at any moment of the interval: what is left of the lag when a burst in progress is taken
+    away. None: not measured."""
     lag_seconds: float = 0.0
     """Age of the oldest record not done; 0 without lag."""
     cost_mean: float | None = None
@@ -218,7 +221,11 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     position: int | None = None
     committed: int | None = None
     state: str = "running"
-    """``running``, ``paused`` (by the user), ``blocked`` (does not advance though records wait) or ``idle``."""
+    """``running``, ``paused`` (by the user), ``blocked`` (does not advance though records wait), ``idle``, or ``gone``:
+    lost in the interval; then only ``arrived``, ``bytes`` and ``done`` count, the rest is the new owner's to tell."""
+    observed: float | None = None
+    """Seconds that ``arrived`` covers where it is not the interval: less while the broker was not asked (a full buffer,
+    a broker that does not answer), more when it was asked again. 0: nothing is known of the interval."""
 
 
 class ReportRecord(_Record, frozen=True, kw_only=True, tag="report"):
@@ -242,6 +249,9 @@ class ReportRecord(_Record, frozen=True, kw_only=True, tag="report"):
     """Records done later than the objective, by cause."""
     in_time: int = 0
     """Records done within the objective."""
+    latency_counts: tuple[tuple[float, int], ...] = ()
+    """(upper bound in seconds, records done no later than that and later than the bound before), empty ones left out:
+    counts of several members and intervals add up bound by bound. A record above all bounds is in none."""
     slot_seconds: float = 0.1
     slots_start: float = 0.0
     """Time (epoch, log clock) at which the first of ``slots`` begins: a whole multiple of ``slot_seconds``."""
@@ -269,6 +279,11 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     """``hold`` | ``up`` | ``down`` | ``move`` | ``none`` (see :class:`loadtrim_agent.core.plan.values.Outcome`)."""
     reason: str
     """One English sentence."""
+    reason_code: str = ""
+    """The same for programs (see :class:`loadtrim_agent.core.plan.values.Reason`)."""
+    objective_seconds: float | None = None
+    """W, as the leader is set: for those who read along."""
+    objective_share: float | None = None
     policy: str = ""
     packer: str = ""
     mode: str = "active"

@@ -1,0 +1,1 @@
+"""Thin shells around the core: connections, group requests, the control log, fetching. No policy lives here."""

@@ -1,0 +1,319 @@
+"""What this member holds, takes and gives: the partitions' side of the protocol (rules 2 to 5, 10, 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ..model import Partition
+from ..records import ReleaseRecord
+from .commands import (
+    Command,
+    CommitResultCommand,
+    CountCommand,
+    DropCommand,
+    FetchCommittedCommand,
+    OpenCommand,
+    ResumeCommand,
+    RunCommand,
+    StopCommand,
+)
+from .commits import CommitOutcome, CommitQueue
+from .events import (
+    AppendedEvent,
+    CommittedFetchedEvent,
+    CommitWantedEvent,
+    DrainedEvent,
+    OffsetCommit,
+    OpenedEvent,
+)
+from .ownership import Hold, HoldState, Ownership
+from .values import COORDINATOR_MOVED, Code, GroupConfig
+
+__all__ = ["Holdings"]
+
+DOUBT_SECONDS = 1.0
+"""How long a sent release may stay undecided before a barrier decides (rule 10)."""
+
+_GIVING = (HoldState.STOPPING, HoldState.COMMITTING)
+
+
+class Holdings:
+    """Held partitions by :class:`Hold`; changed by :class:`~.machine.Machine` only."""
+
+    def __init__(
+        self, config: GroupConfig, emit: Callable[[Command], None], append: Callable[[ReleaseRecord], int]
+    ) -> None:
+        self._config = config
+        self._emit = emit
+        self._append = append
+        self.commits = CommitQueue()
+        self.ownership: Ownership | None = None
+        """The fold of the log; None while nothing may move (mixed group, no map)."""
+        self.holds: dict[Partition, Hold] = {}
+        self._takes = 0
+        self._fetches: dict[int, dict[Partition, int]] = {}
+        """OffsetFetch in flight -> partition and take that it is for."""
+        self._fetch_numbers = 0
+        self._fetch_again_at = float("inf")
+        self._appends: dict[int, tuple[Partition, int]] = {}
+        """Release append in flight -> partition and take."""
+
+    # -- what others ask -----------------------------------------------------------------------------------------
+
+    def claims(self, topics: Iterable[str]) -> tuple[Partition, ...]:
+        """Owned and no release sent (rule 5), of subscribed topics, sorted."""
+        subscribed = frozenset(topics)
+        return tuple(
+            sorted(p for p, h in self.holds.items() if h.state is not HoldState.RELEASED and p.topic in subscribed)
+        )
+
+    def take_of(self, partition: Partition) -> int | None:
+        hold = self.holds.get(partition)
+        return hold.take if hold is not None else None
+
+    def wakeup(self) -> float:
+        watched = (h.deadline for h in self.holds.values() if h.state in (*_GIVING, HoldState.RELEASED))
+        return min(watched, default=self._fetch_again_at) if self.holds else self._fetch_again_at
+
+    # -- barriers ------------------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """A JoinGroup is about to be sent: what was stopped without a release runs again (rule 5)."""
+        for hold in self._sorted():
+            if hold.state in _GIVING:
+                self._resume(hold)
+
+    def enter(self, ownership: Ownership, member: str) -> None:
+        """A generation begins: keep what the map gives us and we hold, drop the rest, take what is new (rules 3, 4)."""
+        self.ownership = ownership
+        mine = {p for p, owner in ownership.owners().items() if owner == member}
+        for hold in self._sorted():
+            if hold.partition not in mine or hold.state is HoldState.RELEASED:
+                self._drop(hold)
+        self.take([p for p in sorted(mine) if p not in self.holds])
+
+    def enter_blind(self, partitions: Iterable[Partition]) -> None:
+        """A generation in which nothing moves begins: hold exactly these."""
+        self.ownership = None
+        wanted = frozenset(partitions)
+        for hold in self._sorted():
+            if hold.partition not in wanted or hold.state is HoldState.RELEASED:
+                self._drop(hold)
+        self.take([p for p in sorted(wanted) if p not in self.holds])
+
+    def drop_all(self) -> None:
+        for hold in self._sorted():
+            self._drop(hold)
+
+    # -- taking --------------------------------------------------------------------------------------------------
+
+    def take(self, partitions: Iterable[Partition]) -> None:
+        """Given by a map without being held: start at the committed offset (rule 4)."""
+        fetch = {p: self._hold(p, HoldState.FETCHING).take for p in partitions}
+        self._fetch(fetch)
+
+    def _hold(self, partition: Partition, state: HoldState) -> Hold:
+        self._takes += 1
+        hold = Hold(partition=partition, take=self._takes, state=state)
+        self.holds[partition] = hold
+        return hold
+
+    def _fetch(self, takes: Mapping[Partition, int]) -> None:
+        if not takes:
+            return
+        self._fetch_numbers += 1
+        self._fetches[self._fetch_numbers] = dict(takes)
+        self._emit(FetchCommittedCommand(fetch=self._fetch_numbers, partitions=tuple(sorted(takes))))
+
+    def committed_fetched(self, event: CommittedFetchedEvent) -> bool:
+        """Offsets are there. False: the coordinator has moved; they are asked for again."""
+        takes = self._fetches.pop(event.fetch, {})
+        for partition, take in sorted(takes.items()):
+            hold = self.holds.get(partition)
+            if hold is None or hold.take != take:
+                continue
+            offset = event.offsets.get(partition) if event.code == Code.NONE else None
+            if hold.state is HoldState.FETCHING:
+                if offset is None:
+                    self._fetch_again_at = min(self._fetch_again_at, event.now + self._config.retry_backoff)
+                else:
+                    self._open(hold, offset if offset >= 0 else None)
+            elif hold.state is HoldState.COMMITTING:
+                self._handoff_offset(hold, offset)
+        return event.code not in COORDINATOR_MOVED
+
+    def _open(self, hold: Hold, offset: int | None) -> None:
+        hold.committed = offset
+        hold.become(HoldState.OPENING)
+        self._emit(OpenCommand(partition=hold.partition, take=hold.take, offset=offset))
+
+    def opened(self, event: OpenedEvent) -> None:
+        hold = self._current(event.partition, event.take, HoldState.OPENING)
+        if hold is None:
+            return
+        if hold.committed is not None:
+            self._run(hold)
+            return
+        # Rule 4: with no commit yet, an owner that dies before its first one would lose what `latest` skipped.
+        hold.become(HoldState.PINNING)
+        self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.position)})
+
+    def _run(self, hold: Hold) -> None:
+        hold.become(HoldState.RUNNING)
+        self._emit(RunCommand(partition=hold.partition, take=hold.take))
+
+    # -- giving --------------------------------------------------------------------------------------------------
+
+    def intend(self, now: float, partition: Partition, target: str) -> bool:
+        """Begin to give a partition away; '' as target: only stop and commit, before leaving."""
+        hold = self.holds.get(partition)
+        if hold is None or hold.state is not HoldState.RUNNING:
+            return False
+        hold.become(HoldState.STOPPING)
+        hold.target, hold.since, hold.done = target, now, None
+        hold.deadline = now + self._config.drain_seconds
+        self._emit(StopCommand(partition=partition, take=hold.take))
+        return True
+
+    def drained(self, event: DrainedEvent) -> None:
+        hold = self._current(event.partition, event.take, HoldState.STOPPING)
+        if hold is None:
+            return
+        hold.become(HoldState.COMMITTING)
+        hold.done = event.done
+        if not self._config.auto_commit:
+            # What the user committed counts, also through a transaction: only the broker knows (contracts: Done).
+            if not self.commits.busy(hold.partition):
+                self._fetch({hold.partition: hold.take})
+        elif event.done is not None and event.done != hold.committed:
+            self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.done)})
+
+    def _handoff_offset(self, hold: Hold, offset: int | None) -> None:
+        if offset is None or offset < 0:
+            self._resume(hold, "move_refused")
+        else:
+            hold.committed = hold.done = offset
+
+    def settled(self) -> list[Hold]:
+        """Holds whose commit is acknowledged with none in flight or queued: their release may be sent (rule 2)."""
+        return [
+            h
+            for h in self._sorted()
+            if h.state is HoldState.COMMITTING
+            and h.committed is not None
+            and not self.commits.busy(h.partition)
+            and not any(h.partition in takes for takes in self._fetches.values())
+            and (h.done is None or h.done == h.committed)
+        ]
+
+    def release(self, now: float, hold: Hold, record: ReleaseRecord | None) -> None:
+        """Send the release; after it nothing is cancelled. None: a final commit before leaving, nobody is given it."""
+        hold.become(HoldState.RELEASED)
+        hold.deadline = float("inf")
+        if record is not None:
+            hold.deadline = now + DOUBT_SECONDS
+            self._appends[self._append(record)] = (hold.partition, hold.take)
+
+    def appended(self, event: AppendedEvent) -> None:
+        partition, take = self._appends.pop(event.append, (None, 0))
+        hold = self.holds.get(partition) if partition is not None else None
+        if hold is not None and hold.take == take and hold.state is HoldState.RELEASED:
+            hold.appended_at_offset = event.offset
+
+    def missing_release(self, position: int) -> bool:
+        """A release was acknowledged before ``position`` and was not there when we read past it (rule 10)."""
+        return any(
+            h.state is HoldState.RELEASED and h.appended_at_offset is not None and h.appended_at_offset < position
+            for h in self.holds.values()
+        )
+
+    def fold(self, release: ReleaseRecord, member: str, *, acquire: bool) -> bool:
+        """One release from the log. ``acquire`` False during a barrier: it changes the fold, and takes nothing."""
+        if self.ownership is None or not self.ownership.apply(release):
+            return False
+        hold = self.holds.get(release.key)
+        if release.source == member and hold is not None and hold.state is HoldState.RELEASED:
+            self._drop(hold, released=True)
+        if release.target == member and acquire and release.key not in self.holds:
+            self._open(self._hold(release.key, HoldState.FETCHING), release.offset)
+        return True
+
+    def tick(self, now: float) -> bool:
+        """Drop intentions that took too long; ask again for offsets. True: a release is in doubt (rule 10)."""
+        doubt = False
+        for hold in self._sorted():
+            if hold.state in _GIVING and now >= hold.deadline:
+                self._resume(hold, "move_timed_out")
+            elif hold.state is HoldState.RELEASED and now >= hold.deadline:
+                hold.deadline = float("inf")
+                doubt = True
+        if now >= self._fetch_again_at:
+            self._fetch_again_at = float("inf")
+            asked = {p for takes in self._fetches.values() for p in takes}
+            self._fetch(
+                {
+                    h.partition: h.take
+                    for h in self._sorted()
+                    if h.state is HoldState.FETCHING and h.partition not in asked
+                }
+            )
+        return doubt
+
+    # -- commits -------------------------------------------------------------------------------------------------
+
+    def commit_wanted(self, event: CommitWantedEvent) -> None:
+        """Queue what is of the acquisition held now; what is being given away takes no other commit (rule 2)."""
+        closed = (HoldState.RELEASED,) if not self._config.auto_commit else (HoldState.COMMITTING, HoldState.RELEASED)
+        wanted: dict[Partition, OffsetCommit] = {}
+        for partition, commit in sorted(event.offsets.items()):
+            hold = self.holds.get(partition)
+            usable = hold is not None and hold.take == commit.take and hold.state not in closed
+            if usable:
+                wanted[partition] = commit
+            elif event.request:
+                self._emit(CommitResultCommand(request=event.request, code=Code.ILLEGAL_GENERATION))
+                return
+        if wanted:
+            self.commits.want(event.request, wanted)
+        elif event.request:
+            self._emit(CommitResultCommand(request=event.request, code=Code.NONE))
+
+    def commit_answered(self, outcome: CommitOutcome) -> None:
+        for partition, commit in sorted(outcome.acknowledged.items()):
+            hold = self.holds[partition]
+            hold.committed = commit.offset
+            if hold.state is HoldState.PINNING:
+                self._run(hold)
+            elif hold.state is HoldState.COMMITTING and not self._config.auto_commit:
+                if not self.commits.busy(partition):
+                    self._fetch({partition: hold.take})
+        for partition in outcome.refused:
+            hold_refused = self.holds.get(partition)
+            if hold_refused is not None and hold_refused.state is HoldState.COMMITTING:
+                # Rule 2, "refused or unknown: it keeps p".
+                self._resume(hold_refused, "move_refused")
+        self._answer_requests(outcome.finished)
+
+    def _answer_requests(self, finished: Mapping[int, int]) -> None:
+        for request, code in sorted(finished.items()):
+            self._emit(CommitResultCommand(request=request, code=code))
+
+    # -- small steps ---------------------------------------------------------------------------------------------
+
+    def _resume(self, hold: Hold, why: str = "move_dropped") -> None:
+        hold.become(HoldState.RUNNING)
+        hold.target, hold.done = "", None
+        self._emit(CountCommand(what=why, partition=hold.partition))
+        self._emit(ResumeCommand(partition=hold.partition, take=hold.take))
+
+    def _drop(self, hold: Hold, *, released: bool = False) -> None:
+        del self.holds[hold.partition]
+        self._answer_requests(self.commits.lose(hold.partition))
+        self._emit(DropCommand(partition=hold.partition, take=hold.take, released=released))
+
+    def _current(self, partition: Partition, take: int, state: HoldState) -> Hold | None:
+        hold = self.holds.get(partition)
+        return hold if hold is not None and hold.take == take and hold.state is state else None
+
+    def _sorted(self) -> list[Hold]:
+        return [self.holds[p] for p in sorted(self.holds)]

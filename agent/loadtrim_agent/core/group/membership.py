@@ -1,0 +1,576 @@
+"""JoinGroup, SyncGroup, heartbeats and the coordinator: how this member gets into a generation and stays there.
+
+States, and what moves between them::
+
+    IDLE ──start──► REVOKING ──ready──► JOINING ──answer──► ASSIGNING (leader) ──► SYNCING ──answer──► STABLE
+                       ▲                   ▲  ╲                                      ▲  │               │
+                       │                   │   ╲──answer (follower)──────────────────╯  │ map in the log│
+                       │                   │                                            ▼               │
+                       │                   ╰──────────── anything refused ─────────── READING ──found──►│
+                       ╰──────────────── a rebalance, a gap in the log, new topics, refused ────────────╯
+
+REVOKING takes no time in a group that speaks ``loadtrim``: nothing is put down for a barrier. In a mixed group it lasts
+until everything was drained and committed, as for any eager consumer.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from ..model import Partition
+from ..records import BaseRecord, BrakeRecord, HelloRecord, RejoinRecord, encode
+from .assignment import GenerationMap, assign_standard, make_map
+from .commands import (
+    Command,
+    CountCommand,
+    FailCommand,
+    FetchTopicsCommand,
+    FindCoordinatorCommand,
+    ReadBaseCommand,
+    SendHeartbeatCommand,
+    SendJoinCommand,
+    SendSyncCommand,
+)
+from .events import (
+    GroupAnswer,
+    HeartbeatAnsweredEvent,
+    JoinAnsweredEvent,
+    JoinedMember,
+    SyncAnsweredEvent,
+)
+from .lease import Lease
+from .values import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
+
+__all__ = ["Membership", "MembershipHooks", "Phase"]
+
+NEVER = float("inf")
+BASE_READ_SECONDS = 0.5
+BASE_APPEND_SECONDS = 1.0
+BASE_WAIT_SECONDS = 2.0
+TOPICS_WAIT_SECONDS = 5.0
+BURST_GAPS_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+"""Heartbeats after a hint from the log: the record may overtake the JoinGroup it speaks of (rule 11)."""
+OVERDUE_HEARTBEAT_SECONDS = 0.25
+
+
+class Phase(enum.Enum):
+    IDLE = "idle"
+    REVOKING = "revoking"
+    JOINING = "joining"
+    ASSIGNING = "assigning"
+    SYNCING = "syncing"
+    READING = "reading"
+    STABLE = "stable"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+class MembershipHooks(Protocol):
+    """What membership asks of the rest of the machine."""
+
+    def ready_to_join(self, now: float) -> bool:
+        """True when a JoinGroup may be sent; begins whatever must come first (rule 5, mixed groups)."""
+
+    def claims(self) -> tuple[Partition, ...]:
+        """What is claimed in JoinGroup, sorted."""
+
+    def enter(self, now: float, answer: GroupAnswer) -> None:
+        """A generation begins; ``answer.base`` is there unless nothing moves in it or the group is mixed."""
+
+    def forget(self, now: float) -> None:
+        """The coordinator does not know this member: own nothing."""
+
+    def stop_foreign(self, now: float) -> None:
+        """A member without the agent is back: stop handing out."""
+
+    def leaving(self) -> frozenset[str]:
+        """Members that said they leave, this one included."""
+
+    def weights(self) -> dict[Partition, float]:
+        """Work per partition, as last estimated."""
+
+    def brake_in_force(self) -> BrakeRecord | None:
+        """The command line's latest brake; every map repeats it."""
+
+    def append(self, record: HelloRecord | RejoinRecord | BaseRecord) -> int:
+        """Append to the log; the number of the append."""
+
+    def wall(self, now: float) -> float:
+        """Wall-clock time for records."""
+
+
+class Membership:
+    """See the module's text. Changed by :class:`~.machine.Machine` only."""
+
+    def __init__(
+        self, config: GroupConfig, hooks: MembershipHooks, lease: Lease, emit: Callable[[Command], None]
+    ) -> None:
+        self._config = config
+        self._hooks = hooks
+        self._lease = lease
+        self._emit = emit
+        self.phase = Phase.IDLE
+        self.member = ""
+        self.generation = -1
+        """Generation entered last; -1 before the first and after being forgotten."""
+        self.protocol = ""
+        self.leader = ""
+        self.topics = config.topics
+        self.partitions: dict[str, int] = {}
+        """Topic -> partitions, as far as metadata is known."""
+        self.base: BaseRecord | None = None
+        """The map of :attr:`generation`; None in a mixed generation."""
+        self.coordinator_known = False
+        self._attempt = 0
+        self._attempts_known: dict[str, int] = {}
+        """Highest attempt seen per member id (rule 8)."""
+        self._next_generation = -1
+        self._next_protocol = ""
+        self._joined: tuple[JoinedMember, ...] = ()
+        self._join_sent_at = NEVER
+        self._phase_deadline = NEVER
+        self._retry_at = NEVER
+        self._base_asked = False
+        self._base_answered = False
+        self._topics_asked = False
+        self._base_append: int | None = None
+        self._base_pending: BaseRecord | None = None
+        self._answer = GroupAnswer()
+        """READING: the answer whose map is still in the log."""
+        self._again = False
+        self._contested = False
+        self._heartbeat_in_flight = False
+        self._heartbeat_due = NEVER
+        self._heartbeats_stopped = False
+        self._burst: list[float] = []
+        self._told_of: int = -1
+        """Generation whose end the log was already told of, by us or by another (rule 11)."""
+
+    # -- what others ask -----------------------------------------------------------------------------------------
+
+    @property
+    def stable(self) -> bool:
+        """In a generation, with no barrier going on as far as we know."""
+        return self.phase is Phase.STABLE
+
+    @property
+    def is_leader(self) -> bool:
+        return self.stable and self.leader == self.member
+
+    @property
+    def speaks_loadtrim(self) -> bool:
+        """The generation entered last is one of ours: claims count, the log moves ownership."""
+        return self.protocol == LOADTRIM
+
+    @property
+    def may_commit(self) -> bool:
+        """The broker takes commits of the generation entered: not between JoinGroup's and SyncGroup's answers."""
+        in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
+        return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
+
+    def wakeup(self) -> float:
+        """When :meth:`tick` wants to be called at the latest."""
+        due = self._heartbeat_due if self._may_heartbeat() and not self._heartbeat_in_flight else NEVER
+        retry = self._retry_at if self.coordinator_known else NEVER
+        return min(due, retry, self._phase_deadline)
+
+    # -- getting in ----------------------------------------------------------------------------------------------
+
+    def without_log(self) -> None:
+        """Before the start: offer the standard protocols only."""
+        self._config = msgspec.structs.replace(self._config, log_usable=False)
+
+    def start(self, now: float) -> None:
+        self._find_coordinator()
+        self.rejoin(now)
+
+    def rejoin(self, now: float) -> None:
+        """Begin a barrier, or note that one more is needed after the one going on."""
+        if self.phase in (Phase.LEFT, Phase.FAILED, Phase.REVOKING):
+            return
+        if self.phase in (Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING, Phase.READING):
+            self._again = True
+            return
+        self.phase = Phase.REVOKING
+        self.poke(now)
+
+    def poke(self, now: float) -> None:
+        """Send the JoinGroup as soon as nothing stands in its way."""
+        if self.phase is Phase.REVOKING and self._hooks.ready_to_join(now):
+            self._send_join(now)
+
+    def _send_join(self, now: float, *, fresh: bool = False) -> None:
+        self.phase = Phase.JOINING
+        self._again = False
+        self._retry_at = NEVER
+        self._join_sent_at = now
+        self._phase_deadline = now + self._config.rebalance_timeout / 2
+        if not self.coordinator_known:
+            return
+        self._attempt += 1
+        protocols = (LOADTRIM, *STANDARD_PROTOCOLS) if self._config.log_usable else STANDARD_PROTOCOLS
+        self._emit(
+            SendJoinCommand(
+                attempt=self._attempt,
+                member=self.member,
+                protocols=protocols,
+                topics=self.topics,
+                owned=self._hooks.claims(),
+                fresh=fresh,
+            )
+        )
+        self._tell_the_others(now)
+
+    def _tell_the_others(self, now: float) -> None:
+        """A hello (newcomer) or rejoin in the log makes everybody heartbeat now: barriers of milliseconds."""
+        if not self.member or not self._config.log_usable:
+            return
+        group, at = self._config.group, self._hooks.wall(now)
+        if self.generation < 0:
+            self._hooks.append(HelloRecord(group=group, member=self.member, at=at, instance=self._config.instance))
+        elif self._told_of < self.generation:
+            self._hooks.append(RejoinRecord(group=group, member=self.member, at=at, generation=self.generation))
+        self._told_of = self.generation
+
+    def coordinator_found(self, now: float) -> None:
+        self.coordinator_known = True
+        if self.phase is Phase.JOINING and self._retry_at == NEVER:
+            # Also where a JoinGroup is parked: it may be parked at a broker that is not the coordinator any more.
+            self._send_join(now)
+        elif self.phase is Phase.STABLE:
+            self._heartbeat_due = now
+
+    def coordinator_lost(self) -> None:
+        """Somebody's request was answered by a broker that is not the coordinator, or by none."""
+        if self.coordinator_known:
+            self._find_coordinator()
+
+    def _find_coordinator(self) -> None:
+        self.coordinator_known = False
+        self._emit(FindCoordinatorCommand())
+
+    # -- JoinGroup answered --------------------------------------------------------------------------------------
+
+    def join_answered(self, event: JoinAnsweredEvent) -> None:
+        if event.attempt != self._attempt or self.phase is not Phase.JOINING:
+            return
+        if event.code == Code.NONE:
+            self._joined_generation(event)
+        elif event.code == Code.MEMBER_ID_REQUIRED:
+            self.member = event.member
+            self._send_join(event.now)
+        elif event.code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(event.now)
+        elif event.code in RETRIABLE or event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
+            if event.code in COORDINATOR_MOVED:
+                self.coordinator_lost()
+            self._retry_at = event.now + self._config.retry_backoff
+        else:
+            self.phase = Phase.FAILED
+            self._phase_deadline = self._retry_at = NEVER
+            self._emit(FailCommand(code=event.code))
+
+    def _joined_generation(self, event: JoinAnsweredEvent) -> None:
+        self._lease.renew(event.sent_at)
+        self._heartbeats_stopped = False
+        self.member = event.member
+        self.leader = event.leader
+        self._next_generation = event.generation
+        self._next_protocol = event.protocol
+        self._joined = event.members
+        if event.protocol != LOADTRIM:
+            self._hooks.stop_foreign(event.now)
+        if event.leader != event.member:
+            self._send_sync(event.now, {})
+            return
+        if self._overtaken(event.members):
+            self._emit(CountCommand(what="stale_join"))
+            self._restart_barrier(event.now)
+            return
+        self._attempts_known = {m.member: m.attempt for m in event.members if m.attempt is not None}
+        self.phase = Phase.ASSIGNING
+        self._phase_deadline = event.now + TOPICS_WAIT_SECONDS
+        self._base_asked = self._base_answered = self._topics_asked = False
+        self._base_append = self._base_pending = None
+        self.assign(event.now)
+
+    def _overtaken(self, members: tuple[JoinedMember, ...]) -> bool:
+        """Rule 8: some member's JoinGroup is a delayed copy of one that was already answered."""
+        known = self._attempts_known
+        return any(m.attempt is not None and m.attempt <= known.get(m.member, 0) for m in members)
+
+    # -- the leader's map ----------------------------------------------------------------------------------------
+
+    def assign(self, now: float) -> None:
+        """Answer with the map as soon as everything it needs is there."""
+        if self.phase is not Phase.ASSIGNING or self._base_append is not None:
+            return
+        if self._lacks_base() or self._lacks_topics(now):
+            return
+        if self._next_protocol != LOADTRIM:
+            self._send_sync(now, assign_standard(self._next_protocol, self._joined, self.partitions))
+            return
+        made = make_map(self._joined, self.partitions, leaving=self._hooks.leaving(), weights=self._hooks.weights())
+        self._count_oddities(made)
+        self._contested = bool(made.contested)
+        base = BaseRecord(
+            group=self._config.group,
+            member=self.member,
+            at=self._hooks.wall(now),
+            generation=self._next_generation,
+            members=made.entries,
+            brake=self._hooks.brake_in_force(),
+        )
+        if len(encode(base)) * len(self._joined) <= self._config.inline_limit_bytes:
+            self._send_sync(now, _answers(base, inline=True))
+        else:
+            self._base_pending = base
+            self._base_append = self._hooks.append(base)
+            self._phase_deadline = now + BASE_APPEND_SECONDS
+
+    def _lacks_base(self) -> bool:
+        """A leader without a map asks the log for the newest one, once (rule 8)."""
+        alone = all(m.member == self.member for m in self._joined)
+        if self.base is not None or alone or self._next_protocol != LOADTRIM:
+            return False
+        if not self._base_asked:
+            self._base_asked = True
+            self._emit(ReadBaseCommand(timeout=BASE_READ_SECONDS))
+            return True
+        return not self._base_answered
+
+    def base_found(self, now: float, base: BaseRecord | None) -> None:
+        if self.phase is not Phase.ASSIGNING:
+            return
+        self._base_answered = True
+        if base is not None:
+            known = {m: e.attempt for m, e in base.members.items()}
+            if any(m.attempt is not None and m.attempt <= known.get(m.member, 0) for m in self._joined):
+                self._emit(CountCommand(what="stale_join"))
+                self._attempts_known = known
+                self._restart_barrier(now)
+                return
+        self.assign(now)
+
+    def _lacks_topics(self, now: float) -> bool:
+        wanted = {topic for member in self._joined for topic in member.topics}
+        missing = tuple(sorted(wanted - self.partitions.keys()))
+        if not missing or now >= self._phase_deadline:
+            return False
+        if not self._topics_asked:
+            self._topics_asked = True
+            self._emit(FetchTopicsCommand(topics=missing))
+        return True
+
+    def base_appended(self, now: float, append: int, offset: int | None) -> None:
+        """The map is in the log: answer with where it stands (rule 7)."""
+        if self.phase is not Phase.ASSIGNING or append != self._base_append or self._base_pending is None:
+            return
+        answers = _answers(self._base_pending, inline=False)
+        if offset is None:
+            self._emit(CountCommand(what="map_not_written"))
+        else:
+            answers = {m: msgspec.structs.replace(a, base_offset=offset, attempts=None) for m, a in answers.items()}
+        self._send_sync(now, answers)
+
+    def _count_oddities(self, made: GenerationMap) -> None:
+        for partition in made.contested:
+            self._emit(CountCommand(what="contested_claim", partition=partition))
+        for _, partition in made.void:
+            self._emit(CountCommand(what="void_claim", partition=partition))
+
+    # -- SyncGroup -----------------------------------------------------------------------------------------------
+
+    def _send_sync(self, now: float, answers: dict[str, GroupAnswer]) -> None:
+        self.phase = Phase.SYNCING
+        self._phase_deadline = now + self._config.rebalance_timeout / 2
+        self._emit(
+            SendSyncCommand(
+                attempt=self._attempt, member=self.member, generation=self._next_generation, answers=answers
+            )
+        )
+
+    def sync_answered(self, event: SyncAnsweredEvent) -> None:
+        if self.phase is not Phase.SYNCING or event.attempt != self._attempt:
+            return
+        if event.code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(event.now)
+            return
+        if event.code != Code.NONE or event.answer is None:
+            if event.code in COORDINATOR_MOVED:
+                self.coordinator_lost()
+            self._restart_barrier(event.now)
+            return
+        self._lease.renew(event.sent_at)
+        self._answer = event.answer
+        if event.answer.base_offset is not None:
+            self.phase = Phase.READING
+            self._phase_deadline = event.now + BASE_WAIT_SECONDS
+            return
+        self._enter(event.now, event.answer)
+
+    @property
+    def reading(self) -> tuple[int, int] | None:
+        """(generation, offset in the log) of the map that is waited for."""
+        if self.phase is not Phase.READING or self._answer.base_offset is None:
+            return None
+        return self._next_generation, self._answer.base_offset
+
+    def base_read(self, now: float, base: BaseRecord) -> None:
+        """The map that the SyncGroup answer points to has been read from the log."""
+        if self.phase is Phase.READING and base.generation == self._next_generation:
+            self._enter(now, msgspec.structs.replace(self._answer, base=base))
+
+    def _enter(self, now: float, answer: GroupAnswer) -> None:
+        if self._next_protocol == LOADTRIM and self._made_from(answer) != self._attempt:
+            self._emit(CountCommand(what="stale_map"))
+            self._restart_barrier(now)
+            return
+        self.phase = Phase.STABLE
+        self.generation = self._next_generation
+        self.protocol = self._next_protocol
+        self.base = answer.base
+        if answer.base is not None:
+            self._attempts_known = {m: e.attempt for m, e in answer.base.members.items()}
+        self._phase_deadline = NEVER
+        self._heartbeat_due = now + self._config.heartbeat_interval
+        self._burst = []
+        self._hooks.enter(now, answer)
+        if self.stable and (self._again or (self._contested and self.is_leader)):
+            self._contested = False
+            self.rejoin(now)
+
+    def _made_from(self, answer: GroupAnswer) -> int:
+        if answer.base is not None:
+            entry = answer.base.members.get(self.member)
+            return entry.attempt if entry is not None else -1
+        return (answer.attempts or {}).get(self.member, -1)
+
+    def _restart_barrier(self, now: float) -> None:
+        """Join again with the claims held: what was answered cannot be used."""
+        self.phase = Phase.REVOKING
+        self._phase_deadline = NEVER
+        self.poke(now)
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------
+
+    def hint(self, now: float, generation: int | None = None) -> None:
+        """The log says that a barrier began (or is about to): heartbeat now and a few times more (rule 11)."""
+        self._told_of = max(self._told_of, self.generation if generation is None else generation)
+        if self.phase is Phase.STABLE:
+            self._burst = list(BURST_GAPS_SECONDS)
+            self._heartbeat_due = now
+
+    def tick(self, now: float, overdue: bool) -> None:
+        """Whatever is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
+        if overdue and self.phase is Phase.STABLE:
+            self._heartbeat_due = min(self._heartbeat_due, now + OVERDUE_HEARTBEAT_SECONDS)
+        if self._may_heartbeat() and not self._heartbeat_in_flight and now >= self._heartbeat_due:
+            self._heartbeat_in_flight = True
+            self._emit(SendHeartbeatCommand(member=self.member, generation=self.generation))
+        if now >= self._retry_at and self.coordinator_known and self.phase is Phase.JOINING:
+            self._send_join(now)
+        if now >= self._phase_deadline:
+            self._phase_overdue(now)
+
+    def _phase_overdue(self, now: float) -> None:
+        if self.phase is Phase.JOINING:
+            # Rule 12: the JoinGroup may have been lost while heartbeats keep us alive, and the barrier waits for us.
+            self._heartbeats_stopped = True
+            self._emit(CountCommand(what="join_unanswered"))
+            self._send_join(now, fresh=True)
+        elif self.phase is Phase.ASSIGNING:
+            if self._base_append is not None:
+                self.base_appended(now, self._base_append, None)
+            else:
+                self._base_answered = True
+                self.assign(now)
+        elif self.phase in (Phase.SYNCING, Phase.READING):
+            self._emit(CountCommand(what="map_unanswered"))
+            self._restart_barrier(now)
+
+    def _may_heartbeat(self) -> bool:
+        in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
+        return (
+            in_generation
+            and self.generation >= 0
+            and bool(self.member)
+            and self.coordinator_known
+            and not self._heartbeats_stopped
+        )
+
+    def heartbeat_answered(self, event: HeartbeatAnsweredEvent) -> None:
+        self._heartbeat_in_flight = False
+        if event.member != self.member:
+            return
+        current = event.generation == self.generation
+        self._heartbeat_due = event.now + self._next_gap()
+        if event.code == Code.NONE:
+            if current and self.phase is Phase.STABLE:
+                self._lease.renew(event.sent_at)
+            else:
+                self._lease.renew_session(event.sent_at)
+        elif event.code == Code.REBALANCE_IN_PROGRESS:
+            self._lease.renew_session(event.sent_at)
+            if current and self.phase is Phase.STABLE:
+                self.rejoin(event.now)
+        elif event.code == Code.ILLEGAL_GENERATION:
+            if current and self.phase is Phase.STABLE:
+                self.rejoin(event.now)
+        elif event.code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(event.now)
+        elif event.code in COORDINATOR_MOVED:
+            self.coordinator_lost()
+
+    def _next_gap(self) -> float:
+        if self._burst:
+            return self._burst.pop(0)
+        return self._config.heartbeat_interval
+
+    def refused_generation(self, now: float, member: str, generation: int, code: int) -> None:
+        """A commit was refused: the same meaning as for a heartbeat (rule 9)."""
+        if member != self.member:
+            return
+        if code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(now)
+        elif generation == self.generation and self.phase is Phase.STABLE:
+            if code == Code.ILLEGAL_GENERATION:
+                self.rejoin(now)
+            elif code == Code.REBALANCE_IN_PROGRESS:
+                self.hint(now)
+
+    # -- getting out ---------------------------------------------------------------------------------------------
+
+    def _forgotten(self, now: float) -> None:
+        """Rule 9: own nothing, forget all, take a new id."""
+        self._emit(CountCommand(what="forgotten"))
+        self._lease.revoke()
+        self.member = ""
+        self.generation = -1
+        self.protocol = ""
+        self.base = None
+        self._attempts_known = {}
+        self._told_of = -1
+        self._heartbeats_stopped = self._heartbeat_in_flight = False
+        self._hooks.forget(now)
+        self._restart_barrier(now)
+
+    def left(self) -> None:
+        self.phase = Phase.LEFT
+        self._phase_deadline = self._retry_at = NEVER
+
+
+def _answers(base: BaseRecord, *, inline: bool) -> dict[str, GroupAnswer]:
+    attempts = {member: entry.attempt for member, entry in base.members.items()}
+    return {
+        member: GroupAnswer(
+            partitions=tuple(Partition(topic, index) for topic, indexes in entry.owns for index in indexes),
+            base=base if inline else None,
+            attempts=None if inline else attempts,
+        )
+        for member, entry in sorted(base.members.items())
+    }

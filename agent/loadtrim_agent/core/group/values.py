@@ -1,0 +1,67 @@
+"""Settings of the protocol and the answers of the broker that it tells apart."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+__all__ = ["LOADTRIM", "STANDARD_PROTOCOLS", "Code", "GroupConfig"]
+
+LOADTRIM = "loadtrim"
+"""Name of our protocol in JoinGroup; a group speaks it when every member offers it."""
+
+STANDARD_PROTOCOLS = ("range", "roundrobin")
+"""What we offer beside it, so that members without the agent can share the group (mixed group)."""
+
+
+class Code(enum.IntEnum):
+    """Kafka's error codes that the protocol acts upon, plus :attr:`DISCONNECTED` for 'no answer'."""
+
+    DISCONNECTED = -1000
+    """Ours: the connection broke or the request timed out. Whether it was carried out is unknown."""
+    NONE = 0
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    MEMBER_ID_REQUIRED = 79
+
+
+COORDINATOR_MOVED = frozenset({Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR, Code.DISCONNECTED})
+"""Answers after which the coordinator is looked up again."""
+
+RETRIABLE = COORDINATOR_MOVED | {Code.COORDINATOR_LOAD_IN_PROGRESS}
+"""Answers after which the same request may simply be sent again."""
+
+
+class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What the protocol must know. Durations in seconds."""
+
+    group: str
+    topics: tuple[str, ...]
+    """Subscribed topics at the start, sorted."""
+    session_timeout: float = 10.0
+    rebalance_timeout: float = 20.0
+    """At least twice the session timeout: a barrier with a dead member ends with that member's session (rule 12)."""
+    heartbeat_interval: float = 1.0
+    """Upper bound. Heartbeats are sent at once when the log tells of a rebalance, and every 0.25 s when a member is
+    overdue."""
+    drain_seconds: float = 20.0
+    """How long user code may keep the record in hand before a move is given up."""
+    auto_commit: bool = True
+    retry_backoff: float = 0.1
+    instance: str = ""
+    log_usable: bool = True
+    """False: this member could not read or write the control topic when it started; it offers the standard protocols
+    only, and so makes the group a mixed one."""
+    inline_limit_bytes: int = 400_000
+    """Largest sum of inline maps in one SyncGroup: the broker stores all of them in one record (1 MB by default)."""
+
+    def __post_init__(self) -> None:
+        if self.rebalance_timeout < 2 * self.session_timeout:
+            raise ValueError("rebalance_timeout must be at least twice session_timeout")

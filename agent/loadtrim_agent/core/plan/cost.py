@@ -1,0 +1,181 @@
+"""Busy seconds: what a record costs (mean and variance, recent records first), and how busy the member is.
+
+Measured per record, never as 1 / throughput, so it is right for members that are never saturated.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+__all__ = [
+    "BUSY_SECONDS",
+    "HALF_LIFE_SECONDS",
+    "MEMORY_RECORDS",
+    "PRIOR_RECORDS",
+    "TOPICS_MAX",
+    "BusyRing",
+    "Cost",
+    "CostEstimate",
+    "TopicCosts",
+]
+
+HALF_LIFE_SECONDS = 30.0
+"""A record counts half as much after this time ..."""
+MEMORY_RECORDS = 100.0
+"""... but the past together never less than this many records (all of it, where there were fewer), so that a partition
+with one record an hour is not judged by that record alone."""
+PRIOR_RECORDS = 10.0
+"""A partition's own records are blended with this many of its topic's, because the first ones are often cold starts."""
+TOPICS_MAX = 256
+"""Topics whose cost is remembered though nothing of them is owned."""
+BUSY_SECONDS = 10
+"""Utilization is told over this time."""
+
+
+class Cost(NamedTuple):
+    """Busy seconds per record."""
+
+    mean: float
+    variance: float
+
+
+class CostEstimate:
+    """Weighted mean and variance of busy seconds. O(1) per batch; independent of how records of one moment are split.
+
+    Source: Chan, Golub & LeVeque (1983), pairwise update of mean and squared deviations, with weights that fade.
+    """
+
+    __slots__ = ("_at", "_mean", "_squares", "weight")
+
+    def __init__(self) -> None:
+        self.weight = 0.0
+        """Records that the estimate rests on, faded ones in part. 0: nothing known."""
+        self._mean = 0.0
+        self._squares = 0.0
+        self._at = 0.0
+
+    def add(self, now: float, count: int, total: float, total_of_squares: float) -> None:
+        """Take in a batch of ``count`` >= 1 records: the sum of their busy seconds, and of the squares of those."""
+        old = self.weight
+        if old > 0.0 and now > self._at:
+            old = max(old * 0.5 ** ((now - self._at) / HALF_LIFE_SECONDS), min(old, MEMORY_RECORDS))
+            self._squares *= old / self.weight
+        self._at = max(self._at, now)
+        mean = total / count
+        within = max(0.0, total_of_squares - total * mean)
+        self.weight = old + count
+        difference = mean - self._mean
+        self._mean += difference * count / self.weight
+        self._squares += within + difference * difference * old * count / self.weight
+
+    def value(self) -> Cost | None:
+        """What is known by now; None before the first record."""
+        if self.weight <= 0.0:
+            return None
+        return Cost(self._mean, self._squares / self.weight)
+
+    def blended(self, prior: Cost | None) -> Cost | None:
+        """The estimate with ``prior`` counted as :data:`PRIOR_RECORDS` records; the prior while nothing is known.
+
+        Source: the mean of a normal with a conjugate prior of that weight; the variances are averaged, without the
+        term for the distance of the means, so that a partition that differs from its topic does not look noisy.
+        """
+        own = self.value()
+        if own is None or prior is None:
+            return own if prior is None else prior
+        share = self.weight / (self.weight + PRIOR_RECORDS)
+        return Cost(
+            own.mean * share + prior.mean * (1 - share),
+            own.variance * share + prior.variance * (1 - share),
+        )
+
+
+class TopicCosts:
+    """Costs by topic, for partitions and topics that have none of their own yet."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, CostEstimate] = {}
+
+    def add(self, topic: str, now: float, count: int, total: float, total_of_squares: float) -> None:
+        """Take in a batch; see :meth:`CostEstimate.add`."""
+        estimate = self._topics.get(topic)
+        if estimate is None:
+            estimate = self._topics[topic] = CostEstimate()
+        estimate.add(now, count, total, total_of_squares)
+
+    def of(self, topic: str) -> Cost | None:
+        """Of a topic; None before its first record."""
+        estimate = self._topics.get(topic)
+        return None if estimate is None else estimate.value()
+
+    def roughly(self, topic: str) -> Cost | None:
+        """Of a topic; of all the member's records while it has none: a rough figure where one is better than none."""
+        own = self.of(topic)
+        if own is not None:
+            return own
+        known = [(estimate.weight, cost) for estimate in self._topics.values() if (cost := estimate.value())]
+        weight = sum(weight for weight, _ in known)
+        if weight <= 0.0:
+            return None
+        return Cost(
+            sum(weight * cost.mean for weight, cost in known) / weight,
+            sum(weight * cost.variance for weight, cost in known) / weight,
+        )
+
+    def dearest_seconds(self) -> float:
+        """The largest mean of all topics; 0 before the first record."""
+        return max((cost.mean for estimate in self._topics.values() if (cost := estimate.value())), default=0.0)
+
+    def forget(self, owned: set[str]) -> None:
+        """Beyond :data:`TOPICS_MAX` topics those of which nothing is owned are dropped."""
+        if len(self._topics) > TOPICS_MAX:
+            self._topics = {topic: estimate for topic, estimate in self._topics.items() if topic in owned}
+
+
+class BusyRing:
+    """Busy seconds since the start, and of the last :data:`BUSY_SECONDS` by whole seconds. Times: own clock."""
+
+    def __init__(self, concurrency: float) -> None:
+        self.total = 0.0
+        self._concurrency = concurrency
+        self._buckets = [0.0] * BUSY_SECONDS
+        self._second: int | None = None
+        self._since = 0.0
+        self.longest_seconds = 0.0
+        """The longest stretch of work lately that was told as done at once, over the concurrency."""
+        self._stretch = 0.0
+        self._told_at = -math.inf
+
+    def _roll(self, now: float) -> int:
+        """Empty the buckets of seconds that have begun since; the present second."""
+        second = int(now)
+        if self._second is None:
+            self._second, self._since = second, now
+        for begun in range(max(self._second + 1, second - BUSY_SECONDS + 1), second + 1):
+            self._buckets[begun % BUSY_SECONDS] = 0.0
+        self._second = max(self._second, second)
+        return self._second
+
+    def add(self, now: float, busy: float) -> None:
+        """Work that ended now; what cannot have been done in this second was done in those before."""
+        second = self._roll(now)
+        self.total += busy
+        if now > self._told_at:
+            self.longest_seconds *= 0.5 ** ((now - self._told_at) / HALF_LIFE_SECONDS)
+            self._stretch, self._told_at = 0.0, now
+        self._stretch += busy / self._concurrency
+        self.longest_seconds = max(self.longest_seconds, self._stretch)
+        for back in range(BUSY_SECONDS):
+            index = (second - back) % BUSY_SECONDS
+            taken = min(max(0.0, self._concurrency - self._buckets[index]), busy)
+            self._buckets[index] += taken
+            busy -= taken
+            if busy <= 0.0:
+                return
+
+    def share(self, now: float) -> float:
+        """Busy share of the concurrency, 0 .. 1."""
+        self._roll(now)
+        seconds = min(BUSY_SECONDS - 1 + now - int(now), now - self._since)
+        return min(1.0, sum(self._buckets) / (max(seconds, 1.0) * self._concurrency))

@@ -1,0 +1,325 @@
+"""Second stage: from what was observed to the load of the group, its partitions and what its members can give.
+
+The heart is the *work curve*: how much work arrives in a window of length tau that ends at a record, mean and standard
+deviation, counted by records. A record is in time when no such window holds more work than the capacity can do in
+``tau + W`` (network calculus: latency is the horizontal distance between arrival and service curve). ``tau -> 0`` is
+the lag dimension of the papers, ``tau -> infinity`` their rate dimension; bursts live in between.
+
+Source: J.-Y. Le Boudec, P. Thiran, *Network Calculus*, 2001, section 1.4.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..model import Partition
+from .observe import SLOT_SECONDS, Observation, PartitionObservation
+from .values import (
+    TAUS_SECONDS,
+    Curve,
+    Estimate,
+    GroupState,
+    MemberEstimate,
+    NotReady,
+    PartitionEstimate,
+    PlanConfig,
+    Reason,
+)
+
+__all__ = ["estimate", "late_records", "quantile", "unit_curve"]
+
+SECONDS_MIN = 3
+"""Whole seconds of the group's arrivals that must have been measured."""
+SERIES_SECONDS_MAX = 120
+SHAPE_SECONDS = 60
+LEVEL_SECONDS = 15
+"""The level that the shape of the load is relative to: the mean of this much time around each slot."""
+UNSIZED_STATES = frozenset({"paused", "blocked"})
+STARTUP_SAMPLES = 20
+
+
+def estimate(observation: Observation, group: GroupState, config: PlanConfig) -> Estimate | NotReady:
+    """The group's load as one picture.
+
+    Returns:
+        The estimate, or NotReady while less than 3 s of arrivals or no cost of a record is known.
+
+    Cost: ``O(p + slots)``: 3 ms for 9 partitions, 15 ms for 1,000.
+    """
+    members = _members(observation, group)
+    capacities = [m.capacity for m in members.values() if m.age_seconds is not None]
+    typical = statistics.median(capacities) if capacities else 1.0
+    series = _series(observation.slots)
+    if len(series) < SECONDS_MIN:
+        return NotReady(Reason.NOT_READY, f"{len(series)} of {SECONDS_MIN} s of arrivals are measured")
+    costs = _costs(observation, members)
+    if not costs:
+        return NotReady(Reason.NOT_READY, "no member has finished a record yet, so the cost of one is not known")
+    shape = unit_curve(observation.slots)
+    partitions = {
+        partition: _partition(partition, observation, group, members, costs, shape, config)
+        for partition in sorted(group.owners)
+    }
+    fastest = max((members[m].capacity for m in members), default=typical)
+    partitions = {p: _mark_serial(entry, fastest, config) for p, entry in partitions.items()}
+    sized = [entry for entry in partitions.values() if entry.sized]
+    handoff = max(config.handoff_seconds, quantile(observation.handoffs_seconds, 0.99) or 0.0)
+    cost = _mean_cost(sized, costs)
+    return Estimate(
+        at=observation.now,
+        series=series,
+        curve=shape,
+        correlation=_correlation(sized, shape, series, observation),
+        partitions=partitions,
+        members=members,
+        rate=sum(entry.rate for entry in sized),
+        backlog=sum(entry.standing for entry in sized),
+        late=sum(entry.late for entry in sized),
+        throughput=sum(o.done_rate for o in observation.partitions.values()),
+        cost=cost,
+        # Half the objective at most: one handoff that hung must not ask for twice the replicas.
+        overhead_seconds=min(max(config.handoff_seconds, handoff + 1.5 * cost), config.objective_seconds / 2),
+        handoff_seconds=handoff,
+        startup_seconds=_or(quantile(observation.startups_seconds[-STARTUP_SAMPLES:], 0.9), config.startup_seconds),
+        capacity_typical=typical,
+        stale=tuple(member for member, _ in observation.stale),
+        late_records=observation.late_records,
+    )
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """The smallest value that at least ``share`` of the values do not exceed; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
+
+
+def late_records(lag: int, lag_seconds: float, objective_seconds: float) -> float:
+    """Records of a lag that are already late, when their ages spread evenly from the oldest to none."""
+    if lag <= 0 or lag_seconds <= objective_seconds:
+        return 0.0
+    return lag * (1.0 - objective_seconds / lag_seconds)
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _members(observation: Observation, group: GroupState) -> dict[str, MemberEstimate]:
+    """Every member of the group; one that has not reported yet is taken to be like the others."""
+    known = observation.members
+    capacities = [entry.concurrency * entry.speed for entry in known.values()]
+    typical = statistics.median(capacities) if capacities else 1.0
+    result = {}
+    for member in sorted(group.members):
+        entry = known.get(member)
+        if entry is None:
+            result[member] = MemberEstimate(capacity=typical)
+            continue
+        given = entry.concurrency * entry.interval_seconds
+        result[member] = MemberEstimate(
+            capacity=max(entry.concurrency * entry.speed, 1e-6),
+            utilization=entry.busy_seconds / given if given > 0 else 0.0,
+            speed=entry.speed,
+            age_seconds=max(0.0, observation.now - entry.received_at),
+        )
+    return result
+
+
+def _series(slots: Sequence[float]) -> tuple[float, ...]:
+    """Work per whole second, the last second ending with the last slot."""
+    per_second = round(1.0 / SLOT_SECONDS)
+    seconds = min(len(slots) // per_second, SERIES_SECONDS_MAX)
+    start = len(slots) - seconds * per_second
+    return tuple(sum(slots[index : index + per_second]) for index in range(start, len(slots), per_second))
+
+
+def unit_curve(slots: Sequence[float]) -> Curve:
+    """Shape of the load: its work curve at a level of one busy second per second.
+
+    Each window is divided by the mean of the 15 s around it, so that what remains is the load's burstiness and not its
+    ups and downs, which the forecast follows. The window of no length is the straight line through the two shortest,
+    extended to 0: all of a burst that fits one slot, nothing of an even stream.
+
+    Args:
+        slots: work per 0.1 s, oldest first.
+    """
+    prefix = [0.0, *itertools.accumulate(slots)]
+    half = round(LEVEL_SECONDS / SLOT_SECONDS / 2)
+    first = max(0, len(slots) - round(SHAPE_SECONDS / SLOT_SECONDS))
+    samples: list[tuple[int, float, float]] = []
+    for index in range(first, len(slots)):
+        if slots[index] > 0:
+            low, high = max(0, index - half), min(len(slots), index + half)
+            level = (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS)
+            samples.append((index + 1, slots[index], level))
+    widths = [tau / SLOT_SECONDS for tau in TAUS_SECONDS[1:]]
+    moments = [_moments(prefix, samples, width) for width in (*widths, 2.0)]
+    means, sds = _filled(moments[:-1])
+    two_slots = moments[-1][0] if moments[-1] else means[0] * 2
+    instant = min(max(2.0 * means[0] - two_slots, 0.0), means[0])
+    return Curve((instant, *means), (sds[0] if instant > 0 else 0.0, *sds))
+
+
+def _moments(
+    prefix: Sequence[float], samples: Sequence[tuple[int, float, float]], width: float
+) -> tuple[float, float] | None:
+    """Mean and standard deviation, counted by work, of windows of ``width`` slots relative to the level around them."""
+    weight = total = squares = 0.0
+    whole = int(width)
+    part = width - whole
+    for end, work, level in samples:
+        start = end - whole
+        if start - (part > 0) < 0:
+            continue
+        low = prefix[start] - part * (prefix[start] - prefix[start - 1]) if part else prefix[start]
+        value = (prefix[end] - low) / level
+        weight += work
+        total += work * value
+        squares += work * value * value
+    if weight <= 0:
+        return None
+    mean = total / weight
+    return mean, math.sqrt(max(0.0, squares / weight - mean * mean))
+
+
+def _filled(moments: Sequence[tuple[float, float] | None]) -> tuple[list[float], list[float]]:
+    """Windows that are longer than the past continue at the mean level."""
+    means: list[float] = []
+    sds: list[float] = []
+    previous = 0.0
+    for tau, moment in zip(TAUS_SECONDS[1:], moments, strict=True):
+        if moment is None:
+            means.append((means[-1] if means else 0.0) + tau - previous)
+            sds.append(sds[-1] if sds else 0.0)
+        else:
+            means.append(moment[0])
+            sds.append(moment[1])
+        previous = tau
+    return means, sds
+
+
+def _costs(observation: Observation, members: Mapping[str, MemberEstimate]) -> dict[str, float]:
+    """Work per record, by topic: the mean over its partitions, weighted by their rates."""
+    sums: dict[str, tuple[float, float]] = {}
+    for partition, entry in observation.partitions.items():
+        if entry.cost is not None:
+            weight = entry.rate + 1e-9
+            cost, total = sums.get(partition.topic, (0.0, 0.0))
+            sums[partition.topic] = (cost + entry.cost * _speed(entry, members) * weight, total + weight)
+    return {topic: cost / total for topic, (cost, total) in sums.items()}
+
+
+def _speed(entry: PartitionObservation, members: Mapping[str, MemberEstimate]) -> float:
+    member = members.get(entry.reporter)
+    return member.speed if member is not None else 1.0
+
+
+def _mean_cost(sized: Sequence[PartitionEstimate], costs: Mapping[str, float]) -> float:
+    rate = sum(entry.rate for entry in sized)
+    if rate > 0:
+        return sum(entry.work for entry in sized) / rate
+    return statistics.fmean(costs.values())
+
+
+def _partition(
+    partition: Partition,
+    observation: Observation,
+    group: GroupState,
+    members: Mapping[str, MemberEstimate],
+    costs: Mapping[str, float],
+    shape: Curve,
+    config: PlanConfig,
+) -> PartitionEstimate:
+    entry = observation.partitions.get(partition)
+    owner = group.in_flight.get(partition, group.owners[partition])
+    topic_cost = costs.get(partition.topic, statistics.fmean(costs.values()))
+    nothing = Curve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
+    waiting = group.unowned_lag.get(partition, 0)
+    if entry is None:
+        return PartitionEstimate(
+            partition=partition, owner=owner, cost=topic_cost, lag=waiting, standing=waiting * topic_cost, curve=nothing
+        )
+    cost = entry.cost * _speed(entry, members) if entry.cost is not None else topic_cost
+    lag = max(entry.lag, waiting) if owner is None else entry.lag
+    if entry.state in UNSIZED_STATES:
+        return PartitionEstimate(
+            partition=partition, owner=owner, cost=cost, lag=lag, curve=nothing, sized=False, state=entry.state
+        )
+    standing = max(entry.standing_records, waiting) if owner is None else entry.standing_records
+    late = min(late_records(lag, entry.lag_seconds, config.objective_seconds), standing)
+    work = entry.rate * cost
+    return PartitionEstimate(
+        partition=partition,
+        owner=owner,
+        rate=entry.rate,
+        rate_last=entry.rate_last,
+        cost=cost,
+        work=work,
+        lag=lag,
+        standing=(standing - late) * cost,
+        late=late * cost,
+        curve=_partition_curve(entry, work, shape),
+        state=entry.state,
+    )
+
+
+def _partition_curve(entry: PartitionObservation, work: float, shape: Curve) -> Curve:
+    """A partition's share of the work in the shape that was measured for it, else in the group's.
+
+    The spread of a window is that of one report's interval around the present rate, as if the work came in independent
+    parts as large as what the window holds. (The members' own variances hold the ups and downs of half a minute.)
+    """
+    means = _interpolated(entry.shape) if entry.shape else shape.mean
+    variation = entry.rate_sd / entry.rate if entry.rate > 0 else 0.0
+    return Curve(
+        tuple(work * mean for mean in means),
+        tuple(work * variation * math.sqrt(max(mean, 0.0)) for mean in means),
+    )
+
+
+def _interpolated(shape: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """Measured windows at the lengths of every curve; the window of no length extends the two shortest to 0."""
+    points = sorted(shape)
+
+    def at(tau: float) -> float:
+        if tau <= points[0][0]:
+            return points[0][1]
+        for (left, low), (right, high) in itertools.pairwise(points):
+            if tau <= right:
+                return low + (high - low) * (tau - left) / (right - left)
+        return points[-1][1] + tau - points[-1][0]
+
+    shortest = TAUS_SECONDS[1]
+    instant = min(max(2.0 * at(shortest) - at(2.0 * shortest), 0.0), at(shortest))
+    return (instant, *(at(tau) for tau in TAUS_SECONDS[1:]))
+
+
+def _mark_serial(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:
+    """More than one member can do in time, whoever it is: replicas cannot help."""
+    if not entry.sized or entry.work <= 0:
+        return entry
+    too_large = entry.work > fastest or any(
+        entry.standing + mean > fastest * (tau + config.objective_seconds)
+        for tau, mean in zip(TAUS_SECONDS, entry.curve.mean, strict=True)
+    )
+    return replace(entry, serial=True) if too_large else entry
+
+
+def _correlation(
+    sized: Sequence[PartitionEstimate], shape: Curve, series: Sequence[float], observation: Observation
+) -> float:
+    """Where the measured variance of the total lies between that of independent and that of equal-phased partitions."""
+    level = statistics.fmean(series[-LEVEL_SECONDS:])
+    total = (shape.sd[TAUS_SECONDS.index(1.0)] * level) ** 2
+    sds = [observation.partitions[e.partition].rate_sd * e.cost for e in sized if e.work > 0]
+    independent = sum(sd * sd for sd in sds)
+    together = sum(sds) ** 2
+    if together - independent <= 1e-12:
+        return 1.0
+    return min(1.0, max(0.0, (total - independent) / (together - independent)))

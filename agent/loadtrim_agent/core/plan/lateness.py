@@ -1,0 +1,222 @@
+"""The records that a member has fetched and not done, per partition, and why records were done late.
+
+Theory of operation: fetched records wait in *runs*: consecutive records whose time stamps lie in the same grid slot, so
+a burst of 1 000 records is one run. User code gets records in the order of the log, so the first n records of the runs
+are the next n that are done.
+
+Beside them runs a *server of its own*: when would this record have been done if the member had nothing but this
+partition? (Lindley's recursion: it starts when it has arrived and the one before it is done.) A record that would have
+been late even there is late because its partition is too large for one member, and no replica can help.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .windows import SlotGrid
+
+__all__ = ["MARGIN_SECONDS", "RUNS_MAX", "Judge", "LateCause", "Mark", "RecordQueue", "Run", "runs_of"]
+
+RUNS_MAX = 4096
+"""Runs kept per partition; beyond it a run is merged into the one before it, and its records look that much older."""
+MARGIN_SECONDS = 0.015
+"""What a member needs beside user code (handing out, a handoff) and may not count on: the least overhead that sizing
+keeps free."""
+
+
+class LateCause(enum.StrEnum):
+    """Why a record was done later than the objective, as far as a member can tell. The first that holds counts."""
+
+    ALREADY_LATE = "already_late"
+    """It was older than the objective before this member could have seen it: late at its previous owner or producer, or
+    not to be had from the broker."""
+    BLOCKED = "blocked"
+    """Its partition was paused by the user, or did not advance for reasons other than load, while it waited."""
+    SERIAL = "serial"
+    """Its partition alone, on this member alone, would have been too much."""
+    QUEUED = "queued"
+    """It waited for other partitions' records. The leader tells why nobody else had them: replica on its way,
+    forecast or placement."""
+
+
+class Mark(enum.IntEnum):
+    """What is known of a run when it is fetched."""
+
+    FRESH = 0
+    LATE = 1
+    """Older than the objective when it could first be seen."""
+    UNTIMED = 2
+    """Without time stamps: never judged."""
+
+
+class Run:
+    """Consecutive records of the log with time stamps in one grid slot."""
+
+    __slots__ = ("count", "mark", "timestamp")
+
+    def __init__(self, count: int, timestamp: float, mark: Mark = Mark.FRESH) -> None:
+        self.count = count
+        self.timestamp = timestamp
+        """Of its first record, seconds since the epoch; where there are none, when it was fetched (log clock)."""
+        self.mark = mark
+
+
+def runs_of(timestamps: Sequence[float], grid: SlotGrid) -> list[tuple[float, int]]:
+    """Cut a batch into (first time stamp, records) per run; a negative time stamp is none, and is told as -1.
+
+    About 30 ns per record where the batch lies in one grid slot, 100 ns otherwise.
+    """
+    if not timestamps:
+        return []
+    low, high = min(timestamps), max(timestamps)
+    if high < 0.0:
+        return [(-1.0, len(timestamps))]
+    if low >= 0.0 and grid.index(low) == grid.index(high):
+        return [(timestamps[0], len(timestamps))]
+    runs: list[tuple[float, int]] = []
+    index = grid.index
+    slot, first, since = -2, 0.0, 0
+    for number, timestamp in enumerate(timestamps):
+        found = index(timestamp) if timestamp >= 0.0 else -1
+        if found != slot:
+            if number:
+                runs.append((first, number - since))
+            slot, first, since = found, timestamp if timestamp >= 0.0 else -1.0, number
+    runs.append((first, len(timestamps) - since))
+    return runs
+
+
+@dataclass(slots=True)
+class Judge:
+    """Counts of one member, by outcome. Every record done is in exactly one of them."""
+
+    objective_seconds: float
+    concurrency: float
+    offset_seconds: float = 0.0
+    """Own clock minus the log's: by so much measured latencies are too large."""
+    in_time: int = 0
+    untimed: int = 0
+    """Records without a time stamp: neither in time nor late."""
+    late: dict[LateCause, int] = field(default_factory=dict)
+
+    @property
+    def latency_max_seconds(self) -> float:
+        """The largest latency, as measured by the own clock, that is in time."""
+        return self.objective_seconds + self.offset_seconds
+
+
+class RecordQueue:
+    """One partition's records in hand or buffered, oldest first, and its server of its own. O(1) per run."""
+
+    __slots__ = ("_untimed", "drained_at", "free_at", "records", "runs", "stalled_until")
+
+    def __init__(self, at: float) -> None:
+        """``at``: when the partition was acquired, log clock."""
+        self.runs: deque[Run] = deque()
+        self.records = 0
+        self.free_at = at
+        """When the partition's own server has done everything up to now."""
+        self.drained_at = at
+        """Since when nothing was left, the last time that this was so."""
+        self.stalled_until = at - 1e9
+        """End of the last time that the partition was paused or blocked."""
+        self._untimed = 0
+
+    def add(self, count: int, timestamp: float, mark: Mark) -> None:
+        """Append a run."""
+        if len(self.runs) >= RUNS_MAX:
+            mark = self.runs[-1].mark
+            self.runs[-1].count += count
+        else:
+            self.runs.append(Run(count, timestamp, mark))
+        self.records += count
+        if mark is Mark.UNTIMED:
+            self._untimed += count
+
+    def clear(self, at: float) -> None:
+        """The buffered records were dropped (a seek)."""
+        self.runs.clear()
+        self.records = self._untimed = 0
+        self.free_at = self.drained_at = at
+
+    def shift(self, seconds: float) -> None:
+        """The log clock turned out to be that much ahead of what was thought."""
+        self.free_at += seconds
+        self.drained_at += seconds
+        self.stalled_until += seconds
+
+    def oldest(self) -> float | None:
+        """Time stamp of the oldest record that is not done; None: nothing is fetched."""
+        return self.runs[0].timestamp if self.runs else None
+
+    def finish(
+        self, latencies: Sequence[float], busies: Sequence[float], total: float, judge: Judge, now: float
+    ) -> None:
+        """The next ``len(latencies)`` records are done.
+
+        Args:
+            latencies: from time stamp to done by the own clock, seconds; whatever for records without a time stamp.
+            busies: what user code took, as many.
+            total: their sum.
+            judge: counts them.
+            now: log clock.
+        """
+        if self._untimed or max(latencies) > judge.latency_max_seconds or self.records < len(latencies):
+            self._judge(latencies, busies, judge, now)
+        else:
+            judge.in_time += len(latencies)
+            self._advance(busies, total, judge.concurrency)
+        if not self.runs:
+            self.drained_at = now
+
+    def _advance(self, busies: Sequence[float], total: float, concurrency: float) -> None:
+        """All in time: only the own server goes on, run by run."""
+        at, left = 0, len(busies)
+        while left:
+            run = self.runs[0]
+            taken = min(run.count, left)
+            busy = total if taken == len(busies) else sum(busies[at : at + taken])
+            self.free_at = max(self.free_at, run.timestamp) + busy / concurrency
+            self._take(run, taken)
+            at += taken
+            left -= taken
+
+    def _take(self, run: Run, count: int) -> None:
+        run.count -= count
+        self.records -= count
+        if run.mark is Mark.UNTIMED:
+            self._untimed -= count
+        if not run.count:
+            self.runs.popleft()
+
+    def _judge(self, latencies: Sequence[float], busies: Sequence[float], judge: Judge, now: float) -> None:
+        """Record by record: at least one is late or has no time stamp."""
+        latency_max = judge.latency_max_seconds
+        for latency, busy in zip(latencies, busies, strict=True):
+            if self.runs:
+                run = self.runs[0]
+                timestamp, mark = run.timestamp, run.mark
+                self._take(run, 1)
+            else:
+                # Fetched before the meter looked on, or dropped by a seek in between.
+                timestamp, mark = now + judge.offset_seconds - latency, Mark.FRESH
+            self.free_at = max(self.free_at, timestamp) + busy / judge.concurrency
+            if mark is Mark.UNTIMED:
+                judge.untimed += 1
+            elif latency <= latency_max:
+                judge.in_time += 1
+            else:
+                cause = self._cause(timestamp, mark, judge)
+                judge.late[cause] = judge.late.get(cause, 0) + 1
+
+    def _cause(self, timestamp: float, mark: Mark, judge: Judge) -> LateCause:
+        if mark is Mark.LATE:
+            return LateCause.ALREADY_LATE
+        if timestamp < self.stalled_until:
+            return LateCause.BLOCKED
+        if self.free_at - timestamp > judge.objective_seconds - MARGIN_SECONDS:
+            return LateCause.SERIAL
+        return LateCause.QUEUED

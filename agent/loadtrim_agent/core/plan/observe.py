@@ -1,0 +1,326 @@
+"""First stage: members' reports, live or replayed, become one observation of the group.
+
+What is kept is small and bounded: per member the last report, per partition a few moving averages, for the group the
+work that arrived per slot of 0.1 s over the last five minutes. A new leader feeds the telemetry of the last five
+minutes through the same door and so knows what the old one knew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ..model import Partition
+from ..records import PartitionReport, ReportRecord, WorkWindow
+from .values import GroupState, PlanConfig
+
+__all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"]
+
+SLOT_SECONDS = 0.1
+KEEP_SECONDS = 300.0
+"""How long slots, and members that are gone, are remembered."""
+SAMPLES_MAX = 256
+"""Handoff and start-up times that are remembered."""
+FAST_SECONDS = 2.0
+SLOW_SECONDS = 20.0
+MEMBER_SECONDS = 10.0
+GONE = "gone"
+"""State of an entry about a partition that the reporter lost in the interval."""
+CHANGE_SDS = 2.0
+"""The fast average is believed when it is this many standard deviations of one sample away from the slow one (about
+four of its own standard errors)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberObservation:
+    """A member's last report, as far as it matters beyond its partitions."""
+
+    received_at: float
+    instance: str
+    instance_type: str
+    interval_seconds: float
+    concurrency: float
+    speed: float
+    busy_seconds: float
+    slots_end: float | None
+    work_rate: float
+    """Busy seconds/s that arrived for it, smoothed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionObservation:
+    """One partition, smoothed over its reports."""
+
+    reporter: str
+    at: float
+    rate: float
+    rate_last: float
+    rate_sd: float
+    """Standard deviation of the rate over one report's interval."""
+    done_rate: float
+    cost: float | None
+    """Busy seconds per record on the reporter."""
+    lag: int
+    standing_records: float
+    lag_seconds: float
+    shape: tuple[tuple[float, float], ...]
+    """(window seconds, seconds' worth of its mean work that arrive in it); empty: not measured."""
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known at one moment, nothing concluded yet."""
+
+    now: float
+    slots: tuple[float, ...]
+    """Work that arrived in the group per slot, oldest first; complete: every owner has reported all of them."""
+    members: Mapping[str, MemberObservation]
+    partitions: Mapping[Partition, PartitionObservation]
+    handoffs_seconds: tuple[float, ...]
+    startups_seconds: tuple[float, ...]
+    stale: tuple[tuple[str, float | None], ...]
+    """Owners without a recent report and how old their last one is; sorted by member."""
+    late_records: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Average:
+    """Exponentially forgetting mean of amounts per second."""
+
+    __slots__ = ("amount", "seconds", "time_constant")
+
+    def __init__(self, time_constant: float) -> None:
+        self.time_constant = time_constant
+        self.amount = 0.0
+        self.seconds = 0.0
+
+    def add(self, amount: float, observed: float, elapsed: float, silence: float) -> None:
+        """``observed``: seconds that the amount came in; ``silence``: seconds before in which nothing came."""
+        keep = math.exp(-elapsed / self.time_constant)
+        self.amount = self.amount * keep + amount
+        self.seconds = self.seconds * keep + observed + min(silence, self.time_constant)
+
+    def value(self, silence: float = 0.0) -> float:
+        """The mean, after ``silence`` further seconds in which nothing came."""
+        keep = math.exp(-silence / self.time_constant)
+        seconds = self.seconds * keep + self.time_constant * (1.0 - keep)
+        return self.amount * keep / seconds if seconds > 0 else 0.0
+
+
+class _PartitionTrack:
+    """Moving averages of one partition."""
+
+    __slots__ = ("at", "cost", "fast", "interval", "last", "reporter", "shape", "slow", "variance")
+
+    def __init__(self) -> None:
+        self.fast = _Average(FAST_SECONDS)
+        self.slow = _Average(SLOW_SECONDS)
+        self.variance = _Average(SLOW_SECONDS)
+        self.cost: float | None = None
+        self.shape: tuple[tuple[float, float], ...] = ()
+        self.at = 0.0
+        self.interval = 1.0
+        self.reporter = ""
+        self.last: PartitionReport | None = None
+
+    def add(self, member: str, report: PartitionReport, interval: float, received_at: float) -> None:
+        self._add_rate(report, interval, received_at)
+        if report.state == GONE and self.last is not None and self.reporter != member:
+            return  # what its new owner told already is newer
+        if report.cost_mean is not None and report.cost_mean > 0:
+            self.cost = report.cost_mean
+        self.shape = _shape(report.work_windows) or self.shape
+        self.at, self.interval, self.reporter, self.last = max(received_at, self.at), interval, member, report
+
+    def _add_rate(self, report: PartitionReport, interval: float, received_at: float) -> None:
+        elapsed = max(0.0, received_at - self.at) if self.last is not None else interval
+        observed = interval if report.observed is None else report.observed
+        if observed > 0.0:
+            silence = max(0.0, elapsed - 1.5 * interval)
+            rate = report.arrived / observed
+            if self.last is not None and observed >= 0.5 * interval:
+                self.variance.add((rate - self.fast.value()) ** 2 * observed, observed, elapsed, 0.0)
+            self.fast.add(report.arrived, observed, elapsed, silence)
+            self.slow.add(report.arrived, observed, elapsed, silence)
+
+    def observation(self, silence: float) -> PartitionObservation:
+        """``silence``: for how long its owner has reported without a word about it, so nothing came."""
+        last = self.last
+        assert last is not None
+        slow, fast = self.slow.value(silence), self.fast.value(silence)
+        sd = math.sqrt(max(0.0, self.variance.value()))
+        observed = self.interval if last.observed is None else max(last.observed, 1e-3)
+        return PartitionObservation(
+            reporter=self.reporter,
+            at=self.at,
+            rate=fast if abs(fast - slow) > CHANGE_SDS * sd else slow,
+            rate_last=last.arrived / observed if silence == 0 else 0.0,
+            rate_sd=sd,
+            done_rate=last.done / self.interval if silence == 0 else 0.0,
+            cost=self.cost,
+            lag=last.lag,
+            standing_records=float(last.lag_min if last.lag_min is not None else max(0, last.lag - last.arrived)),
+            lag_seconds=last.lag_seconds,
+            shape=self.shape,
+            state=last.state,
+        )
+
+
+def _shape(windows: tuple[WorkWindow, ...]) -> tuple[tuple[float, float], ...]:
+    """Each window as so many seconds' worth of the mean work of the longest; empty: not measured."""
+    longest = max(windows, key=lambda window: window.seconds, default=None)
+    if longest is None or longest.mean <= 0:
+        return ()
+    return tuple(sorted((window.seconds, window.mean * longest.seconds / longest.mean) for window in windows))
+
+
+class History:
+    """Everything the leader has heard from the members. Deterministic; the only input of time is ``received_at``."""
+
+    def __init__(self, config: PlanConfig) -> None:
+        self._config = config
+        self._members: dict[str, MemberObservation] = {}
+        self._sequences: dict[str, int] = {}
+        self._partitions: dict[Partition, _PartitionTrack] = {}
+        self._slots: dict[int, float] = {}
+        self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._startups: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._late: dict[str, int] = {}
+        self.ignored = 0
+        """Reports left out: seen before, or with slots of another length."""
+
+    def observe(self, report: ReportRecord, received_at: float) -> None:
+        """Take one report in. One that was seen before, by member and sequence, is counted and ignored.
+
+        Args:
+            report: as read from telemetry.
+            received_at: seconds since the epoch by the leader's clock; for replayed ones the broker's time of append.
+        """
+        if report.sequence <= self._sequences.get(report.member, -1):
+            self.ignored += 1
+            return
+        self._sequences[report.member] = report.sequence
+        interval = max(report.interval, 1e-3)
+        for entry in report.partitions:
+            track = self._partitions.setdefault(Partition(entry.topic, entry.partition), _PartitionTrack())
+            track.add(report.member, entry, interval, received_at)
+        slots_end = self._take_slots(report)
+        self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
+        if report.startup_seconds is not None and report.startup_seconds >= 0:
+            self._startups.append(report.startup_seconds)
+        for cause in sorted(report.late):
+            self._late[cause] = self._late.get(cause, 0) + report.late[cause]
+        old = self._members.get(report.member)
+        if old is not None and report.slots_start <= 0 and not report.slots:
+            # A further part of a report that was split: everything beyond its partitions was in the first part.
+            self._members[report.member] = replace(old, received_at=received_at)
+            return
+        arrived = sum(report.slots) / (len(report.slots) * SLOT_SECONDS) if report.slots else 0.0
+        take = 1.0 if old is None else 1.0 - math.exp(-interval / MEMBER_SECONDS)
+        smoothed = arrived if old is None else old.work_rate + (arrived - old.work_rate) * take
+        self._members[report.member] = MemberObservation(
+            received_at=received_at,
+            instance=report.instance,
+            instance_type=report.instance_type,
+            interval_seconds=interval,
+            concurrency=report.concurrency,
+            speed=report.speed,
+            busy_seconds=report.busy_seconds,
+            slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),
+            work_rate=smoothed,
+        )
+
+    def _take_slots(self, report: ReportRecord) -> float | None:
+        """Add a member's slots to the group's; the end of the last one."""
+        if report.slots_start <= 0:
+            return None
+        if abs(report.slot_seconds - SLOT_SECONDS) > 1e-6:
+            self.ignored += 1
+            return None
+        first = round(report.slots_start / SLOT_SECONDS)
+        for index, work in enumerate(report.slots, first):
+            self._slots[index] = self._slots.get(index, 0.0) + work * report.speed
+        return (first + len(report.slots)) * SLOT_SECONDS
+
+    def observation(self, now: float, group: GroupState) -> Observation:
+        """What is known now about this group. Forgets members and slots that are long gone."""
+        self._prune(now, group)
+        owners = {owner for owner in group.owners.values() if owner is not None}
+        stale = tuple(
+            (member, self._age(member, now))
+            for member in sorted(owners & group.members.keys())
+            if self._is_stale(member, now, group)
+        )
+        late, self._late = self._late, {}
+        return Observation(
+            now=now,
+            slots=self._complete_slots({member for member, _ in stale}, group),
+            members={member: self._members[member] for member in sorted(group.members) if member in self._members},
+            partitions={
+                partition: self._partitions[partition].observation(self._silence(partition, group))
+                for partition in sorted(group.owners)
+                if partition in self._partitions
+            },
+            handoffs_seconds=tuple(self._handoffs),
+            startups_seconds=tuple(self._startups),
+            stale=stale,
+            late_records=late,
+        )
+
+    def _silence(self, partition: Partition, group: GroupState) -> float:
+        """How long the owner has reported without a word about the partition: nothing came, nothing changed."""
+        track = self._partitions[partition]
+        known = self._members.get(track.reporter)
+        if known is None or group.owners[partition] != track.reporter:
+            return 0.0
+        return max(0.0, known.received_at - track.at - 0.5 * track.interval)
+
+    def _age(self, member: str, now: float) -> float | None:
+        known = self._members.get(member)
+        return None if known is None else max(0.0, now - known.received_at)
+
+    def _is_stale(self, member: str, now: float, group: GroupState) -> bool:
+        allowed = 2.5 * self._config.report_seconds + 0.5
+        age = self._age(member, now)
+        if age is None:
+            # A newcomer reports one interval after it joined, and what it says needs as long to arrive.
+            return now - group.members[member].joined_at > allowed + self._config.report_seconds
+        return age > allowed
+
+    def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[float, ...]:
+        """The group's slots up to the last one that every member which still reports has told about."""
+        ends = [
+            known.slots_end
+            for member, known in self._members.items()
+            if member in group.members and member not in stale and known.slots_end is not None
+        ]
+        if not ends or not self._slots:
+            return ()
+        end = round(min(ends) / SLOT_SECONDS)
+        slots = [self._slots.get(index, 0.0) for index in range(min(self._slots), end)]
+        for member in sorted(stale):
+            known = self._members.get(member)
+            if known is not None and known.slots_end is not None:
+                # What a silent member gets is not seen; its partitions go on receiving what they received.
+                missing = min(len(slots), max(0, end - round(known.slots_end / SLOT_SECONDS)))
+                for index in range(len(slots) - missing, len(slots)):
+                    slots[index] += known.work_rate * known.speed * SLOT_SECONDS
+        return tuple(slots)
+
+    def _prune(self, now: float, group: GroupState) -> None:
+        gone = [
+            member
+            for member, known in self._members.items()
+            if member not in group.members and now - known.received_at > KEEP_SECONDS
+        ]
+        for member in gone:
+            del self._members[member]
+            self._sequences.pop(member, None)
+        for partition in [p for p, t in self._partitions.items() if p not in group.owners and now - t.at > KEEP_SECONDS]:
+            del self._partitions[partition]
+        if self._slots:
+            oldest = max(self._slots) - round(KEEP_SECONDS / SLOT_SECONDS)
+            for index in [index for index in self._slots if index < oldest]:
+                del self._slots[index]

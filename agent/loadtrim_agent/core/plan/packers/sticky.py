@@ -1,0 +1,89 @@
+"""Balance counts and move as little as possible: what shadow mode does, and a packer of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...model import Partition
+from ..values import Placement, PlannedMove
+from .problem import Item, Load, Problem
+from .spread import spread
+from .victims import going
+
+__all__ = ["Sticky"]
+
+
+class Sticky:
+    """The packer ``sticky``: looks at counts only, never at load, so it moves nothing until members come or go."""
+
+    name = "sticky"
+
+    def pack(self, problem: Problem) -> Placement:
+        """See :class:`.problem.Packer`. Cost: ``O(p n)`` at worst."""
+        victims = going(problem)
+        topics = {item.partition.topic for item in problem.items}
+        members = {
+            entry.member: frozenset(topics if entry.topics is None else entry.topics)
+            for entry in problem.bins
+            if not entry.leaving and entry.member not in victims
+        }
+        owners = {
+            item.partition: item.owner
+            for item in problem.items
+            if item.owner in members and item.partition.topic in members[item.owner]
+        }
+        unclaimed = [item.partition for item in problem.items if item.partition not in owners]
+        owners |= spread(unclaimed, members, owners)
+        if problem.may_move:
+            fixed = {item.partition for item in problem.items if not item.movable}
+            _level(owners, members, fixed)
+        return placement(problem, owners, victims, "counts are uneven")
+
+
+def _level(owners: dict[Partition, str], members: Mapping[str, frozenset[str]], fixed: set[Partition]) -> None:
+    """Move one partition at a time to a member with at least two fewer."""
+    owned: dict[str, list[Partition]] = {member: [] for member in sorted(members)}
+    for partition in sorted(owners):
+        owned[owners[partition]].append(partition)
+    moved = True
+    while moved:
+        moved = False
+        for giver in sorted(owned, key=lambda member: (-len(owned[member]), member)):
+            for partition in reversed(owned[giver]):
+                takers = [m for m in owned if partition.topic in members[m] and len(owned[m]) + 2 <= len(owned[giver])]
+                if partition in fixed or not takers:
+                    continue
+                taker = min(takers, key=lambda member: (len(owned[member]), member))
+                owned[giver].remove(partition)
+                owned[taker].append(partition)
+                owners[partition] = taker
+                moved = True
+                break
+            if moved:
+                break
+
+
+def placement(
+    problem: Problem, owners: Mapping[Partition, str], victims: tuple[str, ...], reason: str
+) -> Placement:
+    """A packer's result from its owners, with every member's pressure."""
+    owned: dict[str, list[Item]] = {}
+    for item in problem.items:
+        if item.partition in owners:
+            owned.setdefault(owners[item.partition], []).append(item)
+    pressures = {
+        entry.member: Load(problem.limits, owned.get(entry.member, ())).pressure(entry.capacity)
+        for entry in problem.bins
+        if not entry.leaving and entry.member not in victims
+    }
+    return Placement(
+        owners=dict(sorted(owners.items())),
+        moves=tuple(
+            PlannedMove(item.partition, item.owner, owners[item.partition], reason)
+            for item in problem.items
+            if item.partition in owners and owners[item.partition] != item.owner
+        ),
+        victims=victims,
+        misfits=tuple(member for member, pressure in sorted(pressures.items()) if pressure > 1.0),
+        pressures=pressures,
+    )

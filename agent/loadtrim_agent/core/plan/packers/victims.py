@@ -1,0 +1,63 @@
+"""Who goes when the group is to get smaller: whole instances, the cheapest to empty first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .problem import Bin, Item, Problem
+
+__all__ = ["going", "units"]
+
+
+def units(problem: Problem) -> dict[str, list[Bin]]:
+    """Instances that have a member which is not leaving, with their members, sorted by name."""
+    result: dict[str, list[Bin]] = {}
+    for entry in problem.bins:
+        result.setdefault(entry.unit, []).append(entry)
+    return {
+        unit: members
+        for unit, members in sorted(result.items())
+        if not all(member.leaving for member in members)
+    }
+
+
+def going(problem: Problem, passed_over: Sequence[str] = ()) -> tuple[str, ...]:
+    """Members of the instances that are to go, sorted; empty where nobody has to.
+
+    Who was a victim already stays one. Then: the one with the fewest partitions and the least work to move, not the
+    leader if another will do (its going costs a barrier and a new leader's reading), the weaker machine, the later name.
+
+    Args:
+        problem: ``replicas`` says how many instances may stay.
+        passed_over: instances to spare where there are others.
+    """
+    there = units(problem)
+    if problem.replicas is None or len(there) <= problem.replicas:
+        return ()
+    owned = _owned(problem.items)
+    before = set(problem.victims)
+
+    def order(unit: str) -> tuple[bool, bool, int, float, bool, float]:
+        members = [entry.member for entry in there[unit]]
+        return (
+            not any(member in before for member in members),
+            unit in passed_over,
+            sum(owned[member][0] for member in members if member in owned),
+            sum(owned[member][1] for member in members if member in owned),
+            problem.leader in members,
+            sum(entry.capacity for entry in there[unit]),
+        )
+
+    # sorted() is stable and the names descend: of equals the later name goes.
+    leaving = sorted(reversed(list(there)), key=order)[: len(there) - problem.replicas]
+    return tuple(sorted(entry.member for unit in leaving for entry in there[unit]))
+
+
+def _owned(items: Sequence[Item]) -> Mapping[str, tuple[int, float]]:
+    """Member -> (partitions that it owns, work that has to be moved with them)."""
+    result: dict[str, tuple[int, float]] = {}
+    for item in items:
+        if item.owner is not None:
+            count, work = result.get(item.owner, (0, 0.0))
+            result[item.owner] = (count + 1, work + item.work + item.queue)
+    return result

@@ -1,0 +1,33 @@
+"""How many replicas, and when. One module each; a new one is a class with ``name`` and ``decide`` and a line below.
+
+* :mod:`.objective`  ours: pool sizing by work curves, forecast, patience
+* :mod:`.closer24`   CLOSER'24, algorithm 2
+* :mod:`.fixed`      a number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..naming import chosen
+from .base import Policy, View
+from .closer24 import Closer24
+from .fixed import Fixed
+from .objective import Objective
+
+__all__ = ["POLICIES", "Policy", "View", "make_policy"]
+
+POLICIES: dict[str, Callable[[], Policy]] = {
+    Closer24.name: Closer24,
+    Fixed.name: Fixed,
+    Objective.name: Objective,
+}
+
+
+def make_policy(name: str) -> Policy:
+    """The policy with this name.
+
+    Raises:
+        UnknownNameError: there is none; the message lists them and the nearest.
+    """
+    return chosen("policy", name, POLICIES)()

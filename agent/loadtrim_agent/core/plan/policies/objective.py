@@ -1,0 +1,281 @@
+"""Size the pool so that the share of records in time is kept: up at once, down with patience.
+
+The group is sized as one server of n members' capacity (handoffs of milliseconds let partitions be passed on), so that
+for every window length the work that arrives in it, one standard deviation and what waits fit what the group can do in
+the window plus the objective. Then it is looked at how whole partitions divide over that many members: a further
+replica is asked for only where it brings enough work into time to be worth it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...records import RejectedPlan
+from ..packers.problem import Limits
+from ..values import TAUS_SECONDS, Reason, Sizing
+from .base import View
+
+__all__ = ["Need", "Objective", "needed"]
+
+RATE_SHARE = 0.98
+"""Of the capacity that the mean rate may take."""
+BACKLOG_SECONDS = 30.0
+"""A standing backlog is worked off within this time."""
+GAIN = 0.12
+"""A replica for the placement's sake must bring this share of its capacity as work in time. Parameter
+``placement_gain``; 0: as many replicas as whole partitions need."""
+GAIN_REACH = 3
+"""So many more replicas are looked at together: one alone may bring nothing where two do."""
+DOWN_MARGIN = 1.03
+PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS_MAX = 300.0
+PATIENCE_DECAY_SECONDS = 60.0
+"""Patience halves after this time without a regretted down."""
+REGRET_SECONDS = 10.0
+FUTILE_SETTLE_SECONDS = 5.0
+"""New replicas are given this time before their effect is judged."""
+FUTILE_SHARE = 0.3
+"""Of the throughput that new replicas should add: with less than this they were futile."""
+FUTILE_SECONDS = 300.0
+FUTILE_SECONDS_MAX = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """How many replicas a load asks for, and what binds."""
+
+    replicas: int
+    pool: int
+    """What the work alone asks for, without looking at partitions."""
+    required: float
+    """Capacity, work per second."""
+    tau_seconds: float | None
+    """Window that binds; None: the mean rate."""
+    late: float
+    """Work per second that is late even so, because whole partitions do not divide better."""
+    at_max: bool = False
+
+
+def needed(view: View, level: float) -> Need:
+    """The fewest replicas for arrivals of ``level`` work per second. Cost: O(p log p) per number that is looked at."""
+    required, tau = _required(view, level)
+    pool = 1
+    while pool < view.replicas_max and view.capacity(pool) < required:
+        pool += 1
+    pool = max(pool, view.replicas_min)
+    replicas, late = _divided(view, pool, level)
+    return Need(
+        replicas=replicas,
+        pool=pool,
+        required=required,
+        tau_seconds=tau,
+        late=late,
+        at_max=pool == view.replicas_max and view.capacity(pool) < required,
+    )
+
+
+def _limits(view: View) -> Limits:
+    return Limits(
+        objective_seconds=view.config.objective_seconds,
+        overhead_seconds=view.estimate.overhead_seconds,
+        z=view.config.z,
+    )
+
+
+def _required(view: View, level: float) -> tuple[float, float | None]:
+    """Capacity that the work curve and the mean rate ask for, and the window that binds."""
+    estimate, config = view.estimate, view.config
+    serial = [item for item in view.items if item.serial]
+    total = sum(item.work for item in view.items)
+    factor = level / total if total > 0 else 1.0
+    fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
+    rate = level + view.forecast.error + estimate.backlog / BACKLOG_SECONDS + estimate.late / config.catchup_seconds
+    rate -= sum(max(0.0, item.work * factor - fastest) for item in serial)
+    best, binding = rate / RATE_SHARE, None
+    for index, (tau, window) in enumerate(zip(TAUS_SECONDS, _limits(view).windows, strict=True)):
+        work = estimate.backlog + level * (estimate.curve.mean[index] + config.z * estimate.curve.sd[index])
+        # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
+        able = fastest * (tau + config.objective_seconds)
+        work -= sum(max(0.0, item.mean[index] * factor - able) for item in serial)
+        if work / window > best:
+            best, binding = work / window, tau
+    return best, binding
+
+
+def _divided(view: View, pool: int, level: float) -> tuple[int, float]:
+    """``pool`` or more replicas, as long as more bring enough work into time."""
+    gain_min = view.config.parameters.get("placement_gain", GAIN)
+    total = sum(item.work for item in view.items)
+    if total <= 0:
+        return pool, 0.0
+    factor = level / total
+    replicas, late = pool, view.late(pool, factor)
+    while late > 0:
+        best: tuple[float, int, float] | None = None
+        for more in range(replicas + 1, min(replicas + GAIN_REACH, view.replicas_max) + 1):
+            other = view.late(more, factor)
+            worth = late - other - gain_min * (view.capacity(more) - view.capacity(replicas))
+            if late - other > 1e-9 and worth >= 0 and (best is None or worth > best[0]):
+                best = (worth, more, other)
+        if best is None:
+            break
+        _, replicas, late = best
+    return replicas, late
+
+
+class Objective:
+    """The policy ``objective``."""
+
+    name = "objective"
+
+    def decide(self, view: View) -> Sizing:
+        """See :class:`.base.Policy`."""
+        memory = dict(view.memory)
+        wanted = view.bounded(round(memory.get("wanted", view.replicas)))
+        need = needed(view, view.forecast.peak)
+        futile = _watch_futile(view, memory)
+        sizing = self._up(view, memory, wanted, need) or self._down(view, memory, wanted, need)
+        if futile and sizing.replicas > wanted:
+            sizing = replace(
+                sizing,
+                replicas=wanted,
+                reason=Reason.FUTILE,
+                text=f"{sizing.text}; but the last replicas brought no throughput, so no more are asked for",
+                rejected=(RejectedPlan(replicas=sizing.replicas, reason="more replicas brought no throughput"),),
+            )
+        if sizing.replicas > view.replicas and sizing.replicas > wanted:
+            memory |= _before_up(view, memory)
+        memory["wanted"] = float(sizing.replicas)
+        total = sum(item.work for item in view.items)
+        factor = view.forecast.peak / total if total > 0 else 1.0
+        return replace(sizing, memory=memory, load_factor=min(max(factor, 0.5), 4.0))
+
+    def _up(self, view: View, memory: dict[str, float], wanted: int, need: Need) -> Sizing | None:
+        if need.replicas <= wanted:
+            return None
+        down_at = memory.get("down_at")
+        regret = max(REGRET_SECONDS, 3.0 * view.estimate.startup_seconds)
+        if down_at is not None and view.now - down_at <= regret:
+            # It was let go too early: be slower next time.
+            memory["patience"] = min(2.0 * _patience(view, memory), PATIENCE_SECONDS_MAX)
+            memory["regret_at"] = view.now
+            memory.pop("down_at")
+        memory.pop("fit_since", None)
+        rejected = [RejectedPlan(replicas=wanted, reason=_misfit(view, need, wanted))]
+        if need.pool < need.replicas and need.pool > wanted:
+            rejected.append(RejectedPlan(replicas=need.pool, reason="whole partitions do not divide well over them"))
+        reason = Reason.NEEDS_MORE if need.pool > wanted else Reason.PLACEMENT
+        return Sizing(replicas=need.replicas, reason=reason, text=_words(view, need), rejected=tuple(rejected))
+
+    def _down(self, view: View, memory: dict[str, float], wanted: int, need: Need) -> Sizing:
+        text = _words(view, need)
+        level = view.forecast.peak * DOWN_MARGIN + view.forecast.error
+        smaller = needed(view, level) if need.replicas < wanted else need
+        if smaller.replicas >= wanted:
+            memory.pop("fit_since", None)
+            reason = Reason.AT_MAX if need.at_max else Reason.FITS
+            rejected = (
+                (RejectedPlan(replicas=need.replicas, reason="fits, but not with a margin"),)
+                if need.replicas < wanted
+                else ()
+            )
+            return Sizing(replicas=wanted, reason=reason, text=text, rejected=rejected)
+        since = memory.get("fit_since")
+        most = smaller.replicas if since is None else max(smaller.replicas, round(memory.get("fit_replicas", 1)))
+        since = view.now if since is None else since
+        patience = _patience(view, memory)
+        if view.now - since < patience:
+            memory |= {"fit_since": since, "fit_replicas": float(most)}
+            left = patience - (view.now - since)
+            why = f"would fit; waiting {left:.1f} s more to be sure"
+            return Sizing(
+                replicas=wanted,
+                reason=Reason.PATIENCE,
+                text=f"{text}; {most} would fit, waiting {left:.1f} s more to be sure",
+                rejected=(RejectedPlan(replicas=most, reason=why),),
+            )
+        memory.pop("fit_since", None)
+        memory.pop("fit_replicas", None)
+        memory["down_at"] = view.now
+        return Sizing(
+            replicas=most,
+            reason=Reason.NEEDS_LESS,
+            text=f"{text}; so it has been for {view.now - since:.1f} s",
+            rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
+        )
+
+
+def _patience(view: View, memory: dict[str, float]) -> float:
+    """D now: it doubles with every regretted down and halves with every quiet minute."""
+    patience = memory.get("patience", PATIENCE_SECONDS)
+    quiet = view.now - memory.get("regret_at", view.now)
+    return max(PATIENCE_SECONDS, patience * 0.5 ** max(0.0, quiet / PATIENCE_DECAY_SECONDS))
+
+
+def _before_up(view: View, memory: dict[str, float]) -> dict[str, float]:
+    """What has to be known to judge later whether the replicas helped."""
+    estimate = view.estimate
+    saturated = estimate.backlog + estimate.late >= view.config.objective_seconds * view.capacity(view.replicas)
+    return {
+        "up_from": float(view.replicas),
+        "up_rate": memory.get("done_rate", estimate.throughput),
+        "up_saturated": float(saturated),
+        "up_there_at": 0.0,
+    }
+
+
+def _watch_futile(view: View, memory: dict[str, float]) -> bool:
+    """Did the last replicas bring throughput while the group was saturated before and after?"""
+    estimate = view.estimate
+    memory["done_rate"] = 0.7 * memory.get("done_rate", estimate.throughput) + 0.3 * estimate.throughput
+    if view.now < memory.get("futile_until", 0.0):
+        return True
+    start = memory.get("up_from", 0.0)
+    if not memory.get("up_saturated") or view.replicas <= start:
+        return False
+    if not memory.get("up_there_at"):
+        memory["up_there_at"] = view.now
+    if view.now - memory["up_there_at"] < FUTILE_SETTLE_SECONDS:
+        return False
+    memory["up_saturated"] = 0.0
+    backlog = estimate.backlog + estimate.late
+    if backlog < view.config.objective_seconds * view.capacity(view.replicas):
+        memory.pop("futile_seconds", None)
+        return False
+    should = memory["up_rate"] * (1.0 + FUTILE_SHARE * (view.replicas / start - 1.0))
+    if memory["done_rate"] >= should:
+        memory.pop("futile_seconds", None)
+        return False
+    seconds = memory.get("futile_seconds", FUTILE_SECONDS)
+    memory["futile_until"] = view.now + seconds
+    memory["futile_seconds"] = min(2.0 * seconds, FUTILE_SECONDS_MAX)
+    return True
+
+
+def _misfit(view: View, need: Need, replicas: int) -> str:
+    if need.pool > replicas:
+        return f"gives {view.capacity(replicas):.1f} of the {need.required:.1f} busy seconds/s that are needed"
+    return "whole partitions do not divide well over them"
+
+
+def _words(view: View, need: Need) -> str:
+    """What binds, for people."""
+    forecast = view.forecast
+    text = f"{forecast.level:.1f} busy seconds/s arrive"
+    if forecast.ahead > forecast.level * 1.005:
+        text += f", {forecast.ahead:.1f} expected in {forecast.horizon_seconds:.1f} s"
+    if need.tau_seconds is not None:
+        what = "bursts" if need.tau_seconds == 0 else f"what comes within {need.tau_seconds:g} s"
+        text += f", {what} and an objective of {view.config.objective_seconds:g} s need {need.required:.1f}"
+    else:
+        text += f", which needs {need.required:.1f}"
+    if need.replicas > need.pool:
+        text += f"; {need.pool} would do if partitions could be divided"
+    if need.at_max:
+        text += f"; more than {view.replicas_max} are not allowed or have no partition"
+    elif need.late > 0.01 * forecast.level:
+        text += f"; {need.late / max(forecast.level, 1e-9):.0%} of the work will be late, whole partitions fit no better"
+    serial = [str(item.partition) for item in view.items if item.serial]
+    if serial:
+        text += f"; {', '.join(serial[:3])}{' and others' if len(serial) > 3 else ''} too large for one member"
+    return text

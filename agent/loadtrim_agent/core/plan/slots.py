@@ -1,0 +1,127 @@
+"""The member's slots: work that arrived per 0.1 s of wall clock, summed over its partitions, each slot told once.
+
+A slot is closed when every partition in sizing was observed past it, at the earliest after ``settle_seconds`` and at
+the latest after ``settle_seconds_max``. What is found out later is put right in the slots that are closed next
+(:mod:`.arrivals` says why), so the sum of all slots ever told is the work of all records that arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .arrivals import OPEN_SLOTS_MAX, spread
+from .cost import Cost, TopicCosts
+from .partition_meter import PartitionMeter
+from .windows import SlotGrid
+
+__all__ = ["SLOTS_MAX", "WorkSlots"]
+
+SLOTS_MAX = 300
+"""Slots told per report (30 s); after a longer silence the work of older ones is spread over them."""
+
+CostOf = Callable[[PartitionMeter], Cost | None]
+
+
+class WorkSlots:
+    """Slots of one member. Times are of the log's clock."""
+
+    def __init__(self, grid: SlotGrid, settle_seconds: float, settle_seconds_max: float) -> None:
+        self._grid = grid
+        self._settle_seconds = settle_seconds
+        self._settle_seconds_max = settle_seconds_max
+        self.first_open: int | None = None
+        """First grid slot that is not closed; None until a partition is acquired."""
+        self.carry = 0.0
+        """Work, or less than none, that goes to the slots that are closed next."""
+        self.uncosted: dict[str, float] = {}
+        """Topic -> records in closed slots, while no cost is known."""
+        self._gone: dict[int, float] = {}
+        """Grid slot -> work, of slots that were open when their partition was lost."""
+
+    def opened(self, at: float) -> int:
+        """The first open grid slot; the slots of a member begin with its first partition."""
+        if self.first_open is None:
+            self.first_open = self._grid.aligned(self._grid.index(at))
+        return self.first_open
+
+    def lost(self, part: PartitionMeter, cost: Cost | None) -> None:
+        """Keep what arrived in a partition that is not owned any more and is in no closed slot yet."""
+        arrivals = part.arrivals
+        if cost is None:
+            self._add_uncosted(part.partition.topic, sum(arrivals.open.values()) + arrivals.correction)
+            return
+        for slot, count in arrivals.open.items():
+            self._gone[slot] = self._gone.get(slot, 0.0) + count * cost.mean
+        self.carry += arrivals.correction * cost.mean
+        if len(self._gone) > OPEN_SLOTS_MAX:
+            self.carry += sum(self._gone.pop(slot) for slot in sorted(self._gone)[: OPEN_SLOTS_MAX // 2])
+
+    def shift(self, grid_slots: int) -> None:
+        """The log clock turned out to be that much ahead of what was thought."""
+        if self.first_open is not None:
+            self.first_open += grid_slots
+        self._gone = {slot + grid_slots: work for slot, work in self._gone.items()}
+
+    def close(
+        self,
+        now: float,
+        parts: Sequence[tuple[PartitionMeter, bool]],
+        costs: TopicCosts,
+        cost_of: CostOf,
+    ) -> tuple[float, tuple[float, ...]]:
+        """Close what is complete.
+
+        Args:
+            now: log clock.
+            parts: every owned partition and whether it is in sizing, sorted.
+            costs: by topic.
+            cost_of: what a record of a partition is taken to cost.
+
+        Returns:
+            When the first slot begins (0.0: there has been no partition yet) and the work of each, busy seconds.
+        """
+        if self.first_open is None:
+            return 0.0, ()
+        upto = max(self._settled(now, parts), self.first_open)
+        first = max(self.first_open, upto - SLOTS_MAX * self._grid.parts)
+        work = [0.0] * ((upto - first) // self._grid.parts)
+        for part, sized in parts:
+            counts = part.close(now, upto, upto - first, sized)
+            if any(counts):
+                self._add(work, part.partition.topic, counts, cost_of(part))
+        for slot in sorted(slot for slot in self._gone if slot < upto):
+            amount = self._gone.pop(slot)
+            if slot < first:
+                self.carry += amount
+            else:
+                work[(slot - first) // self._grid.parts] += amount
+        self.first_open = upto
+        for topic in sorted(self.uncosted):
+            cost = costs.roughly(topic)
+            if cost is not None:
+                self.carry += self.uncosted.pop(topic) * cost.mean
+        self.carry = spread(work, self.carry)
+        slots = tuple(round(value, 6) for value in work)
+        self.carry += sum(work) - sum(slots)
+        return round(self._grid.start(first), 6), slots
+
+    def _settled(self, now: float, parts: Sequence[tuple[PartitionMeter, bool]]) -> int:
+        """The first grid slot that is not complete, at the beginning of a slot."""
+        settled = now - self._settle_seconds
+        for part, sized in parts:
+            if sized:
+                settled = min(settled, part.observed_until(now))
+        return self._grid.aligned(self._grid.index(max(settled, now - self._settle_seconds_max)))
+
+    def _add(self, work: list[float], topic: str, counts: Sequence[float], cost: Cost | None) -> None:
+        """Add one partition's closed counts, of which the last belongs to the end of ``work``."""
+        if cost is None:
+            self._add_uncosted(topic, sum(counts))
+            return
+        per_slot = self._grid.parts
+        for number, count in enumerate(counts, len(work) * per_slot - len(counts)):
+            if count:
+                work[number // per_slot] += count * cost.mean
+
+    def _add_uncosted(self, topic: str, records: float) -> None:
+        self.uncosted[topic] = self.uncosted.get(topic, 0.0) + records

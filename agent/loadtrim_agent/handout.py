@@ -1,0 +1,391 @@
+"""Handing records out: where the agent's thread meets the user's.
+
+The agent appends batches; the user's thread takes records from them one by one, without a lock. For each record the
+user's thread *announces* its offset as in hand, then checks that the partition is running and the lease lasts; the
+agent *stops* the partition first and reads what is in hand afterwards. Under the interpreter's lock one of the two sees
+the other, so no record is handed out after the agent has read that nothing is in hand.
+
+A record (or a batch of ``getmany``) is done when the next call is made that could return records of its partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from .clock import boot_time
+from .core.model import Partition
+
+__all__ = ["Finished", "Handout", "Stream"]
+
+SLICE_RECORDS = 64
+"""Records of one partition handed out before the next one's turn."""
+LOW_RECORDS = 256
+"""Fewer buffered than this: a partition whose fetching is held is fetched again."""
+
+Finished = tuple[int | list[int], float, float]
+"""(timestamp in ms of a record, or of each record of a batch; when it was handed out; when it was done: boot clock)."""
+
+Deserializer = Callable[[bytes | None], Any]
+
+
+class Stream:
+    """One acquisition of one partition, shared by both threads. Who writes a field is said beside it."""
+
+    __slots__ = (
+        "_batch",
+        "_index",
+        "batches",
+        "buffered",
+        "done",
+        "finished",
+        "following",
+        "held",
+        "in_hand",
+        "in_hand_since",
+        "in_hand_timestamp",
+        "listening",
+        "partition",
+        "paused",
+        "position",
+        "revoked",
+        "running",
+        "seeking",
+        "take",
+    )
+
+    def __init__(self, partition: Partition, take: int, position: int) -> None:
+        self.partition = partition
+        self.take = take
+        self.running = False
+        """Agent: records may be handed out."""
+        self.paused = False
+        """User: ``pause()`` was called."""
+        self.listening = False
+        """Agent: it wants to be told when nothing is in hand any more."""
+        self.revoked = False
+        """Agent: ``on_partitions_revoked`` was called for it."""
+        self.batches: deque[list[Any]] = deque()
+        """Agent appends, user takes."""
+        self.buffered = 0
+        """Records in batches not yet taken apart; both write, a hint for refilling only."""
+        self.seeking = False
+        """User sets it at a seek, agent clears it: batches fetched before the seek are thrown away."""
+        self.held = False
+        """Agent sets it when the buffer is full and fetching stops, user clears it when it asks for more."""
+        self.following = position
+        """Agent: the offset after the last record of the newest batch."""
+        self.position = position
+        """User: the offset handed out next."""
+        self.done: int | None = None
+        """User: the offset after the last record done; None before the first."""
+        self.in_hand: int | None = None
+        """User: offset of the last record handed out and not done."""
+        self.in_hand_since = 0.0
+        self.in_hand_timestamp: int | list[int] = -1
+        self.finished: list[Finished] = []
+        """User appends, agent takes the whole list: one entry per record, or per batch of ``getmany``."""
+        self._batch: Sequence[Any] = ()
+        self._index = 0
+
+    def peek(self) -> Any | None:
+        """User: the next record, or None. Records below :attr:`position` (after a seek) are passed over."""
+        while not self.seeking:
+            if self._index < len(self._batch):
+                record = self._batch[self._index]
+                if record.offset >= self.position:
+                    return record
+                self._index += 1
+            elif self.batches:
+                self._batch = self.batches.popleft()
+                self._index = 0
+                self.buffered -= len(self._batch)
+            else:
+                self._batch = ()
+                self._index = 0
+                return None
+        return None
+
+    def advance(self, offset: int) -> None:
+        """User: the peeked record is handed out."""
+        self._index += 1
+        self.position = offset + 1
+
+    def clear(self) -> None:
+        """Agent, while :attr:`seeking` keeps the user away: forget what is buffered."""
+        self.batches.clear()
+        self._batch = ()
+        self._index = 0
+        self.buffered = 0
+        self.held = False
+
+
+class Handout:
+    """All streams of one consumer, and the user's side of taking from them.
+
+    Args:
+        user_loop: the loop that user code runs in.
+        tell_agent: calls a function in the agent's loop, from the user's thread.
+        refill: agent's; called there when a stream runs low.
+        drained: agent's; called there when a stopped stream has nothing in hand any more.
+        key_deserializer, value_deserializer: the user's; they run in the user's thread, so that what they raise, they
+            raise there, again at each call, until the user seeks past the record.
+    """
+
+    def __init__(
+        self,
+        user_loop: asyncio.AbstractEventLoop,
+        tell_agent: Callable[..., object],
+        *,
+        refill: Callable[[Stream], None],
+        drained: Callable[[Stream], None],
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        self._user_loop = user_loop
+        self._tell_agent = tell_agent
+        self._refill = refill
+        self._drained = drained
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self.streams: dict[Partition, Stream] = {}
+        """Agent writes (a new dict each time); both read."""
+        self._turn: deque[Stream] = deque()
+        self._turn_of: dict[Partition, Stream] | None = None
+        self._left_in_slice = SLICE_RECORDS
+        self._in_hand: list[Stream] = []
+        """User: streams with something in hand, those given up meanwhile included."""
+        self.lease_until = 0.0
+        """Agent."""
+        self.error: BaseException | None = None
+        """Agent: raised by the user's next call."""
+        self.closing = False
+        """User or agent: the iteration ends after the record in hand."""
+        self._sleeper: asyncio.Future[None] | None = None
+        self.last_call = boot_time()
+        """User: when records were asked for last (max_poll_interval)."""
+        self.waiting = False
+        """User: asleep for want of records; that time does not count as user code being busy."""
+
+    # -- agent's thread ------------------------------------------------------------------------------------------
+
+    def put(self, stream: Stream) -> None:
+        self.streams = {**self.streams, stream.partition: stream}
+
+    def remove(self, partition: Partition) -> None:
+        self.streams = {p: s for p, s in self.streams.items() if p != partition}
+
+    def feed(self, stream: Stream, records: list[Any], following: int) -> None:
+        """Add a fetched batch and wake the user if asleep."""
+        stream.batches.append(records)
+        stream.buffered += len(records)
+        stream.following = following
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake user code that sleeps for want of records; costs nothing when it does not."""
+        sleeper = self._sleeper
+        if sleeper is not None:
+            self._sleeper = None
+            self._user_loop.call_soon_threadsafe(_wake, sleeper)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise this in the user's next call, or in the one that waits."""
+        self.error = error
+        self.wake()
+
+    # -- user's thread -------------------------------------------------------------------------------------------
+
+    def take_one(self, wanted: Collection[Partition] = ()) -> Any | None:
+        """The next record, or None where there is nothing to hand out now. Ends what was in hand before."""
+        now = boot_time()
+        self.last_call = now
+        if self._in_hand:
+            self._finish(now, wanted)
+        if now >= self.lease_until or self.closing:
+            return None
+        for _ in range(len(self._order()) + 1):
+            stream = self._current(wanted)
+            if stream is None:
+                return None
+            record = stream.peek()
+            if record is None or not self._announce(stream, record.offset, record.timestamp, now):
+                self._next_turn()
+                continue
+            try:
+                record = self._deserialized(record)
+            except BaseException:
+                self._withdraw(stream)
+                raise
+            stream.advance(record.offset)
+            self._left_in_slice -= 1
+            if stream.held and stream.buffered < LOW_RECORDS:
+                self._ask_refill(stream)
+            return record
+        return None
+
+    def take_many(self, wanted: Collection[Partition], max_records: int | None) -> dict[Partition, list[Any]]:
+        """What is there now, by partition, oldest first; ends what was in hand before."""
+        now = boot_time()
+        self.last_call = now
+        if self._in_hand:
+            self._finish(now, wanted)
+        taken: dict[Partition, list[Any]] = {}
+        if now >= self.lease_until or self.closing:
+            return taken
+        left = max_records if max_records is not None else -1
+        for _ in range(len(self._order())):
+            stream = self._current(wanted)
+            if stream is None or left == 0:
+                break
+            records = self._take_batch(stream, left, now)
+            if records:
+                taken[stream.partition] = records
+                left -= len(records)
+            self._next_turn()
+        return taken
+
+    def _take_batch(self, stream: Stream, limit: int, now: float) -> list[Any]:
+        records: list[Any] = []
+        if stream.peek() is None or not self._announce(stream, stream.position, -1, now):
+            return records
+        try:
+            while len(records) != limit and (record := stream.peek()) is not None:
+                records.append(self._deserialized(record))
+                stream.advance(record.offset)
+        except BaseException:
+            if not records:
+                self._withdraw(stream)
+                raise
+        stream.in_hand_timestamp = [record.timestamp for record in records]
+        stream.in_hand = records[-1].offset
+        if stream.held and stream.buffered < LOW_RECORDS:
+            self._ask_refill(stream)
+        return records
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Sleep until something may be there to hand out, or ``timeout`` seconds have passed."""
+        if self._ready():
+            return
+        sleeper: asyncio.Future[None] = self._user_loop.create_future()
+        self._sleeper = sleeper
+        self.waiting = True
+        try:
+            if not self._ready():  # the agent may have fed between the check and the announcement
+                await asyncio.wait((sleeper,), timeout=timeout)
+        finally:
+            self.waiting = False
+            if self._sleeper is sleeper:
+                self._sleeper = None
+
+    def seek(self, stream: Stream, offset: int) -> None:
+        """Hand out from ``offset`` on; the agent is told by the caller."""
+        stream.seeking = True
+        stream.position = offset
+        stream.done = offset
+
+    def finish_all(self) -> None:
+        """The iteration ended by itself: what is in hand was asked to be the last, and is done."""
+        self._finish(boot_time(), ())
+
+    def abandon(self) -> None:
+        """What is in hand is not done, and never will be (an exception, a break, then stop)."""
+        for stream in self._in_hand:
+            stream.in_hand = None
+            if stream.listening:
+                self._tell_agent(self._drained, stream)
+        self._in_hand.clear()
+
+    @property
+    def holding(self) -> bool:
+        return bool(self._in_hand)
+
+    def _ready(self) -> bool:
+        if self.error is not None or self.closing:
+            return True
+        if boot_time() >= self.lease_until:
+            return False
+        return any(s.running and not s.paused and s.peek() is not None for s in self.streams.values())
+
+    def _finish(self, now: float, wanted: Collection[Partition]) -> None:
+        """What is in hand of the partitions that this call could return is done."""
+        kept: list[Stream] = []
+        for stream in self._in_hand:
+            if wanted and stream.partition not in wanted:
+                kept.append(stream)
+                continue
+            offset = stream.in_hand
+            if offset is not None:
+                stream.finished.append((stream.in_hand_timestamp, stream.in_hand_since, now))
+                if stream.position == offset + 1:  # else the user sought elsewhere while it was in hand
+                    stream.done = offset + 1
+                stream.in_hand = None
+            if stream.listening:
+                self._tell_agent(self._drained, stream)
+        self._in_hand[:] = kept
+
+    def _announce(self, stream: Stream, offset: int, timestamp: int, now: float) -> bool:
+        """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
+        stream.in_hand_timestamp, stream.in_hand_since = timestamp, now
+        stream.in_hand = offset
+        if not stream.running or stream.paused:
+            self._clear_hand(stream)
+            return False
+        self._in_hand.append(stream)
+        return True
+
+    def _withdraw(self, stream: Stream) -> None:
+        self._in_hand.remove(stream)
+        self._clear_hand(stream)
+
+    def _clear_hand(self, stream: Stream) -> None:
+        stream.in_hand = None
+        if stream.listening:
+            self._tell_agent(self._drained, stream)
+
+    def _order(self) -> deque[Stream]:
+        """Streams in the order of their turns; rebuilt when the agent has changed them, newest acquisition first."""
+        streams = self.streams
+        if streams is not self._turn_of:
+            known = {s.partition: s for s in self._turn if streams.get(s.partition) is s}
+            fresh = sorted((s for p, s in streams.items() if p not in known), key=lambda s: -s.take)
+            self._turn = deque([*fresh, *known.values()])
+            self._turn_of = streams
+            self._left_in_slice = SLICE_RECORDS
+        return self._turn
+
+    def _current(self, wanted: Collection[Partition]) -> Stream | None:
+        turn = self._order()
+        for _ in range(len(turn)):
+            stream = turn[0]
+            eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
+            if eligible and self._left_in_slice > 0 and (stream._index < len(stream._batch) or stream.batches):
+                return stream
+            self._next_turn()
+        return None
+
+    def _next_turn(self) -> None:
+        self._turn.rotate(-1)
+        self._left_in_slice = SLICE_RECORDS
+
+    def _ask_refill(self, stream: Stream) -> None:
+        stream.held = False
+        self._tell_agent(self._refill, stream)
+
+    def _deserialized(self, record: Any) -> Any:
+        if self._key_deserializer is not None or self._value_deserializer is not None:
+            key, value = record.key, record.value
+            if self._key_deserializer is not None:
+                key = self._key_deserializer(key)
+            if self._value_deserializer is not None:
+                value = self._value_deserializer(value)
+            # Both or none: what raises is tried again on the raw bytes.
+            record.key, record.value = key, value
+        return record
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

@@ -1,0 +1,263 @@
+"""Group requests: sends what the machine commands and turns the answers into its events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import msgspec
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+
+from loadtrim_agent.clock import boot_time
+from loadtrim_agent.core.group.commands import (
+    FetchCommittedCommand,
+    FindCoordinatorCommand,
+    SendCommitCommand,
+    SendHeartbeatCommand,
+    SendJoinCommand,
+    SendLeaveCommand,
+    SendSyncCommand,
+)
+from loadtrim_agent.core.group.events import (
+    CommitAnsweredEvent,
+    CommittedFetchedEvent,
+    CoordinatorFoundEvent,
+    Event,
+    HeartbeatAnsweredEvent,
+    JoinAnsweredEvent,
+    LeaveAnsweredEvent,
+    SyncAnsweredEvent,
+)
+from loadtrim_agent.core.group.values import Code, GroupConfig
+from loadtrim_agent.core.model import Partition
+
+from .codec import decode_answer, decode_member, encode_answer, encode_subscription
+from .connections import Connections, Lane
+
+__all__ = ["GroupRequests"]
+
+log = logging.getLogger("loadtrim")
+
+LEAVE_TIMEOUT_SECONDS = 3.0
+UNREACHABLE = (KafkaError, OSError, asyncio.TimeoutError)
+"""No answer: reported to the machine as DISCONNECTED."""
+
+
+class GroupRequests:
+    """The group's side of the shell. Every method returns at once; answers come through ``feed``.
+
+    Args:
+        config: the protocol's settings.
+        connections: started.
+        feed: takes the machine's events, in the agent's loop.
+        spawn: starts a task that the agent owns.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        connections: Connections,
+        feed: Callable[[Event], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+    ) -> None:
+        self._config = config
+        self._connections = connections
+        self._feed = feed
+        self._spawn = spawn
+        self._looking = False
+        self._protocol = ""
+        """Protocol of the JoinGroup answered last: how the SyncGroup's bytes are to be read."""
+
+    def find_coordinator(self, command: FindCoordinatorCommand) -> None:
+        if not self._looking:
+            self._looking = True
+            self._spawn(self._find_coordinator(), "find-coordinator")
+
+    async def _find_coordinator(self) -> None:
+        complained = False
+        try:
+            while True:
+                try:
+                    await self._connections.find_coordinator(self._config.group)
+                    break
+                except UNREACHABLE as error:
+                    level = logging.DEBUG if complained else logging.WARNING
+                    complained = True
+                    log.log(
+                        level,
+                        "The coordinator of group %s cannot be reached (%r). What is owned goes on being consumed "
+                        "while the lease lasts; trying again.",
+                        self._config.group,
+                        error,
+                    )
+                    await asyncio.sleep(self._config.retry_backoff)
+        finally:
+            self._looking = False
+        self._feed(CoordinatorFoundEvent(now=boot_time()))
+
+    def join(self, command: SendJoinCommand) -> None:
+        if command.fresh:
+            self._connections.cut(Lane.JOIN)
+        self._spawn(self._join(command), f"join-{command.attempt}")
+
+    async def _join(self, command: SendJoinCommand) -> None:
+        metadata = encode_subscription(command.topics, command.owned, command.attempt)
+        request = JoinGroupRequest(
+            self._config.group,
+            int(self._config.session_timeout * 1000),
+            int(self._config.rebalance_timeout * 1000),
+            command.member,
+            None,
+            "consumer",
+            [(protocol, metadata) for protocol in command.protocols],
+        )
+        sent_at = boot_time()
+        event = JoinAnsweredEvent(now=sent_at, sent_at=sent_at, attempt=command.attempt, code=Code.DISCONNECTED)
+        try:
+            # The lane is given a moment more than the protocol waits, so that the machine decides about time-outs.
+            answer = await self._connections.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout + 5)
+            members = () if answer.error_code else _members(answer.members)
+            event = msgspec.structs.replace(
+                event,
+                code=answer.error_code,
+                member=answer.member_id,
+                generation=answer.generation_id,
+                protocol=answer.group_protocol or "",
+                leader=answer.leader_id,
+                members=members,
+            )
+            if answer.error_code == 0:
+                self._protocol = event.protocol
+        except UNREACHABLE as error:
+            log.debug("JoinGroup %d was not answered: %r", command.attempt, error)
+        self._feed(msgspec.structs.replace(event, now=boot_time()))
+
+    def sync(self, command: SendSyncCommand) -> None:
+        self._spawn(self._sync(command, self._protocol), f"sync-{command.attempt}")
+
+    async def _sync(self, command: SendSyncCommand, protocol: str) -> None:
+        request = SyncGroupRequest(
+            self._config.group,
+            command.generation,
+            command.member,
+            None,
+            [(member, encode_answer(answer, protocol)) for member, answer in sorted(command.answers.items())],
+        )
+        sent_at = boot_time()
+        code, given = int(Code.DISCONNECTED), None
+        try:
+            answer = await self._connections.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout)
+            code = answer.error_code
+            given = decode_answer(answer.member_assignment, protocol) if code == 0 else None
+        except UNREACHABLE as error:
+            log.debug("SyncGroup of generation %d was not answered: %r", command.generation, error)
+        except (msgspec.DecodeError, ValueError) as error:
+            log.warning(
+                "The leader's map of generation %d cannot be read: %s. Joining again.", command.generation, error
+            )
+        self._feed(
+            SyncAnsweredEvent(
+                now=boot_time(),
+                sent_at=sent_at,
+                attempt=command.attempt,
+                generation=command.generation,
+                code=code,
+                answer=given,
+            )
+        )
+
+    def heartbeat(self, command: SendHeartbeatCommand) -> None:
+        self._spawn(self._heartbeat(command), "heartbeat")
+
+    async def _heartbeat(self, command: SendHeartbeatCommand) -> None:
+        request = HeartbeatRequest(self._config.group, command.generation, command.member)
+        sent_at = boot_time()
+        code = int(Code.DISCONNECTED)
+        try:
+            # Several tries must fit into one session.
+            answer = await self._connections.ask(Lane.HEARTBEAT, request, timeout=self._config.session_timeout / 4)
+            code = answer.error_code
+        except UNREACHABLE as error:
+            log.debug("A heartbeat was not answered: %r", error)
+        self._feed(
+            HeartbeatAnsweredEvent(
+                now=boot_time(), sent_at=sent_at, member=command.member, generation=command.generation, code=code
+            )
+        )
+
+    def commit(self, command: SendCommitCommand) -> None:
+        self._spawn(self._commit(command), f"commit-{command.commit}")
+
+    async def _commit(self, command: SendCommitCommand) -> None:
+        topics: dict[str, list[tuple[int, int, str]]] = {}
+        for (topic, index), (offset, metadata) in sorted(command.offsets.items()):
+            topics.setdefault(topic, []).append((index, offset, metadata))
+        request = OffsetCommitRequest(self._config.group, command.generation, command.member, -1, list(topics.items()))
+        codes: dict[Partition, int] = {}
+        try:
+            answer = await self._connections.ask(Lane.COMMIT, request, timeout=self._config.session_timeout)
+            codes = {Partition(t, p): code for t, partitions in answer.topics for p, code in partitions}
+        except UNREACHABLE as error:
+            log.debug("A commit was not answered: %r", error)
+            codes = dict.fromkeys(command.offsets, int(Code.DISCONNECTED))
+        self._feed(
+            CommitAnsweredEvent(
+                now=boot_time(),
+                commit=command.commit,
+                member=command.member,
+                generation=command.generation,
+                codes=codes,
+            )
+        )
+
+    def fetch_committed(self, command: FetchCommittedCommand) -> None:
+        self._spawn(self._fetch_committed(command), f"committed-{command.fetch}")
+
+    async def _fetch_committed(self, command: FetchCommittedCommand) -> None:
+        code, offsets = await self.committed(command.partitions)
+        self._feed(CommittedFetchedEvent(now=boot_time(), fetch=command.fetch, code=code, offsets=offsets))
+
+    async def committed(self, partitions: Iterable[Partition]) -> tuple[int, dict[Partition, int]]:
+        """(code, committed offset per partition; -1: none)."""
+        offsets, code = await self.committed_with_metadata(partitions)
+        return code, {p: offset for p, (offset, _) in offsets.items()}
+
+    async def committed_with_metadata(
+        self, partitions: Iterable[Partition]
+    ) -> tuple[dict[Partition, tuple[int, str]], int]:
+        topics: dict[str, list[int]] = {}
+        for topic, index in sorted(partitions):
+            topics.setdefault(topic, []).append(index)
+        request = OffsetFetchRequest(self._config.group, list(topics.items()))
+        try:
+            answer = await self._connections.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+        except UNREACHABLE as error:
+            log.debug("An offset fetch was not answered: %r", error)
+            return {}, int(Code.DISCONNECTED)
+        code = int(getattr(answer, "error_code", 0))
+        offsets: dict[Partition, tuple[int, str]] = {}
+        for topic, entries in answer.topics:
+            for index, offset, metadata, partition_code in entries:
+                code = code or partition_code
+                offsets[Partition(topic, index)] = (offset, metadata)
+        return offsets, code
+
+    def leave(self, command: SendLeaveCommand) -> None:
+        self._spawn(self._leave(command), "leave")
+
+    async def _leave(self, command: SendLeaveCommand) -> None:
+        try:
+            request = LeaveGroupRequest(self._config.group, command.member)
+            await self._connections.ask(Lane.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
+        except UNREACHABLE as error:
+            log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
+        self._feed(LeaveAnsweredEvent(now=boot_time()))
+
+
+def _members(members: Iterable[Any]) -> tuple[Any, ...]:
+    """(id, [instance id,] metadata) as the versions of JoinGroup have it."""
+    return tuple(decode_member(member[0], member[-1]) for member in members)

@@ -1,0 +1,100 @@
+"""The port through which the leader asks an orchestrator for replicas.
+
+A request is the *wanted state*, not a change: the same one may be sent again, and the newest one replaces all
+before it. Every implementation passes ``tests/contract/test_scaler_contract.py``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Protocol
+
+import msgspec
+
+__all__ = ["DETAIL_MAX", "Answer", "ScaleOutcome", "ScaleRequest", "Scaler"]
+
+DETAIL_MAX: Final = 300
+"""Most characters of an outcome's detail, which may quote the other side."""
+
+
+class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The wanted state of one group, as the leader sees it now."""
+
+    group: str
+    replicas: int
+    """Instances wanted, >= 1."""
+    victims: tuple[str, ...] = ()
+    """Instances (as the orchestrator names them) that own nothing any more and are to go, each once."""
+    generation: int
+    """Of the plan that this comes from."""
+    sequence: int
+    """Of the plan within its generation: (generation, sequence) tells which of two requests is the newer
+    one.
+    """
+    reason: str = ""
+    """One English sentence."""
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise ValueError(f"replicas is {self.replicas}, not 1 or more: with no member there is no leader")
+        if len(set(self.victims)) != len(self.victims):
+            raise ValueError(f"a victim is named twice: {', '.join(self.victims)}")
+
+    def asks_the_same(self, other: ScaleRequest | None) -> bool:
+        """Whether both want the same state, whatever plan and reason they come from."""
+        return other is not None and self._wish == other._wish
+
+    @property
+    def _wish(self) -> tuple[str, int, frozenset[str]]:
+        return self.group, self.replicas, frozenset(self.victims)
+
+
+class Answer(enum.StrEnum):
+    """What became of one request. The values are the metric's label ``outcome``."""
+
+    ACCEPTED = "accepted"
+    """The other side has the wanted state and will make it so."""
+    REFUSED = "refused"
+    """The other side understood and will not: wrong token, over a quota, no such group."""
+    FAILED = "failed"
+    """No usable answer: not reachable, too slow, broken."""
+
+
+class ScaleOutcome(msgspec.Struct, frozen=True):
+    """The answer to one request."""
+
+    answer: Answer
+    detail: str = ""
+    """What happened, in words; never holds a token. At most :data:`DETAIL_MAX` characters, one line."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the other side has the wanted state."""
+        return self.answer is Answer.ACCEPTED
+
+
+class Scaler(Protocol):
+    """A replica backend."""
+
+    @property
+    def name(self) -> str:
+        """As in ``LOADTRIM_SCALER``."""
+        ...
+
+    @property
+    def scales(self) -> bool:
+        """False: there is nobody to ask, the group keeps the size it is given (``PlanConfig.can_scale``)."""
+        ...
+
+    async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
+        """Tell the other side the wanted state.
+
+        Never raises for what the other side does, and ends in bounded time. After :meth:`close` nothing is
+        sent or accepted any more. Cancelled: the other side may or may not have got it; nothing of the
+        request goes on in this process that could hold up its end.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Break off what is under way. Closing twice is fine."""
+        ...

@@ -1,0 +1,279 @@
+"""Keeps telling a scaler what is wanted until the group is so.
+
+Theory of operation: the leader says what it wants (:meth:`ScaleReconciler.want`) and what it sees
+(:meth:`ScaleReconciler.observed`); a loop sends. Due is, of the newest wish only and never two at a time::
+
+    wish not sent yet                    now not accepted (n-th time in a row)    first_seconds * 2^(n-1)
+    after the answer, at most every_seconds after sending accepted, the group differs from it  every_seconds
+    after sending accepted, the group is so            never
+
+A wish that never was accepted is sent again even when the group happens to be so: the other side still holds
+an older one and would act on it. Everything here runs on one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
+
+__all__ = ["Cadence", "ReconcilerView", "ScaleReconciler"]
+
+_log = logging.getLogger("loadtrim.scaling")
+
+
+class Cadence(msgspec.Struct, frozen=True, kw_only=True):
+    """When to send again. Seconds."""
+
+    first_seconds: float = 0.5
+    """Wait after the first request that was not accepted; doubles with each further one."""
+    every_seconds: float = 10.0
+    """Longest time between two requests while something is open."""
+    request_seconds_max: float = 30.0
+    """Bound on one request, should a scaler not keep its own."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_seconds <= self.every_seconds or not self.request_seconds_max > 0:
+            raise ValueError(f"0 < first <= every and request_seconds_max > 0 does not hold: {self}")
+
+
+class ReconcilerView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reconciler is at, for ``/status``."""
+
+    scaler: str
+    wanted: ScaleRequest | None
+    delivered: bool
+    """The wish was accepted."""
+    answer: str | None
+    """The last answer to it, and its detail; None: none yet."""
+    detail: str
+    failures: int
+    """Answers in a row that were not ACCEPTED."""
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    request: ScaleRequest
+    outcome: ScaleOutcome
+    sent_at: float
+    answered_at: float
+
+
+class ScaleReconciler:
+    """One group's wish for replicas.
+
+    Args:
+        scaler: Whom to tell. Closed with the reconciler.
+        on_outcome: Told each answer, with the request it is for (``Metrics.scaler_request``, start-up time).
+        on_error: Told ``"scaler"`` when the scaler or ``on_outcome`` raised, which a scaler must not
+            (``Metrics.agent_error``).
+        cadence: When to send again.
+    """
+
+    def __init__(
+        self,
+        scaler: Scaler,
+        *,
+        on_outcome: Callable[[ScaleRequest, ScaleOutcome], None] = lambda request, outcome: None,
+        on_error: Callable[[str], None] = lambda where: None,
+        cadence: Cadence | None = None,
+    ) -> None:
+        self._scaler = scaler
+        self._on_outcome = on_outcome
+        self._on_error = on_error
+        self._cadence = cadence or Cadence()
+        self._wanted: ScaleRequest | None = None
+        self._last: _Sent | None = None
+        self._replicas: int | None = None
+        self._instances: frozenset[str] = frozenset()
+        self._failures = 0
+        self._failing_since = 0.0
+        self._told: set[Answer] = set()
+        self._changed = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._request_scope: asyncio.Timeout | None = None
+        self._closed = False
+
+    # What the leader says
+
+    def want(self, request: ScaleRequest | None) -> None:
+        """The wanted state from now on; None: nothing is wanted any more, because the member leads no longer.
+
+        A wish that differs from the one before is sent at once (after the request under way); one that does
+        not only brings its plan and reason up to date. None breaks off the request under way: an older leader
+        says no more.
+        """
+        self._wanted = request
+        if request is None:
+            self._last = None
+            self._failures = 0
+            self._told.clear()
+            self._break_off()
+        self._changed.set()
+        self._signal()
+
+    def observed(self, replicas: int, instances: Collection[str]) -> None:
+        """The group as it is.
+
+        Args:
+            replicas: Instances in the group, >= 0.
+            instances: Their names.
+        """
+        if replicas != self._replicas or frozenset(instances) != self._instances:
+            self._replicas, self._instances = replicas, frozenset(instances)
+            self._changed.set()
+
+    def view(self) -> ReconcilerView:
+        """What it is at."""
+        last = self._last if self._last and self._last.request.asks_the_same(self._wanted) else None
+        return ReconcilerView(
+            scaler=self._scaler.name,
+            wanted=self._wanted,
+            delivered=last is not None and last.outcome.accepted,
+            answer=last.outcome.answer.value if last else None,
+            detail=last.outcome.detail if last else "",
+            failures=self._failures,
+        )
+
+    async def delivered(self, timeout_seconds: float) -> bool:
+        """Wait until the present wish was accepted: a leader that stops sends its last wish before it leaves.
+
+        Returns:
+            True when it was, or nothing is wanted, or there is nobody to ask; False when the time was over or
+            the reconciler closed. :meth:`run` must be running.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while self._open() and not self._closed:
+                    await self._progress.wait()
+        except TimeoutError:
+            return False
+        return not self._open()
+
+    def _signal(self) -> None:
+        """Wake everybody who waits for progress, once."""
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    def _open(self) -> bool:
+        return self._wanted is not None and self._scaler.scales and not self.view().delivered
+
+    # The loop
+
+    async def run(self) -> None:
+        """Send what is due until :meth:`close`. Raises nothing; started once, by whoever owns the agent's
+        tasks.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            due = self._due_at()
+            if due is not None and due <= loop.time():
+                assert self._wanted is not None
+                await self._send(self._wanted)
+                continue
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def close(self) -> None:
+        """Stop, breaking off the request under way, and close the scaler. Closing twice is fine."""
+        self._closed = True
+        self._break_off()
+        self._changed.set()
+        self._signal()
+        await self._scaler.close()
+
+    def _due_at(self) -> float | None:
+        """Loop time at which to send; None: nothing to send. See the theory of operation."""
+        if self._wanted is None or not self._scaler.scales:
+            return None
+        last = self._last
+        if last is None or not last.request.asks_the_same(self._wanted):
+            return 0.0
+        regular = last.sent_at + self._cadence.every_seconds
+        if last.outcome.accepted:
+            return regular if self._differs(self._wanted) else None
+        return max(last.answered_at, min(last.answered_at + self._retry_seconds(), regular))
+
+    def _differs(self, wanted: ScaleRequest) -> bool:
+        return self._replicas != wanted.replicas or not self._instances.isdisjoint(wanted.victims)
+
+    def _retry_seconds(self) -> float:
+        wait = self._cadence.first_seconds
+        for _ in range(self._failures - 1):
+            if wait >= self._cadence.every_seconds:
+                break
+            wait *= 2
+        return min(wait, self._cadence.every_seconds)
+
+    async def _send(self, request: ScaleRequest) -> None:
+        loop = asyncio.get_running_loop()
+        sent_at = loop.time()
+        outcome = await self._ask(request)
+        if outcome is None:
+            return
+        self._tell(request, outcome, loop.time())
+        if self._wanted is not None:
+            self._last = _Sent(request, outcome, sent_at, loop.time())
+        try:
+            self._on_outcome(request, outcome)
+        except Exception:
+            _log.exception("an answer of the scaler could not be counted; please report it with this trace")
+            self._on_error("scaler")
+        self._signal()
+
+    async def _ask(self, request: ScaleRequest) -> ScaleOutcome | None:
+        """The scaler's answer; None: broken off by us."""
+        try:
+            async with asyncio.timeout(self._cadence.request_seconds_max) as self._request_scope:
+                return await self._scaler.request(request)
+        except TimeoutError:
+            if self._closed or self._wanted is None:
+                return None
+            return ScaleOutcome(Answer.FAILED, f"no answer within {self._cadence.request_seconds_max:g} s")
+        except Exception as error:
+            self._on_error("scaler")
+            return ScaleOutcome(Answer.FAILED, f"{type(error).__name__}: {error}")
+        finally:
+            self._request_scope = None
+
+    def _break_off(self) -> None:
+        if self._request_scope is not None and not self._request_scope.expired():
+            self._request_scope.reschedule(0.0)
+
+    def _tell(self, request: ScaleRequest, outcome: ScaleOutcome, now: float) -> None:
+        """Log what is new: each kind of failure once until it recovers, each new wish once."""
+        name = self._scaler.name
+        if outcome.accepted:
+            if self._failures:
+                lasted = now - self._failing_since
+                _log.info("%s accepts again, after %d failures in %.1f s", name, self._failures, lasted)
+            self._failures = 0
+            self._told.clear()
+            repeated = self._last is not None and self._last.request.asks_the_same(request)
+            if not repeated or not (self._last and self._last.outcome.accepted):
+                victims = f", without {', '.join(request.victims)}" if request.victims else ""
+                _log.info("asked %s for %d replicas%s: %s", name, request.replicas, victims, request.reason)
+            return
+        if not self._failures:
+            self._failing_since = now
+        self._failures += 1
+        if outcome.answer not in self._told:
+            self._told.add(outcome.answer)
+            _log.warning(
+                "%s: %s did not take the request for %d replicas (%s). The group goes on with the replicas it has; "
+                "the request is repeated, after %.1f s at first, then at least every %.0f s. Said once until it "
+                "works. Look at the scaler's own log, LOADTRIM_SCALER_URL and LOADTRIM_SCALER_TOKEN.",
+                request.group,
+                name,
+                request.replicas,
+                outcome.detail,
+                self._cadence.first_seconds,
+                self._cadence.every_seconds,
+            )

@@ -1,0 +1,287 @@
+"""The scaling webhook: ``PUT <url>`` with the wanted state as JSON.
+
+Theory of operation: ``http.client`` in a daemon thread per request. It blocks, so it is kept off the loop; a
+thread pool would be joined at the interpreter's exit, where a webhook that hangs must hold up nobody. The
+time-out of a socket counts per call, so the loop keeps the time of the whole request; when it is over, or at
+:meth:`WebhookScaler.close`, the connection is shut down under the thread, which ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from .port import DETAIL_MAX, Answer, ScaleOutcome, ScaleRequest
+
+__all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler"]
+
+TIMEOUT_SECONDS: Final = 5.0
+"""A request that is not answered within this time has failed."""
+ANSWER_BYTES_MAX: Final = 1024
+"""How much of an answer's text is read, to quote it; an accepting answer's text is not read at all."""
+ABANDONED_MAX: Final = 4
+"""Most threads that may still hang (in a name look-up, as a rule, which nothing can break off) before no
+further request is made."""
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    generation: int
+    sequence: int
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes over the wire: ``contracts.md``, "Scaling webhook"."""
+
+    group: str
+    replicas: int
+    victims: tuple[str, ...]
+    plan: _Plan
+    reason: str
+
+
+class WebhookScaler:
+    """Tells a webhook.
+
+    Proxies of the environment are not used and redirects are not followed: the token would go where nobody
+    sent it.
+
+    Args:
+        url: ``http://`` or ``https://``, with host, without user and password.
+        token: Sent as ``Authorization: Bearer``; None or empty: no such header.
+        timeout: Seconds for a whole request, > 0.
+        tls: For ``https``; None: the system's certificates, host name checked.
+
+    Raises:
+        ValueError: url or token cannot be used; the text says what is allowed and does not hold the token.
+    """
+
+    name = "webhook"
+    scales = True
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._parts = _checked_url(url)
+        self.url = self._parts._replace(query="").geturl()
+        """Where requests go, without the query, which may hold a secret."""
+        self._headers = {"Content-Type": "application/json", "User-Agent": "loadtrim"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {_checked_token(token)}"
+        if not timeout > 0:
+            raise ValueError(f"the webhook's time-out is {timeout!r} seconds; it must be above 0")
+        self._timeout = timeout
+        self._tls = tls
+        self._exchanges: set[_Exchange] = set()
+        self._abandoned: list[threading.Thread] = []
+        self._closed = False
+
+    async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
+        """One PUT. 2xx: ACCEPTED; 4xx: REFUSED; anything else, and no answer in time: FAILED."""
+        if self._closed:
+            return ScaleOutcome(Answer.FAILED, "the webhook is closed")
+        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+        if len(self._abandoned) >= ABANDONED_MAX:
+            return self._failed(f"{len(self._abandoned)} earlier requests still hang; is the host's name known?")
+        exchange = _Exchange(self._connect, self._path, _encoded(wanted), self._headers)
+        self._exchanges.add(exchange)
+        try:
+            exchange.start()
+            async with asyncio.timeout(self._timeout):
+                return self._judged(await exchange.answered)
+        except TimeoutError:
+            return self._failed(f"no answer within {self._timeout:g} s")
+        except Exception as error:
+            if self._closed:
+                return ScaleOutcome(Answer.FAILED, "the webhook was closed")
+            return self._failed(f"{type(error).__name__}: {error}")
+        finally:
+            self._exchanges.discard(exchange)
+            exchange.break_off()
+            self._abandoned.append(exchange.thread)
+
+    async def close(self) -> None:
+        """Break off what is under way; those requests end as FAILED."""
+        self._closed = True
+        for exchange in tuple(self._exchanges):
+            exchange.break_off()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=self._timeout)
+        if self._tls is None:  # in the request's thread: reading the certificates takes tens of milliseconds
+            self._tls = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._tls)
+
+    @property
+    def _path(self) -> str:
+        return (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
+
+    def _judged(self, answer: _HttpAnswer) -> ScaleOutcome:
+        said = f"{answer.status} {answer.reason}".strip()
+        if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            return ScaleOutcome(Answer.ACCEPTED, said)
+        if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
+            return self._failed(
+                f"{said}: redirects are not followed (the token would go along); set LOADTRIM_SCALER_URL to the "
+                f"final address, which may be {answer.location or 'told by the webhook'}"
+            )
+        quoted = f"{said}: {answer.text}" if answer.text else said
+        if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ScaleOutcome(Answer.REFUSED, _one_line(f"{self.url} answered {quoted}"))
+        return self._failed(quoted)
+
+    def _failed(self, why: str) -> ScaleOutcome:
+        return ScaleOutcome(Answer.FAILED, _one_line(f"{self.url}: {why}"))
+
+
+class _HttpAnswer(msgspec.Struct, frozen=True):
+    status: int
+    reason: str
+    text: str
+    location: str | None
+
+
+class _Exchange:
+    """One request and its answer, in a thread."""
+
+    def __init__(
+        self,
+        connect: Callable[[], http.client.HTTPConnection],
+        path: str,
+        body: bytes,
+        headers: dict[str, str],
+    ) -> None:
+        self.answered: asyncio.Future[_HttpAnswer] = asyncio.get_running_loop().create_future()
+        self.thread = threading.Thread(target=self._run, name="loadtrim-webhook", daemon=True)
+        self._request = (connect, path, body, headers)
+        self._lock = threading.Lock()
+        self._connection: http.client.HTTPConnection | None = None
+        self._sock: socket.socket | None = None
+        self._broken_off = False
+
+    def start(self) -> None:
+        """Send.
+
+        Raises:
+            RuntimeError: the system gives no more threads.
+        """
+        self.thread.start()
+
+    def break_off(self) -> None:
+        """Make the thread end soon; what it has not sent yet is never sent. Fine at any time."""
+        with self._lock:
+            self._broken_off = True
+            _shut_down(self._sock)
+            if self._connection is not None:
+                _shut_down(self._connection.sock)
+        if not self.answered.done():
+            self.answered.set_exception(ConnectionAbortedError("broken off"))
+            self.answered.exception()  # seen, so that asyncio does not report it when nobody waits any more
+
+    def _run(self) -> None:
+        try:
+            answer: _HttpAnswer | Exception = self._exchange()
+        except Exception as error:
+            answer = error
+        loop = self.answered.get_loop()
+        try:
+            loop.call_soon_threadsafe(self._settle, answer)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits
+
+    def _settle(self, answer: _HttpAnswer | Exception) -> None:
+        if self.answered.done():
+            return
+        if isinstance(answer, Exception):
+            self.answered.set_exception(answer)
+        else:
+            self.answered.set_result(answer)
+
+    def _exchange(self) -> _HttpAnswer:
+        connect, path, body, headers = self._request
+        connection = self._connection = connect()
+        try:
+            connection.connect()
+            with self._lock:
+                # The connection forgets its socket while an answer is still read from it.
+                self._sock = connection.sock
+                if self._broken_off:
+                    raise ConnectionAbortedError("broken off")
+            connection.request("PUT", path, body, headers)
+            response = connection.getresponse()
+            accepted = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
+            text = b"" if accepted else response.read(ANSWER_BYTES_MAX)
+            return _HttpAnswer(
+                response.status, response.reason, text.decode(errors="replace"), response.getheader("Location")
+            )
+        finally:
+            connection.close()
+
+
+def _shut_down(sock: socket.socket | None) -> None:
+    if sock is not None:
+        with suppress(OSError):  # not connected any more
+            # Of the plain socket, because that of TLS changes state which the request's thread is using.
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+def _encoded(wanted: ScaleRequest) -> bytes:
+    return msgspec.json.encode(
+        _Body(
+            group=wanted.group,
+            replicas=wanted.replicas,
+            victims=wanted.victims,
+            plan=_Plan(wanted.generation, wanted.sequence),
+            reason=wanted.reason,
+        )
+    )
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    printable = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return printable if len(printable) <= DETAIL_MAX else printable[: DETAIL_MAX - 3] + "..."
+
+
+def _checked_url(url: str) -> SplitResult:
+    allowed = "Allowed: http://host[:port][/path] or https://..., without user and password."
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"the webhook's address cannot be read: {error}. {allowed}") from None
+    if parts.username is not None or parts.password is not None:
+        # Not quoted: it holds a password.
+        raise ValueError(
+            "the webhook's address holds a user or password, which would end up in logs. Give the secret as "
+            "LOADTRIM_SCALER_TOKEN."
+        )
+    readable = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not readable:
+        raise ValueError(f"the webhook's address is {url!r}. {allowed}")
+    return parts._replace(fragment="")
+
+
+def _checked_token(token: str) -> str:
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise ValueError(
+            "the webhook's token holds spaces, line ends or letters that no HTTP header can hold. Allowed: printable "
+            "ASCII without spaces; a line end at the end of a secret's file is the usual cause."
+        )
+    return token

@@ -1,0 +1,59 @@
+"""The agent's thread: an event loop that user code cannot block."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["AgentThread"]
+
+log = logging.getLogger("loadtrim")
+T = TypeVar("T")
+
+
+class AgentThread:
+    """A daemon thread that runs one event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=f"loadtrim-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.wait()
+
+    def _main(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._loop.call_soon(self._ready.set)
+            self._loop.run_forever()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the agent's loop and wait for it in this one. Cancelling the wait cancels it."""
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise RuntimeError("The agent has ended.")
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def post(self, call: Callable[..., object], *args: object) -> None:
+        """Call a function in the agent's loop, soon. Nothing happens when it has ended."""
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            log.debug("the agent has ended")
+
+    async def stop(self) -> None:
+        """End the loop and wait for the thread."""
+        loop = self._loop
+        if loop is not None and self._thread.is_alive():
+            loop.call_soon_threadsafe(loop.stop)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 5.0)

@@ -1,0 +1,120 @@
+"""What measuring costs: seconds of CPU per record, per batch and per report, as JSON.
+
+    python benchmarks/bench_meter.py [--seconds 2] [--rate 200000]
+
+Feeds a meter the way the agent does (batches fetched, batches done, reports every second of simulated time) as fast as
+it goes; no broker, no user code. ``share_of_core`` is what measuring takes of one core at the simulated rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.plan.measure import Meter, MeterConfig
+from loadtrim_agent.core.records import encode
+
+START = 1_700_000_000.0
+COST_SECONDS = 4e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One shape of load on one member."""
+
+    name: str
+    partitions: int
+    batch_records: int
+    rate: float
+    """Records/s of the member."""
+    spacing_seconds: float | None = None
+    """Between the time stamps of one batch; None: as the rate says (live), else a backlog being read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    name: str
+    records: int
+    microseconds_per_record: float
+    microseconds_per_batch: float
+    milliseconds_per_report: float
+    report_bytes: int
+    share_of_core: float
+
+
+def run(case: Case, seconds: float) -> Result:
+    """Simulate ``seconds`` of the load and measure the meter's own CPU time."""
+    meter = Meter(MeterConfig(group="bench", objective_seconds=1.0))
+    partitions = [Partition("bench", index) for index in range(case.partitions)]
+    for partition in partitions:
+        meter.acquired(partition, START, 0, 0)
+    offsets = dict.fromkeys(partitions, 0)
+    size = case.batch_records
+    step = size / case.rate
+    spacing = case.spacing_seconds if case.spacing_seconds is not None else step / size
+    busies = [COST_SECONDS] * size
+    latencies = [0.002] * size if case.spacing_seconds is None else [5.0] * size
+    batches = max(1, round(seconds / step))
+    feed = report = 0.0
+    reports = size_bytes = 0
+    next_report = START + 1.0
+    now = START
+    for number in range(batches):
+        now += step
+        partition = partitions[number % case.partitions]
+        timestamps = [now - 0.002 - spacing * (size - index) for index in range(size)]
+        offsets[partition] += size
+        end = offsets[partition]
+        begun = time.perf_counter()
+        meter.fetched(partition, now, timestamps, next_offset=end, end_offset=end, size_bytes=100 * size)
+        meter.done(partition, now, latencies, busies, end)
+        feed += time.perf_counter() - begun
+        if now >= next_report:
+            next_report += 1.0
+            begun = time.perf_counter()
+            for partition in partitions:
+                meter.observed(partition, now, offsets[partition])
+            record = meter.report(now, "member", 1, reports)
+            report += time.perf_counter() - begun
+            reports += 1
+            size_bytes = len(encode(record))
+    records = batches * size
+    return Result(
+        name=case.name,
+        records=records,
+        microseconds_per_record=round(feed / records * 1e6, 3),
+        microseconds_per_batch=round(feed / batches * 1e6, 2),
+        milliseconds_per_report=round(report / max(reports, 1) * 1e3, 3),
+        report_bytes=size_bytes,
+        share_of_core=round((feed + report) / (now - START), 4),
+    )
+
+
+def cases(rate: float) -> list[Case]:
+    return [
+        Case("busy: 9 partitions, batches of 500", 9, 500, rate),
+        Case("busy: 9 partitions, batches of 64", 9, 64, rate),
+        Case("backlog, all late: batches of 500 over 5 s", 9, 500, rate, spacing_seconds=0.01),
+        Case("calm: 9 partitions, single records", 9, 1, 900.0),
+        Case("many: 900 partitions, single records", 900, 1, 270.0),
+        Case("many and busy: 90 partitions, batches of 10", 90, 10, 20_000.0),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="simulated seconds per case (default 2)")
+    parser.add_argument("--rate", type=float, default=200_000.0, help="records/s of the busy cases (default 200000)")
+    options = parser.parse_args()
+    results = [asdict(run(case, max(options.seconds, 1.1))) for case in cases(options.rate)]
+    print(json.dumps({"python": platform.python_version(), "limit_microseconds_per_record": 0.5, "cases": results}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

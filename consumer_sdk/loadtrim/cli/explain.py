@@ -1,0 +1,143 @@
+"""``loadtrim explain GROUP``: the leader's last decisions in words."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadtrim_agent.core.records import DecisionRecord
+from loadtrim_agent.observe.words import decision_lines, time_of_day
+
+from .connection import Connection, add_arguments, connection_from
+from .control import ControlTopic
+from .errors import EXIT_DONE
+from .view import GroupView
+
+if TYPE_CHECKING:
+    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["Run", "add_parser", "explain_lines", "gather", "run"]
+
+LAST_DEFAULT = 10
+LAST_MAX = 10_000
+DECISIONS_PER_RUN = 60
+"""Decisions read per one that is shown: a quiet group decides the same thing every second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Decisions in a row that came to the same; shown as one, the last of them."""
+
+    first: DecisionRecord
+    last: DecisionRecord
+    count: int
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Add the command ``explain`` to the command line."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="tell the leader's last decisions in words",
+        description="Tells the last decisions of a group's leader: what it saw, what it decided and why, and which "
+        "alternatives it did not take. Decisions in a row that came to the same are told once.",
+    )
+    parser.add_argument("group", metavar="GROUP", help="the consumer group's id")
+    parser.add_argument(
+        "--last", type=_count, default=LAST_DEFAULT, metavar="N", help=f"how many (default: {LAST_DEFAULT})"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="every single decision, also those that repeat the one before"
+    )
+    parser.add_argument("--json", action="store_true", help="print the decisions as JSON, one per line, oldest first")
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the decisions, oldest first; returns the exit code."""
+    decisions, names = asyncio.run(_read(connection_from(args), args.group, args.last, args.all))
+    runs = gather(decisions, every=args.all)[-args.last :]
+    if args.json:
+        for each in runs:
+            print(msgspec.json.encode(each.last).decode())
+    elif not runs:
+        print(f"{args.group}: no decisions yet; its leader decides once it has its members' reports")
+    else:
+        print("\n".join(explain_lines(runs, names, datetime.now().astimezone().tzinfo)))
+    return EXIT_DONE
+
+
+def gather(decisions: Sequence[DecisionRecord], every: bool = False) -> list[Run]:
+    """Put decisions in a row together that came to the same (outcome, replicas, moves, victims and brake).
+
+    Args:
+        decisions: oldest first.
+        every: leave each by itself.
+    """
+    runs: list[Run] = []
+    for decision in decisions:
+        if runs and not every and _same(runs[-1].last, decision):
+            runs[-1] = Run(runs[-1].first, decision, runs[-1].count + 1)
+        else:
+            runs.append(Run(decision, decision, 1))
+    return runs
+
+
+def explain_lines(runs: Sequence[Run], names: Mapping[str, str], zone: tzinfo | None) -> list[str]:
+    """Runs of decisions in words.
+
+    Args:
+        runs: oldest first.
+        names: member id -> instance.
+        zone: whose clock; None: UTC.
+    """
+    lines: list[str] = []
+    for each in runs:
+        shown = decision_lines(each.last, names, zone) if zone else decision_lines(each.last, names)
+        if each.count > 1:
+            since = time_of_day(each.first.at, zone) if zone else time_of_day(each.first.at)
+            shown.append(f"  the same {each.count} times since {since}")
+        lines += [*([""] if lines else []), *shown]
+    return lines
+
+
+async def _read(
+    connection: Connection, group: str, last: int, every: bool
+) -> tuple[list[DecisionRecord], dict[str, str]]:
+    view = GroupView(group)
+    async with ControlTopic(connection, group) as topic:
+        decisions = await topic.decisions(last if every else last * DECISIONS_PER_RUN)
+        recent = await topic.recent()
+    for record, at in [*recent.coordination, *recent.telemetry]:
+        view.apply(record, at)
+    return decisions, view.names
+
+
+def _same(one: DecisionRecord, other: DecisionRecord) -> bool:
+    return _substance(one) == _substance(other)
+
+
+def _substance(decision: DecisionRecord) -> tuple[object, ...]:
+    brake = decision.brake
+    return (
+        decision.outcome,
+        decision.member,
+        decision.mode,
+        decision.replicas_actual,
+        decision.replicas_wanted,
+        [(move.topic, move.partition, move.source, move.target) for move in decision.moves],
+        decision.victims,
+        brake and (brake.action, brake.replicas),
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= LAST_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {LAST_MAX}")
+    return int(text)

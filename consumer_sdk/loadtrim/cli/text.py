@@ -1,0 +1,232 @@
+"""A group in plain text: what ``loadtrim status`` and ``loadtrim up --plain`` print. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from loadtrim_agent.observe.words import (
+    brake_line,
+    counted,
+    decision_line,
+    duration,
+    late_line,
+    member_name,
+    number,
+    percent,
+)
+
+from .view import GroupState, MemberState, PartitionState
+
+__all__ = [
+    "group_line",
+    "in_time_words",
+    "latency_words",
+    "load_words",
+    "member_label",
+    "owns",
+    "partition_rows",
+    "replica_words",
+    "state_names",
+    "status_lines",
+    "table",
+]
+
+_MARGIN = "  "
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
+    """Lines of a table with columns as wide as they need to be.
+
+    Args:
+        headers: one per column.
+        rows: cells, as many as headers.
+        right: columns that are aligned to the right.
+    """
+    cells = [list(headers), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    return [
+        _MARGIN.join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def owns(partitions: Iterable[tuple[str, int]]) -> str:
+    """``payments 0-2 5, refunds 1``: partitions by topic, runs of three and more as a range."""
+    topics = groupby(sorted(partitions), key=lambda each: each[0])
+    return ", ".join(f"{topic} {_ranges([index for _, index in each])}" for topic, each in topics)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    parts: list[str] = []
+    for _, run in groupby(enumerate(numbers), key=lambda each: each[1] - each[0]):
+        members = [value for _, value in run]
+        if len(members) >= 3:
+            parts.append(f"{members[0]}-{members[-1]}")
+        else:
+            parts += map(str, members)
+    return " ".join(parts)
+
+
+def state_names(state: GroupState) -> dict[str, str]:
+    """Member id -> instance, for the functions of ``words``."""
+    return {each.member: each.instance for each in state.members if each.instance}
+
+
+def member_label(member: MemberState) -> str:
+    """The instance, or a short member id; the leader with a star."""
+    name = member.instance or member_name(member.member)
+    return f"{name} *" if member.leader else name
+
+
+def replica_words(state: GroupState) -> str:
+    """``3, 4 wanted``."""
+    wanted = state.replicas_wanted
+    return str(state.replicas) if wanted in (None, state.replicas) else f"{state.replicas}, {wanted} wanted"
+
+
+def load_words(state: GroupState) -> str:
+    """``2.31 of 3 busy seconds per second (77 %), 391 records/s, 2.6 expected``."""
+    if state.work is None:
+        return f"{number(state.rate)} records/s; no decision has told the work yet"
+    share = f" ({percent(state.work / state.capacity)})" if state.capacity else ""
+    words = f"{number(state.work)} of {number(state.capacity)} busy seconds per second{share}"
+    words += f", {number(state.rate)} records/s"
+    if state.forecast is not None:
+        words += f", {number(state.forecast)} expected"
+    return words
+
+
+def in_time_words(state: GroupState) -> str:
+    """``99.97 % of the last 1 min (objective: 99.9 % within 0.5 s)``."""
+    over = f"the last {duration(state.window_seconds)}"
+    done = f"nothing done in {over}" if state.in_time_share is None else f"{percent(state.in_time_share)} of {over}"
+    if state.objective_seconds is None:
+        return done
+    share = "" if state.objective_share is None else f"{number(100 * state.objective_share)} % "
+    return f"{done} (objective: {share}within {duration(state.objective_seconds)})"
+
+
+def latency_words(state: GroupState) -> str | None:
+    """``half within 25 ms, 99 % within 100 ms``; None where members do not report it."""
+    if state.latency_p50 is None or state.latency_p99 is None:
+        return None
+    return f"half within {_bound(state.latency_p50)}, 99 % within {_bound(state.latency_p99)}"
+
+
+def _bound(seconds: float) -> str:
+    return "an hour or more" if seconds == float("inf") else duration(seconds)
+
+
+def group_line(state: GroupState) -> str:
+    """The group in one line, for ``loadtrim up --plain``."""
+    if not state.alive:
+        return f"{state.group}: nobody there"
+    parts = [f"{state.group}: {counted(state.replicas, 'member')}, load {load_words(state)}"]
+    parts.append(f"{counted(state.lag_records, 'record')} behind")
+    if state.in_time_share is not None:
+        parts.append(f"{percent(state.in_time_share)} in time")
+    return ", ".join(parts)
+
+
+def status_lines(state: GroupState, partitions: bool = False) -> list[str]:
+    """The group at length.
+
+    Args:
+        state: the group.
+        partitions: with a table of all partitions.
+    """
+    names = state_names(state)
+    facts = _facts(state, names)
+    width = max(len(name) for name in facts)
+    lines = [_head(state, names), *(f"{_MARGIN}{name.ljust(width)}{_MARGIN}{words}" for name, words in facts.items())]
+    if state.members:
+        lines += ["", *_member_table(state)]
+    if partitions and state.partitions:
+        lines += ["", *_partition_table(state.partitions)]
+    return lines + [f"\n{note}" for note in _notes(state)]
+
+
+def _head(state: GroupState, names: Mapping[str, str]) -> str:
+    generation = "no generation known" if state.generation is None else f"generation {state.generation}"
+    leader = "no leader known" if state.leader is None else f"leader {member_name(state.leader, names)}"
+    return f"{state.group}: {generation}, {leader}"
+
+
+def _facts(state: GroupState, names: Mapping[str, str]) -> dict[str, str]:
+    facts = {"replicas": replica_words(state), "load": load_words(state)}
+    oldest = f", the oldest {duration(state.lag_seconds)} old" if state.lag_records else ""
+    facts["behind"] = counted(state.lag_records, "record") + oldest
+    facts["in time"] = in_time_words(state)
+    if latency := latency_words(state):
+        facts["latency"] = latency
+    if late := late_line(state.late):
+        facts["late"] = late
+    facts["moves"] = f"{counted(state.moves, 'handover')} in the last {duration(state.window_seconds)}"
+    facts["brake"] = brake_line(state.brake)
+    if state.decision is not None:
+        ago = duration(max(0.0, state.at - state.decision.at))
+        facts["decision"] = f"{ago} ago: {decision_line(state.decision, names)}"
+    return facts
+
+
+def _member_table(state: GroupState) -> list[str]:
+    rows = [
+        (
+            member_label(each),
+            _member_words(each, state.at),
+            "-" if each.utilization is None else percent(each.utilization),
+            str(each.lag_records),
+            duration(each.lag_seconds) if each.lag_records else "-",
+            f"{len(each.partitions)}: {owns(each.partitions)}" if each.partitions else "nothing",
+        )
+        for each in state.members
+    ]
+    return table(("MEMBER", "STATE", "BUSY", "BEHIND", "OLDEST", "OWNS"), rows, frozenset({2, 3, 4}))
+
+
+def _member_words(member: MemberState, now: float) -> str:
+    if member.state == "silent" and member.seen_at is not None:
+        return f"silent for {duration(now - member.seen_at)}"
+    return "to go" if member.state == "victim" else member.state
+
+
+def partition_rows(partitions: Iterable[PartitionState]) -> list[tuple[str, ...]]:
+    """Cells of the table of partitions: partition, owner, state, records/s, cost, behind, oldest, handovers."""
+    return [
+        (
+            f"{each.topic}-{each.partition}",
+            each.instance or (member_name(each.member) if each.member else "NOBODY"),
+            each.state or "-",
+            "-" if each.arrival_rate is None else number(each.arrival_rate),
+            "-" if each.cost_seconds is None else duration(each.cost_seconds),
+            "-" if each.lag_records is None else str(each.lag_records),
+            duration(each.lag_seconds) if each.lag_records and each.lag_seconds is not None else "-",
+            str(each.version),
+        )
+        for each in partitions
+    ]
+
+
+def _partition_table(partitions: Iterable[PartitionState]) -> list[str]:
+    headers = ("PARTITION", "OWNER", "STATE", "RECORDS/S", "COST", "BEHIND", "OLDEST", "HANDOVERS")
+    return table(headers, partition_rows(partitions), frozenset({3, 4, 5, 6, 7}))
+
+
+def _notes(state: GroupState) -> list[str]:
+    notes = []
+    if not state.alive:
+        last = "never" if state.seen_at is None else f"{duration(max(0.0, state.at - state.seen_at))} ago"
+        notes.append(f"Nobody is there: no member has said anything lately (the last one: {last}).")
+    if state.owners_from == "reports":
+        notes.append(
+            "The map of this generation is too far back in the log to be read: owners are those that reported "
+            "last, and partitions without traffic are missing."
+        )
+    nobodys = [(each.topic, each.partition) for each in state.partitions if each.member is None]
+    if nobodys:
+        notes.append(f"Owned by nobody: {owns(nobodys)}.")
+    return notes

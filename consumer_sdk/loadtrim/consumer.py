@@ -1,0 +1,550 @@
+"""``Consumer``: an ``AIOKafkaConsumer`` whose group keeps its latency promise by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import warnings
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from aiokafka.util import commit_structure_validate
+
+from loadtrim_agent.agent import Agent, AgentOptions
+from loadtrim_agent.assembly import Assembly
+from loadtrim_agent.core.group.values import GroupConfig
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.names import control_topic
+from loadtrim_agent.handout import Handout
+from loadtrim_agent.kafka.data import AiokafkaPlane
+from loadtrim_agent.kafka.topics import Subscription
+from loadtrim_agent.thread import AgentThread
+
+from .arguments import Arguments
+from .settings import Settings
+from .signals import StopSignals
+
+__all__ = ["Consumer"]
+
+log = logging.getLogger("loadtrim")
+T = TypeVar("T")
+
+NO_RECORDS_WAIT_SECONDS = 0.5
+"""How long user code sleeps at most before it looks again: for a lease that came back without a record."""
+
+
+class Consumer:
+    """Drop-in for ``aiokafka.AIOKafkaConsumer`` in a consumer group.
+
+    Args:
+        topics: names to subscribe (or call :meth:`subscribe`).
+        settings: None: from the environment (``LOADTRIM_*``).
+        handle_signals: on SIGTERM, when on the main thread and nobody else handles it, end the iteration after the
+            record in hand, hand partitions over and leave; a second SIGTERM at once.
+        registry: Prometheus registry of the metrics; None: the default one.
+        kwargs: those of ``AIOKafkaConsumer``, with their meaning and defaults. Different: ``rebalance_timeout_ms``
+            (default and least: twice the session timeout), ``heartbeat_interval_ms`` (an upper bound),
+            ``max_poll_interval_ms`` (when exceeded the member says so, counts it and leaves).
+
+    Raises:
+        ValueError, TypeError: an argument that a self-managed group cannot honour; the message says what to do instead.
+        SettingsError: a ``LOADTRIM_*`` variable cannot be used.
+
+    A record (or a batch of :meth:`getmany`) is *done* when the next call is made that could return records of its
+    partition; auto-commit commits what is done, no more. Handing records to tasks of your own makes them done too
+    early: await them before asking for the next record, or commit yourself with ``enable_auto_commit=False``.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        settings: Settings | None = None,
+        handle_signals: bool = True,
+        registry: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self._settings = settings if settings is not None else Settings.from_env()
+        self._arguments = Arguments.read(topics, kwargs, enabled=self._settings.enabled)
+        self._registry = registry
+        self._user_loop = asyncio.get_running_loop()
+        self._subscription = Subscription(
+            topics=tuple(sorted(topics)), exclude_internal=self._arguments.exclude_internal_topics
+        )
+        self._listener: ConsumerRebalanceListener | None = None
+        self._signals = StopSignals(self._stop_asked, enabled=handle_signals)
+        self._plain: AIOKafkaConsumer | None = None
+        if not self._settings.enabled:
+            self._plain = AIOKafkaConsumer(*topics, **kwargs)
+        self._thread: AgentThread | None = None
+        self._agent: Agent | None = None
+        self._handout: Handout | None = None
+        self._closed = False
+        self._stopping: asyncio.Task[None] | None = None
+
+    # -- life cycle ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and join the group. Returns when the member has its generation.
+
+        Raises:
+            aiokafka.errors.KafkaError: as ``AIOKafkaConsumer.start`` does.
+        """
+        if self._plain is not None:
+            await self._plain.start()
+            return
+        if self._agent is not None:
+            raise IllegalStateError("start() was called twice")
+        if not self._subscription.topics and self._subscription.pattern is None:
+            raise IllegalStateError("Subscribe to topics first: pass them to Consumer(...) or call subscribe()")
+        self._thread = AgentThread(self._arguments.client_id)
+        self._thread.start()
+        try:
+            self._agent = await self._in_agent(self._make_agent())
+            self._handout = self._agent.handout
+            self._agent.listener.target = self._listener
+            await self._in_agent(self._agent.start())
+        except BaseException:
+            await self._abort_start()
+            raise
+        self._signals.install()
+
+    async def _abort_start(self) -> None:
+        self._closed = True
+        with contextlib.suppress(Exception):
+            if self._agent is not None:
+                await self._in_agent(self._agent.close())
+        if self._thread is not None:
+            await self._thread.stop()
+
+    async def _make_agent(self) -> Agent:
+        """Runs in the agent's loop."""
+        arguments, settings = self._arguments, self._settings
+        config = GroupConfig(
+            group=arguments.group_id,
+            topics=self._subscription.topics,
+            session_timeout=arguments.session_timeout_ms / 1000,
+            rebalance_timeout=arguments.rebalance_timeout_ms / 1000,
+            heartbeat_interval=min(1.0, arguments.heartbeat_interval_ms / 1000),
+            drain_seconds=settings.drain_seconds,
+            auto_commit=arguments.enable_auto_commit,
+            retry_backoff=arguments.retry_backoff_ms / 1000,
+            instance=settings.instance_name,
+        )
+        topic = settings.control_topic or control_topic(arguments.group_id)
+        return Agent(
+            AgentOptions(
+                config=config,
+                subscription=self._subscription,
+                settings=arguments.kafka,
+                control_topic=topic,
+                plane=lambda: AiokafkaPlane(arguments.plane),
+                user_loop=self._user_loop,
+                companion=Assembly(settings, config, client_id=arguments.client_id, registry=self._registry),
+                auto_commit_seconds=arguments.auto_commit_interval_ms / 1000,
+                buffer_bytes=max(1 << 20, arguments.max_partition_fetch_bytes),
+                max_poll_seconds=arguments.max_poll_interval_ms / 1000,
+            )
+        )
+
+    async def stop(self) -> None:
+        """Hand partitions over, commit what is done, leave the group: within ``LOADTRIM_DRAIN_SECONDS``."""
+        if self._plain is not None:
+            await self._plain.stop()
+            return
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        self._closed = True
+        self._signals.remove()
+        if self._handout is not None:
+            self._handout.abandon()  # the record in hand, if any, is not done
+            self._handout.closing = True
+            self._handout.wake()
+        if self._agent is not None and self._thread is not None:
+            await self._in_agent(self._agent.stop(self._settings.drain_seconds, release=not self._signals.at_once))
+        if self._thread is not None:
+            await self._thread.stop()
+
+    def _stop_asked(self, at_once: bool) -> None:
+        """SIGTERM: the iteration ends after the record in hand; whoever iterates then calls :meth:`stop`."""
+        log.info("SIGTERM: %s", "leaving at once" if at_once else "handing over and leaving")
+        if self._handout is not None and not self._closed:
+            self._handout.closing = True
+            self._handout.wake()
+            if self._agent is not None and self._thread is not None:
+                self._thread.post(self._agent.leave, self._settings.drain_seconds, not at_once)
+
+    async def __aenter__(self) -> Consumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_agent", None) is not None and not self._closed:
+            warnings.warn(
+                f"Unclosed Consumer {self!r}: call stop(), or use `async with`",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        """The next record, of any partition held or of those given; waits for one.
+
+        Raises:
+            ConsumerStoppedError: the consumer is stopping.
+        """
+        if self._plain is not None:
+            return await self._plain.getone(*partitions)
+        handout = self._open_handout()
+        wanted = _wanted(partitions)
+        while True:
+            self._raise_error(handout)
+            record = handout.take_one(wanted)
+            if record is not None:
+                return record
+            if handout.closing:
+                raise ConsumerStoppedError()
+            await handout.wait(NO_RECORDS_WAIT_SECONDS)
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Records that are there, by partition; waits up to ``timeout_ms`` for the first.
+
+        Raises:
+            ConsumerStoppedError: the consumer is stopping. ValueError: ``max_records`` is not positive.
+        """
+        if self._plain is not None:
+            return dict(await self._plain.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records))
+        if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
+            raise ValueError("`max_records` must be a positive Integer")
+        handout = self._open_handout()
+        wanted = _wanted(partitions)
+        limit = max_records or self._arguments.max_poll_records
+        deadline = self._user_loop.time() + timeout_ms / 1000
+        while True:
+            self._raise_error(handout)
+            taken = handout.take_many(wanted, limit)
+            left = deadline - self._user_loop.time()
+            if taken or left <= 0:
+                return {TopicPartition(*p): records for p, records in taken.items()}
+            if handout.closing:
+                raise ConsumerStoppedError()
+            await handout.wait(left)
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
+        if self._closed:
+            raise ConsumerStoppedError()
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+        handout = self._handout
+        if handout is not None and handout.error is None:
+            record = handout.take_one()
+            if record is not None:
+                return record
+        try:
+            return await self.getone()
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+
+    def _open_handout(self) -> Handout:
+        if self._closed or self._handout is None:
+            raise ConsumerStoppedError()
+        return self._handout
+
+    @staticmethod
+    def _raise_error(handout: Handout) -> None:
+        error = handout.error
+        if error is not None:
+            handout.error = None
+            raise error
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Subscribe topics, or a pattern; replaces what was subscribed. See ``AIOKafkaConsumer.subscribe``."""
+        if self._plain is not None:
+            self._plain.subscribe(topics=topics, pattern=pattern, listener=listener)
+            return
+        if not (topics or pattern):
+            raise TypeError("You should provide either `topics` or `pattern`")
+        if topics and pattern:
+            raise TypeError("You can't provide both `topics` and `pattern`")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise TypeError("listener should be an instance of ConsumerRebalanceListener")
+        if topics and not isinstance(topics, (tuple, set, list)):
+            raise TypeError("Topics should be list of strings")
+        self._subscription = Subscription(
+            topics=tuple(sorted(set(topics))),
+            pattern=_compiled(pattern),
+            exclude_internal=self._arguments.exclude_internal_topics,
+        )
+        self._listener = listener
+        if self._agent is not None and self._thread is not None:
+            self._thread.post(self._agent.subscribe, self._subscription, listener)
+
+    def unsubscribe(self) -> None:
+        """Give everything up and leave the group; subscribe again to come back."""
+        if self._plain is not None:
+            self._plain.unsubscribe()
+            return
+        self._subscription = Subscription()
+        if self._agent is not None and self._thread is not None:
+            self._thread.post(self._agent.subscribe, self._subscription, self._listener)
+
+    def subscription(self) -> frozenset[str]:
+        """Topics subscribed now."""
+        if self._plain is not None:
+            return frozenset(self._plain.subscription())
+        if self._agent is not None:
+            return frozenset(self._agent.machine.membership.topics)
+        return frozenset(self._subscription.topics)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Refused: partitions are the group's to give. With ``LOADTRIM_ENABLED=false``: as in aiokafka."""
+        if self._plain is not None:
+            self._plain.assign(list(partitions))
+            return
+        raise IllegalStateError(
+            "assign() is refused: in a loadtrim group the members decide who owns what. Use subscribe(), or "
+            "AIOKafkaConsumer without group_id for partitions of your own choice."
+        )
+
+    def assignment(self) -> set[TopicPartition]:
+        """Partitions held now."""
+        if self._plain is not None:
+            return set(self._plain.assignment())
+        return {TopicPartition(*p) for p in self._streams()}
+
+    # -- positions and commits -----------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
+        """Commit, and wait for the broker's answer. Without arguments: the positions of all partitions held.
+
+        Raises:
+            CommitFailedError: a partition went to another member meanwhile. IllegalStateError: it is not held.
+            ValueError: ``offsets`` cannot be read. KafkaError: the broker refused.
+        """
+        if self._plain is not None:
+            await self._plain.commit(offsets)
+            return
+        if offsets is None:
+            # A partition that is being handed over is committed by the handoff.
+            wanted = {p: (s.position, "") for p, s in self._streams().items() if s.running}
+        else:
+            checked = commit_structure_validate(offsets)
+            wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
+            for partition in wanted:
+                self._stream(partition)
+        if self._agent is not None:
+            await self._in_agent(self._agent.commit(wanted))
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """The group's committed offset; None where there is none."""
+        if self._plain is not None:
+            return await self._plain.committed(partition)  # type: ignore[no-any-return]
+        return await self._in_agent(self._need_agent().committed(Partition(*partition)))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset handed out next."""
+        if self._plain is not None:
+            return await self._plain.position(partition)  # type: ignore[no-any-return]
+        return int(self._stream(Partition(*partition)).position)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Hand out from ``offset`` on. What is in hand counts as done only by the next commit."""
+        if self._plain is not None:
+            self._plain.seek(partition, offset)
+            return
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError("Offset must be a positive integer")
+        stream = self._stream(Partition(*partition))
+        self._need_handout().seek(stream, offset)
+        self._post(self._need_agent().seek, stream, offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Hand out from the first record on, of these partitions or of all held."""
+        if self._plain is not None:
+            return bool(await self._plain.seek_to_beginning(*partitions))
+        chosen = self._chosen(partitions)
+        for partition, offset in (await self.beginning_offsets(chosen)).items():
+            self.seek(partition, offset)
+        return True
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Hand out only what comes from now on, of these partitions or of all held."""
+        if self._plain is not None:
+            return bool(await self._plain.seek_to_end(*partitions))
+        chosen = self._chosen(partitions)
+        for partition, offset in (await self.end_offsets(chosen)).items():
+            self.seek(partition, offset)
+        return True
+
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Hand out from the committed offsets on; returns them."""
+        if self._plain is not None:
+            return dict(await self._plain.seek_to_committed(*partitions))
+        committed: dict[TopicPartition, int | None] = {}
+        for partition in self._chosen(partitions):
+            committed[partition] = offset = await self.committed(partition)
+            if offset is not None:
+                self.seek(partition, offset)
+        return committed
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand nothing out of these until :meth:`resume`. They stay owned, and are kept out of sizing."""
+        self._set_paused(partitions, paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand records out again."""
+        self._set_paused(partitions, paused=False)
+
+    def paused(self) -> set[TopicPartition]:
+        """Partitions paused now."""
+        if self._plain is not None:
+            return set(self._plain.paused())
+        return {TopicPartition(*p) for p, s in self._streams().items() if s.paused}
+
+    def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
+        if not all(isinstance(p, TopicPartition) for p in partitions):
+            raise TypeError("partitions must be TopicPartition namedtuples")
+        if self._plain is not None:
+            (self._plain.pause if paused else self._plain.resume)(*partitions)
+            return
+        for partition in partitions:
+            stream = self._stream(Partition(*partition))
+            stream.paused = paused
+            self._post(self._need_agent().paused, stream, paused)
+        self._need_handout().wake()
+
+    # -- what the cluster knows ----------------------------------------------------------------------------------
+
+    async def topics(self) -> set[str]:
+        """All topics that this user may see."""
+        return set(await self._in_plane(lambda consumer: consumer.topics()))
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Partition numbers of a topic; None where its metadata is not known."""
+        consumer = self._plain or self._plane_consumer()
+        return consumer.partitions_for_topic(topic) if consumer is not None else None
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """See ``AIOKafkaConsumer.offsets_for_times``; timestamps in milliseconds."""
+        return dict(await self._in_plane(lambda consumer: consumer.offsets_for_times(dict(timestamps))))
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        wanted = list(partitions)
+        return dict(await self._in_plane(lambda consumer: consumer.beginning_offsets(wanted)))
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record of each."""
+        wanted = list(partitions)
+        return dict(await self._in_plane(lambda consumer: consumer.end_offsets(wanted)))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """End of the log as the last fetch told it; None before the first."""
+        return self._from_plane("highwater", partition)  # type: ignore[no-any-return]
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """See ``AIOKafkaConsumer.last_stable_offset``."""
+        return self._from_plane("last_stable_offset", partition)  # type: ignore[no-any-return]
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """When :meth:`highwater` was updated last, milliseconds."""
+        return self._from_plane("last_poll_timestamp", partition)  # type: ignore[no-any-return]
+
+    # -- the two threads -----------------------------------------------------------------------------------------
+
+    async def _in_agent(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None:
+            work.close()
+            raise ConsumerStoppedError()
+        return await self._thread.run(work)
+
+    def _post(self, call: Callable[..., object], *args: object) -> None:
+        if self._thread is not None:
+            self._thread.post(call, *args)
+
+    async def _in_plane(self, call: Callable[[AIOKafkaConsumer], Coroutine[Any, Any, T]]) -> T:
+        if self._plain is not None:
+            return await call(self._plain)
+        consumer = self._plane_consumer()
+        if consumer is None:
+            raise ConsumerStoppedError()
+
+        async def there() -> T:
+            return await call(consumer)
+
+        return await self._in_agent(there())
+
+    def _plane_consumer(self) -> AIOKafkaConsumer | None:
+        return self._agent.plane.consumer if self._agent is not None else None
+
+    def _from_plane(self, method: str, partition: TopicPartition) -> Any:
+        if self._plain is None:
+            self._stream(Partition(*partition))
+        return getattr(self._plain or self._plane_consumer(), method)(partition)
+
+    def _streams(self) -> dict[Partition, Any]:
+        return self._handout.streams if self._handout is not None else {}
+
+    def _stream(self, partition: Partition) -> Any:
+        stream = self._streams().get(partition)
+        if stream is None:
+            raise IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")
+        return stream
+
+    def _chosen(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+        if not all(isinstance(p, TopicPartition) for p in partitions):
+            raise TypeError("partitions must be TopicPartition instances")
+        for partition in partitions:
+            self._stream(Partition(*partition))
+        return sorted(partitions or self.assignment())
+
+    def _need_agent(self) -> Agent:
+        if self._agent is None:
+            raise IllegalStateError("The consumer is not started")
+        return self._agent
+
+    def _need_handout(self) -> Handout:
+        if self._handout is None:
+            raise IllegalStateError("The consumer is not started")
+        return self._handout
+
+
+def _wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[Partition]:
+    return frozenset(Partition(*p) for p in partitions)
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    if pattern is None:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error

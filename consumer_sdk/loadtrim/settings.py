@@ -1,0 +1,146 @@
+"""The ``LOADTRIM_*`` variables as one frozen value."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import socket
+import zoneinfo
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from loadtrim_agent.core.model import LoadtrimError
+
+__all__ = ["Settings", "SettingsError"]
+
+log = logging.getLogger("loadtrim")
+
+PREFIX = "LOADTRIM_"
+KNOWN_ELSEWHERE = frozenset({"LOADTRIM_KAFKA_VERSION", "LOADTRIM_DATA"})
+"""Variables of the test tools: known, and none of the consumer's business."""
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class SettingsError(LoadtrimError, ValueError):
+    """A setting cannot be used. One line: the variable, its value, what is allowed."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the environment says, or the caller: each field is the variable ``LOADTRIM_<FIELD>``. Durations in seconds.
+
+    Raises:
+        SettingsError: a value is outside its range, or two contradict each other.
+    """
+
+    enabled: bool = True
+    """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
+    mode: Literal["active", "shadow"] = "active"
+    """``shadow``: plans are made, logged and counted; nothing is scaled."""
+    sla_seconds: Positive = 1.0
+    """The objective W: from a record's timestamp until it is done."""
+    sla_share: Share = 0.999
+    """Share of the records that must meet the objective."""
+    catchup_seconds: Positive = 300.0
+    """A backlog that is already late is to be worked off within this time."""
+    min_replicas: Count = 1
+    max_replicas: Count | None = None
+    """None: as many as there are partitions."""
+    policy: str = "objective"
+    packer: str = "trim"
+    monitor: str = "reports"
+    decision_seconds: Positive = 1.0
+    report_seconds: Positive = 1.0
+    concurrency: Positive = 1.0
+    """Busy seconds per second that this member can give."""
+    instance_type: str = ""
+    """Members of one type have one speed."""
+    time_zone: str = "UTC"
+    drain_seconds: Positive = 20.0
+    """Longest drain of the record in hand, at a stop or a move."""
+    scaler: Literal["none", "webhook", "kubernetes"] = "none"
+    scaler_url: str = ""
+    scaler_token: str = ""
+    instance: str = ""
+    """What the orchestrator calls this process; empty: the host's name."""
+    http: str = "127.0.0.1:0"
+    """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
+    control_topic: str = ""
+    """Empty: ``__loadtrim.<group>``."""
+    baseline_topic: str = "__loadtrim-baselines"
+
+    def __post_init__(self) -> None:
+        for name in (
+            "sla_seconds",
+            "catchup_seconds",
+            "decision_seconds",
+            "report_seconds",
+            "drain_seconds",
+            "concurrency",
+        ):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise _bad(name, getattr(self, name), "a number of seconds above 0")
+        if not 0 < self.sla_share < 1:
+            raise _bad("sla_share", self.sla_share, "a share above 0 and below 1, e.g. 0.999")
+        if self.min_replicas < 1:
+            raise _bad(
+                "min_replicas", self.min_replicas, "1 or more: with no member there is no leader to scale up again"
+            )
+        if self.max_replicas is not None and self.max_replicas < self.min_replicas:
+            raise _bad(
+                "max_replicas", self.max_replicas, f"at least LOADTRIM_MIN_REPLICAS, which is {self.min_replicas}"
+            )
+        if self.scaler == "webhook" and not self.scaler_url:
+            raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
+        try:
+            zoneinfo.ZoneInfo(self.time_zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+            raise _bad("time_zone", self.time_zone, "an IANA name such as UTC or Europe/Berlin") from error
+
+    @property
+    def instance_name(self) -> str:
+        return self.instance or socket.gethostname()
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read the environment (default: this process's). An empty value counts as not set.
+
+        Raises:
+            SettingsError: a value cannot be read or used.
+        """
+        environ = os.environ if environ is None else environ
+        fields = {PREFIX + field.name.upper(): field for field in msgspec.structs.fields(cls)}
+        values: dict[str, Any] = {}
+        for variable, text in sorted(environ.items()):
+            if not variable.startswith(PREFIX) or variable in KNOWN_ELSEWHERE:
+                continue
+            field = fields.get(variable)
+            if field is None:
+                _warn_unknown(variable, list(fields))
+            elif text.strip():
+                values[field.name] = _read(variable, text.strip(), field.type)
+        return cls(**values)
+
+
+def _read(variable: str, text: str, wanted: Any) -> Any:
+    if wanted is bool:
+        text = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text.lower())
+    try:
+        return msgspec.convert(text, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{variable}={text!r} cannot be used: {str(error)[:1].lower()}{str(error)[1:]}") from None
+
+
+def _bad(name: str, value: object, allowed: str) -> SettingsError:
+    return SettingsError(f"{PREFIX}{name.upper()}={value} cannot be used: allowed is {allowed}")
+
+
+def _warn_unknown(variable: str, known: list[str]) -> None:
+    nearest = difflib.get_close_matches(variable, known, n=1)
+    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    log.warning("%s is no setting of loadtrim and is ignored.%s", variable, hint)

@@ -1,0 +1,1 @@
+"""The demo: a recorded load against the payments service, watched, checked and reported."""

@@ -1,0 +1,360 @@
+"""Plays a load against a topic and writes down what it sent and what the broker acknowledged.
+
+The recorded loads are those of the papers: so many records a second, sent as one burst at the start of the
+second.
+
+    python examples/demo/load.py --bootstrap localhost:9092 --topic payments --rates trace --journal out/run
+
+``--rates`` takes ``trace`` (every fifth second of the 10-minute trace), ``trace:1`` (all of it),
+``constant:RATE:SECONDS``, ``step:FROM:TO:AT:SECONDS`` and ``noisy:RATE:SECONDS:SHARE[:SEED]`` (evenly
+distributed within +-SHARE).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import csv
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from demo.journal import Journal, clock_ns
+
+__all__ = [
+    "Due",
+    "LoadOptions",
+    "Progress",
+    "Rates",
+    "constant",
+    "noisy",
+    "parse_rates",
+    "play",
+    "schedule",
+    "shares_even",
+    "shares_skewed",
+    "step",
+    "trace",
+    "trace_file",
+]
+
+TRACE_NAME = "chindanonda_10min_per_second.csv"
+TRACE_KNOTS = ((0, 0), (125, 200), (212, 152), (300, 275), (387, 155), (475, 350), (600, 0))
+"""Where the recorded trace turns: (time in s, records/s). In between it runs like a cosine."""
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How many records to send in each second."""
+
+    per_second: tuple[float, ...]
+    """Records/s, >= 0; the count sent is rounded up, as the papers' producers do."""
+    source: str
+    """Where it comes from, in words, for the report."""
+
+    @property
+    def records(self) -> int:
+        return sum(map(math.ceil, self.per_second))
+
+
+def trace_file() -> Path | None:
+    """The recorded 10-minute trace: in ``LOADTRIM_DATA``, else in ``../shared/data`` beside the project.
+
+    Raises:
+        FileNotFoundError: ``LOADTRIM_DATA`` is set and the trace is not there.
+    """
+    named = os.environ.get("LOADTRIM_DATA")
+    path = Path(named or _PROJECT.parent / "shared" / "data") / TRACE_NAME
+    if path.exists():
+        return path
+    if named:
+        raise FileNotFoundError(
+            f"LOADTRIM_DATA is {named!r}, and there is no {TRACE_NAME} in it; unset it for a generated load"
+        )
+    return None
+
+
+def trace(*, every: int = 5) -> Rates:
+    """Every ``every``-th second of the 10-minute trace, rates unchanged; a generated one without the file.
+
+    ``every`` = 5 makes 2 minutes that rise and fall five times as steeply as what was recorded.
+    """
+    path = trace_file()
+    if path is None:
+        rates = [_generated_rate(second + 0.5) for second in range(600)]
+        source = "generated three humps in the shape of the 10-minute trace, whose file is not here"
+    else:
+        with path.open(newline="") as file:
+            rates = [float(row[1]) for row in csv.reader(file)]
+        source = f"recorded 10-minute trace ({path.name})"
+    if every > 1:
+        source = f"every {every}th second of the {source}"
+    return Rates(tuple(rates[::every]), source)
+
+
+def _generated_rate(second: float) -> float:
+    """Three humps that rise and fall as the recorded ones do: half a cosine from knot to knot."""
+    for (begin, low), (end, high) in pairwise(TRACE_KNOTS):
+        if begin <= second <= end:
+            way = (1.0 - math.cos(math.pi * (second - begin) / (end - begin))) / 2.0
+            return low + (high - low) * way
+    raise ValueError(f"the trace has 600 seconds; {second} is not one of them")
+
+
+def constant(rate: float, seconds: int) -> Rates:
+    """The same rate (records/s) all the time."""
+    return Rates((rate,) * seconds, f"constant {rate:g} records/s")
+
+
+def step(before: float, after: float, at_seconds: int, seconds: int) -> Rates:
+    """One step from ``before`` to ``after`` records/s."""
+    rates = (before,) * at_seconds + (after,) * (seconds - at_seconds)
+    return Rates(rates, f"step from {before:g} to {after:g} records/s at {at_seconds} s")
+
+
+def noisy(rate: float, seconds: int, share: float, seed: int = 0) -> Rates:
+    """Evenly distributed within ``rate`` +- ``share`` x ``rate``, another value each second."""
+    draw = random.Random(seed)
+    rates = tuple(rate * (1.0 + draw.uniform(-share, share)) for _ in range(seconds))
+    return Rates(rates, f"constant {rate:g} records/s with +-{share:.0%} noise (seed {seed})")
+
+
+def parse_rates(text: str) -> Rates:
+    """Read ``--rates`` (see the module).
+
+    Raises:
+        ValueError: not understood; the message lists what is.
+    """
+    name, *fields = text.split(":")
+    kinds: dict[str, Callable[..., Rates]] = {
+        "trace": lambda every="5": trace(every=int(every)),
+        "constant": lambda rate, seconds: constant(float(rate), int(seconds)),
+        "step": lambda a, b, at, seconds: step(float(a), float(b), int(at), int(seconds)),
+        "noisy": lambda rate, seconds, share, seed="0": noisy(float(rate), int(seconds), float(share), int(seed)),
+    }
+    try:
+        return kinds[name](*fields)
+    except (KeyError, TypeError, ValueError) as error:
+        allowed = "trace[:EVERY], constant:RATE:SECONDS, step:FROM:TO:AT:SECONDS, noisy:RATE:SECONDS:SHARE"
+        raise ValueError(f"rates {text!r} not understood ({error!r}); allowed: {allowed}") from error
+
+
+def shares_even(partitions: int) -> tuple[float, ...]:
+    """Every partition gets the same share of the load."""
+    return (1.0 / partitions,) * partitions
+
+
+def shares_skewed(partitions: int, *, heavy: int = 2, heavy_share: float = 0.5) -> tuple[float, ...]:
+    """The first ``heavy`` partitions share ``heavy_share`` of the load, the others the rest."""
+    if partitions <= heavy:
+        return shares_even(partitions)
+    light = partitions - heavy
+    return (heavy_share / heavy,) * heavy + ((1.0 - heavy_share) / light,) * light
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One record to send."""
+
+    at_seconds: float
+    """From the start of the load."""
+    partition: int
+
+
+def schedule(rates: Rates, shares: Sequence[float], *, even: bool = False) -> Iterator[Due]:
+    """When to send what where; the same every time.
+
+    Each partition's count follows its share as closely as whole records allow at any moment, and a burst is
+    mixed as evenly as that allows (smooth weighted round-robin).
+
+    Args:
+        rates: records per second.
+        shares: each partition's share of the load; they sum to 1.
+        even: spread each second's records over the second, instead of one burst at its start.
+    """
+    if not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
+        raise ValueError(f"the partitions' shares sum to {sum(shares):g}, not to 1")
+    credit = [0.0] * len(shares)
+    for second, rate in enumerate(rates.per_second):
+        count = math.ceil(rate)
+        for index in range(count):
+            for partition, share in enumerate(shares):
+                credit[partition] += share
+            chosen = max(range(len(shares)), key=lambda partition: (credit[partition], -partition))
+            credit[chosen] -= 1.0
+            yield Due(second + (index / count if even else 0.0), chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """What to play where."""
+
+    bootstrap: str
+    topic: str
+    rates: Rates
+    shares: tuple[float, ...]
+    journal: Path
+    even: bool = False
+    payload_bytes: int = 100
+    """Least size of a record's value."""
+    client_options: dict[str, Any] | None = None
+    """More keyword arguments for the producer (TLS, SASL)."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the load is; read it while :func:`play` runs."""
+
+    records_total: int
+    seconds_total: int
+    started_ns: int | None = None
+    sent: int = 0
+    acknowledged: int = 0
+    refused: int = 0
+    behind_seconds_max: float = 0.0
+    """Furthest that sending ever was behind its schedule. Well above 0.05: the machine was too busy."""
+
+    @property
+    def second(self) -> float:
+        """Seconds since the start; 0 before it."""
+        return 0.0 if self.started_ns is None else (clock_ns() - self.started_ns) / 1e9
+
+
+class _Player:
+    def __init__(self, options: LoadOptions, progress: Progress, producer: AIOKafkaProducer) -> None:
+        self._options = options
+        self._progress = progress
+        self._producer = producer
+        self._journal = Journal(options.journal, "producer", role="producer")
+        self._epoch_offset_ns = time.time_ns() - clock_ns()
+        self._in_flight: set[asyncio.Future[Any]] = set()
+
+    async def play(self) -> None:
+        options, progress = self._options, self._progress
+        loop = asyncio.get_running_loop()
+        start = loop.time() + 0.1
+        progress.started_ns = clock_ns() + round((start - loop.time()) * 1e9)
+        # An absolute schedule: lateness of one burst never delays the next one's due time.
+        for number, due in enumerate(schedule(options.rates, options.shares, even=options.even)):
+            wait = start + due.at_seconds - loop.time()
+            if wait > 0.0005:
+                await asyncio.sleep(wait)
+            else:
+                progress.behind_seconds_max = max(progress.behind_seconds_max, -wait)
+            await self._send(str(number), due.partition)
+        await asyncio.sleep(max(0.0, start + len(options.rates.per_second) - loop.time()))
+        if self._in_flight:
+            await asyncio.wait(self._in_flight)
+        self._journal.close()
+
+    async def _send(self, record_id: str, partition: int) -> None:
+        topic = self._options.topic
+        value = _value(record_id, self._options.payload_bytes)
+        sent_ns = clock_ns()
+        timestamp_ms = (sent_ns + self._epoch_offset_ns) // 1_000_000
+        self._journal.write("P", record_id, topic, partition, sent_ns, timestamp_ms)
+        try:
+            delivery = await self._producer.send(topic, value, partition=partition, timestamp_ms=timestamp_ms)
+        except KafkaError as error:
+            self._refused(record_id, error)
+            return
+        self._progress.sent += 1
+        self._in_flight.add(delivery)
+        delivery.add_done_callback(lambda done: self._delivered(record_id, done))
+
+    def _delivered(self, record_id: str, delivery: asyncio.Future[Any]) -> None:
+        self._in_flight.discard(delivery)
+        if delivery.cancelled():
+            return  # neither acknowledged nor refused, which is what the journal then says
+        error = delivery.exception()
+        if error is not None:
+            self._refused(record_id, error)
+            return
+        metadata = delivery.result()
+        self._journal.write("A", record_id, metadata.topic, metadata.partition, metadata.offset, clock_ns())
+        self._progress.acknowledged += 1
+
+    def _refused(self, record_id: str, error: BaseException) -> None:
+        self._journal.write("F", record_id, type(error).__name__)
+        self._progress.refused += 1
+
+
+def _value(record_id: str, size: int) -> bytes:
+    payment = {"id": record_id, "amount_cents": 100 + len(record_id), "currency": "EUR", "note": ""}
+    short = msgspec.json.encode(payment)
+    payment["note"] = "x" * max(0, size - len(short))
+    return msgspec.json.encode(payment)
+
+
+async def play(options: LoadOptions, progress: Progress | None = None) -> Progress:
+    """Send the whole load, each record in its time, and wait until the broker has answered for all.
+
+    Cancelled: stops at once; what was in flight stays unanswered in the journal.
+
+    Returns:
+        The progress, complete; the one given, if one was.
+    """
+    if progress is None:
+        progress = Progress(options.rates.records, len(options.rates.per_second))
+    producer = AIOKafkaProducer(
+        bootstrap_servers=options.bootstrap,
+        enable_idempotence=True,
+        max_batch_size=1 << 18,  # a whole burst of one partition: sending never waits for the broker
+        **(options.client_options or {}),
+    )
+    async with producer:
+        await producer.partitions_for(options.topic)
+        await _Player(options, progress, producer).play()
+    return progress
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit code: 0 all acknowledged, 1 not all, 2 wrong use."""
+    parser = argparse.ArgumentParser(description="Play a load against a topic.")
+    parser.add_argument("--bootstrap", default="localhost:9092")
+    parser.add_argument("--topic", default="payments")
+    parser.add_argument("--partitions", type=int, default=9)
+    parser.add_argument("--shares", choices=("skewed", "even"), default="skewed")
+    parser.add_argument("--rates", default="trace")
+    parser.add_argument("--even", action="store_true", help="spread arrivals instead of one burst a second")
+    parser.add_argument("--journal", type=Path, default=Path("out/load"), help="where the journals go")
+    options = parser.parse_args(arguments)
+    shares = shares_skewed if options.shares == "skewed" else shares_even
+    try:
+        load = LoadOptions(
+            bootstrap=options.bootstrap,
+            topic=options.topic,
+            rates=parse_rates(options.rates),
+            shares=shares(options.partitions),
+            journal=options.journal,
+            even=options.even,
+        )
+    except (ValueError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    progress = asyncio.run(play(load))
+    print(
+        f"{load.rates.source}: {progress.sent} sent, {progress.acknowledged} acknowledged, "
+        f"at most {progress.behind_seconds_max * 1e3:.0f} ms behind schedule"
+    )
+    return 0 if progress.acknowledged == progress.records_total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

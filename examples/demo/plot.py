@@ -1,0 +1,192 @@
+"""The picture of a run: load, replicas, who owned what, latency against the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from demo.report import Report, Setting
+
+__all__ = ["plot"]
+
+_INK, _GREY, _FAINT, _RED = "#1f2430", "#6b7280", "#d5d9e0", "#d1242f"
+_HEAVY, _LIGHT = "#2a6f97", "#a9cfe3"
+_MEMBERS = (
+    "#4477aa", "#ee8866", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#99582a", "#7a77c9", "#44bb99", "#bbbbbb",
+)  # fmt: skip
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": _INK,
+    "xtick.color": _GREY,
+    "ytick.color": _GREY,
+    "grid.color": "#eceef2",
+}
+
+
+def plot(report: Report, path: Path) -> None:
+    """Draw the run into a PNG."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(11, 10.5), dpi=130)
+        axes: Sequence[Axes] = figure.subplots(
+            4, 1, sharex=True, gridspec_kw={"height_ratios": [2.0, 1.5, 2.4, 2.6], "hspace": 0.16}
+        )
+        figure.subplots_adjust(left=0.085, right=0.87, top=0.885, bottom=0.06)
+        _headline(figure, report)
+        end = max(report.setting.ended_at - report.setting.started_at, len(report.seconds))
+        _load(axes[0], report)
+        _replicas(axes[1], report, end)
+        _owners(axes[2], report, end)
+        _latency(axes[3], report)
+        for ax in axes:
+            ax.set_xlim(0, end)
+            ax.grid(True, axis="both", linewidth=0.8)
+            ax.set_axisbelow(True)
+            ax.tick_params(which="both", length=0)
+            ax.yaxis.set_label_coords(-0.07, 0.5)
+        axes[-1].xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+        axes[-1].set_xlabel("seconds since the load began")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+
+
+def _headline(figure: Figure, report: Report) -> None:
+    s = report.summary
+    promise = f"{s.share_in_time:.2%} of {s.records:,} records done within {s.objective_seconds:g} s"
+    cost = f"{s.replica_minutes:.1f} replica-minutes"
+    proof = f"{s.lost} lost, {s.repeated} repeated, {s.double_owners} double owners"
+    figure.text(0.02, 0.965, f"{promise}, {cost}", fontsize=15, fontweight="bold", va="center")
+    who = f"{s.client} ({s.policy})" if s.policy else s.client
+    figure.text(0.02, 0.94, f"{proof}; {who}, {s.moves} moves", fontsize=10.5, va="center")
+    note = "; five times as steep as recorded, not comparable with the papers" if s.note else ""
+    figure.text(0.02, 0.917, f"{s.source}{note}", fontsize=8.5, color=_GREY, va="center")
+
+
+def _legend(ax: Axes, **options: Any) -> None:
+    ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.02), frameon=False, fontsize=8.5, handlelength=1.4, **options)
+
+
+def _load(ax: Axes, report: Report) -> None:
+    edges = list(range(len(report.seconds) + 1))
+    heavy_share = 1.5 / report.setting.partitions
+    heavy = [index for index, share in enumerate(report.setting.shares) if share > heavy_share]
+    hot = [sum(row.by_partition[index] for index in heavy) for row in report.seconds]
+    total = [row.records for row in report.seconds]
+    label = (
+        f"{report.setting.partitions - len(heavy)} partitions" if heavy else f"{report.setting.partitions} partitions"
+    )
+    ax.stairs(total, edges, baseline=hot, fill=True, color=_LIGHT, label=label)
+    if heavy:
+        ax.stairs(hot, edges, fill=True, color=_HEAVY, label=f"{len(heavy)} hot ones")
+    ax.set_ylabel("records/s")
+    ax.set_ylim(0, None)
+    _legend(ax)
+
+
+def _replicas(ax: Axes, report: Report, end: float) -> None:
+    setting = report.setting
+    running = _steps([(r.started_at, r.ended_at) for r in setting.replicas if r.started_at is not None], setting, end)
+    asked = _steps([(r.asked_at, r.ended_at) for r in setting.replicas], setting, end)
+    ax.fill_between(*running, step="post", color=_FAINT, linewidth=0)
+    ax.step(*asked, where="post", color=_GREY, linewidth=1.0, label="paid for")
+    ax.step(*running, where="post", color=_INK, linewidth=1.6, label="running")
+    if report.wanted:
+        times = [at - setting.started_at for at, _ in report.wanted]
+        wanted = [replicas for _, replicas in report.wanted]
+        ax.step([*times, end], [*wanted, wanted[-1]], where="post", color=_RED, linewidth=1.1, linestyle=(0, (3, 2)),
+                label="wanted")  # fmt: skip
+    ax.set_ylabel("replicas")
+    ax.set_ylim(0, None)
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    _legend(ax)
+
+
+def _steps(spans: Sequence[tuple[float, float | None]], setting: Setting, end: float) -> tuple[list[float], list[int]]:
+    changes = sorted(
+        change
+        for begin, finish in spans
+        for change in ((begin - setting.started_at, 1), ((finish or 1e18) - setting.started_at, -1))
+    )
+    times, counts, count = [0.0], [0], 0
+    for at, change in changes:
+        count += change
+        if at <= 0:
+            counts[0] = count
+        elif at < end:
+            times.append(at)
+            counts.append(count)
+    return [*times, end], [*counts, counts[-1]]
+
+
+def _owners(ax: Axes, report: Report, end: float) -> None:
+    """Each partition's row in the colour of its owner; a white tick where a move happened."""
+    start = report.setting.started_at
+    colours: dict[str, str] = {}
+    for replica in sorted(report.setting.replicas, key=lambda replica: (replica.asked_at, replica.name)):
+        colours.setdefault(replica.name, _MEMBERS[len(colours) % len(_MEMBERS)])
+    last: dict[int, tuple[float, str | None]] = {}
+    bars: list[tuple[int, float, float, str]] = []
+
+    def close(row: int, until: float) -> None:
+        begun, owner = last.get(row, (0.0, None))
+        if owner is not None and until > max(begun, 0.0):
+            bars.append((row, max(begun, 0.0), min(until, end), owner))
+
+    for change in report.owner_changes:
+        row, at = change.partition.partition, change.at - start
+        close(row, at)
+        last[row] = (at, change.instance)
+    for row in list(last):
+        close(row, end)
+    seen = []
+    for row, begun, until, owner in bars:
+        colour = colours.get(owner, _GREY)
+        ax.barh(row, until - begun, left=begun, height=0.82, color=colour, linewidth=0)
+        if owner not in seen:
+            seen.append(owner)
+    moves = [(change.at - start, change.partition.partition) for change in report.owner_changes if change.moved]
+    ax.vlines([at for at, _ in moves], [row - 0.41 for _, row in moves], [row + 0.41 for _, row in moves],
+              color="white", linewidth=0.9)  # fmt: skip
+    ax.set_ylim(report.setting.partitions - 0.4, -0.6)
+    ax.set_yticks(range(report.setting.partitions))
+    ax.set_ylabel("owner of partition")
+    names = [name for name in colours if name in seen]
+    handles = [mpl.patches.Patch(color=colours[name], label=name) for name in names]
+    _legend(ax, handles=handles[: 2 * len(_MEMBERS)], ncols=1 if len(names) <= 10 else 2, columnspacing=0.8)
+
+
+def _latency(ax: Axes, report: Report) -> None:
+    objective = report.setting.objective_seconds
+    at = [row.second + 0.5 for row in report.seconds]
+
+    def line(name: str, **style: Any) -> None:
+        values = [getattr(row, f"latency_{name}") for row in report.seconds]
+        ax.plot(at, [float("nan") if value is None else value for value in values], label=name, **style)
+
+    edges = list(range(len(report.seconds) + 1))
+    worst = [row.latency_max or 0.0 for row in report.seconds]
+    ax.stairs(worst, edges, fill=True, color="#e8ebf0", label="max", baseline=0.001)
+    late = [value if value > objective else objective for value in worst]
+    ax.stairs(late, edges, fill=True, color="#f3b9bd", baseline=objective, label="max, late")
+    line("p99", color=_INK, linewidth=1.5)
+    line("p50", color=_HEAVY, linewidth=1.2)
+    ax.axhline(objective, color=_RED, linewidth=1.2)
+    ax.annotate(f"W = {objective:g} s", (1.0, objective), xycoords=("axes fraction", "data"), xytext=(6, 0),
+                textcoords="offset points", color=_RED, fontsize=9, va="center", annotation_clip=False)  # fmt: skip
+    ax.set_yscale("log")
+    ax.set_ylim(0.004, max(1.2, *worst) * 1.4)
+    ax.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:g} s" if value >= 1 else f"{value * 1e3:g} ms")
+    )
+    ax.set_ylabel("latency, by second sent")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.005, 0.78 if objective > 0.2 else 1.02), frameon=False, fontsize=8.5)

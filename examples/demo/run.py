@@ -1,0 +1,269 @@
+"""One run: the service under a local orchestrator, a load, and everything that is written down about both.
+
+:func:`run` is what the demo, its tests and benchmarks share. It leaves a directory from which
+:mod:`demo.report` makes report and picture, also later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from demo.follow import Follower
+from demo.journal import Supervisor, read_run
+from demo.load import LoadOptions, Progress, Rates, play
+from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
+from demo.telemetry import fold, read_control_topic, save_entries
+from loadtrim.cli.orchestrator import EventKind, LocalOrchestrator, OrchestratorEvent, OrchestratorOptions
+from loadtrim_agent.core.names import control_topic
+
+__all__ = ["Live", "RunFailedError", "RunOptions", "run"]
+
+SERVICE = Path(__file__).resolve().parents[1] / "payments" / "service.py"
+GROUP = "payments-service"
+POLL_SECONDS = 0.1
+START_FAILURES_MAX = 3
+
+
+class RunFailedError(Exception):
+    """The run did not come to its end. The message says what happened and where to look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What to run. Durations in seconds."""
+
+    bootstrap: str
+    topic: str
+    rates: Rates
+    shares: tuple[float, ...]
+    directory: Path
+    """Of the run: journals, logs, setting, control topic. It must be empty or not there."""
+    group: str = GROUP
+    even: bool = False
+    objective_seconds: float = 0.5
+    objective_share: float = 0.999
+    busy_seconds: float = 0.0059
+    policy: str = ""
+    """Empty: the agent's default."""
+    client: str = "loadtrim"
+    replicas: int = 1
+    """At the start; with the client ``aiokafka``, nobody asks for more."""
+    replicas_max: int | None = None
+    """None: the number of partitions."""
+    startup_delay_seconds: float = 0.0
+    ready_seconds: float = 60.0
+    """Longest wait for the group's first members."""
+    finish_seconds: float = 60.0
+    """Longest wait, after the load, for the last record to be done."""
+    comparable: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    """More for the service's environment."""
+
+
+@dataclass(slots=True)
+class Live:
+    """The run as it is now, for whoever shows it."""
+
+    options: RunOptions
+    orchestrator: LocalOrchestrator
+    progress: Progress
+    follower: Follower
+    events: list[OrchestratorEvent]
+    phase: str = "starting"
+
+
+@dataclass(slots=True)
+class _Recorder:
+    """Notes the life of every replica, for the report and for the checker."""
+
+    supervisor: Supervisor
+    events: list[OrchestratorEvent] = field(default_factory=list)
+    ended: list[Replica] = field(default_factory=list)
+    running: dict[str, Replica] = field(default_factory=dict)
+    asked_at: Callable[[str], float | None] = lambda _: None
+
+    def __call__(self, event: OrchestratorEvent) -> None:
+        self.events.append(event)
+        match event.kind:
+            case EventKind.WAITING:
+                self.running[event.instance] = Replica(name=event.instance, asked_at=event.at)
+            case EventKind.STARTED:
+                waited = self.running.get(event.instance)
+                asked_at = waited.asked_at if waited else self.asked_at(event.instance)
+                self.running[event.instance] = Replica(
+                    name=event.instance, asked_at=event.at if asked_at is None else asked_at, started_at=event.at
+                )
+            case EventKind.EXITED | EventKind.DROPPED:
+                if event.process_id is not None:
+                    self.supervisor.exited(event.process_id)
+                replica = self.running.pop(event.instance, Replica(name=event.instance, asked_at=event.at))
+                self.ended.append(msgspec.structs.replace(replica, ended_at=event.at))
+
+    def replicas(self) -> tuple[Replica, ...]:
+        return tuple(sorted([*self.ended, *self.running.values()], key=lambda r: (r.asked_at, r.name)))
+
+
+async def run(
+    options: RunOptions, show: Callable[[Live], contextlib.AbstractAsyncContextManager[None]] | None = None
+) -> Report:
+    """Start the service, play the load, wait until everything is done, stop, and sum up.
+
+    Args:
+        options: see there.
+        show: a context entered while it runs, for a live view.
+
+    Returns:
+        The report. Records that were not done within ``finish_seconds`` are in it as left over or lost.
+
+    Raises:
+        RunFailedError: the group did not come up.
+    """
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if any(options.directory.glob("*.journal")):
+        raise RunFailedError(f"{options.directory} has the journals of another run; remove it or name another one")
+    recorder = _Recorder(Supervisor(options.directory))
+    follower = Follower(options.directory)
+    progress = Progress(options.rates.records, len(options.rates.per_second))
+    command = [sys.executable, str(SERVICE)]
+    async with LocalOrchestrator(command, _orchestrator_options(options), recorder) as up:
+        recorder.asked_at = lambda name: next((each.asked_at for each in up.instances if each.name == name), None)
+        live = Live(options, up, progress, follower, recorder.events)
+        async with show(live) if show else contextlib.nullcontext():
+            await _until_ready(options, up)
+            live.phase = "load"
+            await _play_and_follow(options, live)
+            live.phase = "stopping"
+    return await _sum_up(options, recorder, follower, progress)
+
+
+def _orchestrator_options(options: RunOptions) -> OrchestratorOptions:
+    env = {
+        **os.environ,
+        "LOADTRIM_SLA_SECONDS": f"{options.objective_seconds:g}",
+        "LOADTRIM_SLA_SHARE": f"{options.objective_share:g}",
+        "PAYMENTS_BOOTSTRAP": options.bootstrap,
+        "PAYMENTS_TOPIC": options.topic,
+        "PAYMENTS_GROUP": options.group,
+        "PAYMENTS_BUSY_SECONDS": f"{options.busy_seconds:g}",
+        "PAYMENTS_CLIENT": options.client,
+        "PAYMENTS_JOURNAL": str(options.directory.resolve()),
+        **({"LOADTRIM_POLICY": options.policy} if options.policy else {}),
+        **options.env,
+    }
+    return OrchestratorOptions(
+        replicas=options.replicas,
+        name="payments",
+        replicas_max=options.replicas_max or len(options.shares),
+        startup_delay_seconds=options.startup_delay_seconds,
+        env=env,
+        log_directory=options.directory / "logs",
+    )
+
+
+@contextlib.asynccontextmanager
+async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def _until_ready(options: RunOptions, up: LocalOrchestrator) -> None:
+    """Wait until Kafka itself says that the group is stable with everybody in it."""
+    deadline = time.monotonic() + options.ready_seconds
+    async with _admin(options.bootstrap) as admin:
+        while True:
+            state, members = await _group_state(admin, options.group)
+            if state == "Stable" and members >= options.replicas:
+                return
+            if up.failing(START_FAILURES_MAX):
+                raise RunFailedError(f"the service does not start; see {up.log_directory}")
+            if time.monotonic() > deadline:
+                raise RunFailedError(
+                    f"after {options.ready_seconds:g} s the group {options.group} is {state or 'unknown'} with "
+                    f"{members} members instead of {options.replicas}; see {up.log_directory}"
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def _group_state(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:
+    try:
+        (answer,) = await admin.describe_consumer_groups([group])
+    except KafkaError:
+        return "", 0  # a fresh broker makes its offsets topic first
+    _code, _group, state, _type, _protocol, members, *_ = answer.groups[0]
+    return state, len(members)
+
+
+async def _play_and_follow(options: RunOptions, live: Live) -> None:
+    load = LoadOptions(
+        bootstrap=options.bootstrap,
+        topic=options.topic,
+        rates=options.rates,
+        shares=options.shares,
+        journal=options.directory,
+        even=options.even,
+    )
+    playing = asyncio.create_task(play(load, live.progress), name="load")
+    try:
+        while not playing.done():
+            await asyncio.wait({playing}, timeout=POLL_SECONDS)
+            live.follower.poll()
+        await playing
+        live.phase = "finishing"
+        deadline = time.monotonic() + options.finish_seconds
+        while len(live.follower.done) < live.progress.acknowledged and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+            live.follower.poll()
+    finally:
+        playing.cancel()
+
+
+async def _sum_up(options: RunOptions, recorder: _Recorder, follower: Follower, progress: Progress) -> Report:
+    await _note_committed(options, recorder.supervisor)
+    recorder.supervisor.close()
+    control = await read_control_topic(options.bootstrap, control_topic(options.group))
+    save_entries(options.directory / CONTROL_FILE, control)
+    journals = read_run(options.directory)
+    epoch_offset = journals.epoch_offset_ns / 1e9
+    assert progress.started_ns is not None
+    setting = Setting(
+        source=options.rates.source,
+        per_second=options.rates.per_second,
+        partitions=len(options.shares),
+        shares=options.shares,
+        even=options.even,
+        objective_seconds=options.objective_seconds,
+        objective_share=options.objective_share,
+        busy_seconds=options.busy_seconds,
+        policy=options.policy,
+        client=options.client,
+        started_at=progress.started_ns / 1e9 + epoch_offset,
+        ended_at=max(follower.done_last_ns, progress.started_ns) / 1e9 + epoch_offset,
+        replicas=recorder.replicas(),
+        behind_seconds_max=progress.behind_seconds_max,
+        comparable=options.comparable,
+    )
+    (options.directory / SETTING_FILE).write_bytes(msgspec.json.encode(setting))
+    return make_report(journals, setting, fold(control))
+
+
+async def _note_committed(options: RunOptions, supervisor: Supervisor) -> None:
+    """Ask the broker for the group's committed offsets: what is above them is not lost."""
+    async with _admin(options.bootstrap) as admin:
+        for tp, committed in sorted((await admin.list_consumer_group_offsets(options.group)).items()):
+            if tp.topic == options.topic and committed.offset >= 0:
+                supervisor.committed(tp.topic, tp.partition, committed.offset)

@@ -1,0 +1,187 @@
+"""What every implementation of the scaling port keeps to: the fake, none, and the webhook against a real
+server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from contract import webhook_receiver as receiver
+from loadtrim_agent.scaling.fake import FakeScaler
+from loadtrim_agent.scaling.none import NoneScaler
+from loadtrim_agent.scaling.port import DETAIL_MAX, Answer, ScaleOutcome, Scaler, ScaleRequest
+from loadtrim_agent.scaling.webhook import WebhookScaler
+
+TOKEN = "s3cret-t0ken"
+
+
+@dataclass
+class Harness:
+    """One implementation with its other side."""
+
+    scaler: Scaler
+    state: Callable[[], tuple[int, tuple[str, ...]] | None]
+    """What the other side holds: (replicas, victims)."""
+    fail_next: Callable[[], None]
+    hang_next: Callable[[], None]
+    arrived: Callable[[], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def at_once() -> AsyncIterator[None]:
+    await asyncio.sleep(0)
+    yield
+
+
+@asynccontextmanager
+async def none_harness() -> AsyncIterator[Harness]:
+    yield Harness(NoneScaler(), lambda: None, lambda: None, lambda: None, at_once)
+
+
+@asynccontextmanager
+async def fake_harness() -> AsyncIterator[Harness]:
+    fake = FakeScaler()
+
+    def hang() -> None:
+        fake.seconds = 3600.0
+
+    yield Harness(
+        fake,
+        lambda: (fake.state.replicas, fake.state.victims) if fake.state else None,
+        lambda: fake.answer_next(Answer.FAILED),
+        hang,
+        at_once,
+    )
+
+
+@asynccontextmanager
+async def webhook_harness() -> AsyncIterator[Harness]:
+    with receiver.Receiver() as server:
+
+        @asynccontextmanager
+        async def arrived() -> AsyncIterator[None]:
+            assert await asyncio.to_thread(server.arrived.wait, receiver.WAIT_SECONDS)
+            yield
+
+        def state() -> Any:
+            return (server.state["replicas"], tuple(server.state["victims"])) if server.state else None
+
+        scaler = WebhookScaler(server.url, TOKEN, timeout=30.0)
+        yield Harness(
+            scaler,
+            state,
+            lambda: server.behaviours.append(receiver.answer(500, f"no: {TOKEN[:3]}\nsecond line")),
+            lambda: server.behaviours.append(receiver.hang),
+            arrived,
+        )
+        await scaler.close()
+
+
+@pytest.fixture(params=[fake_harness, none_harness, webhook_harness], ids=["fake", "none", "webhook"])
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    async with request.param() as made:
+        yield made
+
+
+def wanted(replicas: int = 3, victims: tuple[str, ...] = (), sequence: int = 1) -> ScaleRequest:
+    return ScaleRequest(
+        group="payments", replicas=replicas, victims=victims, generation=7, sequence=sequence, reason="More load."
+    )
+
+
+def check(outcome: ScaleOutcome) -> None:
+    """What holds for every outcome."""
+    assert isinstance(outcome.answer, Answer)
+    assert len(outcome.detail) <= DETAIL_MAX
+    assert outcome.detail.isprintable()
+    assert TOKEN not in outcome.detail
+    assert outcome.accepted or outcome.detail, "what was not accepted says why"
+
+
+async def test_the_other_side_has_what_was_accepted(harness: Harness) -> None:
+    outcome = await harness.scaler.request(wanted(3, ("pod-b",)))
+    check(outcome)
+    assert outcome.accepted is harness.scaler.scales
+    assert harness.state() == ((3, ("pod-b",)) if harness.scaler.scales else None)
+
+
+async def test_who_cannot_scale_refuses_and_who_can_accepts(harness: Harness) -> None:
+    outcome = await harness.scaler.request(wanted())
+    assert outcome.answer is (Answer.ACCEPTED if harness.scaler.scales else Answer.REFUSED)
+
+
+async def test_the_same_request_again_changes_nothing(harness: Harness) -> None:
+    first = await harness.scaler.request(wanted(4))
+    before = harness.state()
+    again = await harness.scaler.request(wanted(4, sequence=2))
+    assert again.answer is first.answer
+    assert harness.state() == before
+
+
+async def test_the_newest_request_replaces_the_ones_before(harness: Harness) -> None:
+    await harness.scaler.request(wanted(4, ("pod-a",)))
+    await harness.scaler.request(wanted(2, sequence=2))
+    assert harness.state() == ((2, ()) if harness.scaler.scales else None)
+
+
+async def test_an_other_side_that_fails_is_an_outcome_and_the_next_request_works(harness: Harness) -> None:
+    harness.fail_next()
+    failed = await harness.scaler.request(wanted(5))
+    check(failed)
+    assert not failed.accepted
+    assert harness.state() is None
+    after = await harness.scaler.request(wanted(5))
+    assert after.accepted is harness.scaler.scales
+
+
+async def test_close_breaks_off_what_is_under_way(harness: Harness) -> None:
+    harness.hang_next()
+    async with asyncio.timeout(10):
+        request = asyncio.create_task(harness.scaler.request(wanted()))
+        if harness.scaler.scales:
+            async with harness.arrived():
+                assert not request.done()
+        await harness.scaler.close()
+        outcome = await request
+    check(outcome)
+    assert not outcome.accepted
+    assert harness.state() is None
+
+
+async def test_after_close_nothing_is_sent(harness: Harness) -> None:
+    await harness.scaler.close()
+    await harness.scaler.close()
+    outcome = await harness.scaler.request(wanted())
+    check(outcome)
+    assert not outcome.accepted
+    assert harness.state() is None
+
+
+async def test_a_cancelled_request_ends_at_once_and_the_next_one_works(harness: Harness) -> None:
+    if not harness.scaler.scales:
+        check(await harness.scaler.request(wanted()))
+        return
+    harness.hang_next()
+    async with asyncio.timeout(10):
+        request = asyncio.create_task(harness.scaler.request(wanted(9)))
+        async with harness.arrived():
+            request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        if isinstance(harness.scaler, FakeScaler):
+            harness.scaler.seconds = 0.0
+        assert (await harness.scaler.request(wanted(2))).accepted
+    assert harness.state() == (2, ())
+
+
+@pytest.mark.parametrize("scaler", [FakeScaler, NoneScaler, lambda: WebhookScaler("http://localhost:1")])
+def test_names_are_those_of_the_setting(scaler: Callable[[], Scaler]) -> None:
+    made = scaler()
+    assert made.name in ("fake", "none", "webhook")
+    assert made.scales is (made.name != "none")

@@ -1,0 +1,474 @@
+"""Kafka's classic group coordinator, as ``GroupMetadataManager`` of Kafka 4.1 behaves, for one group.
+
+Not modelled: static members, group size limits, authorization, ``group.initial.rebalance.delay.ms`` (0).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadtrim_agent.core.group.events import GroupAnswer, JoinedMember
+from loadtrim_agent.core.group.values import Code
+from loadtrim_agent.core.model import Partition
+
+from .scheduler import Scheduler
+
+__all__ = [
+    "CommitRequest",
+    "Coordinator",
+    "FetchRequest",
+    "GroupState",
+    "HeartbeatRequest",
+    "JoinReply",
+    "JoinRequest",
+    "LeaveRequest",
+    "SyncReply",
+    "SyncRequest",
+]
+
+
+class GroupState(enum.Enum):
+    EMPTY = "empty"
+    PREPARING = "preparing"
+    COMPLETING = "completing"
+    STABLE = "stable"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    member: str
+    protocols: tuple[str, ...]
+    metadata: JoinedMember
+    """What the member says of itself; equal metadata stands for equal bytes."""
+    session_timeout_seconds: float
+    rebalance_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    code: int
+    member: str = ""
+    generation: int = -1
+    protocol: str = ""
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    member: str
+    generation: int
+    answers: dict[str, GroupAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    code: int
+    answer: GroupAnswer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    member: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    member: str
+    generation: int
+    offsets: dict[Partition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequest:
+    member: str
+
+
+Reply = Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class _Member:
+    member: str
+    protocols: tuple[str, ...]
+    metadata: JoinedMember
+    session_timeout: float
+    rebalance_timeout: float
+    session_ends: float = float("inf")
+    watched: bool = False
+    """A timer looks at :attr:`session_ends`."""
+    join_reply: Reply | None = None
+    sync_reply: Reply | None = None
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What survives a failover: the group as it was when it was last stable, or empty."""
+
+    generation: int = 0
+    protocol: str = ""
+    leader: str = ""
+    members: dict[str, JoinRequest] = field(default_factory=dict)
+    answers: dict[str, GroupAnswer] = field(default_factory=dict)
+
+
+NEW_MEMBER_SESSION_SECONDS = 300.0
+"""``classic.group.new.member.join.timeout``: a new member may wait in a barrier as long as this."""
+
+
+class Coordinator:
+    """One group. Requests come through :meth:`serve`; answers go through the ``reply`` given with each."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.up = True
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.protocol = ""
+        self.leader = ""
+        self.members: dict[str, _Member] = {}
+        self.offsets: dict[Partition, int] = {}
+        self.leaders: dict[int, str] = {}
+        """Generation -> leader that its members were told of, for the invariants."""
+        self.refuses_sync: Callable[[], bool] = lambda: False
+        self.on_commit: Callable[[str, Partition, int], None] = lambda member, partition, offset: None
+        self.on_stable: Callable[[], None] = lambda: None
+        self._pending: set[str] = set()
+        """Given an id (MEMBER_ID_REQUIRED) and not come back with it: the barrier waits for them."""
+        self._answers: dict[str, GroupAnswer] = {}
+        self._stored = _Stored()
+        self._names = 0
+        self._barrier = 0
+        """Counts barriers, so that timers of earlier ones do nothing."""
+        self._handlers: dict[type, Callable[[Any, Reply], None]] = {
+            JoinRequest: self._join,
+            SyncRequest: self._sync,
+            HeartbeatRequest: self._heartbeat,
+            CommitRequest: self._commit,
+            FetchRequest: self._fetch,
+            LeaveRequest: self._leave,
+        }
+
+    def serve(self, request: Any, reply: Reply) -> None:
+        if not self.up:
+            reply(_refusal(request, Code.NOT_COORDINATOR))
+            return
+        self._handlers[type(request)](request, reply)
+
+    # -- JoinGroup -----------------------------------------------------------------------------------------------
+
+    def _join(self, request: JoinRequest, reply: Reply) -> None:
+        others = [m for m in self.members.values() if m.member != request.member]
+        if others and not set(request.protocols).intersection(*(m.protocols for m in others)):
+            reply(JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL))
+        elif not request.member:
+            self._names += 1
+            member = f"m{self._names:03d}"
+            self._pending.add(member)
+            self._scheduler.after(request.session_timeout_seconds, self._give_up_pending, member)
+            reply(JoinReply(Code.MEMBER_ID_REQUIRED, member=member))
+        elif request.member in self._pending:
+            self._pending.discard(request.member)
+            self._add(request, reply)
+        elif request.member not in self.members:
+            reply(JoinReply(Code.UNKNOWN_MEMBER_ID))
+        else:
+            self._rejoin(self.members[request.member], request, reply)
+
+    def _add(self, request: JoinRequest, reply: Reply) -> None:
+        member = _member(request)
+        self.members[request.member] = member
+        if not self.leader:
+            self.leader = request.member
+        member.join_reply = reply
+        self._renew(member, NEW_MEMBER_SESSION_SECONDS)
+        self._prepare()
+        self._complete_if_all_joined()
+
+    def _rejoin(self, member: _Member, request: JoinRequest, reply: Reply) -> None:
+        unchanged = member.metadata == request.metadata and member.protocols == request.protocols
+        if self.state is GroupState.COMPLETING and unchanged:
+            reply(self._join_reply(member))
+            return
+        if self.state is GroupState.STABLE and unchanged and member.member != self.leader:
+            reply(self._join_reply(member))
+            return
+        member.metadata, member.protocols = request.metadata, request.protocols
+        member.join_reply = reply
+        self._prepare()
+        self._complete_if_all_joined()
+
+    def _prepare(self) -> None:
+        if self.state is GroupState.PREPARING:
+            return
+        if self.state is GroupState.COMPLETING:
+            self._answer_syncs(SyncReply(Code.REBALANCE_IN_PROGRESS))
+        self.state = GroupState.PREPARING
+        self._barrier += 1
+        longest = max(m.rebalance_timeout for m in self.members.values())
+        self._scheduler.after(longest, self._barrier_over, self._barrier)
+
+    def _barrier_over(self, barrier: int) -> None:
+        if barrier == self._barrier and self.state is GroupState.PREPARING:
+            self._complete()
+
+    def _complete_if_all_joined(self) -> None:
+        if (
+            self.state is GroupState.PREPARING
+            and not self._pending
+            and all(m.join_reply is not None for m in self.members.values())
+        ):
+            self._complete()
+
+    def _complete(self) -> None:
+        for name in [m.member for m in self.members.values() if m.join_reply is None]:
+            del self.members[name]
+        self._barrier += 1
+        self.generation += 1
+        self._answers = {}
+        if not self.members:
+            self._become_empty()
+            return
+        if self.leader not in self.members:
+            self.leader = next(iter(self.members))
+        self.protocol = self._vote()
+        self.state = GroupState.COMPLETING
+        self.leaders[self.generation] = self.leader
+        for member in list(self.members.values()):
+            reply, member.join_reply = member.join_reply, None
+            self._renew(member)
+            if reply is not None:
+                reply(self._join_reply(member))
+        longest = max(m.rebalance_timeout for m in self.members.values())
+        self._scheduler.after(longest, self._sync_over, self._barrier)
+
+    def _vote(self) -> str:
+        shared = set.intersection(*(set(m.protocols) for m in self.members.values()))
+        votes = [next(p for p in m.protocols if p in shared) for m in self.members.values()]
+        return max(sorted(set(votes)), key=votes.count)
+
+    def _join_reply(self, member: _Member) -> JoinReply:
+        leads = member.member == self.leader
+        return JoinReply(
+            Code.NONE,
+            member=member.member,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            members=tuple(_named(m) for m in self.members.values()) if leads else (),
+        )
+
+    # -- SyncGroup -----------------------------------------------------------------------------------------------
+
+    def _sync(self, request: SyncRequest, reply: Reply) -> None:
+        code = self._check(request.member, request.generation)
+        if code:
+            reply(SyncReply(code))
+            return
+        member = self.members[request.member]
+        if self.state is GroupState.PREPARING:
+            reply(SyncReply(Code.REBALANCE_IN_PROGRESS))
+        elif self.state is GroupState.STABLE:
+            self._renew(member)
+            reply(SyncReply(Code.NONE, self._answers.get(request.member, GroupAnswer())))
+        else:
+            member.sync_reply = reply
+            if request.member == self.leader:
+                self._store(request.answers)
+
+    def _store(self, answers: dict[str, GroupAnswer]) -> None:
+        if self.refuses_sync():
+            self._answer_syncs(SyncReply(Code.COORDINATOR_NOT_AVAILABLE))
+            self._prepare()
+            return
+        self._answers = answers
+        self.state = GroupState.STABLE
+        self._keep()
+        for member in list(self.members.values()):
+            reply, member.sync_reply = member.sync_reply, None
+            if reply is not None:
+                self._renew(member)
+                reply(SyncReply(Code.NONE, answers.get(member.member, GroupAnswer())))
+        self.on_stable()
+
+    def _answer_syncs(self, reply: SyncReply) -> None:
+        for member in list(self.members.values()):
+            waiting, member.sync_reply = member.sync_reply, None
+            if waiting is not None:
+                self._renew(member)
+                waiting(reply)
+
+    def _sync_over(self, barrier: int) -> None:
+        if barrier == self._barrier and self.state is GroupState.COMPLETING:
+            for name in [m.member for m in self.members.values() if m.sync_reply is None]:
+                self._remove(name)
+
+    # -- heartbeats, leaving, expiry -----------------------------------------------------------------------------
+
+    def _heartbeat(self, request: HeartbeatRequest, reply: Reply) -> None:
+        code = self._check(request.member, request.generation)
+        if code:
+            reply(code)
+            return
+        self._renew(self.members[request.member])
+        reply(Code.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else Code.NONE)
+
+    def _leave(self, request: LeaveRequest, reply: Reply) -> None:
+        self._pending.discard(request.member)
+        known = request.member in self.members
+        if known:
+            self._remove(request.member)
+        else:
+            self._complete_if_all_joined()
+        reply(Code.NONE if known else Code.UNKNOWN_MEMBER_ID)
+
+    def remove_by_administrator(self, member: str) -> None:
+        if member in self.members:
+            self._remove(member)
+
+    def _remove(self, name: str) -> None:
+        member = self.members.pop(name, None)
+        if member is None:
+            return
+        if self.leader == name:
+            self.leader = next(iter(self.members), "")
+        if member.join_reply is not None:
+            member.join_reply(JoinReply(Code.UNKNOWN_MEMBER_ID))
+        if member.sync_reply is not None:
+            member.sync_reply(SyncReply(Code.UNKNOWN_MEMBER_ID))
+        if not self.members:
+            if self.state is not GroupState.PREPARING:
+                self.generation += 1
+            self._barrier += 1
+            self.generation += self.state is GroupState.PREPARING
+            self._become_empty()
+            return
+        self._prepare()
+        self._complete_if_all_joined()
+
+    def _become_empty(self) -> None:
+        self.state = GroupState.EMPTY
+        self.leader = self.protocol = ""
+        self._answers = {}
+        self._keep()
+
+    def _give_up_pending(self, member: str) -> None:
+        if member in self._pending:
+            self._pending.discard(member)
+            self._complete_if_all_joined()
+
+    def _renew(self, member: _Member, seconds: float | None = None) -> None:
+        member.session_ends = self._scheduler.now + (seconds or member.session_timeout)
+        if not member.watched:
+            member.watched = True
+            self._scheduler.at(member.session_ends, self._session_over, member)
+
+    def _session_over(self, member: _Member) -> None:
+        if self.members.get(member.member) is not member:
+            return
+        waits = member.join_reply is not None or member.sync_reply is not None
+        if waits or self._scheduler.now < member.session_ends:
+            # Whoever waits in a barrier is taken for alive; its session starts again when it is answered.
+            due = max(member.session_ends, self._scheduler.now + 0.05)
+            self._scheduler.at(due, self._session_over, member)
+        else:
+            self._remove(member.member)
+
+    # -- offsets -------------------------------------------------------------------------------------------------
+
+    def _commit(self, request: CommitRequest, reply: Reply) -> None:
+        if request.generation < 0 and not request.member and not self.members:
+            code = 0
+        else:
+            code = self._check(request.member, request.generation)
+        if not code and self.state is GroupState.COMPLETING:
+            code = Code.REBALANCE_IN_PROGRESS
+        if not code:
+            if request.member in self.members:
+                self._renew(self.members[request.member])
+            for partition, offset in request.offsets.items():
+                self.offsets[partition] = offset
+                self.on_commit(request.member, partition, offset)
+        reply(dict.fromkeys(request.offsets, int(code)))
+
+    def _fetch(self, request: FetchRequest, reply: Reply) -> None:
+        reply({p: self.offsets.get(p, -1) for p in request.partitions})
+
+    # -- failover ------------------------------------------------------------------------------------------------
+
+    def fail(self, *, silent: bool) -> None:
+        """The broker that coordinates is gone. ``silent``: parked requests are never answered."""
+        self.up = False
+        self._barrier += 1
+        for member in self.members.values():
+            for reply, answer in (
+                (member.join_reply, JoinReply(Code.NOT_COORDINATOR)),
+                (member.sync_reply, SyncReply(Code.NOT_COORDINATOR)),
+            ):
+                if reply is not None and not silent:
+                    reply(answer)
+        self.members = {}
+        self._pending = set()
+
+    def take_over(self) -> None:
+        """Another broker loads what was stored: memory of a barrier that was going on is lost."""
+        stored = self._stored
+        self.up = True
+        self.generation = stored.generation
+        self.protocol = stored.protocol
+        self.leader = stored.leader
+        self._answers = dict(stored.answers)
+        self.members = {name: _member(request) for name, request in stored.members.items()}
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
+        for member in self.members.values():
+            self._renew(member)
+
+    def _keep(self) -> None:
+        members = {
+            m.member: JoinRequest(m.member, m.protocols, m.metadata, m.session_timeout, m.rebalance_timeout)
+            for m in self.members.values()
+        }
+        self._stored = _Stored(self.generation, self.protocol, self.leader, members, dict(self._answers))
+
+    def _check(self, member: str, generation: int) -> int:
+        if member not in self.members or self.state is GroupState.EMPTY:
+            return Code.UNKNOWN_MEMBER_ID
+        if generation != self.generation:
+            return Code.ILLEGAL_GENERATION
+        return Code.NONE
+
+
+def _member(request: JoinRequest) -> _Member:
+    return _Member(
+        request.member,
+        request.protocols,
+        request.metadata,
+        request.session_timeout_seconds,
+        request.rebalance_timeout_seconds,
+    )
+
+
+def _named(member: _Member) -> JoinedMember:
+    said = member.metadata
+    return JoinedMember(member=member.member, topics=said.topics, owned=said.owned, attempt=said.attempt)
+
+
+def _refusal(request: Any, code: int) -> Any:
+    match request:
+        case JoinRequest():
+            return JoinReply(code)
+        case SyncRequest():
+            return SyncReply(code)
+        case CommitRequest():
+            return dict.fromkeys(request.offsets, int(code))
+        case _:
+            return int(code)
