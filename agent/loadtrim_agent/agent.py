@@ -56,7 +56,7 @@ class Companion:
         """A batch was fetched."""
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
-        """A partition's records are handed out from now on; ``seconds`` since the release was read, if by one."""
+        """A partition's records are handed out from now on; ``seconds`` since its last owner stopped, if by a release."""
 
     def released(self, partition: Partition, seconds: float) -> None:
         """A partition was given away; ``seconds`` from the stop until its new owner was in the log."""
@@ -72,6 +72,9 @@ class Companion:
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """Offsets were acknowledged."""
+
+    def heartbeat(self, sent_at: float) -> None:
+        """A heartbeat was answered; when it was sent (boot clock)."""
 
     def read(self, record: Any) -> None:
         """A record of the coordination log was read."""
@@ -140,7 +143,6 @@ class Agent:
         self._lingering_ended: dict[Partition, asyncio.Event] = {}
         self._commit_requests: dict[int, asyncio.Future[int]] = {}
         self._commit_numbers = 0
-        self._taken_at: dict[Partition, float] = {}
         self._stopped_at: dict[Partition, float] = {}
         self._opening: list[c.OpenCommand] = []
         self._events: deque[e.Event] = deque()
@@ -150,7 +152,6 @@ class Agent:
         self._timer_at = float("inf")
         self._tasks: set[asyncio.Task[None]] = set()
         self._complained: set[str] = set()
-        self._sizes: dict[Partition, int] = {}
         self._commands: dict[type[c.Command], Callable[[Any], None]] = {
             c.FindCoordinatorCommand: self.requests.find_coordinator,
             c.SendJoinCommand: self.requests.join,
@@ -277,6 +278,8 @@ class Agent:
 
     def feed(self, event: e.Event) -> None:
         """Give the machine an event and carry out what it commands; events that come meanwhile wait their turn."""
+        if isinstance(event, e.HeartbeatAnsweredEvent) and event.code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
+            self.guarded("heartbeat", self.options.companion.heartbeat, event.sent_at)
         self._events.append(event)
         if self._handling:
             return
@@ -436,8 +439,7 @@ class Agent:
 
     def _begin(self, command: c.OpenCommand, offset: int) -> Stream:
         stream = Stream(command.partition, command.take, offset)
-        self._taken_at[command.partition] = boot_time()
-        self._sizes[command.partition] = 0
+        stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
         self.handout.put(stream)
         self.plane.take(command.partition, offset)
         return stream
@@ -456,7 +458,7 @@ class Agent:
         if stream is not None:
             stream.running = True
             self.handout.wake()
-            since = self._taken_at.pop(command.partition, None)
+            since = stream.handoff_since
             seconds = boot_time() - since if since is not None else None
             self.guarded("acquired", self.options.companion.acquired, stream, seconds)
 
@@ -526,7 +528,6 @@ class Agent:
     def _drop(self, command: c.DropCommand) -> None:
         stream = self._stream(command.partition, command.take)
         stopped_at = self._stopped_at.pop(command.partition, None)
-        self._taken_at.pop(command.partition, None)
         if stream is None:
             return
         if command.released and stopped_at is not None:
@@ -534,7 +535,6 @@ class Agent:
         stream.running = False
         self.plane.drop(command.partition)
         self.handout.remove(command.partition)
-        self._sizes.pop(command.partition, None)
         self.guarded("lost", self.options.companion.lost, stream)
         if stream.in_hand is not None:
             stream.listening = True

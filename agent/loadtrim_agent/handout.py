@@ -42,6 +42,7 @@ class Stream:
         "done",
         "finished",
         "following",
+        "handoff_since",
         "held",
         "in_hand",
         "in_hand_since",
@@ -65,6 +66,8 @@ class Stream:
         """User: ``pause()`` was called."""
         self.listening = False
         """Agent: it wants to be told when nothing is in hand any more."""
+        self.handoff_since: float | None = None
+        """Agent: when its last owner stopped handing it out, if it came by a handoff."""
         self.revoked = False
         """Agent: ``on_partitions_revoked`` was called for it."""
         self.batches: deque[list[Any]] = deque()
@@ -85,8 +88,8 @@ class Stream:
         """User: offset of the last record handed out and not done."""
         self.in_hand_since = 0.0
         self.in_hand_timestamp: int | list[int] = -1
-        self.finished: list[Finished] = []
-        """User appends, agent takes the whole list: one entry per record, or per batch of ``getmany``."""
+        self.finished: deque[Finished] = deque()
+        """User appends, agent takes: one entry per record, or per batch of ``getmany``."""
         self._batch: Sequence[Any] = ()
         self._index = 0
 

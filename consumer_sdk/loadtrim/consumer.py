@@ -72,7 +72,6 @@ class Consumer:
     ) -> None:
         self._settings = settings if settings is not None else Settings.from_env()
         self._arguments = Arguments.read(topics, kwargs, enabled=self._settings.enabled)
-        self._registry = registry
         self._user_loop = asyncio.get_running_loop()
         self._subscription = Subscription(
             topics=tuple(sorted(topics)), exclude_internal=self._arguments.exclude_internal_topics
@@ -80,7 +79,14 @@ class Consumer:
         self._listener: ConsumerRebalanceListener | None = None
         self._signals = StopSignals(self._stop_asked, enabled=handle_signals)
         self._plain: AIOKafkaConsumer | None = None
-        if not self._settings.enabled:
+        if self._settings.enabled:
+            self._assembly = Assembly(
+                self._settings.run_options(),
+                group=self._arguments.group_id,
+                client_id=self._arguments.client_id,
+                registry=registry,
+            )
+        else:
             self._plain = AIOKafkaConsumer(*topics, **kwargs)
         self._thread: AgentThread | None = None
         self._agent: Agent | None = None
@@ -146,7 +152,7 @@ class Consumer:
                 control_topic=topic,
                 plane=lambda: AiokafkaPlane(arguments.plane),
                 user_loop=self._user_loop,
-                companion=Assembly(settings, config, client_id=arguments.client_id, registry=self._registry),
+                companion=self._assembly,
                 auto_commit_seconds=arguments.auto_commit_interval_ms / 1000,
                 buffer_bytes=max(1 << 20, arguments.max_partition_fetch_bytes),
                 max_poll_seconds=arguments.max_poll_interval_ms / 1000,

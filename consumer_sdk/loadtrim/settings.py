@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from loadtrim_agent.core.model import LoadtrimError
+from loadtrim_agent.options import RunOptions
 
 __all__ = ["Settings", "SettingsError"]
 
@@ -70,6 +71,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the orchestrator calls this process; empty: the host's name."""
     http: str = "127.0.0.1:0"
     """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
+    requested_at: float | None = None
+    """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start of
+    the measured start-up time; else the process's start."""
     control_topic: str = ""
     """Empty: ``__loadtrim.<group>``."""
     baseline_topic: str = "__loadtrim-baselines"
@@ -101,6 +105,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             zoneinfo.ZoneInfo(self.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
             raise _bad("time_zone", self.time_zone, "an IANA name such as UTC or Europe/Berlin") from error
+
+    def run_options(self) -> RunOptions:
+        """The part that the agent's companions work by."""
+        shown = msgspec.structs.asdict(self)
+        same = {name: shown[name] for name in RunOptions.__dataclass_fields__ if name in shown}
+        return RunOptions(**{**same, "instance": self.instance_name}, shown=shown)
 
     @property
     def instance_name(self) -> str:

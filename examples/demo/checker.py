@@ -17,7 +17,7 @@ neither the agent nor the group. What it says, and what it means exactly:
     process. (What a process really has in hand lasts a few microseconds longer on both sides; nothing here
     can be a false alarm of the journal's own making.) Not counted where the first process died or certainly
     lost its lease in between, as the supervisor's journal says: then it is *after a lost lease*, and shown;
-    or *interleaved*: process A was handed records of a partition, then B was and got some done, then A went
+    or *interleaved*: process A was handed records of a partition, then B was, then A went
     on after its own last record as if B had never been, though B neither ended nor lost its lease in between.
     So two owners that take turns without ever overlapping are found too. (With manual commits a handover
     lawfully starts at the last commit and can look the same: ``--manual-commits`` leaves this rule out.)
@@ -364,9 +364,8 @@ class _Stint:
     def process(self) -> str:
         return self.handouts[0].process
 
-    def last_done(self) -> Handout | None:
-        done = [handout for handout in self.handouts if handout.done_ns is not None]
-        return max(done, key=lambda handout: handout.offset, default=None)
+    def furthest(self) -> Handout:
+        return max(self.handouts, key=lambda handout: handout.offset)
 
 
 def _interleaved(evidence: _Evidence) -> list[DoubleOwner]:
@@ -381,7 +380,7 @@ def _interleaved(evidence: _Evidence) -> list[DoubleOwner]:
             last_of[stint.process] = index
             if previous is None:
                 continue
-            own_last = max(handout.offset for handout in stints[previous].handouts)
+            own_last = stints[previous].furthest().offset
             first = stint.handouts[0]
             if offsets[tp].get(own_last) != first.offset:
                 continue
@@ -403,10 +402,10 @@ def _offsets(evidence: _Evidence) -> dict[Tp, dict[int, int]]:
 
 
 def _passed_over(evidence: _Evidence, between: Iterable[_Stint], first: Handout) -> Handout | None:
-    """What a process that is still a lawful owner had got done, at or beyond the record that ``first`` is."""
+    """What a process that is still a lawful owner had been handed, at or beyond the record that ``first`` is."""
     for stint in between:
-        last = stint.last_done()
-        if last is None or last.offset < first.offset:
+        last = stint.furthest()
+        if last.offset < first.offset:
             continue
         owner = evidence.processes[stint.process]
         if not owner.lost_lease_between(stint.handouts[-1].handed_ns, first.handed_ns):

@@ -84,16 +84,22 @@ def hang(handler: _Handler) -> None:
             return
 
 
-def drip(handler: _Handler) -> None:
-    """A head, then a letter now and then, without end: no call of a socket ever times out."""
-    handler.send_response(500)
-    handler.send_header("Content-Length", "100000")
-    handler.end_headers()
-    try:
-        while not handler.server.released.wait(0.05):
-            handler.wfile.write(b"x")
-    except OSError:
-        handler.server.gone.set()
+def endless(status: int, piece: bytes, pause_seconds: float) -> Behaviour:
+    """A head, then pieces without end: no call of a socket ever times out."""
+
+    def behave(handler: _Handler) -> None:
+        handler.send_response(status)
+        handler.end_headers()
+        try:
+            while not handler.server.released.wait(pause_seconds):
+                handler.wfile.write(piece)
+        except OSError:
+            handler.server.gone.set()
+
+    return behave
+
+
+drip = endless(500, b"x", 0.05)
 
 
 def hang_up(handler: _Handler) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 
 from demo.checker import Verdict, check
 from demo.follow import Follower

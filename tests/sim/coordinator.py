@@ -346,10 +346,8 @@ class Coordinator:
         if member.sync_reply is not None:
             member.sync_reply(SyncReply(Code.UNKNOWN_MEMBER_ID))
         if not self.members:
-            if self.state is not GroupState.PREPARING:
-                self.generation += 1
             self._barrier += 1
-            self.generation += self.state is GroupState.PREPARING
+            self.generation += 1
             self._become_empty()
             return
         self._prepare()
@@ -375,11 +373,11 @@ class Coordinator:
     def _session_over(self, member: _Member) -> None:
         if self.members.get(member.member) is not member:
             return
-        waits = member.join_reply is not None or member.sync_reply is not None
-        if waits or self._scheduler.now < member.session_ends:
+        if member.join_reply is not None or member.sync_reply is not None:
             # Whoever waits in a barrier is taken for alive; its session starts again when it is answered.
-            due = max(member.session_ends, self._scheduler.now + 0.05)
-            self._scheduler.at(due, self._session_over, member)
+            member.watched = False
+        elif self._scheduler.now < member.session_ends:
+            self._scheduler.at(member.session_ends, self._session_over, member)
         else:
             self._remove(member.member)
 

@@ -164,6 +164,8 @@ class ReleaseRecord(_Record, frozen=True, kw_only=True, tag="release", rename={"
     source: str
     target: str
     offset: int
+    seconds: float = 0.0
+    """From the moment the owner stopped handing out until it wrote this."""
 
     @property
     def key(self) -> Partition:

@@ -64,6 +64,9 @@ class DataPlane(Protocol):
     def end_offset(self, partition: Partition) -> int | None:
         """End of the log as the last fetch told it."""
 
+    def end_offset_at(self, partition: Partition) -> float | None:
+        """When it did, own wall clock."""
+
     async def run(self, on_batch: OnBatch) -> None:
         """Fetch for ever. Raises what ``AIOKafkaConsumer.getmany`` would raise in user code."""
 
@@ -163,6 +166,10 @@ class AiokafkaPlane:
     def end_offset(self, partition: Partition) -> int | None:
         state = self._state(partition)
         return int(state.highwater) if state is not None and state.highwater is not None else None
+
+    def end_offset_at(self, partition: Partition) -> float | None:
+        state = self._state(partition)
+        return state.timestamp / 1000 if state is not None and state.timestamp is not None else None
 
     def _state(self, partition: Partition) -> Any:
         subscription = self._consumer._subscription.subscription

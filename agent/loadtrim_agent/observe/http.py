@@ -41,10 +41,6 @@ REQUESTS_MAX: Final = 8
 """Requests answered at a time; more are answered 503 at once."""
 HEAD_BYTES_MAX: Final = 16 * 1024
 """Most bytes of request line and headers; more are answered 431."""
-BODY_BYTES_MAX: Final = 64 * 1024
-"""Most bytes read, and thrown away, of the body of a refused request, so that its sender sees the refusal."""
-DRAIN_SECONDS: Final = 0.5
-"""Longest wait for each part of such a body."""
 READ_SECONDS: Final = 5.0
 """A request must have arrived whole within this time."""
 WRITE_SECONDS: Final = 10.0
@@ -515,7 +511,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self._too_large:
             self.connection.settimeout(WRITE_SECONDS)
             self.wfile.write(b"HTTP/1.0 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n")
-            self._drain(BODY_BYTES_MAX)
             return
         super().handle()
 
@@ -530,21 +525,8 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.pages().answer(self.path, *accept)
 
     def _refuse(self) -> None:
-        length = self.headers.get("Content-Length", "0")
-        announced = min(int(length), BODY_BYTES_MAX) if length.isdigit() and len(length) < 20 else 0
-        self._drain(announced - len(self.rfile.read()))
         allowed = (("Allow", "GET, HEAD"),)
         self._send(_Answer(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET and HEAD only\n", allowed))
-
-    def _drain(self, size: int) -> None:
-        """Throw away up to ``size`` bytes: closing with bytes unread would reset the connection, answer and
-        all.
-        """
-        self.connection.settimeout(DRAIN_SECONDS)
-        with suppress(TimeoutError, ConnectionError):
-            while size > 0 and (got := self.connection.recv(min(size, HEAD_BYTES_MAX))):
-                size -= len(got)
-        self.connection.settimeout(WRITE_SECONDS)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 

@@ -204,7 +204,8 @@ class ControlTopic:
                 happened,
                 "The group exists, but no loadtrim member ever used it: its members are plain consumers, "
                 "may not create the topic, or use another one.",
-                f"Look for 'control topic' in the members' logs; they say how to create it. Another name: ${TOPIC_VARIABLE}.",
+                "Look for 'control topic' in the members' logs: they say how to create it. "
+                f"A topic of another name: ${TOPIC_VARIABLE}.",
             )
         near = difflib.get_close_matches(self.group, known, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
@@ -216,7 +217,7 @@ class ControlTopic:
         )
 
     async def _back_to(self, partition: int, enough: Any) -> tuple[list[Entry], int]:
-        """Read from the end backwards in growing chunks until there is enough. Returns entries in order, and the end."""
+        """Read backwards from the end in growing chunks until there is enough; returns entries in order and the end."""
         begin, end = await self._begin(partition), await self._end(partition)
         entries: list[Entry] = []
         upper, chunk = end, CHUNK_RECORDS

@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         with _stop_asked_on_signals(), _local_kafka(args) as kafka:
             topics = asyncio.run(_create_topics(kafka.bootstrap, args.topics))
-            _say_ready(kafka, topics, as_json=args.json)
             ready = True
+            _say_ready(kafka, topics, as_json=args.json)
             _watch(kafka)
     except _StopAskedError:
         if not ready:

@@ -212,6 +212,8 @@ class GroupView:
     _left: set[str] = field(default_factory=set)
     _plan: PlanRecord | None = None
     _brake: BrakeRecord | None = None
+    _brake_logged: bool = False
+    """It was read from the log itself: the log's order decides, and what is repeated elsewhere may be behind."""
     _decision: DecisionRecord | None = None
     _heard: dict[Partition, _Heard] = field(default_factory=dict)
     _done: deque[_Done] = field(default_factory=deque)
@@ -256,7 +258,7 @@ class GroupView:
             case PlanRecord():
                 self._plan = record
             case BrakeRecord():
-                self._apply_brake(record)
+                self._brake, self._brake_logged = record, True
             case ReportRecord():
                 self._apply_report(record, member, at)
             case DecisionRecord():
@@ -317,8 +319,8 @@ class GroupView:
             self._generation_at = max(at, self._generation_at)
 
     def _apply_base(self, base: BaseRecord, at: float) -> None:
-        if base.brake is not None:
-            self._apply_brake(base.brake)
+        if not self._brake_logged:
+            self._brake = base.brake
         current = self._ownership.generation if self._ownership else -1
         begins_anew = at - self._generation_at > FORGOTTEN_SECONDS
         if base.generation == current or (base.generation < current and not begins_anew):
@@ -340,11 +342,6 @@ class GroupView:
         elif self._ownership.apply(release):
             self._moves.append(at)
 
-    def _apply_brake(self, brake: BrakeRecord) -> None:
-        # Decisions and bases repeat what their leader knew, which may be a moment behind.
-        if self._brake is None or brake.at >= self._brake.at:
-            self._brake = brake
-
     def _apply_report(self, report: ReportRecord, member: _Member, at: float) -> None:
         member.instance = report.instance or member.instance
         interval = max(report.interval, 1e-3)
@@ -359,8 +356,8 @@ class GroupView:
         self._since_decision[1] += report.in_time + sum(report.late.values())
 
     def _apply_decision(self, decision: DecisionRecord, at: float) -> None:
-        if decision.brake is not None:
-            self._apply_brake(decision.brake)
+        if not self._brake_logged and self._base is None:
+            self._brake = decision.brake
         self._decision = decision
         in_time, done = self._since_decision
         self._since_decision = [0, 0]

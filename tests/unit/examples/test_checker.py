@@ -211,6 +211,37 @@ class TestDoubleOwners:
         story.dies("a", at=11)
         assert len(verdict_of(story).double_owners) == 1
 
+    def test_record_left_in_hand_counts_up_to_the_last_sign_of_life(self, story: Story) -> None:
+        """Nobody wrote down the end of a, but its journal goes on after b was handed its record."""
+        story.send_all({0: 2, 1: 1})
+        story.handed("a", 0, 0, at=1)
+        story.works("b", 0, range(2), at=10)
+        story.works("a", 1, range(1), at=30)
+        verdict = verdict_of(story)
+        assert {found.holder.process for found in verdict.double_owners} == {"a/1001"}
+        assert verdict.unknown_ends == ("a/1001",)
+
+    def test_stale_owner_goes_on_after_two_others(self, story: Story) -> None:
+        story.send_all({0: 12})
+        at = story.works("a", 0, range(3), at=0)
+        at = story.works("b", 0, range(3, 8), at)
+        at = story.works("c", 0, range(8, 9), at)
+        story.dies("c", at)
+        story.works("a", 0, range(3, 4), at + 1)
+        story.works("b", 0, range(9, 12), at + 50)
+        assert [found.holder.process[0] for found in verdict_of(story).double_owners] == ["b"]
+
+    def test_handed_back_undone_is_lawful(self, story: Story) -> None:
+        """b takes over, is handed a record, and gives it back without having done it."""
+        story.send_all({0: 4})
+        at = story.works("a", 0, range(2), at=0)
+        story.handed("b", 0, 2, at)
+        story.ends("b", at + 1)
+        story.works("a", 0, range(2, 4), at + 2)
+        verdict = verdict_of(story)
+        assert verdict.ok, str(verdict)
+        assert [found.offset for found in verdict.handed_out_again] == [2]
+
     def test_turns_without_overlap(self, story: Story) -> None:
         """Both go through the same records, never at the same moment."""
         story.send_all({0: 6})

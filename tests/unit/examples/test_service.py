@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from pathlib import Path
 
@@ -69,14 +68,13 @@ class TestOptions:
 class TestBusy:
     @pytest.mark.parametrize("burn", [False, True])
     async def test_takes_the_time_it_says(self, burn: bool) -> None:
-        """The median, because this machine may be doing something else at times."""
+        """The shortest of many, because this machine may be doing something else at times."""
         taken = []
         for _ in range(40):
             begun = time.perf_counter()
             await busy(0.0059, burn=burn)
             taken.append(time.perf_counter() - begun)
-        assert min(taken) >= 0.0059
-        assert statistics.median(taken) < 0.0062
+        assert 0.0059 <= min(taken) < 0.00597, "asyncio.sleep alone would take 6.1 ms"
 
     async def test_counts_from_when_it_began(self) -> None:
         begun = time.perf_counter()

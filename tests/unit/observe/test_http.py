@@ -223,12 +223,13 @@ def test_head_is_get_without_the_body(bench: Bench, path: str) -> None:
     get, head = bench.ask(path), bench.ask(path, "HEAD")
     assert (head.status, head.body) == (get.status, b"")
     assert head.headers["Content-Length"] == get.headers["Content-Length"]
+    assert bench.raw(f"HEAD {path} HTTP/1.0\r\n\r\n".encode()).endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_other_methods_are_refused(bench: Bench, method: str) -> None:
     bench.add()
-    answer = bench.ask("/healthz", method, b"x" * 100_000)
+    answer = bench.ask("/healthz", method, b"x" * 1000)
     assert answer.status == 405
     assert answer.headers["Allow"] == "GET, HEAD"
     assert bench.ask("/healthz", method, b"").status == 405

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
@@ -375,6 +376,26 @@ def test_scrapes_while_batches_are_counted_are_consistent(registry: CollectorReg
     assert value(registry, "loadtrim_records_done_total", P3) == 2 * batches * size
     labels = MEMBER | {"topic": "orders", "le": "+Inf"}
     assert value(registry, "loadtrim_record_latency_seconds_bucket", labels) == 2 * batches * size
+
+
+def test_a_bound_that_comes_while_a_batch_is_bucketed(registry: CollectorRegistry) -> None:
+    """The batch was bucketed by the bounds of before: it must not be added to the buckets of after."""
+
+    class Meddling(list[float]):
+        def __iter__(self) -> Iterator[float]:
+            if not twins:
+                twins.append(make(registry, sla=0.21))
+            return super().__iter__()
+
+    twins: list[Metrics] = []
+    metrics = make(registry)
+    metrics.records_done("orders", 3, 1, [0.3], [])
+    metrics.records_done("orders", 3, 1, Meddling([0.2]), [])
+    assert twins
+    name, labels = "loadtrim_record_latency_seconds_bucket", MEMBER | {"topic": "orders"}
+    assert value(registry, name, labels | {"le": "0.1"}) == 0
+    assert value(registry, name, labels | {"le": "0.21"}) == 1
+    assert value(registry, name, labels | {"le": "0.5"}) == 2
 
 
 def test_a_batch_costs_a_small_part_of_what_record_by_record_costs(registry: CollectorRegistry) -> None:

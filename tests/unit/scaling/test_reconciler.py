@@ -225,6 +225,37 @@ async def test_who_leads_no_longer_breaks_off_and_says_no_more() -> None:
     assert fake.asked_at == [0.0, 101.0]
 
 
+async def test_who_leads_again_says_it_again() -> None:
+    """Another leader may have said something else in between."""
+    fake = FakeScaler()
+    async with running(fake) as bench:
+        bench.reconciler.observed(4, [])
+        bench.reconciler.want(wish(4))
+        await asyncio.sleep(1)
+        bench.reconciler.want(None)
+        bench.reconciler.want(wish(4))
+        await asyncio.sleep(100)
+    assert fake.asked_at == [0.0, 1.0]
+
+
+async def test_an_answer_in_the_moment_in_which_the_lead_is_lost_counts_for_no_later_wish() -> None:
+    class Losing(FakeScaler):
+        async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
+            outcome = await super().request(wanted)
+            if len(self.requests) == 1:
+                bench.reconciler.want(None)
+            return outcome
+
+    fake = Losing()
+    async with running(fake) as bench:
+        bench.reconciler.observed(4, [])
+        bench.reconciler.want(wish(4))
+        await asyncio.sleep(1)
+        bench.reconciler.want(wish(4))
+        await asyncio.sleep(100)
+    assert fake.asked_at == [0.0, 1.0]
+
+
 async def test_close_ends_the_loop_and_the_request_under_way() -> None:
     fake = FakeScaler(seconds=60.0)
     async with running(fake) as bench:

@@ -22,6 +22,7 @@ from contract.webhook_receiver import (
     accept,
     answer,
     drip,
+    endless,
     garbage,
     hang,
     hang_up,
@@ -143,6 +144,15 @@ async def test_a_long_answer_is_cut(server: Receiver) -> None:
     assert len(outcome.detail) == DETAIL_MAX
 
 
+async def test_an_endless_answer_is_not_read_to_its_end(server: Receiver) -> None:
+    server.behaviours.extend([endless(503, b"full " * 1000, 0.0), endless(200, b"y", 0.01)])
+    scaler = WebhookScaler(server.url, timeout=WAIT_SECONDS)
+    outcome = await scaler.request(WANTED)
+    assert outcome.answer is Answer.FAILED
+    assert "503 Service Unavailable: full full" in outcome.detail
+    assert (await scaler.request(WANTED)).accepted
+
+
 @pytest.mark.parametrize("behaviour", [hang_up, garbage])
 async def test_what_is_no_answer_has_failed(server: Receiver, behaviour: Behaviour) -> None:
     server.behaviours.append(behaviour)
@@ -222,21 +232,25 @@ async def test_threads_that_nothing_can_break_off_are_bounded(
     assert (await scaler.request(WANTED)).accepted
 
 
-def test_a_hanging_webhook_does_not_hold_up_the_exit_of_the_process(server: Receiver) -> None:
-    server.behaviours.append(hang)
-    program = f"""
-import asyncio
+def test_a_request_that_nothing_can_break_off_does_not_hold_up_the_exit_of_the_process() -> None:
+    program = """
+import asyncio, socket, threading, time
 from loadtrim_agent.scaling.port import ScaleRequest
 from loadtrim_agent.scaling.webhook import WebhookScaler
+hung = threading.Event()
+def hanging(*args, **options):
+    hung.set()
+    time.sleep(300)
 wanted = ScaleRequest(group="g", replicas=1, generation=0, sequence=0)
 async def main():
-    task = asyncio.create_task(WebhookScaler({server.url!r}, timeout=300).request(wanted))
-    await asyncio.sleep(0.2)
-    assert not task.done()
+    socket.getaddrinfo = hanging
+    task = asyncio.create_task(WebhookScaler("http://localhost:1/", timeout=300).request(wanted))
+    await asyncio.to_thread(hung.wait)
 asyncio.run(main())
+print("done")
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=WAIT_SECONDS)
-    assert server.arrived.is_set()
+    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=WAIT_SECONDS, capture_output=True)
+    assert ended.stdout == b"done\n"
 
 
 # TLS

@@ -130,6 +130,8 @@ class OpenCommand(Command, frozen=True, kw_only=True):
     partition: Partition
     take: int
     offset: int | None
+    handoff_seconds: float | None = None
+    """By a release: how long nobody had handed it out when the release was written."""
 
 
 class RunCommand(Command, frozen=True, kw_only=True):

@@ -142,10 +142,12 @@ class Holdings:
                 self._handoff_offset(hold, offset)
         return event.code not in COORDINATOR_MOVED
 
-    def _open(self, hold: Hold, offset: int | None) -> None:
+    def _open(self, hold: Hold, offset: int | None, handoff_seconds: float | None = None) -> None:
         hold.committed = offset
         hold.become(HoldState.OPENING)
-        self._emit(OpenCommand(partition=hold.partition, take=hold.take, offset=offset))
+        self._emit(
+            OpenCommand(partition=hold.partition, take=hold.take, offset=offset, handoff_seconds=handoff_seconds)
+        )
 
     def opened(self, event: OpenedEvent) -> None:
         hold = self._current(event.partition, event.take, HoldState.OPENING)
@@ -235,7 +237,7 @@ class Holdings:
         if release.source == member and hold is not None and hold.state is HoldState.RELEASED:
             self._drop(hold, released=True)
         if release.target == member and acquire and release.key not in self.holds:
-            self._open(self._hold(release.key, HoldState.FETCHING), release.offset)
+            self._open(self._hold(release.key, HoldState.FETCHING), release.offset, release.seconds)
         return True
 
     def tick(self, now: float) -> bool:

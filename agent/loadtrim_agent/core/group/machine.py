@@ -460,6 +460,7 @@ class Machine:
             source=self.membership.member,
             target=hold.target,
             offset=hold.committed if hold.committed is not None else 0,
+            seconds=max(0.0, now - hold.since),
         )
 
     # -- the log's troubles (rule 10) ----------------------------------------------------------------------------

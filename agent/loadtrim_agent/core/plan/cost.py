@@ -41,39 +41,64 @@ class Cost(NamedTuple):
 
 
 class CostEstimate:
-    """Weighted mean and variance of busy seconds. O(1) per batch; independent of how records of one moment are split.
+    """Weighted mean and variance of busy seconds. O(1) per batch; independent of how the records are cut into batches.
+
+    Batches of one second are summed up and then folded into the estimate.
 
     Source: Chan, Golub & LeVeque (1983), pairwise update of mean and squared deviations, with weights that fade.
     """
 
-    __slots__ = ("_at", "_mean", "_squares", "weight")
+    __slots__ = ("_count", "_folded", "_folded_at", "_second", "_squares", "_total")
 
     def __init__(self) -> None:
-        self.weight = 0.0
-        """Records that the estimate rests on, faded ones in part. 0: nothing known."""
-        self._mean = 0.0
+        self._folded = (0.0, 0.0, 0.0)
+        """Weight, mean, sum of squared deviations: up to the second that is being filled."""
+        self._folded_at = 0
+        self._second = 0
+        self._count = 0
+        self._total = 0.0
         self._squares = 0.0
-        self._at = 0.0
 
     def add(self, now: float, count: int, total: float, total_of_squares: float) -> None:
         """Take in a batch of ``count`` >= 1 records: the sum of their busy seconds, and of the squares of those."""
-        old = self.weight
-        if old > 0.0 and now > self._at:
-            old = max(old * 0.5 ** ((now - self._at) / HALF_LIFE_SECONDS), min(old, MEMORY_RECORDS))
-            self._squares *= old / self.weight
-        self._at = max(self._at, now)
-        mean = total / count
-        within = max(0.0, total_of_squares - total * mean)
-        self.weight = old + count
-        difference = mean - self._mean
-        self._mean += difference * count / self.weight
-        self._squares += within + difference * difference * old * count / self.weight
+        second = int(now)
+        if second > self._second:
+            if self._count:
+                self._folded, self._folded_at = self._merged(), self._second
+                self._count, self._total, self._squares = 0, 0.0, 0.0
+            self._second = second
+        self._count += count
+        self._total += total
+        self._squares += total_of_squares
+
+    def _merged(self) -> tuple[float, float, float]:
+        weight, mean, squares = self._folded
+        if not self._count:
+            return self._folded
+        if weight > 0.0:
+            faded = weight * 0.5 ** ((self._second - self._folded_at) / HALF_LIFE_SECONDS)
+            kept = max(faded, min(weight, MEMORY_RECORDS))
+            squares *= kept / weight
+            weight = kept
+        new = self._total / self._count
+        within = max(0.0, self._squares - self._total * new)
+        both = weight + self._count
+        difference = new - mean
+        return (
+            both,
+            mean + difference * self._count / both,
+            squares + within + difference * difference * weight * self._count / both,
+        )
+
+    @property
+    def weight(self) -> float:
+        """Records that the estimate rests on, faded ones in part. 0: nothing known."""
+        return self._merged()[0]
 
     def value(self) -> Cost | None:
         """What is known by now; None before the first record."""
-        if self.weight <= 0.0:
-            return None
-        return Cost(self._mean, self._squares / self.weight)
+        weight, mean, squares = self._merged()
+        return Cost(mean, squares / weight) if weight > 0.0 else None
 
     def blended(self, prior: Cost | None) -> Cost | None:
         """The estimate with ``prior`` counted as :data:`PRIOR_RECORDS` records; the prior while nothing is known.

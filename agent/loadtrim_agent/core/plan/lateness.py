@@ -16,15 +16,28 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .windows import SlotGrid
+from .windows import EDGE, SlotGrid
 
-__all__ = ["MARGIN_SECONDS", "RUNS_MAX", "Judge", "LateCause", "Mark", "RecordQueue", "Run", "runs_of"]
+__all__ = [
+    "LATE_SPAN_SECONDS",
+    "MARGIN_SECONDS",
+    "RUNS_MAX",
+    "Judge",
+    "LateCause",
+    "Mark",
+    "RecordQueue",
+    "Run",
+    "runs_of",
+]
 
 RUNS_MAX = 4096
 """Runs kept per partition; beyond it a run is merged into the one before it, and its records look that much older."""
+LATE_SPAN_SECONDS = 1.0
+"""Records that are late already wait in runs of this length: a backlog is not worth more."""
 MARGIN_SECONDS = 0.015
 """What a member needs beside user code (handing out, a handoff) and may not count on: the least overhead that sizing
 keeps free."""
+_OLD_SECONDS = 10.0
 
 
 class LateCause(enum.StrEnum):
@@ -64,23 +77,24 @@ class Run:
         self.mark = mark
 
 
-def runs_of(timestamps: Sequence[float], grid: SlotGrid) -> list[tuple[float, int]]:
+def runs_of(timestamps: Sequence[float], grid: SlotGrid, now: float) -> list[tuple[float, int]]:
     """Cut a batch into (first time stamp, records) per run; a negative time stamp is none, and is told as -1.
 
-    About 30 ns per record where the batch lies in one grid slot, 100 ns otherwise.
+    An old backlog, where nothing depends on it, is cut by whole seconds. About 30 ns per record where the batch lies in
+    one run, 80 ns otherwise.
     """
     if not timestamps:
         return []
     low, high = min(timestamps), max(timestamps)
     if high < 0.0:
         return [(-1.0, len(timestamps))]
-    if low >= 0.0 and grid.index(low) == grid.index(high):
+    inverse = grid.inverse if high > now - _OLD_SECONDS else 1.0
+    if low >= 0.0 and int(low * inverse + EDGE) == int(high * inverse + EDGE):
         return [(timestamps[0], len(timestamps))]
     runs: list[tuple[float, int]] = []
-    index = grid.index
     slot, first, since = -2, 0.0, 0
     for number, timestamp in enumerate(timestamps):
-        found = index(timestamp) if timestamp >= 0.0 else -1
+        found = int(timestamp * inverse + EDGE) if timestamp >= 0.0 else -1
         if found != slot:
             if number:
                 runs.append((first, number - since))
@@ -127,7 +141,14 @@ class RecordQueue:
 
     def add(self, count: int, timestamp: float, mark: Mark) -> None:
         """Append a run."""
-        if len(self.runs) >= RUNS_MAX:
+        last = self.runs[-1] if self.runs else None
+        if (
+            last is not None
+            and mark is Mark.LATE is last.mark
+            and 0.0 <= timestamp - last.timestamp < LATE_SPAN_SECONDS
+        ):
+            last.count += count
+        elif len(self.runs) >= RUNS_MAX:
             mark = self.runs[-1].mark
             self.runs[-1].count += count
         else:
@@ -177,7 +198,7 @@ class RecordQueue:
         at, left = 0, len(busies)
         while left:
             run = self.runs[0]
-            taken = min(run.count, left)
+            taken = left if left < run.count else run.count
             busy = total if taken == len(busies) else sum(busies[at : at + taken])
             self.free_at = max(self.free_at, run.timestamp) + busy / concurrency
             self._take(run, taken)
@@ -193,30 +214,49 @@ class RecordQueue:
             self.runs.popleft()
 
     def _judge(self, latencies: Sequence[float], busies: Sequence[float], judge: Judge, now: float) -> None:
-        """Record by record: at least one is late or has no time stamp."""
-        latency_max = judge.latency_max_seconds
-        for latency, busy in zip(latencies, busies, strict=True):
+        """At least one record is late or has no time stamp: run by run, record by record only where a run is mixed."""
+        at = 0
+        while at < len(busies):
             if self.runs:
                 run = self.runs[0]
-                timestamp, mark = run.timestamp, run.mark
-                self._take(run, 1)
+                end = at + min(run.count, len(busies) - at)
             else:
                 # Fetched before the meter looked on, or dropped by a seek in between.
-                timestamp, mark = now + judge.offset_seconds - latency, Mark.FRESH
-            self.free_at = max(self.free_at, timestamp) + busy / judge.concurrency
-            if mark is Mark.UNTIMED:
-                judge.untimed += 1
-            elif latency <= latency_max:
-                judge.in_time += 1
-            else:
-                cause = self._cause(timestamp, mark, judge)
+                run = Run(1, now + judge.offset_seconds - latencies[at])
+                end = at + 1
+            self._judge_run(run, latencies[at:end], busies[at:end], judge)
+            if self.runs:
+                self._take(run, end - at)
+            at = end
+
+    def _judge_run(self, run: Run, latencies: Sequence[float], busies: Sequence[float], judge: Judge) -> None:
+        count, latency_max = len(busies), judge.latency_max_seconds
+        begin = max(self.free_at, run.timestamp)
+        self.free_at = begin + sum(busies) / judge.concurrency
+        if run.mark is Mark.UNTIMED:
+            judge.untimed += count
+            return
+        late = count if min(latencies) > latency_max else sum(map(latency_max.__lt__, latencies))
+        judge.in_time += count - late
+        if not late:
+            return
+        first = self._cause(run, begin + busies[0] / judge.concurrency, judge)
+        last = self._cause(run, self.free_at, judge)
+        if first is last:
+            judge.late[first] = judge.late.get(first, 0) + late
+            return
+        free_at = begin
+        for latency, busy in zip(latencies, busies, strict=True):
+            free_at += busy / judge.concurrency
+            if latency > latency_max:
+                cause = self._cause(run, free_at, judge)
                 judge.late[cause] = judge.late.get(cause, 0) + 1
 
-    def _cause(self, timestamp: float, mark: Mark, judge: Judge) -> LateCause:
-        if mark is Mark.LATE:
+    def _cause(self, run: Run, free_at: float, judge: Judge) -> LateCause:
+        if run.mark is Mark.LATE:
             return LateCause.ALREADY_LATE
-        if timestamp < self.stalled_until:
+        if run.timestamp < self.stalled_until:
             return LateCause.BLOCKED
-        if self.free_at - timestamp > judge.objective_seconds - MARGIN_SECONDS:
+        if free_at - run.timestamp > judge.objective_seconds - MARGIN_SECONDS:
             return LateCause.SERIAL
         return LateCause.QUEUED

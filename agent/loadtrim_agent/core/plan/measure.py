@@ -386,7 +386,7 @@ class Meter:
         return part.cost.blended(self._costs.roughly(part.partition.topic))
 
     def _patience(self) -> float:
-        """How long user code may be busy with a record, or with a batch as long as the last ones, before it is stuck."""
+        """How long user code may be busy with a record, or with a batch like the last ones, before it is stuck."""
         return max(
             self._config.blocked_seconds,
             _PATIENCE_COSTS * self._costs.dearest_seconds(),
@@ -432,7 +432,7 @@ class Meter:
             flows = part.flows()
             if gone is not None:
                 flows.add(gone[0])
-            changed = part.entry(log_now, interval, flows, states[partition], self._cost(part))
+            changed = part.entry(log_now, interval, flows, states[partition], self._cost)
             if changed is not None:
                 entries.append(changed)
         self._gone.clear()

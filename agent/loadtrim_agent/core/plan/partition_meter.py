@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..model import Partition
 from ..records import PartitionReport, WorkWindow
@@ -12,7 +12,7 @@ from .lateness import Judge, Mark, RecordQueue, runs_of
 from .meter_values import Flows, MeterConfig, PartitionState
 from .windows import Moments, SlidingWindows
 
-__all__ = ["IDLE_SECONDS", "POLL_SECONDS", "RATE_SECONDS", "REFRESH_SECONDS", "PartitionMeter", "work_window"]
+__all__ = ["IDLE_SECONDS", "POLL_SECONDS", "RATE_SECONDS", "REFRESH_SECONDS", "CostOf", "PartitionMeter", "work_window"]
 
 RATE_SECONDS = 10.0
 """The arrival rate is told over this time: a whole number of seconds, so that one-second bursts do not beat with it."""
@@ -44,6 +44,10 @@ def work_window(seconds: float, records: Moments, cost: Cost) -> WorkWindow:
         variance=short(records.variance * cost.mean**2 + records.mean * cost.variance),
         largest=short(records.largest * cost.mean),
     )
+
+
+CostOf = Callable[["PartitionMeter"], Cost | None]
+"""What a record of a partition costs, or is taken to cost."""
 
 
 class PartitionMeter:
@@ -167,7 +171,7 @@ class PartitionMeter:
         """A batch came; see :meth:`Meter.fetched`."""
         lagged, known_end = self.lag, self.arrivals.end_offset is not None
         seen_at, held_back = self.arrivals.seen_at, self.queue.records > 0
-        runs = runs_of(timestamps, self._grid)
+        runs = runs_of(timestamps, self._grid, now)
         start = min(self.fetched_offset, max(0, next_offset - len(timestamps)))
         fresh = self.arrivals.fetched(now, runs, start, next_offset, end_offset)
         known = len(timestamps) - fresh
@@ -288,9 +292,9 @@ class PartitionMeter:
         return Flows(arrived - told.arrived, self._bytes - told.bytes, self._done - told.done)
 
     def entry(
-        self, now: float, interval: float, flows: Flows, state: PartitionState, cost: Cost | None
+        self, now: float, interval: float, flows: Flows, state: PartitionState, cost_of: CostOf
     ) -> PartitionReport | None:
-        """Its part of a report; None where nothing changed."""
+        """Its part of a report; None where nothing happened, waits or changed and it was told not long ago."""
         lag, lag_min, self._lag_min = self.lag, self._lag_min, self.lag
         until = self.observed_until(now)
         observed, self._told_observed = max(0.0, until - self._told_observed), max(until, self._told_observed)
@@ -298,6 +302,7 @@ class PartitionMeter:
         if not (flows or lag or told != self._told or now - self._told_at >= REFRESH_SECONDS):
             return None
         self._told, self._told_at = told, now
+        cost = cost_of(self)
         return PartitionReport(
             topic=self.partition.topic,
             partition=self.partition.partition,

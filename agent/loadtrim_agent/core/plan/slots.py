@@ -7,19 +7,17 @@ the latest after ``settle_seconds_max``. What is found out later is put right in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .arrivals import OPEN_SLOTS_MAX, spread
 from .cost import Cost, TopicCosts
-from .partition_meter import PartitionMeter
+from .partition_meter import CostOf, PartitionMeter
 from .windows import SlotGrid
 
 __all__ = ["SLOTS_MAX", "WorkSlots"]
 
 SLOTS_MAX = 300
 """Slots told per report (30 s); after a longer silence the work of older ones is spread over them."""
-
-CostOf = Callable[[PartitionMeter], Cost | None]
 
 
 class WorkSlots:

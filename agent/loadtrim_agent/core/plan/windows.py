@@ -19,12 +19,12 @@ from itertools import accumulate
 from operator import mul, sub
 from typing import NamedTuple
 
-__all__ = ["BLOCKS_KEPT", "BLOCK_SECONDS", "Moments", "SlidingWindows", "SlotGrid"]
+__all__ = ["BLOCKS_KEPT", "BLOCK_SECONDS", "EDGE", "Moments", "SlidingWindows", "SlotGrid"]
 
 BLOCK_SECONDS = 10.0
 BLOCKS_KEPT = 3
 """Finished blocks that are kept besides the one being filled."""
-_EDGE = 1e-3
+EDGE = 1e-3
 """Part of a grid slot: time stamps are whole milliseconds and must not fall below an edge that floats cannot hold."""
 _PREFIX_MAX = 1e9
 """Prefix sums start again from 0 above this, long before floats lose records."""
@@ -64,7 +64,7 @@ class SlotGrid:
 
     def index(self, at: float) -> int:
         """The grid slot that a time (seconds since the epoch) lies in."""
-        return int(at * self.inverse + _EDGE)
+        return int(at * self.inverse + EDGE)
 
     def start(self, index: int) -> float:
         """When a grid slot begins."""
@@ -114,13 +114,22 @@ class SlidingWindows:
     def extend(self, counts: Sequence[float]) -> None:
         """Append the counts of the grid slots that were closed next, each >= 0."""
         while counts:
-            part, counts = counts[: self._block_slots - self._filled], counts[self._block_slots - self._filled :]
+            room = self._block_slots - self._filled
+            part, counts = counts[:room], counts[room:]
             if any(part):
                 self._tally(part)
+                del self._prefix[: -self._reach - 1]
             else:
-                self._prefix.extend([self._prefix[-1]] * len(part))
-            del self._prefix[: -self._reach - 1]
+                self._nothing(len(part))
             self._advance(len(part))
+
+    def _nothing(self, slots: int) -> None:
+        """Slots without a record: no window ends at one."""
+        prefix = self._prefix
+        if len(prefix) > self._reach and prefix[0] == prefix[-1]:
+            return  # nothing in reach before either
+        prefix.extend([prefix[-1]] * slots)
+        del prefix[: -self._reach - 1]
 
     def _advance(self, slots: int) -> None:
         self._filled += slots
@@ -162,9 +171,14 @@ class SlidingWindows:
         return tuple(self._moments(which) for which in range(len(self._lengths)))
 
     def _moments(self, which: int) -> Moments | None:
-        weight = sum(block[which].weight for block in self._blocks)
+        weight = total = squares = largest = 0.0
+        for block in self._blocks:
+            tally = block[which]
+            weight += tally.weight
+            total += tally.total
+            squares += tally.squares
+            largest = max(largest, tally.largest)
         if weight <= 0.0:
             return None
-        mean = sum(block[which].total for block in self._blocks) / weight
-        square = sum(block[which].squares for block in self._blocks) / weight
-        return Moments(mean, max(0.0, square - mean * mean), max(block[which].largest for block in self._blocks))
+        mean = total / weight
+        return Moments(mean, max(0.0, squares / weight - mean * mean), largest)

@@ -1,0 +1,266 @@
+"""The leader's shell: hears the members' reports, lets the planner decide, tells the members and the orchestrator.
+
+Every member has one; it works only while its member leads a group that speaks ``loadtrim``. What breaks here stops
+planning and scaling, never consuming (I8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from aiokafka.structs import TopicPartition
+
+from .agent import Agent
+from .clock import boot_time, wall_time
+from .core.group.events import WeightsEvent
+from .core.model import Partition
+from .core.plan.planner import Planner, scale_request
+from .core.plan.values import GroupState, MemberState, PlanConfig
+from .core.records import DecisionRecord, PlanRecord, ReportRecord
+from .kafka.controllog import ControlLog
+from .observe.metrics import Metrics
+from .observe.words import decision_line
+from .scaling.port import ScaleRequest
+from .scaling.reconciler import ScaleReconciler
+
+__all__ = ["Leading"]
+
+log = logging.getLogger("loadtrim")
+
+REPLAY_SECONDS = 300.0
+"""How much telemetry a new leader reads, so that a leader's death forgets nothing."""
+REPLAY_SECONDS_MAX = 3.0
+"""How long it may take before the first decision; what comes later is taken in later."""
+IN_FLIGHT_SECONDS = 5.0
+"""An advised move that has not happened after this long is planned anew."""
+UNOWNED_LOOK_SECONDS = 5.0
+
+
+class Leading:
+    """One member's leadership, on and off.
+
+    Args:
+        config: of the planner.
+        agent: whose machine knows the group.
+        metrics: where plans are counted.
+        reconciler: asks the orchestrator; run and closed by the assembly.
+        scales: whether decisions are asked for at all (active mode, a scaler).
+    """
+
+    def __init__(
+        self, config: PlanConfig, agent: Agent, metrics: Metrics, reconciler: ScaleReconciler, *, scales: bool
+    ) -> None:
+        self._config = config
+        self._agent = agent
+        self._metrics = metrics
+        self._reconciler = reconciler
+        self._scales = scales
+        self._task: asyncio.Task[None] | None = None
+        self._instances: dict[str, str] = {}
+        """Member id -> instance, as its reports say."""
+        self._joined_at: dict[str, float] = {}
+        self._in_flight: dict[Partition, tuple[str, float]] = {}
+        self._requested: int | None = None
+        self._unowned: dict[Partition, int] = {}
+        self._unowned_looked_at = 0.0
+        self._weights: dict[Partition, float] = {}
+        self._told: tuple[Any, ...] | None = None
+        self.last: DecisionRecord | None = None
+
+    @property
+    def active(self) -> bool:
+        return self._task is not None
+
+    def set_leader(self, leads: bool) -> None:
+        """A generation began: lead, go on leading, or stop."""
+        self._metrics.leader(leads)
+        self._in_flight.clear()
+        if leads and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._guarded(), name="loadtrim-leading")
+        elif not leads:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._requested = None
+            self._reconciler.want(None)
+
+    async def _guarded(self) -> None:
+        while True:
+            try:
+                await self._lead()
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                log.exception("Planning broke; the group goes on as it is, and planning starts again in 10 s.")
+                self._agent.contained("planning")
+                await asyncio.sleep(10.0)
+
+    async def _lead(self) -> None:
+        control = self._agent.log
+        if control is None:
+            return
+        planner = Planner(self._config)
+        caught_up = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listen(control, planner, caught_up), name="loadtrim-telemetry")
+            try:
+                async with asyncio.timeout(REPLAY_SECONDS_MAX):
+                    await caught_up.wait()
+            except TimeoutError:
+                log.info("The telemetry of the last minutes is still being read; deciding with what is there.")
+            await self._decide_for_ever(control, planner)
+
+    async def _listen(self, control: ControlLog, planner: Planner, caught_up: asyncio.Event) -> None:
+        async for entries in control.telemetry(wall_time() - REPLAY_SECONDS):
+            for entry in entries:
+                record = entry.record
+                if record.group != self._config.group:
+                    continue
+                if isinstance(record, ReportRecord):
+                    received_at = wall_time() if caught_up.is_set() else entry.appended_at
+                    self._instances[record.member] = record.instance
+                    self._weigh(record)
+                    planner.observe(record, received_at)
+                elif isinstance(record, DecisionRecord) and not caught_up.is_set():
+                    planner.remember(record)
+            if not entries:
+                caught_up.set()
+
+    async def _decide_for_ever(self, control: ControlLog, planner: Planner) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            if self._agent.machine.membership.is_leader:
+                await self._look_at_unowned()
+                began = time.perf_counter()
+                state = self._state()
+                decision = planner.decide(wall_time(), state)
+                self._metrics.plan(decision.outcome, time.perf_counter() - began)
+                await self._act(control, decision, state)
+                self._agent.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
+            due = max(due + self._config.decision_seconds, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    def _weigh(self, report: ReportRecord) -> None:
+        """Work per partition as reported last: for placing what nobody claims at the next barrier."""
+        for p in report.partitions:
+            if p.cost_mean is not None and report.interval > 0:
+                self._weights[Partition(p.topic, p.partition)] = p.arrived / report.interval * p.cost_mean
+
+    # -- what is seen --------------------------------------------------------------------------------------------
+
+    def _state(self) -> GroupState:
+        machine = self._agent.machine
+        membership, ownership = machine.membership, machine.holdings.ownership
+        base = membership.base
+        entries = base.members if base is not None else {}
+        now = wall_time()
+        self._joined_at = {m: self._joined_at.get(m, now) for m in entries}
+        owners = self._owners()
+        self._in_flight = {
+            p: (target, at)
+            for p, (target, at) in self._in_flight.items()
+            if owners.get(p) != target and target in entries and boot_time() - at < IN_FLIGHT_SECONDS
+        }
+        return GroupState(
+            generation=membership.generation,
+            leader=membership.member,
+            members={
+                member: MemberState(
+                    instance=self._instance_of(member),
+                    topics=frozenset(entry.topics),
+                    leaving=member in machine.leaving(),
+                    joined_at=self._joined_at[member],
+                )
+                for member, entry in sorted(entries.items())
+            },
+            owners=owners if ownership is not None else {},
+            unowned_lag=self._unowned,
+            in_flight={p: target for p, (target, _) in sorted(self._in_flight.items())},
+            brake=machine.brake,
+            replicas_requested=self._requested,
+        )
+
+    def _instance_of(self, member: str) -> str:
+        if member == self._agent.machine.membership.member:
+            return self._agent.options.config.instance
+        return self._instances.get(member, "")
+
+    def _owners(self) -> dict[Partition, str | None]:
+        machine = self._agent.machine
+        ownership, membership = machine.holdings.ownership, machine.membership
+        base = membership.base
+        topics = sorted({topic for entry in base.members.values() for topic in entry.topics}) if base else []
+        return {
+            partition: ownership.owner(partition) if ownership is not None else None
+            for topic in topics
+            for partition in (Partition(topic, index) for index in range(membership.partitions.get(topic, 0)))
+        }
+
+    async def _look_at_unowned(self) -> None:
+        """The leader asks the broker only for what nobody owns."""
+        unowned = [p for p, owner in self._owners().items() if owner is None]
+        if not unowned:
+            self._unowned = {}
+        elif boot_time() - self._unowned_looked_at > UNOWNED_LOOK_SECONDS:
+            self._unowned_looked_at = boot_time()
+            code, committed = await self._agent.requests.committed(unowned)
+            if code == 0:
+                ends = await self._agent.plane.consumer.end_offsets([TopicPartition(*p) for p in unowned])
+                self._unowned = {
+                    p: max(0, int(ends[TopicPartition(*p)]) - offset) for p, offset in committed.items() if offset >= 0
+                }
+
+    # -- what is done --------------------------------------------------------------------------------------------
+
+    async def _act(self, control: ControlLog, decision: DecisionRecord, state: GroupState) -> None:
+        self.last = decision
+        self._say(decision)
+        await control.publish(decision, sequence=decision.sequence)
+        if decision.moves or decision.victims:
+            for move in decision.moves:
+                self._in_flight[Partition(move.topic, move.partition)] = (move.target, boot_time())
+            await control.write(
+                PlanRecord(
+                    group=decision.group,
+                    member=decision.member,
+                    at=decision.at,
+                    generation=decision.generation,
+                    sequence=decision.sequence,
+                    moves=decision.moves,
+                    victims=decision.victims,
+                )
+            )
+        self._metrics.replicas("wanted", decision.replicas_wanted)
+        self._metrics.replicas("actual", decision.replicas_actual)
+        if self._scales:
+            self._ask(decision, state)
+
+    def _ask(self, decision: DecisionRecord, state: GroupState) -> None:
+        wish = scale_request(decision, state)
+        self._requested = decision.replicas_wanted
+        instances = {member.instance or name for name, member in state.members.items() if not member.leaving}
+        self._reconciler.observed(len(instances), instances)
+        self._reconciler.want(
+            ScaleRequest(
+                group=decision.group,
+                replicas=max(1, wish.replicas),
+                victims=wish.victims,
+                generation=decision.generation,
+                sequence=decision.sequence,
+                reason=wish.reason,
+            )
+        )
+
+    def _say(self, decision: DecisionRecord) -> None:
+        """Log a decision when it differs from the one before in what it wants."""
+        gist = (decision.outcome, decision.replicas_wanted, decision.moves, decision.victims)
+        level = logging.INFO if gist != self._told and decision.outcome != "none" else logging.DEBUG
+        self._told = gist
+        log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision))

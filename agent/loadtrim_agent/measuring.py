@@ -1,0 +1,196 @@
+"""The measuring shell: gathers from the streams what was handed out and done, and reports it.
+
+Gathering is per batch and every 0.2 s, never per record in the agent's loop; user code's thread only appends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from .clock import boot_time, wall_time
+from .core.model import Partition
+from .core.plan.measure import Meter, MeterConfig, MeterSnapshot, split_report
+from .core.records import LoadRecord, Record
+from .handout import Finished, Handout, Stream
+from .kafka.data import DataPlane
+from .observe.metrics import Metrics
+
+__all__ = ["Measuring", "process_started_at"]
+
+GATHER_SECONDS = 0.2
+LOAD_SECONDS = 0.5
+LOAD_SECONDS_MAX = 1.0
+"""A ``load`` record is also the member's sign of life."""
+
+
+def process_started_at() -> float:
+    """When this process was started, seconds since the epoch; where that cannot be read, now."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        return wall_time() - (boot_time() - ticks / os.sysconf("SC_CLK_TCK"))
+    return wall_time()
+
+
+class Measuring:
+    """Feeds one :class:`Meter` and the metrics from one consumer's streams.
+
+    Args:
+        config: of the meter.
+        metrics: where what was done is counted.
+        report_seconds: how often a report is due.
+    """
+
+    def __init__(self, config: MeterConfig, metrics: Metrics, *, report_seconds: float) -> None:
+        self.meter = Meter(config)
+        self._metrics = metrics
+        self._report_seconds = report_seconds
+        self._handout: Handout | None = None
+        self._plane: DataPlane | None = None
+        self._sequence = 0
+        self._loaded: LoadRecord | None = None
+        self.snapshot: MeterSnapshot = self.meter.snapshot(wall_time())
+
+    def attach(self, handout: Handout, plane: DataPlane) -> None:
+        """From now on these streams are measured."""
+        self._handout = handout
+        self._plane = plane
+
+    # -- what the agent tells ------------------------------------------------------------------------------------
+
+    def acquired(self, stream: Stream, seconds: float | None) -> None:
+        end = self._plane.end_offset(stream.partition) if self._plane is not None else None
+        self.meter.acquired(stream.partition, wall_time(), stream.position, end, seconds)
+        if seconds is not None:
+            self._metrics.handoff("acquire", seconds)
+
+    def lost(self, stream: Stream) -> None:
+        self._gather(stream, wall_time(), wall_time() - boot_time())
+        self.meter.lost(stream.partition, wall_time())
+        self._metrics.dropped_partition(*stream.partition)
+
+    def fetched(self, stream: Stream, records: list[Any], end_offset: int | None) -> None:
+        self.meter.fetched(
+            stream.partition,
+            wall_time(),
+            [record.timestamp / 1000 for record in records],
+            next_offset=stream.following,
+            end_offset=end_offset,
+            size_bytes=sum(r.serialized_key_size + r.serialized_value_size for r in records) + len(records),
+        )
+
+    def sought(self, stream: Stream, offset: int) -> None:
+        self.meter.sought(stream.partition, wall_time(), offset)
+
+    def paused(self, stream: Stream, paused: bool) -> None:
+        self.meter.paused(stream.partition, wall_time(), paused)
+
+    def committed(self, offsets: Mapping[Partition, int]) -> None:
+        for partition, offset in offsets.items():
+            self.meter.committed(partition, offset)
+
+    # -- gathering -----------------------------------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Take what was done since the last time from every stream."""
+        if self._handout is None:
+            return
+        now = wall_time()
+        wall_offset = now - boot_time()
+        for stream in self._handout.streams.values():
+            self._gather(stream, now, wall_offset)
+
+    def _gather(self, stream: Stream, now: float, wall_offset: float) -> None:
+        finished = [stream.finished.popleft() for _ in range(len(stream.finished))]
+        if not finished:
+            return
+        latencies, busies, timed = unpack(finished, wall_offset)
+        position = stream.done if stream.done is not None else stream.position
+        self.meter.done(stream.partition, now, latencies, busies, position)
+        self._metrics.records_done(*stream.partition, len(busies), timed, busies)
+
+    async def run_gathering(self) -> None:
+        while True:
+            await asyncio.sleep(GATHER_SECONDS)
+            self.gather()
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    async def run_reports(
+        self, who: Callable[[], tuple[str, int]], publish: Callable[[Record, int], Awaitable[bool]]
+    ) -> None:
+        """Report for ever. ``who``: (member id, generation) now; ``publish``: writes to the telemetry."""
+        due = asyncio.get_running_loop().time()
+        while True:
+            due += self._report_seconds
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+            self.gather()
+            self._observe_ends()
+            member, generation = who()
+            report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
+            self.show()
+            for part in split_report(report):
+                self._sequence = part.sequence
+                await publish(part, part.sequence)
+
+    def _observe_ends(self) -> None:
+        """Idle partitions: what the last fetch said of the log's end costs no request."""
+        if self._handout is None or self._plane is None:
+            return
+        for partition in self._handout.streams:
+            end, at = self._plane.end_offset(partition), self._plane.end_offset_at(partition)
+            if end is not None and at is not None:
+                self.meter.observed(partition, at, end)
+
+    def show(self) -> None:
+        """Bring gauges and the snapshot for ``/status`` up to date."""
+        self.snapshot = seen = self.meter.snapshot(wall_time())
+        self._metrics.utilization(seen.utilization)
+        self._metrics.owned(len(seen.partitions))
+        for p in seen.partitions:
+            self._metrics.partition(*p.partition, p.lag_records, p.lag_seconds, p.arrival_rate)
+
+    async def run_loads(self, who: Callable[[], tuple[str, int]], write: Callable[[Record], Awaitable[bool]]) -> None:
+        """Tell slack and queues for ever: every half second when they changed, every second in any case."""
+        told_at = 0.0
+        while True:
+            await asyncio.sleep(LOAD_SECONDS)
+            member, generation = who()
+            if not member:
+                continue
+            load = self.meter.load(wall_time(), member, generation)
+            same = self._loaded is not None and (load.slack, load.queues) == (self._loaded.slack, self._loaded.queues)
+            if same and boot_time() - told_at < LOAD_SECONDS_MAX - LOAD_SECONDS / 2:
+                continue
+            self._loaded = load
+            told_at = boot_time()
+            await write(load)
+
+
+def unpack(finished: list[Finished], wall_offset: float) -> tuple[list[float], list[float], list[float]]:
+    """Per record: latency, busy seconds; and the latencies of those that have a timestamp.
+
+    A batch's time is shared out evenly among its records; all of them are done when it is.
+    """
+    latencies: list[float] = []
+    busies: list[float] = []
+    timed: list[float] = []
+    for stamp, since, until in finished:
+        at = until + wall_offset
+        if isinstance(stamp, int):
+            latency = at - stamp / 1000 if stamp >= 0 else 0.0
+            latencies.append(latency)
+            busies.append(until - since)
+            if stamp >= 0:
+                timed.append(latency)
+        else:
+            share = (until - since) / len(stamp)
+            batch = [at - one / 1000 if one >= 0 else 0.0 for one in stamp]
+            latencies += batch
+            busies += [share] * len(stamp)
+            timed += [latency for latency, one in zip(batch, stamp, strict=True) if one >= 0]
+    return latencies, busies, timed

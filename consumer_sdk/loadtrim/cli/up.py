@@ -1,0 +1,323 @@
+"""``loadtrim up -- COMMAND``: runs a command several times, as many as its group's leader asks for."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from loadtrim_agent.observe.words import duration, number
+
+from .connection import Connection, add_arguments, connection_from
+from .errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
+from .follow import GroupFollower
+from .instances import EventKind, OrchestratorEvent, OrchestratorOptions
+from .orchestrator import CommandNotFoundError, LocalOrchestrator
+from .supervisor import INSTANCES_MAX
+from .text import group_line
+
+if TYPE_CHECKING:
+    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_parser", "default_name", "run"]
+
+FAILURES_MAX = 6
+"""All instances ending right after their start so many times in a row: there is no point in going on."""
+GROUP_LINE_SECONDS = 10.0
+LOOK_SECONDS = 0.25
+RICH_MISSING = "loadtrim up: the live view needs rich (pip install 'loadtrim[cli]'); going on with plain lines"
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Add the command ``up`` to the command line."""
+    parser = subparsers.add_parser(
+        "up",
+        help="run a command as several instances, scaled by its group's leader",
+        usage="loadtrim up [--replicas N] [option ...] -- COMMAND [ARGUMENT ...]",
+        description="Runs COMMAND as several instances, takes its group's scaling webhook, and shows the group. "
+        "Ctrl-C ends all instances in order, a second one at once; none outlives this command.",
+    )
+    parser.add_argument("--replicas", type=_replicas, default=1, metavar="N", help="at first (default: 1)")
+    parser.add_argument("--min", type=_replicas, metavar="N", help="never fewer (passed on as LOADTRIM_MIN_REPLICAS)")
+    parser.add_argument("--max", type=_replicas, metavar="N", help="never more (passed on as LOADTRIM_MAX_REPLICAS)")
+    parser.add_argument(
+        "--startup-delay", type=_seconds, default=0.0, metavar="S",
+        help="wait S seconds before every start but the first ones: stands in for machines that take a while",
+    )  # fmt: skip
+    parser.add_argument(
+        "--stop-timeout", type=_seconds, metavar="S",
+        help="seconds from SIGTERM to SIGKILL (default: LOADTRIM_DRAIN_SECONDS and 5 more)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--name", metavar="NAME", help="instances are NAME-1, NAME-2, ... (default: the command's name)"
+    )
+    parser.add_argument(
+        "--log-dir", type=Path, metavar="DIR", help="a log per instance there (default: a new one in /tmp)"
+    )
+    parser.add_argument("--group", metavar="GROUP", help="the group to show (default: the one that asks for replicas)")
+    parser.add_argument(
+        "--plain", action="store_true", help="lines instead of the live view, with what instances print"
+    )
+    parser.add_argument("--json", action="store_true", help="as --plain, every line a JSON object")
+    add_arguments(parser)
+    parser.set_defaults(run=run, command=())
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run instances until asked to stop; returns the exit code."""
+    if not args.command:
+        raise UsageError(
+            "loadtrim up was given no command.",
+            "There is nothing to run.",
+            "Write it after two dashes: loadtrim up --replicas 3 -- python service.py",
+        )
+    least, most = args.min or 1, args.max or INSTANCES_MAX
+    if least > most:
+        raise UsageError(
+            f"--min {least} is more than --max {most}.", "No number of replicas is both.", "Give --min <= --max."
+        )
+    return asyncio.run(_Session(args, connection_from(args)).run())
+
+
+def default_name(command: Sequence[str]) -> str:
+    """What instances of a command are called: ``service`` for ``python -u examples/service.py --fast``."""
+    words = list(command)
+    name = Path(words[0]).name
+    if re.fullmatch(r"python[\d.]*", name):
+        script = next((word for word in words[1:] if not word.startswith("-")), name)
+        name = script.rpartition(".")[2] if "-m" in words[:-1] else Path(script).stem
+    return re.sub(r"[^a-zA-Z0-9-]+", "-", name).strip("-").lower() or "replica"
+
+
+class _Session:
+    """One run of the command."""
+
+    def __init__(self, args: argparse.Namespace, connection: Connection) -> None:
+        self._args = args
+        self._connection = connection
+        self._events: deque[OrchestratorEvent] = deque(maxlen=200)
+        self._stop = asyncio.Event()
+        self._follower: GroupFollower | None = None
+        self._last_words = ""
+        live = None if args.plain or args.json or not sys.stdout.isatty() else _live_module()
+        self._live: Any = live
+        self._orchestrator = LocalOrchestrator(args.command, self._options(plain=live is None), self._on_event)
+
+    async def run(self) -> int:
+        """Until a signal, or until nothing comes up; returns the exit code."""
+        self._started_at = time.time()
+        loop = asyncio.get_running_loop()
+        for number_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number_, self._on_signal)
+        try:
+            async with self._orchestrator as up, self._showing():
+                self._say_start(up)
+                failing = await self._until_stopped(up)
+                await up.stop()
+        except CommandNotFoundError as error:
+            raise UsageError(
+                f"{error}.", "Nothing was started.", "The command comes after two dashes: -- COMMAND"
+            ) from error
+        finally:
+            for number_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number_)
+        self._say_end()
+        if failing:
+            raise self._gave_up()
+        return EXIT_FAILED if self._orchestrator.killed else EXIT_DONE
+
+    def _options(self, plain: bool) -> OrchestratorOptions:
+        args = self._args
+        return OrchestratorOptions(
+            replicas=args.replicas,
+            name=args.name or default_name(args.command),
+            replicas_min=args.min,
+            replicas_max=args.max,
+            startup_delay_seconds=args.startup_delay,
+            stop_seconds=args.stop_timeout,
+            log_directory=args.log_dir,
+            on_line=self._on_line if plain else None,
+        )
+
+    async def _until_stopped(self, up: LocalOrchestrator) -> bool:
+        """Returns whether it ended because nothing comes up."""
+        said_at = time.monotonic()
+        while not self._stop.is_set():
+            if up.failing(FAILURES_MAX):
+                return True
+            if self._live is None and time.monotonic() - said_at >= GROUP_LINE_SECONDS:
+                said_at = time.monotonic()
+                self._say_group()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), LOOK_SECONDS)
+        return False
+
+    @contextlib.asynccontextmanager
+    async def _showing(self) -> Any:
+        """Follow the group and draw the live view, where there is one."""
+        tasks = [asyncio.create_task(self._follow(), name="follow")]
+        if self._live is not None:
+            tasks.append(asyncio.create_task(self._live.LiveView(self._scene).run(), name="live view"))
+            # Without its view a person would look at nothing: end, and say why.
+            tasks[-1].add_done_callback(lambda _: self._stop.set())
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _follow(self) -> None:
+        """Follow the group that was named, or the first one that asks for replicas."""
+        group = self._args.group
+        if group is None:
+            try:
+                await self._orchestrator.wait_until(lambda up: bool(up.groups), None)
+            except TimeoutError:
+                return  # Everything has ended, and nobody ever asked.
+            group = self._orchestrator.groups[0]
+        self._follower = GroupFollower(self._connection, group)
+        await self._follower.run()
+
+    def _scene(self) -> Any:
+        up, follower, now = self._orchestrator, self._follower, time.time()
+        if follower is None:
+            trouble = "not known yet: name it with --group, or wait until it asks for replicas"
+        else:
+            trouble = follower.trouble
+        stopping = "ending (Ctrl-C again: at once)" if self._stop.is_set() else "Ctrl-C ends all"
+        return self._live.Scene(
+            now=now,
+            started_at=self._started_at,
+            state=follower.view.state(now) if follower is not None and not trouble else None,
+            trouble=trouble,
+            instances=up.instances,
+            wanted=up.wanted,
+            replica_seconds=up.replica_seconds(),
+            events=tuple(self._events),
+            footer=f"{stopping}; logs in {up.log_directory}",
+        )
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._orchestrator.kill()
+        self._stop.set()
+
+    def _on_event(self, event: OrchestratorEvent) -> None:
+        self._events.append(event)
+        if event.kind is EventKind.EXITED and event.exit_code != 0:
+            self._last_words = event.words
+        if self._live is None:
+            body = {key: value for key, value in _event_body(event).items() if value not in (None, "")}
+            self._say(event.words, {"kind": event.kind.value, **body})
+
+    def _on_line(self, instance: str, line: str) -> None:
+        body = {"kind": "output", "at": time.time(), "instance": instance, "line": line}
+        self._say(line, body, instance)
+
+    def _say_start(self, up: LocalOrchestrator) -> None:
+        if self._live is None:
+            words = f"takes plans at {up.url}" + (f"; logs in {up.log_directory}" if up.log_directory else "")
+            self._say(
+                words, {"kind": "ready", "at": time.time(), "url": up.url, "log_directory": _text(up.log_directory)}
+            )
+
+    def _say_group(self) -> None:
+        follower = self._follower
+        if follower is None or follower.trouble:
+            return
+        state = follower.view.state(time.time())
+        self._say(group_line(state), {"kind": "group", **msgspec.to_builtins(state)})
+
+    def _say_end(self) -> None:
+        up = self._orchestrator
+        most = max((running for _, running in up.history), default=0)
+        minutes = number(up.replica_seconds() / 60)
+        ran = duration(time.time() - self._started_at)
+        words = f"ran for {ran}: {minutes} replica-minutes, at most {most} at once, {up.killed} killed"
+        if up.log_directory:
+            words += f"; logs in {up.log_directory}"
+        body = {
+            "kind": "end",
+            "at": time.time(),
+            "replica_seconds": up.replica_seconds(),
+            "replicas_most": most,
+            "killed": up.killed,
+            "log_directory": _text(up.log_directory),
+        }
+        self._say(words, body)
+
+    def _gave_up(self) -> CommandError:
+        logs = self._orchestrator.log_directory
+        return CommandError(
+            f"Every instance ended right after its start, {FAILURES_MAX} times in a row.",
+            f"The command does not run: {self._last_words or 'it ends by itself, with code 0'}.",
+            f"Run it by itself to see why{f', or read {logs}' if logs else ''}.",
+        )
+
+    def _say(self, words: str, body: dict[str, Any], who: str = "loadtrim") -> None:
+        try:
+            if self._args.json:
+                print(msgspec.json.encode(body).decode(), flush=True)
+            elif self._live is None:
+                print(f"{who:<{len(self._orchestrator.options.name) + 3}} | {words}", flush=True)
+            else:
+                print(f"loadtrim up {words}", flush=True)
+        except BrokenPipeError:
+            # Nobody reads any more: end, and keep the interpreter from complaining at its exit.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            self._stop.set()
+
+
+def _event_body(event: OrchestratorEvent) -> dict[str, Any]:
+    return {
+        "at": event.at,
+        "instance": event.instance,
+        "text": event.text,
+        "process_id": event.process_id,
+        "exit_code": event.exit_code,
+    }
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _live_module() -> Any:
+    """The live view, or None with a note where rich is missing."""
+    try:
+        from . import live
+    except ImportError:
+        print(RICH_MISSING, file=sys.stderr)
+        return None
+    return live
+
+
+def _replicas(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= INSTANCES_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas: 1 to {INSTANCES_MAX}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= 86_400.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds: 0 to 86400")
+    return seconds

@@ -1,0 +1,196 @@
+"""I1 to I6 of ``docs/protocol.md``, one small class each. The world calls them; each raises by ``world.violated``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loadtrim_agent.core.group import commands as c
+from loadtrim_agent.core.group import events as e
+from loadtrim_agent.core.group.ownership import HoldState
+from loadtrim_agent.core.group.values import LOADTRIM
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.records import PlanRecord
+
+if TYPE_CHECKING:
+    from .member import SimMember
+    from .user import Slot
+    from .world import World
+
+__all__ = ["ALL", "Invariant", "Violation"]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+
+
+class Invariant:
+    """Base: told of what happens, says so when it must not."""
+
+    name = ""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def violated(self, text: str) -> None:
+        self.world.violated(self.name, text)
+
+    def step(self) -> None:
+        """After every step."""
+
+    def handed_out(self, member: SimMember, slot: Slot, offset: int) -> None:
+        """User code was handed a record."""
+
+    def committed(self, member: str, partition: Partition, offset: int) -> None:
+        """The coordinator accepted a commit."""
+
+    def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
+        """A machine answered an event; nothing of it is carried out yet."""
+
+    def healed(self) -> None:
+        """The time after the last fault within which everything must be well is over."""
+
+
+class OneOwner(Invariant):
+    """I1: at most one member may hand a partition out or has a record of it in hand, among those with a valid lease.
+
+    Stricter than the words of I1: that a second member *could* hand out is already a violation.
+    """
+
+    name = "I1"
+
+    def step(self) -> None:
+        world = self.world
+        now = world.scheduler.now
+        if world.mixed_at >= now:
+            return
+        active: dict[Partition, SimMember] = {}
+        for member in world.members.values():
+            if member.gone or now >= member.lease_until:
+                continue
+            for partition, slot in member.user.slots.items():
+                if slot.running or slot.in_hand is not None:
+                    self._claim(active, partition, member)
+            holding = member.user.holding
+            if (
+                holding is not None
+                and holding.partition in member.user.lingering
+                and not member.excused_since(holding.handed_at)
+            ):
+                self._claim(active, holding.partition, member)
+
+    def _claim(self, active: dict[Partition, SimMember], partition: Partition, member: SimMember) -> None:
+        other = active.setdefault(partition, member)
+        if other is not member:
+            self.violated(f"{partition} is in the hands of {other.name} and {member.name}, both with a valid lease")
+
+
+class NothingLost(Invariant):
+    """I2: no committed offset is ahead of what was done, and nobody is handed what lies behind something not done."""
+
+    name = "I2"
+
+    def committed(self, member: str, partition: Partition, offset: int) -> None:
+        data = self.world.data[partition]
+        data.start(offset)
+        if offset > data.done_below:
+            self.violated(f"{member} committed {partition} at {offset}, done is only what lies below {data.done_below}")
+
+    def handed_out(self, member: SimMember, slot: Slot, offset: int) -> None:
+        data = self.world.data[slot.partition]
+        data.start(offset)
+        if offset > data.done_below:
+            self.violated(f"{member.name} was handed {slot.partition}:{offset}, {data.done_below} was never done")
+
+
+class NothingTwice(Invariant):
+    """I3: without a crash or a lost lease nothing is handed out twice (manual commits: nothing that was committed)."""
+
+    name = "I3"
+
+    def handed_out(self, member: SimMember, slot: Slot, offset: int) -> None:
+        world = self.world
+        data = world.data[slot.partition]
+        before = data.handed.get(offset)
+        if before is not None and not before.holder.excused_since(before.at) and world.mixed_at < world.scheduler.now:
+            by_hand = not world.options.group.auto_commit
+            if not by_hand or offset < world.committed_most.get(slot.partition, 0):
+                self.violated(f"{slot.partition}:{offset} handed to {before.holder.name}, and again to {member.name}")
+
+
+class NoPause(Invariant):
+    """I4: a partition that does not move never pauses while its owner's lease is valid."""
+
+    name = "I4"
+
+    def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
+        if self.world.scheduler.now >= member.lease_until or self.world.mixed_at >= self.world.scheduler.now:
+            return
+        for command in commands:
+            if isinstance(command, c.StopCommand):
+                self._stopped(member, command.partition)
+            elif isinstance(command, c.DropCommand):
+                self._dropped(member, command)
+
+    def _stopped(self, member: SimMember, partition: Partition) -> None:
+        asked = partition in member.wanted_moves or member.leave_deadline != float("inf")
+        if not asked and partition.topic in member.machine.membership.topics:
+            self.violated(f"{member.name} stopped {partition} though nobody asked it to give it away")
+
+    def _dropped(self, member: SimMember, command: c.DropCommand) -> None:
+        slot = member.user.slots.get(command.partition)
+        held = slot is not None and slot.take == command.take and slot.running
+        leaves = member.leave_deadline != float("inf")
+        if held and not leaves and command.partition.topic in member.machine.membership.topics:
+            self.violated(f"{member.name} dropped {command.partition}, which it was handing out")
+
+
+class Owned(Invariant):
+    """I5: after the last fault every partition has an owner that is alive, runs it and has a lease."""
+
+    name = "I5"
+
+    def healed(self) -> None:
+        world = self.world
+        now = world.scheduler.now
+        alive = [m for m in world.members.values() if not m.gone]
+        for member in alive:
+            if not member.machine.membership.stable and world.coordinator.protocol == LOADTRIM:
+                self.violated(f"{member.name} is {member.machine.membership.phase.value}, not in a generation")
+            if now >= member.lease_until:
+                self.violated(f"{member.name} has no lease")
+        for partition in sorted(world.data):
+            able = [m for m in alive if partition.topic in m.machine.membership.topics]
+            owners = [m for m in able if self._runs(m, partition)]
+            if able and len(owners) != 1:
+                self.violated(f"{partition} is run by {[m.name for m in owners]}, of {[m.name for m in able]}")
+
+    def _runs(self, member: SimMember, partition: Partition) -> bool:
+        slot = member.user.slots.get(partition)
+        hold = member.machine.holdings.holds.get(partition)
+        moving = hold is not None and hold.state in (HoldState.STOPPING, HoldState.COMMITTING)
+        return slot is not None and (slot.running or moving)
+
+
+class OldLeader(Invariant):
+    """I6: a leader of an older generation changes nothing."""
+
+    name = "I6"
+
+    def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
+        membership = member.machine.membership
+        if isinstance(event, e.LogReadEvent) and isinstance(event.record, PlanRecord):
+            if event.record.generation != membership.generation and any(isinstance(x, c.StopCommand) for x in commands):
+                self.violated(f"{member.name} followed a plan of generation {event.record.generation}")
+        for command in commands:
+            if isinstance(command, c.EnteredCommand) and membership.base is not None:
+                base, generation = membership.base, command.generation
+                leader = self.world.coordinator.leaders.get(generation)
+                if base.generation != generation or base.member not in (leader, command.leader):
+                    self.violated(f"{member.name} entered {generation} with {base.member}'s map of {base.generation}")
+
+
+ALL = (OneOwner, NothingLost, NothingTwice, NoPause, Owned, OldLeader)

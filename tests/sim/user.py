@@ -1,0 +1,112 @@
+"""User code of one member: one loop that takes a record, works on it, takes the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loadtrim_agent.core.model import Partition
+
+if TYPE_CHECKING:
+    from .member import SimMember
+
+__all__ = ["Slot", "UserCode"]
+
+
+class Slot:
+    """One acquisition of one partition, as the data plane sees it."""
+
+    __slots__ = ("done", "draining", "handed_at", "in_hand", "partition", "position", "revoked", "running", "take")
+
+    def __init__(self, partition: Partition, take: int, position: int) -> None:
+        self.partition = partition
+        self.take = take
+        self.position = position
+        self.running = False
+        self.draining = False
+        """Stopped, and it is to be said when nothing is in hand."""
+        self.revoked = False
+        """The listener was told that it goes."""
+        self.done: int | None = None
+        self.in_hand: int | None = None
+        self.handed_at = 0.0
+
+
+class UserCode:
+    """Takes records in turn from what runs, while the lease lasts; one in hand at a time."""
+
+    def __init__(self, member: SimMember) -> None:
+        self._member = member
+        self._world = member.world
+        self.slots: dict[Partition, Slot] = {}
+        self.lingering: dict[Partition, Slot] = {}
+        """Given up with a record still in hand: it blocks the partition here until it ends (rule 13)."""
+        self._in_hand: Slot | None = None
+        self._turn = 0
+        self._finish_due = False
+        self._since_commit = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._in_hand is not None
+
+    @property
+    def holding(self) -> Slot | None:
+        """The slot whose record is in hand."""
+        return self._in_hand
+
+    def pump(self) -> None:
+        """Take the next record if there is one and it may be taken."""
+        member, world = self._member, self._world
+        if self._in_hand is not None or member.gone or member.frozen:
+            return
+        if world.scheduler.now >= member.lease_until:
+            return
+        slots = list(self.slots.values())
+        for step in range(len(slots)):
+            slot = slots[(self._turn + step) % len(slots)]
+            if slot.running and slot.position < world.data[slot.partition].end:
+                self._turn = (self._turn + step + 1) % len(slots)
+                self._take(slot)
+                return
+
+    def _take(self, slot: Slot) -> None:
+        world = self._world
+        offset = slot.position
+        slot.in_hand, slot.handed_at = offset, world.scheduler.now
+        slot.position += 1
+        self._in_hand = slot
+        world.handed_out(self._member, slot, offset)
+        world.scheduler.after(world.cost_seconds(), self._finish, slot)
+
+    def _finish(self, slot: Slot) -> None:
+        if self._in_hand is not slot or self._member.gone:
+            return
+        if self._member.frozen:
+            self._finish_due = True
+            return
+        offset = slot.in_hand
+        assert offset is not None
+        self._in_hand, slot.in_hand = None, None
+        slot.done = offset + 1
+        self._world.data[slot.partition].mark_done(offset)
+        if self.lingering.get(slot.partition) is slot:
+            del self.lingering[slot.partition]
+            self._member.lingering_ended(slot.partition)
+        elif slot.draining:
+            self._member.nothing_in_hand(slot)
+        elif not self._world.options.group.auto_commit and self.slots.get(slot.partition) is slot:
+            self._commit_by_hand(slot)
+        self.pump()
+
+    def _commit_by_hand(self, slot: Slot) -> None:
+        self._since_commit += 1
+        if self._since_commit >= 3:
+            self._since_commit = 0
+            self._member.commit_by_hand()
+
+    def thaw(self) -> None:
+        """The process runs again after a freeze."""
+        if self._finish_due and self._in_hand is not None:
+            self._finish_due = False
+            self._finish(self._in_hand)
+        self.pump()
