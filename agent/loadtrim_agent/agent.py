@@ -16,77 +16,24 @@ from typing import Any
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaConnectionError, KafkaError, for_code
 
 from .clock import boot_time, wall_time, warn_about_clock
+from .companion import Companion, Guard
 from .core.group import commands as c
 from .core.group import events as e
 from .core.group.machine import Machine
 from .core.group.values import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from .core.model import InvariantError, Partition
-from .handout import Handout, Stream
+from .handout import Handout
 from .kafka.connections import Connections
 from .kafka.controllog import ControlLog, ControlTopicUnusable
 from .kafka.data import DataPlane
 from .kafka.group import GroupRequests
 from .kafka.topics import Subscription, TopicWatch
 from .listener import Listener, RebalanceListener
+from .partitions import Partitions
 
-__all__ = ["Agent", "AgentOptions", "Companion"]
+__all__ = ["Agent", "AgentOptions"]
 
 log = logging.getLogger("loadtrim")
-
-BUFFER_RECORDS_MIN = 500
-"""A partition is always fetched until it has this many records buffered, however large they are."""
-
-
-class Companion:
-    """What runs beside membership and may break without harm: measuring, leading, metrics.
-
-    Every call is guarded by the agent: what it raises is logged once, counted and goes no further (I8).
-    """
-
-    async def start(self, agent: Agent) -> None:
-        """The agent is connected; it joins next."""
-
-    async def stop(self) -> None:
-        """The agent has left the group."""
-
-    def entered(self, command: c.EnteredCommand) -> None:
-        """A generation began."""
-
-    def fetched(self, stream: Stream, records: list[Any], end_offset: int | None) -> None:
-        """A batch was fetched."""
-
-    def acquired(self, stream: Stream, seconds: float | None) -> None:
-        """A partition's records are handed out from now on; ``seconds`` since its last owner stopped, if by a release."""
-
-    def released(self, partition: Partition, seconds: float) -> None:
-        """A partition was given away; ``seconds`` from the stop until its new owner was in the log."""
-
-    def lost(self, stream: Stream) -> None:
-        """A partition is not ours any more (given away ones included)."""
-
-    def sought(self, stream: Stream, offset: int) -> None:
-        """User code moved its position."""
-
-    def paused(self, stream: Stream, paused: bool) -> None:
-        """User code paused or resumed a partition."""
-
-    def committed(self, offsets: Mapping[Partition, int]) -> None:
-        """Offsets were acknowledged."""
-
-    def heartbeat(self, sent_at: float) -> None:
-        """A heartbeat was answered; when it was sent (boot clock)."""
-
-    def read(self, record: Any) -> None:
-        """A record of the coordination log was read."""
-
-    def clock(self, seconds: float) -> None:
-        """Own wall clock minus the broker's."""
-
-    def count(self, what: str, partition: Partition | None) -> None:
-        """Something worth counting happened."""
-
-    def error(self, where: str) -> None:
-        """Something broke and was contained."""
 
 
 @dataclass(slots=True)
@@ -115,20 +62,33 @@ class Agent:
     def __init__(self, options: AgentOptions) -> None:
         self.options = options
         self.loop = asyncio.get_running_loop()
+        self.guard = Guard(options.companion)
         self.machine = Machine(options.config, wall_offset=wall_time() - boot_time())
         self.handout = Handout(
             options.user_loop,
             self._tell_from_user,
-            refill=self._refill,
-            drained=self._drained,
+            refill=lambda stream: self.partitions.refill(stream),
+            drained=lambda stream: self.partitions.drained(stream),
             key_deserializer=options.settings.get("key_deserializer"),
             value_deserializer=options.settings.get("value_deserializer"),
         )
-        self.listener = Listener(options.user_loop, lambda: self.contained("listener"))
+        self.listener = Listener(options.user_loop, lambda: self.guard.broke("listener"))
         session = options.config.session_timeout
         self._connections = Connections(options.settings, request_timeout=options.config.rebalance_timeout + session)
         self.requests = GroupRequests(options.config, self._connections, self.feed, self.spawn)
         self.plane = options.plane()
+        self.partitions = Partitions(
+            handout=self.handout,
+            plane=self.plane,
+            listener=self.listener,
+            companion=options.companion,
+            guard=self.guard,
+            feed=self.feed,
+            spawn=self.spawn,
+            fail=self.raise_to_user,
+            buffer_bytes=options.buffer_bytes,
+            retry_backoff=options.config.retry_backoff,
+        )
         self.log: ControlLog | None = None
         self.topics = TopicWatch(self._connections.client, options.subscription, self._topics_changed)
         self.entered = asyncio.Event()
@@ -138,12 +98,8 @@ class Agent:
         self.generation: c.EnteredCommand | None = None
         self.left = asyncio.Event()
         self.failure: BaseException | None = None
-        self._lingering: dict[Partition, Stream] = {}
-        """Partitions lost while one of their records was in user code (rule 13)."""
-        self._lingering_ended: dict[Partition, asyncio.Event] = {}
         self._commit_requests: dict[int, asyncio.Future[int]] = {}
         self._commit_numbers = 0
-        self._stopped_at: dict[Partition, float] = {}
         self._opening: list[c.OpenCommand] = []
         self._events: deque[e.Event] = deque()
         self._handling = False
@@ -151,7 +107,6 @@ class Agent:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._complained: set[str] = set()
         self._commands: dict[type[c.Command], Callable[[Any], None]] = {
             c.FindCoordinatorCommand: self.requests.find_coordinator,
             c.SendJoinCommand: self.requests.join,
@@ -166,10 +121,10 @@ class Agent:
             c.AppendCommand: self._append,
             c.ReadBaseCommand: self._read_base,
             c.OpenCommand: lambda command: self._opening.append(command),
-            c.RunCommand: self._run,
-            c.StopCommand: self._stop_stream,
-            c.ResumeCommand: self._resume,
-            c.DropCommand: self._drop,
+            c.RunCommand: self.partitions.run,
+            c.StopCommand: self.partitions.stop,
+            c.ResumeCommand: self.partitions.resume,
+            c.DropCommand: self.partitions.drop,
             c.LeaseCommand: self._lease,
             c.EnteredCommand: self._entered,
             c.LeftCommand: lambda _: self.left.set(),
@@ -193,10 +148,10 @@ class Agent:
         self.feed(e.SubscriptionEvent(now=boot_time(), topics=topics))
         self.feed(e.TopicsEvent(now=boot_time(), partitions=partitions))
         self.plane.cover(self._coverable())
-        self.spawn(self._fetch(), "fetch")
+        self.spawn(self.partitions.fetch(), "fetch")
         if self.options.config.auto_commit:
             self.spawn(self._auto_commit(), "auto-commit")
-        await self._guarded_async("start", self.options.companion.start(self))
+        await self.guard.wait("start", self.options.companion.start(self))
         self.feed(e.StartEvent(now=boot_time()))
         await self._first_generation()
 
@@ -206,14 +161,14 @@ class Agent:
             self.options.control_topic,
             feed=self._read_log,
             spawn=self.spawn,
-            on_unreadable=lambda: self.contained("control_record"),
-            on_clock=lambda seconds: self.guarded("clock", self.options.companion.clock, seconds),
+            on_unreadable=lambda: self.guard.broke("control_record"),
+            on_clock=lambda seconds: self.guard.call("clock", self.options.companion.clock, seconds),
         )
         try:
             await control.start()
         except ControlTopicUnusable as error:
             log.error("%s", error)
-            self.contained("control_topic")
+            self.guard.broke("control_topic")
             self.machine.without_log()
             return
         self.log = control
@@ -248,7 +203,7 @@ class Agent:
 
     async def close(self) -> None:
         """End every task and connection."""
-        await self._guarded_async("stop", self.options.companion.stop())
+        await self.guard.wait("stop", self.options.companion.stop())
         if self._timer is not None:
             self._timer.cancel()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
@@ -257,7 +212,7 @@ class Agent:
         await asyncio.gather(*tasks, return_exceptions=True)
         for closing in (self.log.close() if self.log else None, self.plane.close(), self._connections.close()):
             if closing is not None:
-                await self._guarded_async("close", closing)
+                await self.guard.wait("close", closing)
         for waiting in self._commit_requests.values():
             if not waiting.done():
                 waiting.set_result(int(Code.UNKNOWN_MEMBER_ID))
@@ -272,14 +227,14 @@ class Agent:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("The agent's task %s failed", task.get_name(), exc_info=error)
-            self._raise_to_user(error)
+            self.raise_to_user(error)
 
     # -- feeding the machine -------------------------------------------------------------------------------------
 
     def feed(self, event: e.Event) -> None:
         """Give the machine an event and carry out what it commands; events that come meanwhile wait their turn."""
         if isinstance(event, e.HeartbeatAnsweredEvent) and event.code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
-            self.guarded("heartbeat", self.options.companion.heartbeat, event.sent_at)
+            self.guard.call("heartbeat", self.options.companion.heartbeat, event.sent_at)
         self._events.append(event)
         if self._handling:
             return
@@ -301,7 +256,7 @@ class Agent:
             self._commands[type(command)](command)
         if self._opening:
             opening, self._opening = self._opening, []
-            self._open(opening)
+            self.partitions.open(opening)
         if not self.settled.is_set() and self.machine.settled:
             self.settled.set()
 
@@ -310,7 +265,7 @@ class Agent:
         if not self._broken:
             self._broken = True
             log.error("The agent contradicts itself and moves nothing any more; consuming goes on. %s", error)
-        self.contained("invariant")
+        self.guard.broke("invariant")
 
     def _set_timer(self) -> None:
         due = self.machine.wakeup()
@@ -331,7 +286,7 @@ class Agent:
     def _read_log(self, event: e.Event) -> None:
         self.feed(event)
         if isinstance(event, e.LogReadEvent):
-            self.guarded("read", self.options.companion.read, event.record)
+            self.guard.call("read", self.options.companion.read, event.record)
 
     # -- commands: the group -------------------------------------------------------------------------------------
 
@@ -374,7 +329,7 @@ class Agent:
             "leader" if command.leader == command.member else "member",
             "" if self.machine.membership.speaks_loadtrim else f", mixed group, protocol {command.protocol}",
         )
-        self.guarded("entered", self.options.companion.entered, command)
+        self.guard.call("entered", self.options.companion.entered, command)
 
     def _lease(self, command: c.LeaseCommand) -> None:
         ran_out = boot_time() >= self.handout.lease_until
@@ -384,186 +339,25 @@ class Agent:
 
     def _count(self, command: c.CountCommand) -> None:
         log.debug("%s %s", command.what, command.partition or "")
-        self.guarded("count", self.options.companion.count, command.what, command.partition)
+        self.guard.call("count", self.options.companion.count, command.what, command.partition)
 
     def _fail(self, command: c.FailCommand) -> None:
-        self._raise_to_user(group_error(command.code, self.options.config))
+        self.raise_to_user(group_error(command.code, self.options.config))
 
-    def _raise_to_user(self, error: BaseException) -> None:
+    def raise_to_user(self, error: BaseException) -> None:
+        """Membership or fetching broke: the user's next call raises it, and nothing more is handed out."""
         if self.failure is None:
             self.failure = error
         self.left.set()
         self.handout.lease_until = 0.0
         self.handout.fail(error)
 
-    # -- commands: partitions ------------------------------------------------------------------------------------
-
-    def _open(self, commands: list[c.OpenCommand]) -> None:
-        """Begin fetching at once; answer when the listener has returned."""
-        simple = self.listener.target is None and all(
-            command.offset is not None and command.partition not in self._lingering for command in commands
-        )
-        if simple:
-            for command in commands:
-                self._opened(command, command.offset or 0)
-        else:
-            self.spawn(self._open_slowly(commands), "open")
-
-    async def _open_slowly(self, commands: list[c.OpenCommand]) -> None:
-        streams = []
-        for command in commands:
-            waiting = self._lingering_ended.get(command.partition)
-            if waiting is not None:
-                await waiting.wait()
-            offset = command.offset
-            if offset is None:
-                offset = await self._start_offset(command.partition)
-            if offset is not None:
-                streams.append(self._begin(command, offset))
-        await self.listener.assigned([stream.partition for stream in streams])
-        for stream in streams:
-            self._tell_opened(stream)
-
-    async def _start_offset(self, partition: Partition) -> int | None:
-        while True:
-            try:
-                return await self.plane.reset_offset(partition)
-            except (KafkaError, OSError, TimeoutError) as error:
-                if not getattr(error, "retriable", False) and not isinstance(error, (OSError, TimeoutError)):
-                    self._raise_to_user(error)
-                    return None
-                await asyncio.sleep(self.options.config.retry_backoff)
-
-    def _opened(self, command: c.OpenCommand, offset: int) -> None:
-        self._tell_opened(self._begin(command, offset))
-
-    def _begin(self, command: c.OpenCommand, offset: int) -> Stream:
-        stream = Stream(command.partition, command.take, offset)
-        stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
-        self.handout.put(stream)
-        self.plane.take(command.partition, offset)
-        return stream
-
-    def _tell_opened(self, stream: Stream) -> None:
-        self.feed(
-            e.OpenedEvent(now=boot_time(), partition=stream.partition, take=stream.take, position=stream.position)
-        )
-
-    def _stream(self, partition: Partition, take: int) -> Stream | None:
-        stream = self.handout.streams.get(partition)
-        return stream if stream is not None and stream.take == take else None
-
-    def _run(self, command: c.RunCommand) -> None:
-        stream = self._stream(command.partition, command.take)
-        if stream is not None:
-            stream.running = True
-            self.handout.wake()
-            since = stream.handoff_since
-            seconds = boot_time() - since if since is not None else None
-            self.guarded("acquired", self.options.companion.acquired, stream, seconds)
-
-    def _stop_stream(self, command: c.StopCommand) -> None:
-        stream = self._stream(command.partition, command.take)
-        if stream is None:
-            return
-        stream.running = False  # first this, then look what is in hand: see handout.py
-        stream.listening = True
-        self._stopped_at.setdefault(command.partition, boot_time())
-        self._drained(stream)
-
-    def _drained(self, stream: Stream) -> None:
-        """A stream may have nothing in hand any more."""
-        if stream.in_hand is not None or not stream.listening:
-            return
-        if self._lingering.get(stream.partition) is stream:
-            stream.listening = False
-            del self._lingering[stream.partition]
-            self._lingering_ended.pop(stream.partition).set()
-        elif self._stream(stream.partition, stream.take) is stream and not stream.running:
-            stream.listening = False
-            if self.listener.target is None:
-                self._tell_drained(stream)
-            else:
-                self.spawn(self._revoke(stream), "revoke")
-
-    async def _revoke(self, stream: Stream) -> None:
-        stream.revoked = True
-        await self.listener.revoked([stream.partition])
-        self._tell_drained(stream)
-
-    def _tell_drained(self, stream: Stream) -> None:
-        event = e.DrainedEvent(
-            now=boot_time(), partition=stream.partition, take=stream.take, done=self._done_offset(stream)
-        )
-        self.feed(event)
-
-    def _done_offset(self, stream: Stream) -> int | None:
-        """What may be committed: behind the last record done, and behind what the log holds no records of."""
-        done = stream.done
-        if done is not None and stream.in_hand is None and done == stream.following:
-            behind = self.plane.position(stream.partition)
-            if behind is not None and behind > done and self._stream(stream.partition, stream.take) is stream:
-                return behind
-        return done
-
-    def _resume(self, command: c.ResumeCommand) -> None:
-        stream = self._stream(command.partition, command.take)
-        if stream is None:
-            return
-        self._stopped_at.pop(command.partition, None)
-        stream.listening = False
-        if stream.revoked:
-            stream.revoked = False
-            self.spawn(self._assign_again(stream), "assign-again")
-        else:
-            stream.running = True
-            self.handout.wake()
-
-    async def _assign_again(self, stream: Stream) -> None:
-        await self.listener.assigned([stream.partition])
-        if self._stream(stream.partition, stream.take) is stream:
-            stream.running = True
-            self.handout.wake()
-
-    def _drop(self, command: c.DropCommand) -> None:
-        stream = self._stream(command.partition, command.take)
-        stopped_at = self._stopped_at.pop(command.partition, None)
-        if stream is None:
-            return
-        if command.released and stopped_at is not None:
-            self.guarded("released", self.options.companion.released, command.partition, boot_time() - stopped_at)
-        stream.running = False
-        self.plane.drop(command.partition)
-        self.handout.remove(command.partition)
-        self.guarded("lost", self.options.companion.lost, stream)
-        if stream.in_hand is not None:
-            stream.listening = True
-            self._lingering[command.partition] = stream
-            self._lingering_ended[command.partition] = asyncio.Event()
-            self._drained(stream)
-        if self.listener.target is not None and not stream.revoked:
-            self.spawn(self.listener.revoked([command.partition]), "revoke-lost")
-
-    # -- what user code asks for ----------------------------------------------------------------------------------
+    # -- what user code asks for ---------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Other topics from now on."""
         self.listener.target = listener
         self.spawn(self.topics.subscribe(subscription), "subscribe")
-
-    def seek(self, stream: Stream, offset: int) -> None:
-        """User code has moved its position: fetch from there."""
-        if self._stream(stream.partition, stream.take) is stream:
-            self.plane.take(stream.partition, offset)
-            stream.clear()
-            stream.following = offset
-            stream.seeking = False
-            self.handout.wake()
-            self.guarded("sought", self.options.companion.sought, stream, offset)
-
-    def paused(self, stream: Stream, paused: bool) -> None:
-        """User code paused or resumed a partition."""
-        self.guarded("paused", self.options.companion.paused, stream, paused)
 
     async def committed(self, partition: Partition) -> int | None:
         """The group's committed offset, None where there is none.
@@ -577,40 +371,6 @@ class Agent:
         offset = offsets.get(partition, -1)
         return offset if offset >= 0 else None
 
-    # -- fetching ------------------------------------------------------------------------------------------------
-
-    async def _fetch(self) -> None:
-        """Fetch for ever; what fetching raises, the user's next call raises."""
-        while True:
-            try:
-                await self.plane.run(self._batch)
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                log.warning("Fetching raised %r; the next call of user code raises it.", error)
-                self.handout.fail(error)
-                await asyncio.sleep(self.options.config.retry_backoff)
-
-    def _batch(self, partition: Partition, records: list[Any], following: int, end_offset: int | None) -> None:
-        stream = self.handout.streams.get(partition)
-        if stream is None or stream.seeking:
-            return
-        self.handout.feed(stream, records, following)
-        self._bound(stream, records)
-        self.guarded("fetched", self.options.companion.fetched, stream, records, end_offset)
-
-    def _bound(self, stream: Stream, records: list[Any]) -> None:
-        """Hold a partition whose buffer is full; a batch is about as large as the one before."""
-        size = sum(max(r.serialized_value_size, 0) + 64 for r in records[:8]) * len(records) // min(8, len(records))
-        mean = max(1, size // len(records))
-        if stream.buffered >= max(BUFFER_RECORDS_MIN, self.options.buffer_bytes // mean):
-            stream.held = True
-            self.plane.hold(stream.partition)
-
-    def _refill(self, stream: Stream) -> None:
-        if self._stream(stream.partition, stream.take) is stream:
-            self.plane.release(stream.partition)
-
     # -- commits -------------------------------------------------------------------------------------------------
 
     async def _auto_commit(self) -> None:
@@ -623,7 +383,7 @@ class Agent:
         offsets: dict[Partition, e.OffsetCommit] = {}
         if self.options.config.auto_commit:
             for partition, stream in self.handout.streams.items():
-                done = self._done_offset(stream)
+                done = self.partitions.done_offset(stream)
                 hold = self.machine.holdings.holds.get(partition)
                 if done is not None and hold is not None and hold.committed != done:
                     offsets[partition] = e.OffsetCommit(take=stream.take, offset=done)
@@ -659,37 +419,11 @@ class Agent:
             )
         if code != Code.NONE:
             raise for_code(code)()
-        self.guarded("committed", self.options.companion.committed, {p: o for p, (o, _) in offsets.items()})
 
     def _commit_result(self, command: c.CommitResultCommand) -> None:
         waiting = self._commit_requests.get(command.request)
         if waiting is not None and not waiting.done():
             waiting.set_result(command.code)
-
-    # -- containment ---------------------------------------------------------------------------------------------
-
-    def guarded(self, where: str, call: Callable[..., None], *args: Any) -> None:
-        """Call something that may break without harm: logged once, counted, contained (I8)."""
-        try:
-            call(*args)
-        except Exception:
-            if where not in self._complained:
-                self._complained.add(where)
-                log.exception("The agent's %s broke; the consumer goes on. Said once, counted from now on.", where)
-            self.contained(where)
-
-    async def _guarded_async(self, where: str, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception:
-            log.exception("The agent's %s broke; the consumer goes on.", where)
-            self.contained(where)
-
-    def contained(self, where: str) -> None:
-        try:
-            self.options.companion.error(where)
-        except Exception:
-            log.debug("counting an error failed", exc_info=True)
 
     def _tell_from_user(self, call: Callable[..., object], *args: object) -> None:
         """From the user's thread: call something in the agent's loop. Harmless when the agent has ended."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from . import __version__
-from .agent import Agent, Companion
+from .agent import Agent
 from .clock import boot_time, wall_time
+from .companion import Companion
 from .core.group.commands import EnteredCommand
 from .core.group.ownership import HoldState
 from .core.model import Partition
@@ -123,7 +124,7 @@ class Assembly(Companion):
             scales=self._scaler.scales and self._options.mode == "active",
         )
         self._run("gathering", self.measuring.run_gathering())
-        self._run("reports", self.measuring.run_reports(self._who, self._publish))
+        self._run("reports", self.measuring.run_reports(self._who, self._committed, self._publish))
         self._run("loads", self.measuring.run_loads(self._who, self._write))
         self._run("scaler", self._reconciler.run())
         server = HttpServer.shared(self._options.http)
@@ -154,6 +155,10 @@ class Assembly(Companion):
     def _who(self) -> tuple[str, int]:
         membership = self._need_agent().machine.membership
         return membership.member, membership.generation
+
+    def _committed(self) -> dict[Partition, int]:
+        holds = self._need_agent().machine.holdings.holds
+        return {p: hold.committed for p, hold in holds.items() if hold.committed is not None}
 
     async def _publish(self, record: Record, sequence: int) -> bool:
         control = self._need_agent().log
@@ -196,9 +201,6 @@ class Assembly(Companion):
 
     def paused(self, stream: Stream, paused: bool) -> None:
         self.measuring.paused(stream, paused)
-
-    def committed(self, offsets: Mapping[Partition, int]) -> None:
-        self.measuring.committed(offsets)
 
     def heartbeat(self, sent_at: float) -> None:
         self.metrics.heartbeat_age(boot_time() - sent_at)

@@ -98,7 +98,7 @@ class Leading:
                 raise
             except Exception:
                 log.exception("Planning broke; the group goes on as it is, and planning starts again in 10 s.")
-                self._agent.contained("planning")
+                self._agent.guard.broke("planning")
                 await asyncio.sleep(10.0)
 
     async def _lead(self) -> None:
@@ -117,7 +117,7 @@ class Leading:
             await self._decide_for_ever(control, planner)
 
     async def _listen(self, control: ControlLog, planner: Planner, caught_up: asyncio.Event) -> None:
-        async for entries in control.telemetry(wall_time() - REPLAY_SECONDS):
+        async for entries, at_end in control.telemetry(wall_time() - REPLAY_SECONDS):
             for entry in entries:
                 record = entry.record
                 if record.group != self._config.group:
@@ -129,7 +129,7 @@ class Leading:
                     planner.observe(record, received_at)
                 elif isinstance(record, DecisionRecord) and not caught_up.is_set():
                     planner.remember(record)
-            if not entries:
+            if at_end:
                 caught_up.set()
 
     async def _decide_for_ever(self, control: ControlLog, planner: Planner) -> None:

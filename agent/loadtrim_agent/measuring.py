@@ -121,15 +121,25 @@ class Measuring:
     # -- telling -------------------------------------------------------------------------------------------------
 
     async def run_reports(
-        self, who: Callable[[], tuple[str, int]], publish: Callable[[Record, int], Awaitable[bool]]
+        self,
+        who: Callable[[], tuple[str, int]],
+        committed: Callable[[], Mapping[Partition, int]],
+        publish: Callable[[Record, int], Awaitable[bool]],
     ) -> None:
-        """Report for ever. ``who``: (member id, generation) now; ``publish``: writes to the telemetry."""
+        """Report for ever.
+
+        Args:
+            who: (member id, generation) now.
+            committed: offset acknowledged last, per partition held.
+            publish: writes to the telemetry.
+        """
         due = asyncio.get_running_loop().time()
         while True:
             due += self._report_seconds
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
             self.gather()
             self._observe_ends()
+            self.committed(committed())
             member, generation = who()
             report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
             self.show()

@@ -388,7 +388,7 @@ class Consumer:
             raise ValueError("Offset must be a positive integer")
         stream = self._stream(Partition(*partition))
         self._need_handout().seek(stream, offset)
-        self._post(self._need_agent().seek, stream, offset)
+        self._post(self._need_agent().partitions.seek, stream, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Hand out from the first record on, of these partitions or of all held."""
@@ -442,7 +442,7 @@ class Consumer:
         for partition in partitions:
             stream = self._stream(Partition(*partition))
             stream.paused = paused
-            self._post(self._need_agent().paused, stream, paused)
+            self._post(self._need_agent().partitions.paused, stream, paused)
         self._need_handout().wake()
 
     # -- what the cluster knows ----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -40,7 +40,8 @@ if __package__ in (None, ""):
 from demo.load import parse_rates, shares_even, shares_skewed, trace
 from demo.plot import plot
 from demo.report import NOT_THE_PAPERS, Report, render
-from demo.run import GROUP, Live, RunFailedError, RunOptions, run
+from demo.run import GROUP, RunFailedError, RunOptions, run
+from demo.show import show
 from loadtrim.testing import Cluster, ExternalKafka, LocalKafka, LocalKafkaError
 
 __all__ = ["main", "run_options"]
@@ -96,29 +97,6 @@ def _kafka() -> Iterator[Cluster]:
         yield local
 
 
-@contextlib.asynccontextmanager
-async def _status_line(live: Live) -> AsyncIterator[None]:
-    """Where there is no terminal for the live view: a line every five seconds."""
-
-    async def tell() -> None:
-        while True:
-            await asyncio.sleep(5)
-            progress, follower = live.progress, live.follower
-            latencies = sorted(latency for _, latency in list(follower.recent)[-500:])
-            p99 = f"{latencies[int(0.99 * (len(latencies) - 1))]:.3f} s" if latencies else "-"
-            print(
-                f"{live.phase:<9} {progress.second:5.0f} s  sent {progress.sent:>6}  done {len(follower.done):>6}  "
-                f"replicas {live.orchestrator.replicas}  latency p99 of the last {len(latencies)}: {p99}",
-                flush=True,
-            )
-
-    task = asyncio.create_task(tell(), name="status")
-    try:
-        yield
-    finally:
-        task.cancel()
-
-
 def _demo(env: Mapping[str, str]) -> Report:
     out = Path(env.get("OUT", "out"))
     run_options(env, "", "", "")  # wrong use is told before Kafka is started
@@ -132,7 +110,7 @@ def _demo(env: Mapping[str, str]) -> Report:
         print(f"Playing {options.rates.records:,} records in {seconds} s: {options.rates.source}.", flush=True)
         if not options.comparable:
             print(NOT_THE_PAPERS, flush=True)
-        report = asyncio.run(run(options, _status_line))
+        report = asyncio.run(run(options, show))
     (out / "demo.json").write_bytes(report.as_json())
     plot(report, out / "demo.png")
     return report

@@ -24,7 +24,8 @@ from demo.journal import Supervisor, read_run
 from demo.load import LoadOptions, Progress, Rates, play
 from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import fold, read_control_topic, save_entries
-from loadtrim.cli.orchestrator import EventKind, LocalOrchestrator, OrchestratorEvent, OrchestratorOptions
+from loadtrim.cli.instances import EventKind, OrchestratorEvent, OrchestratorOptions
+from loadtrim.cli.orchestrator import LocalOrchestrator
 from loadtrim_agent.core.names import control_topic
 
 __all__ = ["Live", "RunFailedError", "RunOptions", "run"]

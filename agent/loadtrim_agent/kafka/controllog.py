@@ -324,18 +324,19 @@ class ControlLog:
             return False
         return True
 
-    async def telemetry(self, since: float) -> AsyncIterator[list[TelemetryEntry]]:
+    async def telemetry(self, since: float) -> AsyncIterator[tuple[list[TelemetryEntry], bool]]:
         """Records of the telemetry partition from ``since`` (epoch seconds) on, in batches, for ever.
 
-        An empty batch means that the end was reached, and comes again every second while nothing is new.
+        Yields:
+            A batch, empty at least every second while nothing is new, and whether all that was there at the start has
+            been read.
         """
         reader = await self._reader(TELEMETRY)
         at = TopicPartition(self.topic, TELEMETRY)
         try:
             found = (await reader.offsets_for_times({at: int(since * 1000)}))[at]
-            if found is None:
-                await self._seek_to_end(reader, TELEMETRY)
-            else:
+            end = await self._seek_to_end(reader, TELEMETRY)
+            if found is not None:
                 reader.seek(at, found.offset)
             while True:
                 try:
@@ -343,7 +344,7 @@ class ControlLog:
                 except OffsetOutOfRangeError:
                     await self._seek_to_end(reader, TELEMETRY)
                     continue
-                yield self._entries(batches)
+                yield self._entries(batches), await reader.position(at) >= end
         finally:
             await reader.stop()
 

@@ -22,7 +22,7 @@ from loadtrim_agent.observe.words import brake_line, counted, decision_line, dur
 
 from .instances import InstanceInfo, OrchestratorEvent
 from .supervisor import Phase
-from .text import in_time_words, latency_words, member_label, owns, partition_rows, state_names
+from .text import ago, in_time_words, latency_words, member_label, owns, partition_rows
 from .view import GroupState, MemberState
 
 __all__ = ["LiveView", "Scene", "bar", "render", "showing", "sparkline"]
@@ -30,8 +30,9 @@ __all__ = ["LiveView", "Scene", "bar", "render", "showing", "sparkline"]
 REFRESH_SECONDS = 0.25
 EVENTS_KEPT = 200
 EVENTS_SHOWN = 6
-PARTITIONS_SHOWN_MAX = 16
-"""A table of partitions is drawn up to here; above, the members' column says who owns what."""
+OTHER_LINES = 30
+"""Lines that everything but the tables of members and partitions takes: the partitions are drawn where they fit below,
+else the members' column says who owns what."""
 CURVE_WIDTH_MAX = 60
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _STATE_STYLES = {
@@ -86,14 +87,15 @@ def bar(share: float, width: int = 20) -> Text:
     return Text("█" * filled, style) + Text("░" * (width - filled), "dim")
 
 
-def render(scene: Scene) -> RenderableType:
-    """Draw one picture."""
+def render(scene: Scene, height: int = 50) -> RenderableType:
+    """Draw one picture for a terminal of so many lines."""
     parts: list[RenderableType] = [_group_panel(scene), _members_panel(scene)]
     state = scene.state
-    if state is not None and 0 < len(state.partitions) <= PARTITIONS_SHOWN_MAX:
-        parts.append(_partitions_panel(state))
     if state is not None:
         parts.append(_decision_panel(scene, state))
+        rows = len(scene.instances or state.members) + len(state.partitions)
+        if state.partitions and rows + OTHER_LINES <= height:
+            parts.append(_partitions_panel(state))
     if scene.events:
         parts.append(_events_panel(scene))
     if scene.footer:
@@ -220,9 +222,10 @@ def _partitions_panel(state: GroupState) -> Panel:
 def _decision_panel(scene: Scene, state: GroupState) -> Panel:
     if state.decision is None:
         return Panel(Text("none yet", "dim"), title="last decision", title_align="left", box=box.ROUNDED)
-    ago = duration(max(0.0, round(scene.now - state.decision.at)))
-    sentence = decision_line(state.decision, state_names(state))
-    return Panel(sentence, title=f"last decision, {ago} ago", title_align="left", box=box.ROUNDED)
+    sentence = decision_line(state.decision, state.names)
+    return Panel(
+        sentence, title=f"last decision, {ago(scene.now - state.decision.at)}", title_align="left", box=box.ROUNDED
+    )
 
 
 def _events_panel(scene: Scene) -> Panel:
@@ -243,13 +246,14 @@ class LiveView:
 
     def __init__(self, scene: Callable[[], Scene], console: Console | None = None) -> None:
         self._scene = scene
-        self._live = Live(console=console or Console(), auto_refresh=False, screen=True, vertical_overflow="crop")
+        self._console = console or Console()
+        self._live = Live(console=self._console, auto_refresh=False, screen=True, vertical_overflow="crop")
 
     async def run(self) -> None:
         """Draw until cancelled; the terminal is as before then."""
         with self._live:
             while True:
-                self._live.update(render(self._scene()), refresh=True)
+                self._live.update(render(self._scene(), self._console.height), refresh=True)
                 await asyncio.sleep(REFRESH_SECONDS)
 
 

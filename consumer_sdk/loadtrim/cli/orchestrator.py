@@ -201,7 +201,9 @@ class LocalOrchestrator:
             process.send_signal(number)
         return True
 
-    async def wait_until(self, condition: Callable[[LocalOrchestrator], bool], timeout_seconds: float | None = 30.0) -> None:
+    async def wait_until(
+        self, condition: Callable[[LocalOrchestrator], bool], timeout_seconds: float | None = 30.0
+    ) -> None:
         """Return as soon as a condition on this object holds; looked at after every change.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from loadtrim_agent.observe.words import (
@@ -19,6 +19,7 @@ from loadtrim_agent.observe.words import (
 from .view import GroupState, MemberState, PartitionState
 
 __all__ = [
+    "ago",
     "group_line",
     "in_time_words",
     "latency_words",
@@ -27,7 +28,6 @@ __all__ = [
     "owns",
     "partition_rows",
     "replica_words",
-    "state_names",
     "status_lines",
     "table",
 ]
@@ -71,9 +71,9 @@ def _ranges(numbers: Sequence[int]) -> str:
     return " ".join(parts)
 
 
-def state_names(state: GroupState) -> dict[str, str]:
-    """Member id -> instance, for the functions of ``words``."""
-    return {each.member: each.instance for each in state.members if each.instance}
+def ago(seconds: float) -> str:
+    """``3 s ago``; below a second ``just now``."""
+    return "just now" if seconds < 1.0 else f"{duration(round(seconds))} ago"
 
 
 def member_label(member: MemberState) -> str:
@@ -84,7 +84,7 @@ def member_label(member: MemberState) -> str:
 
 def replica_words(state: GroupState) -> str:
     """``3, 4 wanted``."""
-    wanted = state.replicas_wanted
+    wanted = state.replicas_wanted if state.alive else None
     return str(state.replicas) if wanted in (None, state.replicas) else f"{state.replicas}, {wanted} wanted"
 
 
@@ -139,10 +139,9 @@ def status_lines(state: GroupState, partitions: bool = False) -> list[str]:
         state: the group.
         partitions: with a table of all partitions.
     """
-    names = state_names(state)
-    facts = _facts(state, names)
+    facts = _facts(state)
     width = max(len(name) for name in facts)
-    lines = [_head(state, names), *(f"{_MARGIN}{name.ljust(width)}{_MARGIN}{words}" for name, words in facts.items())]
+    lines = [_head(state), *(f"{_MARGIN}{name.ljust(width)}{_MARGIN}{words}" for name, words in facts.items())]
     if state.members:
         lines += ["", *_member_table(state)]
     if partitions and state.partitions:
@@ -150,16 +149,20 @@ def status_lines(state: GroupState, partitions: bool = False) -> list[str]:
     return lines + [f"\n{note}" for note in _notes(state)]
 
 
-def _head(state: GroupState, names: Mapping[str, str]) -> str:
+def _head(state: GroupState) -> str:
     generation = "no generation known" if state.generation is None else f"generation {state.generation}"
-    leader = "no leader known" if state.leader is None else f"leader {member_name(state.leader, names)}"
+    leader = "no leader known" if state.leader is None else member_name(state.leader, state.names)
+    if state.leader is not None:
+        leader = f"leader {leader}" if state.alive else f"led by {leader} when it ended"
     return f"{state.group}: {generation}, {leader}"
 
 
-def _facts(state: GroupState, names: Mapping[str, str]) -> dict[str, str]:
-    facts = {"replicas": replica_words(state), "load": load_words(state)}
+def _facts(state: GroupState) -> dict[str, str]:
+    facts = {"replicas": replica_words(state)}
+    if state.alive:
+        facts["load"] = load_words(state)
     oldest = f", the oldest {duration(state.lag_seconds)} old" if state.lag_records else ""
-    facts["behind"] = counted(state.lag_records, "record") + oldest
+    facts["behind"] = counted(state.lag_records, "record") + oldest + ("" if state.alive else ", as last reported")
     facts["in time"] = in_time_words(state)
     if latency := latency_words(state):
         facts["latency"] = latency
@@ -168,8 +171,7 @@ def _facts(state: GroupState, names: Mapping[str, str]) -> dict[str, str]:
     facts["moves"] = f"{counted(state.moves, 'handover')} in the last {duration(state.window_seconds)}"
     facts["brake"] = brake_line(state.brake)
     if state.decision is not None:
-        ago = duration(max(0.0, state.at - state.decision.at))
-        facts["decision"] = f"{ago} ago: {decision_line(state.decision, names)}"
+        facts["decision"] = f"{ago(state.at - state.decision.at)}: {decision_line(state.decision, state.names)}"
     return facts
 
 
@@ -219,7 +221,7 @@ def _partition_table(partitions: Iterable[PartitionState]) -> list[str]:
 def _notes(state: GroupState) -> list[str]:
     notes = []
     if not state.alive:
-        last = "never" if state.seen_at is None else f"{duration(max(0.0, state.at - state.seen_at))} ago"
+        last = "never" if state.seen_at is None else ago(state.at - state.seen_at)
         notes.append(f"Nobody is there: no member has said anything lately (the last one: {last}).")
     if state.owners_from == "reports":
         notes.append(

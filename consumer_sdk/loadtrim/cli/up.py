@@ -276,7 +276,7 @@ class _Session:
             elif self._live is None:
                 print(f"{who:<{len(self._orchestrator.options.name) + 3}} | {words}", flush=True)
             else:
-                print(f"loadtrim up {words}", flush=True)
+                print(f"loadtrim up: {words}", flush=True)
         except BrokenPipeError:
             # Nobody reads any more: end, and keep the interpreter from complaining at its exit.
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115

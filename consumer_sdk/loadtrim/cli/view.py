@@ -112,7 +112,9 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     generation: int | None
     leader: str | None
-    """Member id."""
+    """Member id of the last one known."""
+    names: dict[str, str]
+    """Member id -> instance, also of members that left lately."""
     owners_from: str
     """``log`` (exact), ``reports`` (about a second old, idle partitions missing) or ``nothing``."""
     members: tuple[MemberState, ...]
@@ -287,6 +289,7 @@ class GroupView:
             at=now,
             generation=self._ownership.generation if self._ownership else None,
             leader=self._leader(),
+            names=dict(sorted(self.names.items())),
             owners_from=owners_from,
             members=members,
             partitions=partitions,

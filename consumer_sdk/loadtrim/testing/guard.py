@@ -100,7 +100,9 @@ def serve(keeper: Keeper, parent_id: int) -> None:
             if line == END:
                 # Said in so many words, because a forked child may hold the pipe open.
                 return
-            os.write(1, json.dumps(keeper.answer(json.loads(line))).encode() + b"\n")
+            request = json.loads(line)
+            answer = keeper.answer(request) | {"number": request["number"]}
+            os.write(1, json.dumps(answer).encode() + b"\n")
 
 
 def remove(directories: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -33,6 +34,7 @@ class Guard:
     def __init__(self, remove: Sequence[Path] = ()) -> None:
         self._owner_id = os.getpid()
         self._lock = threading.Lock()
+        self._numbers = itertools.count()
         script = Path(__file__).with_name("guard.py")
         command = [sys.executable, "-I", "-S", str(script), str(self._owner_id), *map(str, remove)]
         # A session of its own: Ctrl-C in the terminal reaches this process only, which then closes the guard.
@@ -82,20 +84,29 @@ class Guard:
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
             try:
-                self._process.stdin.write(json.dumps(request).encode() + b"\n")
-                self._process.stdin.flush()
-                line = self._process.stdout.readline()
+                answer = self._exchange(request)
             except (BrokenPipeError, ValueError):
-                line = b""
-        if not line:
+                answer = None
+        if answer is None:
             raise BrokerError(
                 "the guard process of the local Kafka has ended, and its brokers with it "
                 "(stopped already, or killed from outside): start a new LocalKafka"
             )
-        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise BrokerError(f"cannot run {request.get('command', request)}: {answer['error']}")
         return answer
+
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Sends a request and returns its answer, None when the guard has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        number = next(self._numbers)
+        self._process.stdin.write(json.dumps(request | {"number": number}).encode() + b"\n")
+        self._process.stdin.flush()
+        while line := self._process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            # Ctrl-C may have come while an earlier answer was waited for: that one is skipped.
+            if answer["number"] == number:
+                return answer
+        return None

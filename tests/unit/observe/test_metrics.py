@@ -390,11 +390,12 @@ def test_a_bound_that_comes_while_a_batch_is_bucketed(registry: CollectorRegistr
     twins: list[Metrics] = []
     metrics = make(registry)
     metrics.records_done("orders", 3, 1, [0.3], [])
-    metrics.records_done("orders", 3, 1, Meddling([0.2]), [])
+    metrics.records_done("orders", 3, 1, Meddling([0.24]), [])
     assert twins
     name, labels = "loadtrim_record_latency_seconds_bucket", MEMBER | {"topic": "orders"}
     assert value(registry, name, labels | {"le": "0.1"}) == 0
-    assert value(registry, name, labels | {"le": "0.21"}) == 1
+    assert value(registry, name, labels | {"le": "0.21"}) == 0
+    assert value(registry, name, labels | {"le": "0.25"}) == 1
     assert value(registry, name, labels | {"le": "0.5"}) == 2
 
 

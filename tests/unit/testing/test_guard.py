@@ -138,6 +138,33 @@ def test_a_signal_ends_a_process_and_one_more_is_harmless(guard: Guard, tmp_path
     assert guard.exit_code("sleeper") == -signal.SIGTERM
 
 
+def test_an_interrupt_while_it_is_asked_does_not_mix_up_answers(guard: Guard, tmp_path: Path) -> None:
+    guard.start("sleeper", ["sleep", "1000"], tmp_path / "out", tmp_path)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    interrupts = 0
+    try:
+        # The timer is armed over and over, so that it strikes at many places of the exchange.
+        for attempt in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 * (attempt % 30 + 1))
+                for _ in range(20):
+                    assert guard.exit_code("sleeper") is None
+            except KeyboardInterrupt:
+                interrupts += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    assert interrupts > 100
+    guard.signal("sleeper", signal.SIGKILL)
+    wait_until(lambda: guard.exit_code("sleeper") == -signal.SIGKILL)
+
+
 def test_what_cannot_be_run_is_an_error_and_the_guard_goes_on(guard: Guard, tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="No such file"):
         guard.start("nothing", [str(tmp_path / "nothing")], tmp_path / "out", tmp_path)

@@ -72,6 +72,7 @@ class Holdings:
         return hold.take if hold is not None else None
 
     def wakeup(self) -> float:
+        """When :meth:`tick` wants to be called at the latest."""
         watched = (h.deadline for h in self.holds.values() if h.state in (*_GIVING, HoldState.RELEASED))
         return min(watched, default=self._fetch_again_at) if self.holds else self._fetch_again_at
 

@@ -188,7 +188,8 @@ class Machine:
 
     def _settle(self, now: float) -> None:
         """What follows from any change: whatever is due now, releases whose commit is in, commits, the lease."""
-        overdue = self.peers.overdue(now, self.membership.member) and not self._log_failed
+        self._look_for_map(now)
+        overdue = not self._log_failed and self.peers.overdue(now, self.membership.member)
         self.membership.tick(now, overdue)
         if self.holdings.tick(now):
             self._emit(CountCommand(what="release_in_doubt"))
@@ -369,7 +370,6 @@ class Machine:
                 self._keep(event.now, generation, event.offset, record)
         else:
             self._apply(event.now, record)
-        self._look_for_map(event.now)
 
     def _keep(self, now: float, generation: int, offset: int, record: Record) -> None:
         self._future.setdefault(generation, []).append((offset, record))

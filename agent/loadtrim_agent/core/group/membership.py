@@ -469,13 +469,14 @@ class Membership:
         """Whatever is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
         if overdue and self.phase is Phase.STABLE:
             self._heartbeat_due = min(self._heartbeat_due, now + OVERDUE_HEARTBEAT_SECONDS)
-        if self._may_heartbeat() and not self._heartbeat_in_flight and now >= self._heartbeat_due:
-            self._heartbeat_in_flight = True
-            self._emit(SendHeartbeatCommand(member=self.member, generation=self.generation))
         if now >= self._retry_at and self.coordinator_known and self.phase is Phase.JOINING:
             self._send_join(now)
         if now >= self._phase_deadline:
             self._phase_overdue(now)
+        # Last, because what came before may have brought us back into a phase with heartbeats.
+        if self._may_heartbeat() and not self._heartbeat_in_flight and now >= self._heartbeat_due:
+            self._heartbeat_in_flight = True
+            self._emit(SendHeartbeatCommand(member=self.member, generation=self.generation))
 
     def _phase_overdue(self, now: float) -> None:
         if self.phase is Phase.JOINING:

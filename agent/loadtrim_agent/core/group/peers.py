@@ -18,6 +18,7 @@ OVERDUE_SECONDS = 3.0
 class _Peer:
     heard_at: float
     slack: float = 0.0
+    overdue: bool = False
 
 
 class Peers:
@@ -34,12 +35,14 @@ class Peers:
         self._peers = {m: self._peers.get(m) or _Peer(heard_at=now) for m in sorted(members)}
         for peer in self._peers.values():
             peer.heard_at = now
+            peer.overdue = False
         self._said_leaving &= members
 
     def heard(self, now: float, record: LoadRecord) -> None:
         peer = self._peers.get(record.member)
         if peer is not None:
             peer.heard_at = now
+            peer.overdue = False
             peer.slack = record.slack
 
     def say_leaving(self, member: str) -> None:
@@ -53,11 +56,14 @@ class Peers:
         return frozenset(self._said_leaving)
 
     def overdue(self, now: float, me: str) -> bool:
-        return any(now - peer.heard_at > OVERDUE_SECONDS for m, peer in self._peers.items() if m != me)
+        """Whether any other member has not been heard of for too long."""
+        for member, peer in self._peers.items():
+            peer.overdue = member != me and now >= peer.heard_at + OVERDUE_SECONDS
+        return any(peer.overdue for peer in self._peers.values())
 
     def next_overdue(self, me: str) -> float:
-        """When the next member will be overdue, if nothing is heard."""
-        times = (peer.heard_at + OVERDUE_SECONDS for m, peer in self._peers.items() if m != me)
+        """When one more member will be overdue, if nothing is heard."""
+        times = (p.heard_at + OVERDUE_SECONDS for m, p in self._peers.items() if m != me and not p.overdue)
         return min(times, default=float("inf"))
 
     def takers(self, partition: Partition, entries: Mapping[str, MemberEntry], me: str) -> list[str]:

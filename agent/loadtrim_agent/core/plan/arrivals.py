@@ -190,6 +190,7 @@ class Arrivals:
                 skip -= records
                 continue
             slot = self._grid.index(timestamp) if timestamp >= 0.0 else highest
+            self.arrived += records - skip
             self._put(min(max(slot, lowest), highest), records - skip)
             skip = 0
         self.last_at = max(self.last_at, now)
@@ -199,12 +200,12 @@ class Arrivals:
         first, last = self._grid.index(min(since, until)), self._grid.index(until)
         first = max(first, last - OPEN_SLOTS_MAX // 2)
         each = records / (last - first + 1)
+        self.arrived += records
         for slot in range(first, last + 1):
             self._put(slot, each)
         self.last_at = max(self.last_at, until)
 
     def _put(self, slot: int, records: float) -> None:
-        self.arrived += records
         if slot < self.out_before:
             self.kept_out += records
         elif slot < self.first_open:

@@ -1,0 +1,275 @@
+"""The shell's side of held partitions: carries out what the machine commands about one of them.
+
+Every acquisition is one :class:`~.handout.Stream`. The order of each step matters and is said beside it: the machine's
+rules hold only if nothing is handed out after :meth:`Partitions.stop` has read that nothing is in hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aiokafka.errors import KafkaError
+
+from .clock import boot_time
+from .companion import Companion, Guard
+from .core.group import commands as c
+from .core.group import events as e
+from .core.model import Partition
+from .handout import Handout, Stream
+from .kafka.data import DataPlane
+from .listener import Listener
+
+__all__ = ["Partitions"]
+
+log = logging.getLogger("loadtrim")
+
+BUFFER_RECORDS_MIN = 500
+"""A partition is always fetched until it has this many records buffered, however large they are."""
+
+
+class Partitions:
+    """All methods run in the agent's loop.
+
+    Args:
+        handout: where user code takes records from.
+        plane: fetches them.
+        listener: the user's rebalance listener.
+        companion: told of what is taken, fetched and lost.
+        guard: contains what the companion raises.
+        feed: gives the machine an event.
+        spawn: starts a task that the agent owns.
+        fail: raises an error in the user's loop.
+        buffer_bytes: per partition; a batch more may come on top.
+        retry_backoff: seconds between tries.
+    """
+
+    def __init__(
+        self,
+        *,
+        handout: Handout,
+        plane: DataPlane,
+        listener: Listener,
+        companion: Companion,
+        guard: Guard,
+        feed: Callable[[e.Event], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        fail: Callable[[BaseException], None],
+        buffer_bytes: int,
+        retry_backoff: float,
+    ) -> None:
+        self.handout = handout
+        self._plane = plane
+        self.listener = listener
+        self._companion = companion
+        self._tell = guard.call
+        self._feed = feed
+        self._spawn = spawn
+        self._fail = fail
+        self._buffer_bytes = buffer_bytes
+        self._retry_backoff = retry_backoff
+        self._lingering: dict[Partition, Stream] = {}
+        """Partitions lost while one of their records was in user code (rule 13)."""
+        self._lingering_ended: dict[Partition, asyncio.Event] = {}
+        self._stopped_at: dict[Partition, float] = {}
+
+    # -- commands ------------------------------------------------------------------------------------------------
+    # -- commands: partitions ------------------------------------------------------------------------------------
+
+    def open(self, commands: list[c.OpenCommand]) -> None:
+        """Begin fetching at once; answer when the listener has returned."""
+        simple = self.listener.target is None and all(
+            command.offset is not None and command.partition not in self._lingering for command in commands
+        )
+        if simple:
+            for command in commands:
+                self._opened(command, command.offset or 0)
+        else:
+            self._spawn(self._open_slowly(commands), "open")
+
+    async def _open_slowly(self, commands: list[c.OpenCommand]) -> None:
+        streams = []
+        for command in commands:
+            waiting = self._lingering_ended.get(command.partition)
+            if waiting is not None:
+                await waiting.wait()
+            offset = command.offset
+            if offset is None:
+                offset = await self._start_offset(command.partition)
+            if offset is not None:
+                streams.append(self._begin(command, offset))
+        await self.listener.assigned([stream.partition for stream in streams])
+        for stream in streams:
+            self._tell_opened(stream)
+
+    async def _start_offset(self, partition: Partition) -> int | None:
+        while True:
+            try:
+                return await self._plane.reset_offset(partition)
+            except (KafkaError, OSError, TimeoutError) as error:
+                if not getattr(error, "retriable", False) and not isinstance(error, (OSError, TimeoutError)):
+                    self._fail(error)
+                    return None
+                await asyncio.sleep(self._retry_backoff)
+
+    def _opened(self, command: c.OpenCommand, offset: int) -> None:
+        self._tell_opened(self._begin(command, offset))
+
+    def _begin(self, command: c.OpenCommand, offset: int) -> Stream:
+        stream = Stream(command.partition, command.take, offset)
+        stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
+        self.handout.put(stream)
+        self._plane.take(command.partition, offset)
+        return stream
+
+    def _tell_opened(self, stream: Stream) -> None:
+        self._feed(
+            e.OpenedEvent(now=boot_time(), partition=stream.partition, take=stream.take, position=stream.position)
+        )
+
+    def stream(self, partition: Partition, take: int) -> Stream | None:
+        stream = self.handout.streams.get(partition)
+        return stream if stream is not None and stream.take == take else None
+
+    def run(self, command: c.RunCommand) -> None:
+        stream = self.stream(command.partition, command.take)
+        if stream is not None:
+            stream.running = True
+            self.handout.wake()
+            since = stream.handoff_since
+            seconds = boot_time() - since if since is not None else None
+            self._tell("acquired", self._companion.acquired, stream, seconds)
+
+    def stop(self, command: c.StopCommand) -> None:
+        stream = self.stream(command.partition, command.take)
+        if stream is None:
+            return
+        stream.running = False  # first this, then look what is in hand: see handout.py
+        stream.listening = True
+        self._stopped_at.setdefault(command.partition, boot_time())
+        self.drained(stream)
+
+    def drained(self, stream: Stream) -> None:
+        """A stream may have nothing in hand any more."""
+        if stream.in_hand is not None or not stream.listening:
+            return
+        if self._lingering.get(stream.partition) is stream:
+            stream.listening = False
+            del self._lingering[stream.partition]
+            self._lingering_ended.pop(stream.partition).set()
+        elif self.stream(stream.partition, stream.take) is stream and not stream.running:
+            stream.listening = False
+            if self.listener.target is None:
+                self._tell_drained(stream)
+            else:
+                self._spawn(self._revoke(stream), "revoke")
+
+    async def _revoke(self, stream: Stream) -> None:
+        stream.revoked = True
+        await self.listener.revoked([stream.partition])
+        self._tell_drained(stream)
+
+    def _tell_drained(self, stream: Stream) -> None:
+        event = e.DrainedEvent(
+            now=boot_time(), partition=stream.partition, take=stream.take, done=self.done_offset(stream)
+        )
+        self._feed(event)
+
+    def done_offset(self, stream: Stream) -> int | None:
+        """What may be committed: behind the last record done, and behind what the log holds no records of."""
+        done = stream.done
+        if done is not None and stream.in_hand is None and done == stream.following:
+            behind = self._plane.position(stream.partition)
+            if behind is not None and behind > done and self.stream(stream.partition, stream.take) is stream:
+                return behind
+        return done
+
+    def resume(self, command: c.ResumeCommand) -> None:
+        stream = self.stream(command.partition, command.take)
+        if stream is None:
+            return
+        self._stopped_at.pop(command.partition, None)
+        stream.listening = False
+        if stream.revoked:
+            stream.revoked = False
+            self._spawn(self._assign_again(stream), "assign-again")
+        else:
+            stream.running = True
+            self.handout.wake()
+
+    async def _assign_again(self, stream: Stream) -> None:
+        await self.listener.assigned([stream.partition])
+        if self.stream(stream.partition, stream.take) is stream:
+            stream.running = True
+            self.handout.wake()
+
+    def drop(self, command: c.DropCommand) -> None:
+        stream = self.stream(command.partition, command.take)
+        stopped_at = self._stopped_at.pop(command.partition, None)
+        if stream is None:
+            return
+        if command.released and stopped_at is not None:
+            self._tell("released", self._companion.released, command.partition, boot_time() - stopped_at)
+        stream.running = False
+        self._plane.drop(command.partition)
+        self.handout.remove(command.partition)
+        self._tell("lost", self._companion.lost, stream)
+        if stream.in_hand is not None:
+            stream.listening = True
+            self._lingering[command.partition] = stream
+            self._lingering_ended[command.partition] = asyncio.Event()
+            self.drained(stream)
+        if self.listener.target is not None and not stream.revoked:
+            self._spawn(self.listener.revoked([command.partition]), "revoke-lost")
+
+    # -- what user code asks for ---------------------------------------------------------------------------------
+
+    def seek(self, stream: Stream, offset: int) -> None:
+        """User code has moved its position: fetch from there."""
+        if self.stream(stream.partition, stream.take) is stream:
+            self._plane.take(stream.partition, offset)
+            stream.clear()
+            stream.following = offset
+            stream.seeking = False
+            self.handout.wake()
+            self._tell("sought", self._companion.sought, stream, offset)
+
+    def paused(self, stream: Stream, paused: bool) -> None:
+        """User code paused or resumed a partition."""
+        self._tell("paused", self._companion.paused, stream, paused)
+
+    # -- fetching ------------------------------------------------------------------------------------------------
+
+    async def fetch(self) -> None:
+        """Fetch for ever; what fetching raises, the user's next call raises."""
+        while True:
+            try:
+                await self._plane.run(self._batch)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                log.warning("Fetching raised %r; the next call of user code raises it.", error)
+                self.handout.fail(error)
+                await asyncio.sleep(self._retry_backoff)
+
+    def _batch(self, partition: Partition, records: list[Any], following: int, end_offset: int | None) -> None:
+        stream = self.handout.streams.get(partition)
+        if stream is None or stream.seeking:
+            return
+        self.handout.feed(stream, records, following)
+        self._bound(stream, records)
+        self._tell("fetched", self._companion.fetched, stream, records, end_offset)
+
+    def _bound(self, stream: Stream, records: list[Any]) -> None:
+        """Hold a partition whose buffer is full; a batch is about as large as the one before."""
+        size = sum(max(r.serialized_value_size, 0) + 64 for r in records[:8]) * len(records) // min(8, len(records))
+        mean = max(1, size // len(records))
+        if stream.buffered >= max(BUFFER_RECORDS_MIN, self._buffer_bytes // mean):
+            stream.held = True
+            self._plane.hold(stream.partition)
+
+    def refill(self, stream: Stream) -> None:
+        if self.stream(stream.partition, stream.take) is stream:
+            self._plane.release(stream.partition)
