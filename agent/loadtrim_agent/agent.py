@@ -440,8 +440,8 @@ def group_error(code: int, config: GroupConfig) -> KafkaError:
         offered = (LOADTRIM, *STANDARD_PROTOCOLS) if config.log_usable else STANDARD_PROTOCOLS
         return kind(
             f"Group {config.group} refused this member: it offers the assignment protocols {', '.join(offered)}, "
-            "and the group's members share none of them (or use the new KIP-848 protocol). Run the other members with range or "
-            "roundrobin among their strategies, or give this consumer another group_id."
+            "and the group's members share none of them (or use the new KIP-848 protocol). Run the other members with "
+            "range or roundrobin among their strategies, or give this consumer another group_id."
         )
     if code == Code.INVALID_SESSION_TIMEOUT:
         return kind(

@@ -30,6 +30,7 @@ def warn_about_clock() -> None:
     """Say once per process where a suspend could outlive a lease."""
     if not _HAS_BOOT_CLOCK:  # pragma: no cover - not Linux
         log.warning(
-            "This platform has no boot-time clock: after a suspend longer than the session timeout, records may "
-            "be handed out for up to one heartbeat although the group gave their partitions away. Their commits are refused."
+            "This platform has no boot-time clock: after a suspend longer than the session timeout, records may be "
+            "handed out for up to one heartbeat although the group gave their partitions away. Their commits are "
+            "refused."
         )

@@ -38,7 +38,7 @@ class Companion:
         """A batch was fetched."""
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
-        """A partition's records are handed out from now on; ``seconds`` since its last owner stopped, if by a release."""
+        """Its records are handed out from now on; ``seconds`` since its last owner stopped, if it came by a release."""
 
     def released(self, partition: Partition, seconds: float) -> None:
         """A partition was given away; ``seconds`` from the stop until its new owner was in the log."""

@@ -7,7 +7,9 @@ planning and scaling, never consuming (I8).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 import time
 from typing import Any
 
@@ -37,6 +39,61 @@ REPLAY_SECONDS_MAX = 3.0
 IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
+THINKING_SECONDS_MAX = 1.0
+"""A plan that takes longer is complained about."""
+
+
+class _Thinker:
+    """The planner in a thread of its own, so that a slow plan costs neither heartbeats nor handoffs.
+
+    What is heard while it thinks waits for the next decision.
+    """
+
+    def __init__(self, config: PlanConfig) -> None:
+        self._planner = Planner(config)
+        self._heard: list[tuple[ReportRecord | DecisionRecord, float]] = []
+
+    def hear(self, record: ReportRecord | DecisionRecord, received_at: float) -> None:
+        """Take in a report, or a decision of an earlier leader."""
+        self._heard.append((record, received_at))
+
+    async def decide(self, now: float, state: GroupState) -> DecisionRecord:
+        """One decision at a time; waits for it however long it takes."""
+        heard, self._heard = self._heard, []
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[DecisionRecord] = loop.create_future()
+
+        def think() -> None:
+            made: DecisionRecord | Exception
+            try:
+                made = self._decide(heard, now, state)
+            except Exception as error:
+                made = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(_settle, answer, made)
+
+        # A daemon thread, unlike an executor's, does not keep a process from exiting.
+        threading.Thread(target=think, name="loadtrim-planner", daemon=True).start()
+        return await answer
+
+    def _decide(
+        self, heard: list[tuple[ReportRecord | DecisionRecord, float]], now: float, state: GroupState
+    ) -> DecisionRecord:
+        for record, received_at in heard:
+            if isinstance(record, ReportRecord):
+                self._planner.observe(record, received_at)
+            else:
+                self._planner.remember(record)
+        return self._planner.decide(now, state)
+
+
+def _settle(answer: asyncio.Future[DecisionRecord], made: DecisionRecord | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(made, Exception):
+        answer.set_exception(made)
+    else:
+        answer.set_result(made)
 
 
 class Leading:
@@ -105,7 +162,7 @@ class Leading:
         control = self._agent.log
         if control is None:
             return
-        planner = Planner(self._config)
+        planner = _Thinker(self._config)
         caught_up = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen(control, planner, caught_up), name="loadtrim-telemetry")
@@ -116,7 +173,7 @@ class Leading:
                 log.info("The telemetry of the last minutes is still being read; deciding with what is there.")
             await self._decide_for_ever(control, planner)
 
-    async def _listen(self, control: ControlLog, planner: Planner, caught_up: asyncio.Event) -> None:
+    async def _listen(self, control: ControlLog, planner: _Thinker, caught_up: asyncio.Event) -> None:
         async for entries, at_end in control.telemetry(wall_time() - REPLAY_SECONDS):
             for entry in entries:
                 record = entry.record
@@ -126,13 +183,13 @@ class Leading:
                     received_at = wall_time() if caught_up.is_set() else entry.appended_at
                     self._instances[record.member] = record.instance
                     self._weigh(record)
-                    planner.observe(record, received_at)
+                    planner.hear(record, received_at)
                 elif isinstance(record, DecisionRecord) and not caught_up.is_set():
-                    planner.remember(record)
+                    planner.hear(record, entry.appended_at)
             if at_end:
                 caught_up.set()
 
-    async def _decide_for_ever(self, control: ControlLog, planner: Planner) -> None:
+    async def _decide_for_ever(self, control: ControlLog, planner: _Thinker) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
@@ -140,12 +197,24 @@ class Leading:
                 await self._look_at_unowned()
                 began = time.perf_counter()
                 state = self._state()
-                decision = planner.decide(wall_time(), state)
-                self._metrics.plan(decision.outcome, time.perf_counter() - began)
-                await self._act(control, decision, state)
+                decision = await planner.decide(wall_time(), state)
+                took = time.perf_counter() - began
+                if took > THINKING_SECONDS_MAX:
+                    self._complain(took)
+                self._metrics.plan(decision.outcome, took)
+                if state.generation == self._agent.machine.membership.generation:
+                    await self._act(control, decision, state)
                 self._agent.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
             due = max(due + self._config.decision_seconds, loop.time())
             await asyncio.sleep(due - loop.time())
+
+    def _complain(self, seconds: float) -> None:
+        self._agent.guard.broke("slow_planning")
+        log.warning(
+            "A plan took %.1f s: the group went on as it was meanwhile. Fewer partitions or members, or another packer "
+            "(LOADTRIM_PACKER), plan faster.",
+            seconds,
+        )
 
     def _weigh(self, report: ReportRecord) -> None:
         """Work per partition as reported last: for placing what nobody claims at the next barrier."""

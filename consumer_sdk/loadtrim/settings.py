@@ -72,8 +72,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http: str = "127.0.0.1:0"
     """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
     requested_at: float | None = None
-    """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start of
-    the measured start-up time; else the process's start."""
+    """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start
+    of the measured start-up time; else the process's start."""
     control_topic: str = ""
     """Empty: ``__loadtrim.<group>``."""
     baseline_topic: str = "__loadtrim-baselines"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ def _headline(figure: Figure, report: Report) -> None:
     proof = f"{s.lost} lost, {s.repeated} repeated, {s.double_owners} double owners"
     figure.text(0.02, 0.965, f"{promise}, {cost}", fontsize=15, fontweight="bold", va="center")
     who = f"{s.client} ({s.policy})" if s.policy else s.client
-    figure.text(0.02, 0.94, f"{proof}; {who}, {s.moves} moves", fontsize=10.5, va="center")
+    figure.text(
+        0.02, 0.94, f"{proof}; {who}, {s.moves} moves", fontsize=10.5, va="center", color=_INK if s.ok else _RED
+    )
     note = "; five times as steep as recorded, not comparable with the papers" if s.note else ""
     figure.text(0.02, 0.917, f"{s.source}{note}", fontsize=8.5, color=_GREY, va="center")
 
@@ -189,4 +192,7 @@ def _latency(ax: Axes, report: Report) -> None:
         FuncFormatter(lambda value, _: f"{value:g} s" if value >= 1 else f"{value * 1e3:g} ms")
     )
     ax.set_ylabel("latency, by second sent")
-    ax.legend(loc="upper left", bbox_to_anchor=(1.005, 0.78 if objective > 0.2 else 1.02), frameon=False, fontsize=8.5)
+    low, high = map(math.log, ax.get_ylim())
+    height = (math.log(objective) - low) / (high - low)
+    top = 1.02 if height < 0.6 else height - 0.05
+    ax.legend(loc="upper left", bbox_to_anchor=(1.005, top), frameon=False, fontsize=8.5, handlelength=1.4)

@@ -45,6 +45,9 @@ __all__ = [
 SETTING_FILE = "setting.json"
 CONTROL_FILE = "control.jsonl"
 
+_REPORT_LAG_SECONDS = 1.0
+"""A handoff is reported up to this long after it."""
+
 NOT_THE_PAPERS = (
     "Every fifth second of the trace is played at its own rate: the load rises and falls five times as steeply as "
     "recorded, so these figures are not comparable with the papers'. FULL=1 plays all 600 seconds."
@@ -141,9 +144,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas asked for after the load had begun."""
     scale_downs: int
     """Replicas that went before the load was done."""
+    restarts: int
+    """Replicas that ended by themselves and were started again."""
     startup_p50: float | None
     """From being asked for until it owned its first partition, as the members say."""
     moves: int
+    """Handovers from the start of the load until the last record was done."""
     generations: int
     handoff_p50: float | None
     handoff_p99: float | None
@@ -270,11 +276,14 @@ def _summary(
 ) -> Summary:
     values = sorted(latencies.values()) or [math.inf]
     in_time = sum(value <= setting.objective_seconds for value in values)
-    handoffs = sorted(telemetry.handoffs)
+    begun, ended = setting.started_at, setting.ended_at
+    handoffs = sorted(seconds for at, seconds in telemetry.handoffs if begun <= at <= ended + _REPORT_LAG_SECONDS)
+    moves = sum(begun <= move.at <= ended for move in telemetry.moves)
     gaps = sorted(_gaps(run))
     startups = sorted(telemetry.startup_seconds)
     replica_seconds, most = _replica_seconds(setting)
-    length = max(setting.ended_at - setting.started_at, 1e-9)
+    length = max(ended - begun, 1e-9)
+    lives = _lives(setting.replicas)
     return Summary(
         source=setting.source,
         note="" if setting.comparable else NOT_THE_PAPERS,
@@ -301,10 +310,11 @@ def _summary(
         replica_minutes_least=_replica_seconds_least(setting) / 60,
         replicas_max=most,
         replicas_mean=replica_seconds / length,
-        scale_ups=sum(setting.started_at < replica.asked_at < setting.ended_at for replica in setting.replicas),
-        scale_downs=sum((replica.ended_at or math.inf) < setting.ended_at for replica in setting.replicas),
+        scale_ups=sum(begun < asked < ended for asked, _ in lives),
+        scale_downs=sum(begun < gone < ended for _, gone in lives),
+        restarts=len(setting.replicas) - len(lives),
         startup_p50=percentile(startups, 0.5) if startups else None,
-        moves=len(telemetry.moves) if telemetry.generations else sum(1 for _ in _successions(run)),
+        moves=moves if telemetry.generations else sum(1 for _ in _successions(run)),
         generations=telemetry.generations,
         handoff_p50=percentile(handoffs, 0.5) if handoffs else None,
         handoff_p99=percentile(handoffs, 0.99) if handoffs else None,
@@ -318,6 +328,17 @@ def _summary(
         out_of_order=len(verdict.out_of_order),
         ok=verdict.ok and not verdict.left_over,
     )
+
+
+def _lives(replicas: Iterable[Replica]) -> list[tuple[float, float]]:
+    """(first asked for, finally gone) of every instance, its restarts taken together."""
+    by_name: defaultdict[str, list[Replica]] = defaultdict(list)
+    for replica in replicas:
+        by_name[replica.name].append(replica)
+    return [
+        (min(life.asked_at for life in lives), max(life.ended_at or math.inf for life in lives))
+        for lives in by_name.values()
+    ]
 
 
 def _replica_seconds(setting: Setting) -> tuple[float, int]:
@@ -415,6 +436,7 @@ def render(report: Report) -> str:
     s = report.summary
     who = f"{s.client}, policy {s.policy}" if s.policy else s.client
     latency = "p50 {}  p90 {}  p99 {}  p99.9 {}  max {}".format(*map(_seconds, msgspec.structs.astuple(s.latency)))
+    restarts = f", {s.restarts} restarts after a crash" if s.restarts else ""
     checker = f"lost {s.lost}, repeated {s.repeated}, double owners {s.double_owners}"
     rows = [
         ("load", f"{s.records:,} records in {s.load_seconds} s, up to {s.rate_max:.0f}/s, {s.partitions} partitions"),
@@ -425,7 +447,10 @@ def render(report: Report) -> str:
         ("latency", latency),
         ("replica-minutes", f"{s.replica_minutes:.2f} (mean {s.replicas_mean:.2f}, at most {s.replicas_max})"),
         ("", f"{s.replica_minutes_least:.2f} for a pool that starts at once and shares bursts without remainder"),
-        ("scaling", f"{s.scale_ups} replicas added, {s.scale_downs} removed, start-up {_seconds(s.startup_p50)}"),
+        (
+            "scaling",
+            f"{s.scale_ups} replicas added, {s.scale_downs} removed{restarts}, start-up {_seconds(s.startup_p50)}",
+        ),
         ("moves", f"{s.moves} in {s.generations} generations" if s.generations else f"{s.moves} changes of owner"),
         ("handoff", f"p50 {_seconds(s.handoff_p50)}  p99 {_seconds(s.handoff_p99)} as the members measured"),
         ("gap", f"p50 {_seconds(s.gap_p50)}  p99 {_seconds(s.gap_p99)} from the journals, new owner idle"),

@@ -24,9 +24,9 @@ from demo.journal import Supervisor, read_run
 from demo.load import LoadOptions, Progress, Rates, play
 from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import fold, read_control_topic, save_entries
+from loadtrim.cli.control import topic_of
 from loadtrim.cli.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.cli.orchestrator import LocalOrchestrator
-from loadtrim_agent.core.names import control_topic
 
 __all__ = ["Live", "RunFailedError", "RunOptions", "run"]
 
@@ -183,12 +183,12 @@ async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def _until_ready(options: RunOptions, up: LocalOrchestrator) -> None:
-    """Wait until Kafka itself says that the group is stable with everybody in it."""
+    """Wait until Kafka itself says that the group is stable with everybody in it, and all partitions taken up."""
     deadline = time.monotonic() + options.ready_seconds
     async with _admin(options.bootstrap) as admin:
         while True:
             state, members = await _group_state(admin, options.group)
-            if state == "Stable" and members >= options.replicas:
+            if state == "Stable" and members >= options.replicas and await _taken_up(admin, options):
                 return
             if up.failing(START_FAILURES_MAX):
                 raise RunFailedError(f"the service does not start; see {up.log_directory}")
@@ -198,6 +198,16 @@ async def _until_ready(options: RunOptions, up: LocalOrchestrator) -> None:
                     f"{members} members instead of {options.replicas}; see {up.log_directory}"
                 )
             await asyncio.sleep(POLL_SECONDS)
+
+
+async def _taken_up(admin: AIOKafkaAdminClient, options: RunOptions) -> bool:
+    """Whether every partition has an owner that is ready: loadtrim commits where it will start before it starts."""
+    if options.client != "loadtrim":
+        return True
+    committed = await admin.list_consumer_group_offsets(options.group)
+    return sum(tp.topic == options.topic and found.offset >= 0 for tp, found in committed.items()) == len(
+        options.shares
+    )
 
 
 async def _group_state(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:
@@ -236,7 +246,7 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
 async def _sum_up(options: RunOptions, recorder: _Recorder, follower: Follower, progress: Progress) -> Report:
     await _note_committed(options, recorder.supervisor)
     recorder.supervisor.close()
-    control = await read_control_topic(options.bootstrap, control_topic(options.group))
+    control = await read_control_topic(options.bootstrap, topic_of(options.group))
     save_entries(options.directory / CONTROL_FILE, control)
     journals = read_run(options.directory)
     epoch_offset = journals.epoch_offset_ns / 1e9

@@ -15,6 +15,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from loadtrim_agent.core.group.ownership import Ownership
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import (
+    COORDINATION,
+    TELEMETRY,
     BaseRecord,
     DecisionRecord,
     HelloRecord,
@@ -60,8 +62,8 @@ class Telemetry(msgspec.Struct, kw_only=True):
     releases_void: int = 0
     """Releases that did not count: overtaken, or of an older generation."""
     generations: int = 0
-    handoffs: list[float] = []
-    """Durations, seconds, as the members that took over measured them."""
+    handoffs: list[tuple[float, float]] = []
+    """(when it was reported, duration in seconds) as the members that took over measured them."""
     late: dict[str, int] = {}
     """Records done late, by cause, as the members judged."""
     startup_seconds: list[float] = []
@@ -82,7 +84,7 @@ async def read_control_topic(bootstrap: str, topic: str) -> list[Entry]:
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest") as consumer:
         if topic not in await consumer.topics():
             return entries
-        partitions = [TopicPartition(topic, index) for index in sorted(consumer.partitions_for_topic(topic) or ())]
+        partitions = [TopicPartition(topic, COORDINATION), TopicPartition(topic, TELEMETRY)]
         consumer.assign(partitions)
         missing = {tp: end for tp, end in (await consumer.end_offsets(partitions)).items() if end > 0}
         async with asyncio.timeout(_READ_SECONDS):
@@ -131,7 +133,7 @@ def fold(entries: Sequence[Entry]) -> Telemetry:
         if isinstance(record, DecisionRecord):
             telemetry.decisions.append(record)
         elif isinstance(record, ReportRecord):
-            telemetry.handoffs += record.handoffs
+            telemetry.handoffs += [(record.at, seconds) for seconds in record.handoffs]
             for cause, count in sorted(record.late.items()):
                 telemetry.late[cause] = telemetry.late.get(cause, 0) + count
             if record.startup_seconds is not None:

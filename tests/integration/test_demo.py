@@ -160,22 +160,25 @@ async def test_steady_group_is_spotless(kafka: Cluster, client: str, tmp_path: P
 
 
 async def test_group_scales_with_the_load_and_stays_spotless(kafka: Cluster, tmp_path: Path) -> None:
-    """Three times what one member can do: more come, partitions move, nothing is lost, repeated or owned twice."""
+    """Twice what one member can do in time: more come, partitions move, nothing is lost, repeated or owned twice."""
     options = dataclasses.replace(
         run_options(kafka, "loadtrim", tmp_path, 9),
-        rates=step(30, 300, 3, 20),
+        rates=step(20, 150, 4, 20),
         busy_seconds=0.0059,
         objective_seconds=0.5,
     )
     report = await run(options)
     summary = report.summary
     assert report.verdict.spotless, str(report.verdict)
-    assert summary.scale_ups >= 2
-    assert summary.replicas_max >= 3
+    assert summary.scale_ups >= 1
+    assert summary.restarts == 0
+    assert summary.replicas_max >= 2
     assert summary.moves > 0
+    assert summary.handoff_p50 is not None
     assert report.wanted
-    # Once the replicas are there, the objective is met again.
-    assert sum(row.late for row in report.seconds[-5:]) <= 0.02 * sum(row.records for row in report.seconds[-5:])
+    # One member alone would have every second burst late from its 85th record on; with more, few are.
+    last = report.seconds[-5:]
+    assert sum(row.late for row in last) <= 0.1 * sum(row.records for row in last)
 
 
 @pytest.mark.chaos

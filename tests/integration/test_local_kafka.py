@@ -22,7 +22,7 @@ from loadtrim.testing.local_kafka import Broker
 
 pytestmark = pytest.mark.kafka
 
-GONE_SECONDS = 10.0
+GONE_SECONDS = 30.0
 """Longest wait for processes to end and data to go: they take some 0.1 s on a quiet machine."""
 
 PARENT = """
@@ -280,6 +280,7 @@ async def test_second(kafka):
     assert kafka.create_topic()
     print("BOOTSTRAP", kafka.bootstrap)
 """
+INI = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
 HOWS = {
     "imported": ("from loadtrim.testing import kafka  # noqa", None),
     "plugin": ("", 'pytest_plugins = ["loadtrim.testing"]'),
@@ -289,7 +290,7 @@ HOWS = {
 def run_suite(directory: Path, how: str, environ: dict[str, str]) -> list[list[str]]:
     text, conftest = HOWS[how]
     directory.joinpath("test_suite.py").write_text(SUITE.format(how=text), encoding="utf-8")
-    directory.joinpath("pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n", encoding="utf-8")
+    directory.joinpath("pytest.ini").write_text(INI, encoding="utf-8")
     if conftest is not None:
         directory.joinpath("conftest.py").write_text(conftest, encoding="utf-8")
     # Where the package is not installed, the path to its sources may be a relative one.

@@ -247,7 +247,8 @@ class Chaos:
 
     def _remove(self) -> None:
         member = self._some()
-        if member is not None:
+        if member is not None and member.member in self.world.coordinator.members:
+            member.removed = member.member
             self.world.coordinator.remove_by_administrator(member.member)
 
     def _failover(self) -> None:
@@ -301,6 +302,7 @@ class Chaos:
     def _work_off(self) -> None:
         """Everything produced is done and committed in the end."""
         world = self.world
+        world.cost_seconds = lambda: 0.002
         world.run(self.options.drain_out_seconds)
         for partition, data in sorted(world.data.items()):
             if not any(partition.topic in m.machine.membership.topics for m in world.alive):

@@ -121,9 +121,6 @@ class _Stored:
     answers: dict[str, GroupAnswer] = field(default_factory=dict)
 
 
-NEW_MEMBER_SESSION_SECONDS = 300.0
-"""``classic.group.new.member.join.timeout``: a new member may wait in a barrier as long as this."""
-
 
 class Coordinator:
     """One group. Requests come through :meth:`serve`; answers go through the ``reply`` given with each."""
@@ -189,8 +186,7 @@ class Coordinator:
         self.members[request.member] = member
         if not self.leader:
             self.leader = request.member
-        member.join_reply = reply
-        self._renew(member, NEW_MEMBER_SESSION_SECONDS)
+        member.join_reply = reply  # its session starts when this is answered
         self._prepare()
         self._complete_if_all_joined()
 
@@ -364,8 +360,8 @@ class Coordinator:
             self._pending.discard(member)
             self._complete_if_all_joined()
 
-    def _renew(self, member: _Member, seconds: float | None = None) -> None:
-        member.session_ends = self._scheduler.now + (seconds or member.session_timeout)
+    def _renew(self, member: _Member) -> None:
+        member.session_ends = self._scheduler.now + member.session_timeout
         if not member.watched:
             member.watched = True
             self._scheduler.at(member.session_ends, self._session_over, member)

@@ -65,11 +65,11 @@ class OneOwner(Invariant):
     def step(self) -> None:
         world = self.world
         now = world.scheduler.now
-        if world.mixed_at >= now:
+        if world.mixed():
             return
         active: dict[Partition, SimMember] = {}
         for member in world.members.values():
-            if member.gone or now >= member.lease_until:
+            if member.gone or member.unaware or now >= member.lease_until:
                 continue
             for partition, slot in member.user.slots.items():
                 if slot.running or slot.in_hand is not None:
@@ -115,7 +115,9 @@ class NothingTwice(Invariant):
         world = self.world
         data = world.data[slot.partition]
         before = data.handed.get(offset)
-        if before is not None and not before.holder.excused_since(before.at) and world.mixed_at < world.scheduler.now:
+        if before is None or member.unaware:
+            return
+        if not before.holder.excused_since(before.at) and not world.mixed():
             by_hand = not world.options.group.auto_commit
             if not by_hand or offset < world.committed_most.get(slot.partition, 0):
                 self.violated(f"{slot.partition}:{offset} handed to {before.holder.name}, and again to {member.name}")
@@ -127,7 +129,7 @@ class NoPause(Invariant):
     name = "I4"
 
     def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
-        if self.world.scheduler.now >= member.lease_until or self.world.mixed_at >= self.world.scheduler.now:
+        if self.world.scheduler.now >= member.lease_until or self.world.mixed():
             return
         for command in commands:
             if isinstance(command, c.StopCommand):
@@ -137,14 +139,14 @@ class NoPause(Invariant):
 
     def _stopped(self, member: SimMember, partition: Partition) -> None:
         asked = partition in member.wanted_moves or member.leave_deadline != float("inf")
-        if not asked and partition.topic in member.machine.membership.topics:
+        if not asked and partition.topic in member.machine.departure.topics:
             self.violated(f"{member.name} stopped {partition} though nobody asked it to give it away")
 
     def _dropped(self, member: SimMember, command: c.DropCommand) -> None:
         slot = member.user.slots.get(command.partition)
         held = slot is not None and slot.take == command.take and slot.running
         leaves = member.leave_deadline != float("inf")
-        if held and not leaves and command.partition.topic in member.machine.membership.topics:
+        if held and not leaves and command.partition.topic in member.machine.departure.topics:
             self.violated(f"{member.name} dropped {command.partition}, which it was handing out")
 
 

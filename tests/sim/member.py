@@ -58,6 +58,8 @@ class SimMember:
         """When it was last seen without a valid lease, or to have gone without having finished."""
         self.wanted_moves: set[Partition] = set()
         """Asked to give these away, at any time: what I4 allows it to stop."""
+        self.removed = ""
+        """The id under which an administrator removed it: a known limit, until it hears of it."""
         self.leave_deadline = NEVER
         self.commit_codes: list[int] = []
         self._scheduler = world.scheduler
@@ -111,7 +113,12 @@ class SimMember:
 
     def excused_since(self, time: float) -> bool:
         self._look_at_lease()
-        return self.crashed or self.excused_at >= time or self.world.mixed_at >= time
+        return self.crashed or self.unaware or self.excused_at >= time or self.world.mixed_at >= time
+
+    @property
+    def unaware(self) -> bool:
+        """Removed by an administrator, and not told yet."""
+        return self.removed != "" and self.removed == self.member
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -193,7 +200,7 @@ class SimMember:
                 self._run[type(command)](command)
 
     def _look_at_lease(self) -> None:
-        if self._scheduler.now >= self.machine.lease_until and not self.gone:
+        if (self._scheduler.now >= self.machine.lease_until or self.unaware) and not self.gone:
             self.excused_at = self._scheduler.now
 
     def _set_timer(self) -> None:

@@ -50,6 +50,7 @@ class World:
         self.foreign: dict[str, ForeignMember] = {}
         self.committed_most: dict[Partition, int] = {}
         self.counts: Counter[str] = Counter()
+        self.may_mix = False
         self.mixed_at = 0.0
         """When the group was last a mixed one: nothing but I2 holds then."""
         self.trace: deque[str] | None = deque(maxlen=TRACE_ENTRIES_MAX) if trace else None
@@ -85,6 +86,7 @@ class World:
         """Start one more member."""
         name = f"p{len(self.members) + 1}"
         member = SimMember(self, name, self.config(topics, log_usable=log_usable))
+        self.may_mix = self.may_mix or not log_usable
         self.members[name] = member
         member.start()
         return member
@@ -94,6 +96,7 @@ class World:
         name = f"f{len(self.foreign) + 1}"
         member = ForeignMember(self, name, tuple(sorted(topics if topics is not None else self.topics)))
         self.foreign[name] = member
+        self.may_mix = True
         member.start()
         return member
 
@@ -115,7 +118,7 @@ class World:
         until = self.scheduler.now + seconds
         most = self.scheduler.steps + STEPS_PER_SECOND_MAX * max(1.0, seconds)
         while self.scheduler.step(until):
-            if self.foreign or self.mixed_at:
+            if self.may_mix:
                 self._look_for_mixture()
             for invariant in self._on_step:
                 invariant.step()
@@ -183,6 +186,12 @@ class World:
         for invariant in self._on_commit:
             invariant.committed(member, partition, offset)
         self.committed_most[partition] = max(offset, self.committed_most.get(partition, 0))
+
+    def mixed(self) -> bool:
+        """Whether the group is a mixed one now."""
+        if self.may_mix:
+            self._look_for_mixture()
+        return self.mixed_at >= self.scheduler.now
 
     def _look_for_mixture(self) -> None:
         ours = ("", LOADTRIM)

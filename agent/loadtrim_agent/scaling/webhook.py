@@ -224,12 +224,11 @@ class _Exchange:
                 if self._broken_off:
                     raise ConnectionAbortedError("broken off")
             connection.request("PUT", path, body, headers)
-            response = connection.getresponse()
-            accepted = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
-            text = b"" if accepted else response.read(ANSWER_BYTES_MAX)
-            return _HttpAnswer(
-                response.status, response.reason, text.decode(errors="replace"), response.getheader("Location")
-            )
+            with connection.getresponse() as response:
+                accepted = HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
+                text = b"" if accepted else response.read(ANSWER_BYTES_MAX)
+                location = response.getheader("Location")
+                return _HttpAnswer(response.status, response.reason, text.decode(errors="replace"), location)
         finally:
             connection.close()
 

@@ -43,7 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is not None:
         args.command = tuple(command)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
-    CLIENT_LOG.install()
+    with CLIENT_LOG.listening():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
         exit_code: int = args.run(args)
         sys.stdout.flush()

@@ -14,8 +14,7 @@ from loadtrim_agent.core.records import BrakeRecord
 from .connection import Connection, add_arguments, connection_from
 from .control import ControlTopic
 from .errors import EXIT_DONE
-from .status import read_state
-from .view import COMMAND_LINE_MEMBER
+from .view import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupView
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -61,9 +60,13 @@ def run(args: argparse.Namespace) -> int:
 
 async def _write(connection: Connection, brake: BrakeRecord) -> bool:
     """Returns whether there are members to heed it."""
+    view = GroupView(brake.group)
     async with ControlTopic(connection, brake.group) as topic:
         await topic.write_brake(brake)
-    return (await read_state(connection, brake.group)).alive
+        recent = await topic.recent(SILENT_SECONDS, scan_seconds=0.0)
+    for record, at in [*recent.coordination, *recent.telemetry]:
+        view.apply(record, at)
+    return view.heard_lately(time.time())
 
 
 def _told(brake: BrakeRecord, connection: Connection, alive: bool) -> str:

@@ -17,6 +17,7 @@ asked for; other settings (a consumer's, a producer's) are passed over.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import logging
 import os
@@ -24,7 +25,7 @@ import re
 import shlex
 import ssl
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,13 +95,18 @@ class ClientLog(logging.Handler):
         """Remember the message."""
         self.last = record.getMessage()
 
-    def install(self) -> None:
-        """Take over what the loggers of aiokafka say. Only for a process that is a command of ours."""
-        self.last = ""
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside the block, take over what the loggers of aiokafka say."""
         logger = logging.getLogger("aiokafka")
-        logger.propagate = False
-        if self not in logger.handlers:
-            logger.addHandler(self)
+        propagate, logger.propagate = logger.propagate, False
+        self.last = ""
+        logger.addHandler(self)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.propagate = propagate
 
 
 CLIENT_LOG = ClientLog()

@@ -34,6 +34,8 @@ OTHER_LINES = 30
 """Lines that everything but the tables of members and partitions takes: the partitions are drawn where they fit below,
 else the members' column says who owns what."""
 CURVE_WIDTH_MAX = 60
+CURVE_LINES = 32
+"""On a lower terminal the curves are left out."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _STATE_STYLES = {
     "running": "green",
@@ -89,7 +91,7 @@ def bar(share: float, width: int = 20) -> Text:
 
 def render(scene: Scene, height: int = 50) -> RenderableType:
     """Draw one picture for a terminal of so many lines."""
-    parts: list[RenderableType] = [_group_panel(scene), _members_panel(scene)]
+    parts: list[RenderableType] = [_group_panel(scene, height), _members_panel(scene)]
     state = scene.state
     if state is not None:
         parts.append(_decision_panel(scene, state))
@@ -103,7 +105,7 @@ def render(scene: Scene, height: int = 50) -> RenderableType:
     return Group(*parts)
 
 
-def _group_panel(scene: Scene) -> Panel:
+def _group_panel(scene: Scene, height: int) -> Panel:
     state = scene.state
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
@@ -114,6 +116,8 @@ def _group_panel(scene: Scene) -> Panel:
         grid.add_row("group", Text(scene.trouble, "yellow"))
     if state is not None:
         _add_load(grid, state)
+        if height >= CURVE_LINES:
+            _add_curves(grid, state)
         _add_time(grid, state)
         oldest = f", the oldest {duration(state.lag_seconds)} old" if state.lag_records else ""
         grid.add_row("behind", f"{counted(state.lag_records, 'record')}{oldest}")
@@ -138,6 +142,9 @@ def _add_load(grid: Table, state: GroupState) -> None:
     expected = "" if state.forecast is None else f", {number(state.forecast)} expected"
     startup = "" if state.startup_seconds is None else f" while a replica starts ({duration(state.startup_seconds)})"
     grid.add_row("", f"{number(state.rate)} records/s{expected}{startup if expected else ''}")
+
+
+def _add_curves(grid: Table, state: GroupState) -> None:
     points = state.history[-CURVE_WIDTH_MAX:]
     top = max((max(point.work, point.capacity) for point in points), default=0.0)
     if top > 0:

@@ -426,6 +426,7 @@ class LocalOrchestrator:
             "LOADTRIM_SCALER_URL": self.url,
             "LOADTRIM_SCALER_TOKEN": self.token,
             "LOADTRIM_HTTP": "127.0.0.1:0",
+            "LOADTRIM_REQUESTED_AT": f"{self._info(name).asked_at:.3f}",
         }
         if self.options.replicas_min is not None:
             env["LOADTRIM_MIN_REPLICAS"] = str(self.options.replicas_min)

@@ -274,7 +274,8 @@ class _Session:
             if self._args.json:
                 print(msgspec.json.encode(body).decode(), flush=True)
             elif self._live is None:
-                print(f"{who:<{len(self._orchestrator.options.name) + 3}} | {words}", flush=True)
+                width = max(len("loadtrim"), len(self._orchestrator.options.name) + 3)
+                print(f"{who:<{width}} | {words}", flush=True)
             else:
                 print(f"loadtrim up: {words}", flush=True)
         except BrokenPipeError:

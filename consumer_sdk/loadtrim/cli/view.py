@@ -229,6 +229,10 @@ class GroupView:
         """Member id -> instance, where known."""
         return {member: each.instance for member, each in self._members.items() if each.instance}
 
+    def heard_lately(self, now: float) -> bool:
+        """Whether any member showed a sign of life in the last 5 s; needs no map."""
+        return any(m not in self._left and not self._silent(each, now) for m, each in self._members.items())
+
     def apply(self, record: Record, at: float | None = None) -> None:
         """Fold one record in. Records of other groups and the agents' probes are left out.
 
@@ -439,7 +443,8 @@ class GroupView:
             return "leaving"
         if self._plan is not None and self._plan.generation == generation and member in self._plan.victims:
             return "victim"
-        if self._base is not None and member not in self._base.members:
+        unknown = member not in self._base.members if self._base else heard.utilization is None
+        if unknown and heard.hello_at is not None:
             return "joining"
         return "running"
 

@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,11 @@ while True:
     signal.pause()
 """
 WAIT_SECONDS = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _logs_go_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 class Lines:

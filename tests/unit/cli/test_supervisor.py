@@ -331,4 +331,4 @@ class SupervisorUnderFire(RuleBasedStateMachine):
 
 
 TestSupervisorUnderFire = SupervisorUnderFire.TestCase
-TestSupervisorUnderFire.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSupervisorUnderFire.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

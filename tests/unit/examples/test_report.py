@@ -10,7 +10,7 @@ import pytest
 from demo.follow import Follower
 from demo.journal import read_run
 from demo.report import NOT_THE_PAPERS, SETTING_FILE, Replica, Report, Setting, main, make_report, percentile, render
-from demo.telemetry import Entry, Telemetry, fold, load_entries, save_entries
+from demo.telemetry import Entry, OwnerChange, Telemetry, fold, load_entries, save_entries
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import (
     BaseRecord,
@@ -120,7 +120,16 @@ class TestNumbers:
         summary = report_of(story, replicas=replicas).summary
         assert summary.replica_minutes == pytest.approx((4 + 2 + 0.5) / 60)
         assert summary.replicas_max == 2
-        assert (summary.scale_ups, summary.scale_downs) == (2, 2)
+        assert (summary.scale_ups, summary.scale_downs) == (2, 1)
+
+    def test_restart_after_a_crash_is_no_scaling(self, story: Story) -> None:
+        ten_then_ten(story)
+        replicas = (
+            Replica(name="a", asked_at=START - 1, started_at=START - 1, ended_at=START + 1),
+            Replica(name="a", asked_at=START + 1, started_at=START + 2),
+        )
+        summary = report_of(story, replicas=replicas).summary
+        assert (summary.scale_ups, summary.scale_downs, summary.restarts) == (0, 0, 1)
 
     def test_least_replica_minutes(self, story: Story) -> None:
         """Ten records of 0.1 s to be done in 0.5 s take two replicas; an empty second still takes one."""
@@ -140,6 +149,18 @@ class TestNumbers:
         assert summary.gap_p50 == pytest.approx(0.001)
         assert summary.gap_p99 == pytest.approx(0.004)
         assert summary.moves == 2
+
+    def test_what_happens_while_stopping_is_no_move_of_the_run(self, story: Story) -> None:
+        ten_then_ten(story)
+        moves = [
+            OwnerChange(at=START + at, partition=Partition("payments", 0), instance="b", moved=True)
+            for at in (-1, 1, 3.9, 4.1)
+        ]
+        handoffs = [(START + at, seconds) for at, seconds in ((-1, 9.0), (1, 0.01), (4.5, 0.02), (6, 9.0))]
+        telemetry = Telemetry(owner_changes=moves, handoffs=handoffs, generations=1)
+        summary = report_of(story, telemetry).summary
+        assert summary.moves == 2
+        assert (summary.handoff_p50, summary.handoff_p99) == (0.01, 0.02)
 
     def test_owners_from_the_journals_without_telemetry(self, story: Story) -> None:
         story.send_all({0: 3})
@@ -258,7 +279,7 @@ class TestTelemetry:
             group="g", member="m1", at=START, generation=1, sequence=1, outcome="up", reason="load", replicas_wanted=3
         )
         telemetry = fold([*entries(report, report, decision), Entry(0, 9, START, "{")])
-        assert telemetry.handoffs == [0.01, 0.02, 0.01, 0.02]
+        assert telemetry.handoffs == [(START, 0.01), (START, 0.02)] * 2
         assert telemetry.late == {"serial": 6}
         assert telemetry.startup_seconds == [0.7, 0.7]
         assert [found.replicas_wanted for found in telemetry.decisions] == [3]

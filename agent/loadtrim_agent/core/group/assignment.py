@@ -9,10 +9,10 @@ import msgspec
 from ..model import Partition
 from ..plan.packers.spread import spread
 from ..plan.packers.standard import range_assign, roundrobin_assign
-from ..records import MemberEntry
+from ..records import BaseRecord, MemberEntry
 from .events import GroupAnswer, JoinedMember
 
-__all__ = ["GenerationMap", "assign_standard", "make_map"]
+__all__ = ["GenerationMap", "answers_of", "assign_standard", "make_map"]
 
 
 class GenerationMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ def make_map(
     leaving: frozenset[str] = frozenset(),
     weights: Mapping[Partition, float] | None = None,
 ) -> GenerationMap:
-    """Claimed: the claimant. Claimed twice: nobody. Unclaimed: anyone subscribed who is not leaving, least loaded first.
+    """Claimed: the claimant. Claimed twice: nobody. Unclaimed: the least loaded who is subscribed and not leaving.
 
     Args:
         members: as their JoinGroups say; any order.
@@ -73,6 +73,24 @@ def assign_standard(
         assign = range_assign if protocol == "range" else roundrobin_assign
         given = assign({m.member: m.topics for m in members}, partitions)
     return {m.member: GroupAnswer(partitions=tuple(sorted(given.get(m.member, ())))) for m in members}
+
+
+def answers_of(base: BaseRecord, *, inline: bool) -> dict[str, GroupAnswer]:
+    """Every member's SyncGroup answer for one map, sorted by member.
+
+    Args:
+        base: the map.
+        inline: the whole map travels in each answer. False: own partitions and attempt numbers only.
+    """
+    attempts = {member: entry.attempt for member, entry in base.members.items()}
+    return {
+        member: GroupAnswer(
+            partitions=tuple(Partition(topic, index) for topic, indexes in entry.owns for index in indexes),
+            base=base if inline else None,
+            attempts=None if inline else attempts,
+        )
+        for member, entry in sorted(base.members.items())
+    }
 
 
 def _claimants(

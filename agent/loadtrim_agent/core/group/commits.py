@@ -44,7 +44,12 @@ class CommitOutcome:
 class CommitQueue:
     """Pure bookkeeping; O(partitions) per request."""
 
-    def __init__(self) -> None:
+    def __init__(self, retry_backoff: float) -> None:
+        self._retry_backoff = retry_backoff
+        self._not_before = 0.0
+        """Refused for now: nothing is sent before this time."""
+        self._refused: tuple[str, int] | None = None
+        """Member and generation that the broker fenced: nothing is sent for it again."""
         self._pending: dict[Partition, _Entry] = {}
         self._in_flight: dict[Partition, _Entry] = {}
         self._sent: int | None = None
@@ -73,9 +78,11 @@ class CommitQueue:
     def idle(self) -> bool:
         return not self._pending and self._sent is None
 
-    def next(self, member: str, generation: int) -> SendCommitCommand | None:
+    def next(self, now: float, member: str, generation: int) -> SendCommitCommand | None:
         """Everything queued as one request, unless one is in flight: commits do not pipeline at the broker."""
         if self._sent is not None or not self._pending:
+            return None
+        if now < self._not_before or self._refused == (member, generation):
             return None
         self._numbers += 1
         self._sent = self._numbers
@@ -83,12 +90,22 @@ class CommitQueue:
         offsets = {p: (e.offset, e.metadata) for p, e in sorted(self._in_flight.items())}
         return SendCommitCommand(commit=self._sent, member=member, generation=generation, offsets=offsets)
 
+    def wakeup(self, member: str, generation: int) -> float:
+        """When what was refused for now may be sent again; asked only while commits may be sent at all."""
+        waits = self._pending and self._sent is None and self._refused != (member, generation)
+        return self._not_before if waits else float("inf")
+
     def answered(self, event: CommitAnsweredEvent, take_of: Callable[[Partition], int | None]) -> CommitOutcome:
         """Sort one answer out. ``take_of`` tells which acquisition of a partition is held now."""
         outcome = CommitOutcome()
         if event.commit != self._sent:
             return outcome
         in_flight, self._in_flight, self._sent = self._in_flight, {}, None
+        codes = set(event.codes.values())
+        if Code.ILLEGAL_GENERATION in codes:
+            self._refused = (event.member, event.generation)
+        elif codes & _SENT_AGAIN:
+            self._not_before = event.now + self._retry_backoff
         for partition, entry in sorted(in_flight.items()):
             code = event.codes.get(partition, Code.DISCONNECTED)
             if take_of(partition) != entry.take:

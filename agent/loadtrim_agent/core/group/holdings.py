@@ -31,10 +31,13 @@ from .values import COORDINATOR_MOVED, Code, GroupConfig
 
 __all__ = ["Holdings"]
 
+NEVER = float("inf")
 DOUBT_SECONDS = 1.0
 """How long a sent release may stay undecided before a barrier decides (rule 10)."""
 
 _GIVING = (HoldState.STOPPING, HoldState.COMMITTING)
+UNOPENED = (HoldState.FETCHING, HoldState.OPENING, HoldState.PINNING)
+"""Held, and nothing of it was handed out yet."""
 
 
 class Holdings:
@@ -46,7 +49,7 @@ class Holdings:
         self._config = config
         self._emit = emit
         self._append = append
-        self.commits = CommitQueue()
+        self.commits = CommitQueue(config.retry_backoff)
         self.ownership: Ownership | None = None
         """The fold of the log; None while nothing may move (mixed group, no map)."""
         self.holds: dict[Partition, Hold] = {}
@@ -54,7 +57,8 @@ class Holdings:
         self._fetches: dict[int, dict[Partition, int]] = {}
         """OffsetFetch in flight -> partition and take that it is for."""
         self._fetch_numbers = 0
-        self._fetch_again_at = float("inf")
+        self._again_at = NEVER
+        """When what was refused for now is tried again."""
         self._appends: dict[int, tuple[Partition, int]] = {}
         """Release append in flight -> partition and take."""
 
@@ -74,7 +78,7 @@ class Holdings:
     def wakeup(self) -> float:
         """When :meth:`tick` wants to be called at the latest."""
         watched = (h.deadline for h in self.holds.values() if h.state in (*_GIVING, HoldState.RELEASED))
-        return min(watched, default=self._fetch_again_at) if self.holds else self._fetch_again_at
+        return min(self._again_at, min(watched, default=NEVER))
 
     # -- barriers ------------------------------------------------------------------------------------------------
 
@@ -83,6 +87,18 @@ class Holdings:
         for hold in self._sorted():
             if hold.state in _GIVING:
                 self._resume(hold)
+
+    def keep(self, partition: Partition) -> None:
+        """The intention to give it away is dropped, if the release was not sent."""
+        hold = self.holds.get(partition)
+        if hold is not None and hold.state in _GIVING:
+            self._resume(hold)
+
+    def drop_unopened(self, topics: Iterable[str] | None = None) -> None:
+        """Put down what was taken and not opened yet: of these topics, or all of it."""
+        for hold in self._sorted():
+            if hold.state in UNOPENED and (topics is None or hold.partition.topic in topics):
+                self._drop(hold)
 
     def enter(self, ownership: Ownership, member: str) -> None:
         """A generation begins: keep what the map gives us and we hold, drop the rest, take what is new (rules 3, 4)."""
@@ -134,11 +150,10 @@ class Holdings:
             if hold is None or hold.take != take:
                 continue
             offset = event.offsets.get(partition) if event.code == Code.NONE else None
-            if hold.state is HoldState.FETCHING:
-                if offset is None:
-                    self._fetch_again_at = min(self._fetch_again_at, event.now + self._config.retry_backoff)
-                else:
-                    self._open(hold, offset if offset >= 0 else None)
+            if offset is None:
+                self._try_again(event.now)
+            elif hold.state is HoldState.FETCHING:
+                self._open(hold, offset if offset >= 0 else None)
             elif hold.state is HoldState.COMMITTING:
                 self._handoff_offset(hold, offset)
         return event.code not in COORDINATOR_MOVED
@@ -159,6 +174,7 @@ class Holdings:
             return
         # Rule 4: with no commit yet, an owner that dies before its first one would lose what `latest` skipped.
         hold.become(HoldState.PINNING)
+        hold.start = event.position
         self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.position)})
 
     def _run(self, hold: Hold) -> None:
@@ -167,14 +183,17 @@ class Holdings:
 
     # -- giving --------------------------------------------------------------------------------------------------
 
-    def intend(self, now: float, partition: Partition, target: str) -> bool:
-        """Begin to give a partition away; '' as target: only stop and commit, before leaving."""
+    def intend(self, now: float, partition: Partition, target: str, *, patient: bool = False) -> bool:
+        """Begin to give a partition away; '' as target: only stop and commit (to leave, or to share a mixed group).
+
+        User code has the drain time to finish, or, ``patient``, as long as it takes: the caller then sets the limit.
+        """
         hold = self.holds.get(partition)
         if hold is None or hold.state is not HoldState.RUNNING:
             return False
         hold.become(HoldState.STOPPING)
-        hold.target, hold.since, hold.done = target, now, None
-        hold.deadline = now + self._config.drain_seconds
+        hold.target, hold.since, hold.done, hold.decided = target, now, None, False
+        hold.deadline = NEVER if patient or not target else now + self._config.drain_seconds
         self._emit(StopCommand(partition=partition, take=hold.take))
         return True
 
@@ -184,6 +203,7 @@ class Holdings:
             return
         hold.become(HoldState.COMMITTING)
         hold.done = event.done
+        hold.decided = self._config.auto_commit
         if not self._config.auto_commit:
             # What the user committed counts, also through a transaction: only the broker knows (contracts: Done).
             if not self.commits.busy(hold.partition):
@@ -191,11 +211,12 @@ class Holdings:
         elif event.done is not None and event.done != hold.committed:
             self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.done)})
 
-    def _handoff_offset(self, hold: Hold, offset: int | None) -> None:
-        if offset is None or offset < 0:
+    def _handoff_offset(self, hold: Hold, offset: int) -> None:
+        if offset < 0:
             self._resume(hold, "move_refused")
         else:
             hold.committed = hold.done = offset
+            hold.decided = True
 
     def settled(self) -> list[Hold]:
         """Holds whose commit is acknowledged with none in flight or queued: their release may be sent (rule 2)."""
@@ -203,6 +224,7 @@ class Holdings:
             h
             for h in self._sorted()
             if h.state is HoldState.COMMITTING
+            and h.decided
             and h.committed is not None
             and not self.commits.busy(h.partition)
             and not any(h.partition in takes for takes in self._fetches.values())
@@ -212,7 +234,7 @@ class Holdings:
     def release(self, now: float, hold: Hold, record: ReleaseRecord | None) -> None:
         """Send the release; after it nothing is cancelled. None: a final commit before leaving, nobody is given it."""
         hold.become(HoldState.RELEASED)
-        hold.deadline = float("inf")
+        hold.deadline = NEVER
         if record is not None:
             hold.deadline = now + DOUBT_SECONDS
             self._appends[self._append(record)] = (hold.partition, hold.take)
@@ -248,19 +270,30 @@ class Holdings:
             if hold.state in _GIVING and now >= hold.deadline:
                 self._resume(hold, "move_timed_out")
             elif hold.state is HoldState.RELEASED and now >= hold.deadline:
-                hold.deadline = float("inf")
+                hold.deadline = NEVER
                 doubt = True
-        if now >= self._fetch_again_at:
-            self._fetch_again_at = float("inf")
-            asked = {p for takes in self._fetches.values() for p in takes}
-            self._fetch(
-                {
-                    h.partition: h.take
-                    for h in self._sorted()
-                    if h.state is HoldState.FETCHING and h.partition not in asked
-                }
-            )
+        if now >= self._again_at:
+            self._again_at = NEVER
+            self._do_again()
         return doubt
+
+    def _try_again(self, now: float) -> None:
+        self._again_at = min(self._again_at, now + self._config.retry_backoff)
+
+    def _do_again(self) -> None:
+        """Ask again for offsets, and pin again what the broker refused to take."""
+        asked = {p for takes in self._fetches.values() for p in takes}
+        idle = [h for h in self._sorted() if h.partition not in asked and not self.commits.busy(h.partition)]
+        undecided = {h.partition: h.take for h in idle if h.state is HoldState.COMMITTING and not h.decided}
+        self._fetch({h.partition: h.take for h in idle if h.state is HoldState.FETCHING} | undecided)
+        self.commits.want(
+            0,
+            {
+                h.partition: OffsetCommit(take=h.take, offset=h.start)
+                for h in idle
+                if h.state is HoldState.PINNING and h.start is not None
+            },
+        )
 
     # -- commits -------------------------------------------------------------------------------------------------
 
@@ -270,9 +303,11 @@ class Holdings:
         wanted: dict[Partition, OffsetCommit] = {}
         for partition, commit in sorted(event.offsets.items()):
             hold = self.holds.get(partition)
-            usable = hold is not None and hold.take == commit.take and hold.state not in closed
-            if usable:
+            held = hold is not None and hold.take == commit.take
+            if hold is not None and held and hold.state not in closed:
                 wanted[partition] = commit
+            elif hold is not None and held and commit.offset == hold.committed:
+                continue  # the handoff has committed it
             elif event.request:
                 self._emit(CommitResultCommand(request=event.request, code=Code.ILLEGAL_GENERATION))
                 return
@@ -281,21 +316,32 @@ class Holdings:
         elif event.request:
             self._emit(CommitResultCommand(request=event.request, code=Code.NONE))
 
-    def commit_answered(self, outcome: CommitOutcome) -> None:
+    def commit_answered(self, now: float, outcome: CommitOutcome) -> None:
         for partition, commit in sorted(outcome.acknowledged.items()):
             hold = self.holds[partition]
             hold.committed = commit.offset
             if hold.state is HoldState.PINNING:
                 self._run(hold)
             elif hold.state is HoldState.COMMITTING and not self._config.auto_commit:
+                hold.decided = False
                 if not self.commits.busy(partition):
                     self._fetch({partition: hold.take})
         for partition in outcome.refused:
-            hold_refused = self.holds.get(partition)
-            if hold_refused is not None and hold_refused.state is HoldState.COMMITTING:
-                # Rule 2, "refused or unknown: it keeps p".
-                self._resume(hold_refused, "move_refused")
+            refused = self.holds.get(partition)
+            if refused is not None:
+                self._refused(now, refused)
         self._answer_requests(outcome.finished)
+
+    def _refused(self, now: float, hold: Hold) -> None:
+        queued = self.commits.busy(hold.partition)
+        if hold.state is HoldState.PINNING and not queued:
+            self._emit(CountCommand(what="pin_refused", partition=hold.partition))
+            self._try_again(now)
+        elif hold.state is HoldState.COMMITTING and hold.target:
+            self._resume(hold, "move_refused")  # rule 2, "refused or unknown: it keeps p"
+        elif hold.state is HoldState.COMMITTING and not queued:
+            hold.done = None  # put down all the same: what it did since the last commit is done again by the next owner
+            hold.decided = True
 
     def _answer_requests(self, finished: Mapping[int, int]) -> None:
         for request, code in sorted(finished.items()):
@@ -305,7 +351,7 @@ class Holdings:
 
     def _resume(self, hold: Hold, why: str = "move_dropped") -> None:
         hold.become(HoldState.RUNNING)
-        hold.target, hold.done = "", None
+        hold.target, hold.done, hold.decided = "", None, False
         self._emit(CountCommand(what=why, partition=hold.partition))
         self._emit(ResumeCommand(partition=hold.partition, take=hold.take))
 

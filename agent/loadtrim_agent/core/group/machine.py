@@ -31,13 +31,12 @@ from .commands import (
     Command,
     CountCommand,
     EnteredCommand,
-    GatherCommitsCommand,
     LeaseCommand,
     LeftCommand,
     ResumeCommand,
-    SendLeaveCommand,
     StopCommand,
 )
+from .departure import Departure
 from .events import (
     AppendedEvent,
     BaseFoundEvent,
@@ -60,9 +59,9 @@ from .events import (
     TopicsEvent,
     WeightsEvent,
 )
-from .holdings import Holdings
+from .holdings import UNOPENED, Holdings
 from .lease import Lease
-from .membership import Membership, Phase
+from .membership import Membership
 from .ownership import Hold, HoldState, Ownership
 from .peers import Peers
 from .values import COORDINATOR_MOVED, Code, GroupConfig
@@ -72,8 +71,6 @@ __all__ = ["Machine"]
 FUTURE_RECORDS_MAX = 10_000
 """Records of later generations kept (rule 9); beyond it a barrier is forced, which makes them unnecessary."""
 STORY_ENTRIES_MAX = 2_000
-LAST_COMMIT_SECONDS = 1.0
-UNOPENED = (HoldState.FETCHING, HoldState.OPENING, HoldState.PINNING)
 NEVER = float("inf")
 
 
@@ -95,7 +92,7 @@ class Machine:
         self._lease = Lease(config.session_timeout, config.rebalance_timeout)
         self._lease_said = 0.0
         self.membership = Membership(config, self, self._lease, self._out.append)
-        self.holdings = Holdings(config, self._emit, self.append)
+        self.holdings = Holdings(config, self.emit, self.append)
         self.peers = Peers()
         self._weights: dict[Partition, float] = {}
         self._future: dict[int, list[tuple[int, Record]]] = {}
@@ -104,26 +101,23 @@ class Machine:
         self.plan: PlanRecord | None = None
         """The leader's latest advice in this generation."""
         self.brake: BrakeRecord | None = None
-        self._leave: LeaveWantedEvent | None = None
-        self._leave_sent = False
-        self._last_commit_until: float | None = None
-        """Set when the drain time is over and only the last commit is waited for."""
+        self.departure = Departure(self)
         self._revoking = False
         self._revoke_deadline = NEVER
         self._stopped_for_foreign = False
         """Handing out was stopped because a member without the agent came back; undone if it is gone again."""
-        self._story: deque[tuple[float, str, str]] = deque(maxlen=STORY_ENTRIES_MAX)
+        self._story: deque[tuple[float, Event | Command]] = deque(maxlen=STORY_ENTRIES_MAX)
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartEvent: lambda e: self.membership.start(e.now),
             TickEvent: lambda e: None,
-            SubscriptionEvent: self._on_subscription,
-            TopicsEvent: self._on_topics,
+            SubscriptionEvent: lambda e: self.departure.subscribe(e.topics),
+            TopicsEvent: lambda e: self.membership.topics_told(e.now, e.partitions),
             WeightsEvent: self._on_weights,
             CoordinatorFoundEvent: lambda e: self.membership.coordinator_found(e.now),
             events.JoinAnsweredEvent: self.membership.join_answered,
             events.SyncAnsweredEvent: self.membership.sync_answered,
             events.HeartbeatAnsweredEvent: self.membership.heartbeat_answered,
-            LeaveAnsweredEvent: self._on_left,
+            LeaveAnsweredEvent: self.left,
             events.CommitWantedEvent: self.holdings.commit_wanted,
             CommitAnsweredEvent: self._on_commit_answered,
             CommittedFetchedEvent: self._on_committed_fetched,
@@ -136,7 +130,7 @@ class Machine:
             LogFailedEvent: self._on_log_failed,
             AppendedEvent: self._on_appended,
             BaseFoundEvent: lambda e: self.membership.base_found(e.now, e.base),
-            LeaveWantedEvent: self._on_leave_wanted,
+            LeaveWantedEvent: self.departure.wanted,
         }
 
     # -- the door ------------------------------------------------------------------------------------------------
@@ -156,11 +150,12 @@ class Machine:
 
     def wakeup(self) -> float:
         """When a TickEvent is due at the latest, by the boot-time clock; inf: never."""
-        due = min(self.membership.wakeup(), self.holdings.wakeup(), self._revoke_deadline)
-        if self.membership.stable and not self._log_failed:
-            due = min(due, self.peers.next_overdue(self.membership.member))
-        if self._leave is not None and not self._leave_sent:
-            due = min(due, self._last_commit_until or self._leave.deadline)
+        membership = self.membership
+        due = min(membership.wakeup(), self.holdings.wakeup(), self.departure.wakeup(), self._revoke_deadline)
+        if membership.stable and self.log_works:
+            due = min(due, self.peers.next_overdue(membership.member))
+        if membership.may_commit:
+            due = min(due, self.holdings.commits.wakeup(membership.member, membership.generation))
         return due
 
     def without_log(self) -> None:
@@ -179,40 +174,44 @@ class Machine:
         """Nothing is handed out at or after this time."""
         return self._lease.until
 
+    @property
+    def log_works(self) -> bool:
+        """The coordination log can be read and written, as far as is known."""
+        return not self._log_failed
+
     def story(self, partition: Partition | None = None) -> list[tuple[float, str, str]]:
         """The last events and commands (time, kind, text), of one partition or of all: for bug reports."""
-        if partition is None:
-            return list(self._story)
-        needle = repr(partition)
-        return [entry for entry in self._story if needle in entry[2]]
+        needle = repr(partition) if partition is not None else ""
+        entries = [(time, type(entry).__name__, repr(entry)) for time, entry in self._story]
+        return [entry for entry in entries if needle in entry[2]]
 
     def _settle(self, now: float) -> None:
         """What follows from any change: whatever is due now, releases whose commit is in, commits, the lease."""
         self._look_for_map(now)
-        overdue = not self._log_failed and self.peers.overdue(now, self.membership.member)
-        self.membership.tick(now, overdue)
-        if self.holdings.tick(now):
-            self._emit(CountCommand(what="release_in_doubt"))
-            self.membership.rejoin(now)
-        if self._leave is not None:
-            self._leave_step(now, self._leave)
+        membership = self.membership
+        overdue = self.log_works and self.peers.overdue(now, membership.member)
+        membership.tick(now, overdue)
+        if self.holdings.tick(now) and membership.stable:
+            self.emit(CountCommand(what="release_in_doubt"))
+            membership.rejoin(now)
+        self.departure.step(now)
         self._release_settled(now)
-        self.membership.poke(now)
-        if self.membership.may_commit:
-            command = self.holdings.commits.next(self.membership.member, self.membership.generation)
+        membership.poke(now)
+        if membership.may_commit:
+            command = self.holdings.commits.next(now, membership.member, membership.generation)
             if command is not None:
-                self._emit(command)
+                self.emit(command)
         if self._lease.until != self._lease_said:
             self._lease_said = self._lease.until
-            self._emit(LeaseCommand(until=self._lease_said))
+            self.emit(LeaseCommand(until=self._lease_said))
 
-    def _emit(self, command: Command) -> None:
+    def emit(self, command: Command) -> None:
         self._out.append(command)
 
     def _remember(self, event: Event, out: list[Command]) -> None:
         if not isinstance(event, TickEvent) or out:
-            self._story.append((event.now, type(event).__name__, repr(event)))
-            self._story.extend((event.now, type(c).__name__, repr(c)) for c in out)
+            self._story.append((event.now, event))
+            self._story.extend((event.now, command) for command in out)
 
     # -- hooks of membership -------------------------------------------------------------------------------------
 
@@ -245,7 +244,7 @@ class Machine:
         membership = self.membership
         self.plan = None
         self._revoking, self._revoke_deadline = False, NEVER
-        self._emit(
+        self.emit(
             EnteredCommand(
                 generation=membership.generation,
                 member=membership.member,
@@ -256,18 +255,18 @@ class Machine:
         if not membership.speaks_loadtrim and self.holdings.holds:
             membership.rejoin(now)  # a member without the agent came back: commit, drop the claims, join again
             return
+        self._run_again()
         if answer.base is None:
-            self.peers.enter(now, ())
+            self.peers.enter(now, answer.attempts or ())
             self.holdings.enter_blind(answer.partitions)
         else:
             self._enter_map(now, answer.base)
-        if self._leave is not None:
-            self._say_leaving(now)
+        if self.departure.leave is not None:
+            self.departure.say_leaving(now)
 
     def _enter_map(self, now: float, base: BaseRecord) -> None:
         membership = self.membership
         self._heed(base.brake)
-        self._run_again()
         self.peers.enter(now, base.members)
         self.holdings.enter(Ownership(membership.generation, base.owners()), membership.member)
         if membership.leader == membership.member:
@@ -286,20 +285,21 @@ class Machine:
         self.holdings.drop_all()
 
     def stop_foreign(self, now: float) -> None:
+        self.holdings.drop_unopened()
         for partition, hold in sorted(self.holdings.holds.items()):
             if hold.state is HoldState.RUNNING:
                 self._stopped_for_foreign = True
-                self._emit(StopCommand(partition=partition, take=hold.take))
+                self.emit(StopCommand(partition=partition, take=hold.take))
 
     def _run_again(self) -> None:
         if self._stopped_for_foreign:
             self._stopped_for_foreign = False
             for partition, hold in sorted(self.holdings.holds.items()):
                 if hold.state is HoldState.RUNNING:
-                    self._emit(ResumeCommand(partition=partition, take=hold.take))
+                    self.emit(ResumeCommand(partition=partition, take=hold.take))
 
     def leaving(self) -> frozenset[str]:
-        me = {self.membership.member} if self._leave is not None else set()
+        me = {self.membership.member} if self.departure.leave is not None else set()
         return self.peers.leaving | me
 
     def weights(self) -> dict[Partition, float]:
@@ -315,7 +315,7 @@ class Machine:
 
     def append(self, record: Record) -> int:
         self._appends += 1
-        self._emit(AppendCommand(append=self._appends, record=record))
+        self.emit(AppendCommand(append=self._appends, record=record))
         return self._appends
 
     def wall(self, now: float) -> float:
@@ -323,27 +323,11 @@ class Machine:
 
     # -- events --------------------------------------------------------------------------------------------------
 
-    def _on_subscription(self, event: SubscriptionEvent) -> None:
-        if event.topics != self.membership.topics:
-            self.membership.topics = event.topics
-            if self.membership.phase is not Phase.IDLE:
-                self.membership.rejoin(event.now)
-
-    def _on_topics(self, event: TopicsEvent) -> None:
-        """Rule 7: only the leader's metadata watch starts a barrier for new partitions."""
-        known = self.membership.partitions
-        changed = {t for t, count in event.partitions.items() if known.get(t, count) != count}
-        self.membership.partitions = {**known, **event.partitions}
-        if changed and self.membership.leader == self.membership.member and self.membership.generation >= 0:
-            self._emit(CountCommand(what="partitions_changed"))
-            self.membership.rejoin(event.now)
-        self.membership.assign(event.now)
-
     def _on_weights(self, event: WeightsEvent) -> None:
         self._weights = event.weights
 
     def _on_commit_answered(self, event: CommitAnsweredEvent) -> None:
-        self.holdings.commit_answered(self.holdings.commits.answered(event, self.holdings.take_of))
+        self.holdings.commit_answered(event.now, self.holdings.commits.answered(event, self.holdings.take_of))
         codes = set(event.codes.values())
         if codes & COORDINATOR_MOVED:
             self.membership.coordinator_lost()
@@ -375,7 +359,7 @@ class Machine:
         self._future.setdefault(generation, []).append((offset, record))
         if sum(len(records) for records in self._future.values()) > FUTURE_RECORDS_MAX:
             self._future = {}
-            self._emit(CountCommand(what="future_records_dropped"))
+            self.emit(CountCommand(what="future_records_dropped"))
             self.membership.rejoin(now)
 
     def _look_for_map(self, now: float) -> None:
@@ -394,7 +378,7 @@ class Machine:
             case ReleaseRecord():
                 counted = self.holdings.fold(record, membership.member, acquire=membership.stable)
                 if not counted:
-                    self._emit(CountCommand(what="void_release", partition=record.key))
+                    self.emit(CountCommand(what="void_release", partition=record.key))
             case PlanRecord() if record.generation == membership.generation and membership.stable:
                 self._advise(now, record)
             case HelloRecord() | LeftRecord() if record.member != membership.member:
@@ -428,7 +412,7 @@ class Machine:
         entry = base.members.get(target) if base is not None else None
         allowed = (
             self.membership.stable
-            and not self._log_failed
+            and self.log_works
             and ownership is not None
             and ownership.owner(partition) == self.membership.member
             and target != self.membership.member
@@ -437,13 +421,13 @@ class Machine:
             and target not in self.peers.leaving
         )
         if not allowed or not self.holdings.intend(now, partition, target):
-            self._emit(CountCommand(what="move_not_possible", partition=partition))
+            self.emit(CountCommand(what="move_not_possible", partition=partition))
 
     def _release_settled(self, now: float) -> None:
         ownership = self.holdings.ownership
         for hold in self.holdings.settled():
             if hold.target == "":
-                if self._leave is not None:
+                if self.departure.puts_down(hold.partition):
                     self.holdings.release(now, hold, None)
             elif ownership is not None and self.membership.stable:
                 self.holdings.release(now, hold, self._release_record(now, ownership, hold))
@@ -467,99 +451,31 @@ class Machine:
 
     def _on_log_position(self, event: LogPositionEvent) -> None:
         if self.holdings.missing_release(event.position) and self.membership.stable:
-            self._emit(CountCommand(what="release_not_found"))
+            self.emit(CountCommand(what="release_not_found"))
             self.membership.rejoin(event.now)
 
     def _on_log_gap(self, event: LogGapEvent) -> None:
-        self._emit(CountCommand(what="log_gap"))
+        self.emit(CountCommand(what="log_gap"))
         self._future = {}
         self.membership.rejoin(event.now)
 
     def _on_log_failed(self, event: LogFailedEvent) -> None:
-        if event.failed and not self._log_failed:
-            self._emit(CountCommand(what="log_failed"))
+        if event.failed and self.log_works:
+            self.emit(CountCommand(what="log_failed"))
+            for partition, hold in sorted(self.holdings.holds.items()):
+                if hold.target:
+                    self.holdings.keep(partition)  # no moves, all else runs on
         self._log_failed = event.failed
 
-    # -- leaving (rule 11) ---------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------
 
-    def _on_leave_wanted(self, event: LeaveWantedEvent) -> None:
-        first = self._leave is None
-        self._leave = event
-        if first:
-            self._say_leaving(event.now)
-
-    def _say_leaving(self, now: float) -> None:
-        if self.membership.stable and not self._log_failed and self.holdings.ownership is not None:
-            self.append(
-                LeavingRecord(
-                    group=self.config.group,
-                    member=self.membership.member,
-                    at=self.wall(now),
-                    generation=self.membership.generation,
-                    instance=self.config.instance,
-                )
-            )
-
-    def _leave_step(self, now: float, leave: LeaveWantedEvent) -> None:
-        if self._leave_sent:
-            return
-        membership = self.membership
-        if self._last_commit_until is not None:
-            if self.holdings.commits.idle or now >= self._last_commit_until:
-                self._send_leave(now)
-        elif membership.generation < 0 and not self.holdings.holds:
-            self._send_leave(now)
-        elif now >= leave.deadline or not leave.release:
-            # The drain time is over: commit what is done, wait a moment for the answer, leave.
-            self._last_commit_until = now + LAST_COMMIT_SECONDS
-            self._emit(GatherCommitsCommand())
-        elif membership.stable:
-            self._give_everything(now)
-            if all(h.state is HoldState.RELEASED and not h.target for h in self._started()):
-                self._send_leave(now)
-
-    def _started(self) -> list[Hold]:
-        """Holds that matter when leaving: those not opened yet are simply left to the next map."""
-        return [h for h in self.holdings.holds.values() if h.state not in UNOPENED]
-
-    def _give_everything(self, now: float) -> None:
-        base = self.membership.base
-        entries = base.members if base is not None and not self._log_failed else {}
-        advised = {
-            Partition(m.topic, m.partition): m.target
-            for m in (self.plan.moves if self.plan is not None else ())
-            if m.source == self.membership.member
-        }
-        for partition in sorted(self.holdings.holds):
-            if self.holdings.holds[partition].state is not HoldState.RUNNING:
-                continue
-            takers = self.peers.takers(partition, entries, self.membership.member)
-            target = advised.get(partition, "")
-            if target not in takers:
-                target = takers[0] if takers else ""
-            self.holdings.intend(now, partition, target)
-            self.peers.charge(target, self._weights.get(partition, 1.0))
-
-    def _send_leave(self, now: float) -> None:
-        self._leave_sent = True
-        membership = self.membership
-        if not membership.member:
-            self._on_left(LeaveAnsweredEvent(now=now))
-            return
-        self._emit(SendLeaveCommand(member=membership.member))
-        if not self._log_failed:
-            self.append(
-                LeftRecord(
-                    group=self.config.group,
-                    member=membership.member,
-                    at=self.wall(now),
-                    generation=membership.generation,
-                )
-            )
-        membership.left()
-
-    def _on_left(self, event: LeaveAnsweredEvent) -> None:
-        self.membership.left()
+    def put_everything_down(self) -> None:
+        """Hand out nothing, hold nothing."""
         self._lease.revoke()
         self.holdings.drop_all()
-        self._emit(LeftCommand())
+
+    def left(self, event: LeaveAnsweredEvent) -> None:
+        """Out of the group."""
+        self.membership.left()
+        self.put_everything_down()
+        self.emit(LeftCommand())

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
-from ..model import Partition
-from ..records import BaseRecord, BrakeRecord, HelloRecord, RejoinRecord, encode
-from .assignment import GenerationMap, assign_standard, make_map
+from ..records import BaseRecord, HelloRecord, RejoinRecord, encode
+from .assignment import GenerationMap, answers_of, assign_standard, make_map
+from .attempts import Attempts
 from .commands import (
     Command,
     CountCommand,
@@ -42,16 +41,18 @@ from .events import (
     JoinedMember,
     SyncAnsweredEvent,
 )
+from .hooks import MembershipHooks
 from .lease import Lease
 from .values import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
 
-__all__ = ["Membership", "MembershipHooks", "Phase"]
+__all__ = ["Membership", "Phase"]
 
 NEVER = float("inf")
 BASE_READ_SECONDS = 0.5
 BASE_APPEND_SECONDS = 1.0
 BASE_WAIT_SECONDS = 2.0
 TOPICS_WAIT_SECONDS = 5.0
+UNREADABLE_WAIT_SECONDS = 1.0
 BURST_GAPS_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """Heartbeats after a hint from the log: the record may overtake the JoinGroup it speaks of (rule 11)."""
 OVERDUE_HEARTBEAT_SECONDS = 0.25
@@ -67,40 +68,6 @@ class Phase(enum.Enum):
     STABLE = "stable"
     LEFT = "left"
     FAILED = "failed"
-
-
-class MembershipHooks(Protocol):
-    """What membership asks of the rest of the machine."""
-
-    def ready_to_join(self, now: float) -> bool:
-        """True when a JoinGroup may be sent; begins whatever must come first (rule 5, mixed groups)."""
-
-    def claims(self) -> tuple[Partition, ...]:
-        """What is claimed in JoinGroup, sorted."""
-
-    def enter(self, now: float, answer: GroupAnswer) -> None:
-        """A generation begins; ``answer.base`` is there unless nothing moves in it or the group is mixed."""
-
-    def forget(self, now: float) -> None:
-        """The coordinator does not know this member: own nothing."""
-
-    def stop_foreign(self, now: float) -> None:
-        """A member without the agent is back: stop handing out."""
-
-    def leaving(self) -> frozenset[str]:
-        """Members that said they leave, this one included."""
-
-    def weights(self) -> dict[Partition, float]:
-        """Work per partition, as last estimated."""
-
-    def brake_in_force(self) -> BrakeRecord | None:
-        """The command line's latest brake; every map repeats it."""
-
-    def append(self, record: HelloRecord | RejoinRecord | BaseRecord) -> int:
-        """Append to the log; the number of the append."""
-
-    def wall(self, now: float) -> float:
-        """Wall-clock time for records."""
 
 
 class Membership:
@@ -126,8 +93,9 @@ class Membership:
         """The map of :attr:`generation`; None in a mixed generation."""
         self.coordinator_known = False
         self._attempt = 0
-        self._attempts_known: dict[str, int] = {}
-        """Highest attempt seen per member id (rule 8)."""
+        self._outstanding = False
+        """A JoinGroup or SyncGroup is on its connection: whatever follows there would wait behind it."""
+        self._attempts = Attempts()
         self._next_generation = -1
         self._next_protocol = ""
         self._joined: tuple[JoinedMember, ...] = ()
@@ -136,7 +104,10 @@ class Membership:
         self._retry_at = NEVER
         self._base_asked = False
         self._base_answered = False
-        self._topics_asked = False
+        self._topics_asked: tuple[str, ...] | None = None
+        self._topics_told = False
+        self._mapped: dict[str, int] = {}
+        """Topic -> partitions that this leader's map was made for; empty where it does not lead."""
         self._base_append: int | None = None
         self._base_pending: BaseRecord | None = None
         self._answer = GroupAnswer()
@@ -212,6 +183,7 @@ class Membership:
         if not self.coordinator_known:
             return
         self._attempt += 1
+        self._mapped = {}
         protocols = (LOADTRIM, *STANDARD_PROTOCOLS) if self._config.log_usable else STANDARD_PROTOCOLS
         self._emit(
             SendJoinCommand(
@@ -220,9 +192,10 @@ class Membership:
                 protocols=protocols,
                 topics=self.topics,
                 owned=self._hooks.claims(),
-                fresh=fresh,
+                fresh=fresh or self._outstanding,
             )
         )
+        self._outstanding = True
         self._tell_the_others(now)
 
     def _tell_the_others(self, now: float) -> None:
@@ -258,6 +231,7 @@ class Membership:
     def join_answered(self, event: JoinAnsweredEvent) -> None:
         if event.attempt != self._attempt or self.phase is not Phase.JOINING:
             return
+        self._outstanding = False
         if event.code == Code.NONE:
             self._joined_generation(event)
         elif event.code == Code.MEMBER_ID_REQUIRED:
@@ -270,9 +244,13 @@ class Membership:
                 self.coordinator_lost()
             self._retry_at = event.now + self._config.retry_backoff
         else:
-            self.phase = Phase.FAILED
-            self._phase_deadline = self._retry_at = NEVER
-            self._emit(FailCommand(code=event.code))
+            self._fail(event.code)
+
+    def _fail(self, code: int) -> None:
+        """Refused for good: the user is told what aiokafka would tell."""
+        self.phase = Phase.FAILED
+        self._phase_deadline = self._retry_at = NEVER
+        self._emit(FailCommand(code=code))
 
     def _joined_generation(self, event: JoinAnsweredEvent) -> None:
         self._lease.renew(event.sent_at)
@@ -287,21 +265,20 @@ class Membership:
         if event.leader != event.member:
             self._send_sync(event.now, {})
             return
-        if self._overtaken(event.members):
+        overtaken = self._attempts.overtaken(event.members)
+        # Without the map of the generation before, others may have been answered JoinGroups that are not known here.
+        self._base_answered = self._attempts.covers(event.generation)
+        self._attempts.answered(event.generation, event.members)
+        if overtaken:
             self._emit(CountCommand(what="stale_join"))
             self._restart_barrier(event.now)
             return
-        self._attempts_known = {m.member: m.attempt for m in event.members if m.attempt is not None}
         self.phase = Phase.ASSIGNING
         self._phase_deadline = event.now + TOPICS_WAIT_SECONDS
-        self._base_asked = self._base_answered = self._topics_asked = False
+        self._base_asked = self._topics_told = False
+        self._topics_asked = None
         self._base_append = self._base_pending = None
         self.assign(event.now)
-
-    def _overtaken(self, members: tuple[JoinedMember, ...]) -> bool:
-        """Rule 8: some member's JoinGroup is a delayed copy of one that was already answered."""
-        known = self._attempts_known
-        return any(m.attempt is not None and m.attempt <= known.get(m.member, 0) for m in members)
 
     # -- the leader's map ----------------------------------------------------------------------------------------
 
@@ -311,6 +288,7 @@ class Membership:
             return
         if self._lacks_base() or self._lacks_topics(now):
             return
+        self._mapped = {topic: self.partitions.get(topic, 0) for m in self._joined for topic in m.topics}
         if self._next_protocol != LOADTRIM:
             self._send_sync(now, assign_standard(self._next_protocol, self._joined, self.partitions))
             return
@@ -326,51 +304,63 @@ class Membership:
             brake=self._hooks.brake_in_force(),
         )
         if len(encode(base)) * len(self._joined) <= self._config.inline_limit_bytes:
-            self._send_sync(now, _answers(base, inline=True))
+            self._send_sync(now, answers_of(base, inline=True))
         else:
             self._base_pending = base
             self._base_append = self._hooks.append(base)
             self._phase_deadline = now + BASE_APPEND_SECONDS
 
     def _lacks_base(self) -> bool:
-        """A leader without a map asks the log for the newest one, once (rule 8)."""
+        """A leader without the newest map asks the log for it, once (rule 8)."""
         alone = all(m.member == self.member for m in self._joined)
-        if self.base is not None or alone or self._next_protocol != LOADTRIM:
+        if self._base_answered or alone or self._next_protocol != LOADTRIM or not self._config.log_usable:
             return False
         if not self._base_asked:
             self._base_asked = True
             self._emit(ReadBaseCommand(timeout=BASE_READ_SECONDS))
-            return True
-        return not self._base_answered
+        return True
 
     def base_found(self, now: float, base: BaseRecord | None) -> None:
-        if self.phase is not Phase.ASSIGNING:
+        if self.phase is not Phase.ASSIGNING or self._base_answered:
             return
         self._base_answered = True
-        if base is not None:
-            known = {m: e.attempt for m, e in base.members.items()}
-            if any(m.attempt is not None and m.attempt <= known.get(m.member, 0) for m in self._joined):
+        if base is not None and base.generation < self._next_generation:
+            newest = Attempts()
+            newest.learn({m: e.attempt for m, e in base.members.items()})
+            if newest.overtaken(self._joined):
                 self._emit(CountCommand(what="stale_join"))
-                self._attempts_known = known
                 self._restart_barrier(now)
                 return
         self.assign(now)
 
+    def topics_told(self, now: float, partitions: dict[str, int]) -> None:
+        """Metadata is there. Rule 7: only the leader's watch starts a barrier for new partitions."""
+        self.partitions = {**self.partitions, **partitions}
+        self._topics_told = self._topics_told or self._topics_asked is not None
+        if any(self.partitions.get(topic, 0) != count for topic, count in self._mapped.items()):
+            self._mapped = {}
+            self._emit(CountCommand(what="partitions_changed"))
+            self.rejoin(now)
+        self.assign(now)
+
     def _lacks_topics(self, now: float) -> bool:
-        wanted = {topic for member in self._joined for topic in member.topics}
-        missing = tuple(sorted(wanted - self.partitions.keys()))
-        if not missing or now >= self._phase_deadline:
+        """The leader asks for topics that it does not know, or that are larger than it knows by what is claimed."""
+        if now >= self._phase_deadline:
             return False
-        if not self._topics_asked:
-            self._topics_asked = True
-            self._emit(FetchTopicsCommand(topics=missing))
-        return True
+        known = self.partitions
+        missing = {topic for member in self._joined for topic in member.topics} - known.keys()
+        if not self._topics_told:
+            missing |= {p.topic for m in self._joined for p in m.owned if p.partition >= known.get(p.topic, 0)}
+        if missing and self._topics_asked is None:
+            self._topics_asked = tuple(sorted(missing))
+            self._emit(FetchTopicsCommand(topics=self._topics_asked))
+        return bool(missing)
 
     def base_appended(self, now: float, append: int, offset: int | None) -> None:
         """The map is in the log: answer with where it stands (rule 7)."""
         if self.phase is not Phase.ASSIGNING or append != self._base_append or self._base_pending is None:
             return
-        answers = _answers(self._base_pending, inline=False)
+        answers = answers_of(self._base_pending, inline=False)
         if offset is None:
             self._emit(CountCommand(what="map_not_written"))
         else:
@@ -388,6 +378,7 @@ class Membership:
     def _send_sync(self, now: float, answers: dict[str, GroupAnswer]) -> None:
         self.phase = Phase.SYNCING
         self._phase_deadline = now + self._config.rebalance_timeout / 2
+        self._outstanding = True
         self._emit(
             SendSyncCommand(
                 attempt=self._attempt, member=self.member, generation=self._next_generation, answers=answers
@@ -397,13 +388,22 @@ class Membership:
     def sync_answered(self, event: SyncAnsweredEvent) -> None:
         if self.phase is not Phase.SYNCING or event.attempt != self._attempt:
             return
+        self._outstanding = False
         if event.code == Code.UNKNOWN_MEMBER_ID:
             self._forgotten(event.now)
             return
-        if event.code != Code.NONE or event.answer is None:
+        if event.code not in (Code.NONE, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS, *RETRIABLE):
+            self._fail(event.code)
+            return
+        if event.code != Code.NONE:
             if event.code in COORDINATOR_MOVED:
                 self.coordinator_lost()
             self._restart_barrier(event.now)
+            return
+        if event.answer is None:
+            # Unreadable, perhaps for as long as its leader leads: not again at once, everybody would rebalance.
+            self._emit(CountCommand(what="map_unreadable"))
+            self._restart_later(event.now)
             return
         self._lease.renew(event.sent_at)
         self._answer = event.answer
@@ -434,8 +434,8 @@ class Membership:
         self.generation = self._next_generation
         self.protocol = self._next_protocol
         self.base = answer.base
-        if answer.base is not None:
-            self._attempts_known = {m: e.attempt for m, e in answer.base.members.items()}
+        if self.protocol == LOADTRIM:
+            self._attempts.entered(self.generation, _attempts_of(answer))
         self._phase_deadline = NEVER
         self._heartbeat_due = now + self._config.heartbeat_interval
         self._burst = []
@@ -445,10 +445,12 @@ class Membership:
             self.rejoin(now)
 
     def _made_from(self, answer: GroupAnswer) -> int:
-        if answer.base is not None:
-            entry = answer.base.members.get(self.member)
-            return entry.attempt if entry is not None else -1
-        return (answer.attempts or {}).get(self.member, -1)
+        return _attempts_of(answer).get(self.member, -1)
+
+    def _restart_later(self, now: float) -> None:
+        self.phase = Phase.JOINING
+        self._phase_deadline = NEVER
+        self._retry_at = now + UNREADABLE_WAIT_SECONDS
 
     def _restart_barrier(self, now: float) -> None:
         """Join again with the claims held: what was answered cannot be used."""
@@ -542,19 +544,22 @@ class Membership:
             if code == Code.ILLEGAL_GENERATION:
                 self.rejoin(now)
             elif code == Code.REBALANCE_IN_PROGRESS:
-                self.hint(now)
+                self._heartbeat_due = now
 
     # -- getting out ---------------------------------------------------------------------------------------------
 
     def _forgotten(self, now: float) -> None:
         """Rule 9: own nothing, forget all, take a new id."""
+        if self.phase in (Phase.LEFT, Phase.FAILED):
+            return
         self._emit(CountCommand(what="forgotten"))
         self._lease.revoke()
         self.member = ""
         self.generation = -1
         self.protocol = ""
         self.base = None
-        self._attempts_known = {}
+        self._attempts.forget()
+        self._mapped = {}
         self._told_of = -1
         self._heartbeats_stopped = self._heartbeat_in_flight = False
         self._hooks.forget(now)
@@ -565,13 +570,8 @@ class Membership:
         self._phase_deadline = self._retry_at = NEVER
 
 
-def _answers(base: BaseRecord, *, inline: bool) -> dict[str, GroupAnswer]:
-    attempts = {member: entry.attempt for member, entry in base.members.items()}
-    return {
-        member: GroupAnswer(
-            partitions=tuple(Partition(topic, index) for topic, indexes in entry.owns for index in indexes),
-            base=base if inline else None,
-            attempts=None if inline else attempts,
-        )
-        for member, entry in sorted(base.members.items())
-    }
+def _attempts_of(answer: GroupAnswer) -> dict[str, int]:
+    """Member -> attempt that the map was made from (rule 6)."""
+    if answer.base is not None:
+        return {member: entry.attempt for member, entry in answer.base.members.items()}
+    return answer.attempts or {}

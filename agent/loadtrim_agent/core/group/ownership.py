@@ -86,8 +86,12 @@ class Hold:
     committed: int | None = None
     """Last offset that the broker acknowledged for this acquisition, or that it started at by a release. Invariant:
     never decreases through an answer of ours that is older."""
+    start: int | None = None
+    """PINNING: the position to be committed before anything is handed out."""
     done: int | None = None
     """Set when drained: the offset after the last record done."""
+    decided: bool = False
+    """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
     target: str = ""
     """STOPPING and after: who is to get it; empty: nobody (a final commit before leaving)."""
     deadline: float = 0.0

@@ -4,8 +4,9 @@ Theory of operation. A record has arrived when the log's end has moved past it, 
 the broker tells the end, so the records between the end known before and the new one arrived between the two answers.
 Their time stamps say where in between: a time stamp is *clamped* to that interval, because a producer's clock, or a
 time stamp that means something else, may say anything, but a record cannot have come before the log ended in front of
-it nor after it was seen. Records that are known to exist and not fetched yet have no time stamp here; they are spread
-evenly over the rest of the interval. None of them is counted again when it is fetched.
+it nor after it was seen. Records that are known to exist and not fetched yet (*ahead*) count as arrived at once and get
+their slots when they are fetched; if slots are closed before, they are spread evenly over the rest of the interval.
+None of them is counted again when it is fetched.
 
 What was in the log at the acquisition is lag, not an arrival. Where the end was not known then, the time stamps of the
 first batch decide.
@@ -18,7 +19,7 @@ the slot of the moment would make a burst that never was; restating closed slots
 
 Nothing is counted twice or lost. At every moment, for the records since the acquisition::
 
-    arrived = closed + open + correction - assumed + kept_out
+    arrived = closed + open + ahead + correction - assumed + kept_out
 
 ``kept_out`` is what arrived while the partition was paused or blocked: lag afterwards, but no load that replicas could
 have carried.
@@ -30,10 +31,19 @@ counted as records; those known and not fetched are estimated by the share of of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .windows import SlotGrid
 
-__all__ = ["ASSUMED_SECONDS_MAX", "DENSITY_OFFSETS", "OPEN_SLOTS_MAX", "TRUNCATED_SECONDS", "Arrivals", "spread"]
+__all__ = [
+    "ASSUMED_SECONDS_MAX",
+    "DENSITY_OFFSETS",
+    "OPEN_SLOTS_MAX",
+    "TRUNCATED_SECONDS",
+    "Ahead",
+    "Arrivals",
+    "spread",
+]
 
 OPEN_SLOTS_MAX = 1200
 """Open slots kept per partition (a minute of 0.05 s); older ones are closed together with the next."""
@@ -63,12 +73,25 @@ def spread(values: list[float], amount: float) -> float:
     return amount + taken
 
 
+@dataclass(slots=True)
+class Ahead:
+    """Records that arrived, are not fetched and are in no slot yet."""
+
+    offset: int = 0
+    """Of the first of them."""
+    records: float = 0.0
+    since: float = 0.0
+    """They arrived between these two times."""
+    until: float = 0.0
+
+
 class Arrivals:
     """Arrivals of one partition since it was acquired. Times are of the log's clock. O(runs) per batch."""
 
     __slots__ = (
         "_grid",
         "_lower_since",
+        "ahead",
         "arrived",
         "assumed",
         "correction",
@@ -95,6 +118,7 @@ class Arrivals:
         self.last_at = at
         """When a record last arrived."""
         self.arrived = 0.0
+        self.ahead = Ahead()
         self.open: dict[int, float] = {}
         """Grid slot -> records, of slots not closed."""
         self.first_open = first_open
@@ -135,7 +159,13 @@ class Arrivals:
             else:
                 fresh = min(count, next_offset - known)
             ahead_from = max(known, next_offset)
-        latest = self._place(now, runs, count - fresh) if fresh else self.seen_at
+            if self.ahead.records and next_offset > self.ahead.offset:
+                self._fetch_ahead(runs, count - fresh, start, min(next_offset, known), known)
+        latest = self.seen_at
+        if fresh:
+            self.arrived += fresh
+            latest = self._place(runs, count - fresh, fresh, 1.0, self.seen_at, now)
+            self.last_at = max(self.last_at, now)
         self._observe(now, max(end, known or 0), max(0, end - ahead_from), latest)
         return fresh
 
@@ -172,7 +202,13 @@ class Arrivals:
 
     def _observe(self, at: float, end: int, ahead_offsets: int, since: float) -> None:
         if ahead_offsets:
-            self._place_evenly(ahead_offsets * self.density, since, at)
+            records = ahead_offsets * self.density
+            self.arrived += records
+            self.last_at = max(self.last_at, at)
+            if not self.ahead.records:
+                self.ahead.offset, self.ahead.since = end - ahead_offsets, since
+            self.ahead.records += records
+            self.ahead.until = at
         self.end_offset = end
         if at > self.seen_at:
             self.seen_at = at
@@ -181,29 +217,57 @@ class Arrivals:
         if len(self.open) > OPEN_SLOTS_MAX:
             self._fold(sorted(self.open)[: OPEN_SLOTS_MAX // 2])
 
-    def _place(self, now: float, runs: Sequence[tuple[float, int]], skip: int) -> float:
-        """Put records after the first ``skip`` into their slots; when the last of them arrived."""
-        lowest, highest = self._grid.index(self.seen_at), self._grid.index(now)
-        timestamp = now
+    def _fetch_ahead(
+        self, runs: Sequence[tuple[float, int]], known_records: int, start: int, upto: int, known: int
+    ) -> None:
+        """Of a batch's first ``known_records``, before offset ``upto``, the last were ahead: give them their slots.
+
+        Where the log has gaps, as many are taken as were counted for these offsets, not as many as there are.
+        """
+        ahead = self.ahead
+        begin = max(start, ahead.offset)
+        counted = ahead.records * min(1.0, (upto - begin) / max(1, known - ahead.offset))
+        records = round(known_records * (upto - begin) / max(1, upto - start))
+        if records:
+            weight = counted / records
+            ahead.since = self._place(runs, known_records - records, records, weight, ahead.since, ahead.until)
+            ahead.records -= counted
+        ahead.offset = upto
+        if upto >= known:
+            self._place_ahead(None)
+
+    def _place(
+        self, runs: Sequence[tuple[float, int]], skip: int, take: int, weight: float, since: float, until: float
+    ) -> float:
+        """Put ``take`` records after the first ``skip`` into their slots; when the last of them arrived."""
+        lowest, highest = self._grid.index(since), self._grid.index(until)
+        timestamp = until
         for timestamp, records in runs:
             if skip >= records:
                 skip -= records
                 continue
-            slot = self._grid.index(timestamp) if timestamp >= 0.0 else highest
-            self.arrived += records - skip
-            self._put(min(max(slot, lowest), highest), records - skip)
+            placed = min(records - skip, take)
             skip = 0
-        self.last_at = max(self.last_at, now)
-        return min(max(timestamp, self.seen_at), now) if timestamp >= 0.0 else now
+            take -= placed
+            slot = self._grid.index(timestamp) if timestamp >= 0.0 else highest
+            self._put(min(max(slot, lowest), highest), placed * weight)
+            if not take:
+                break
+        return min(max(timestamp, since), until) if timestamp >= 0.0 else until
 
-    def _place_evenly(self, records: float, since: float, until: float) -> None:
-        first, last = self._grid.index(min(since, until)), self._grid.index(until)
-        first = max(first, last - OPEN_SLOTS_MAX // 2)
-        each = records / (last - first + 1)
-        self.arrived += records
-        for slot in range(first, last + 1):
+    def _place_ahead(self, upto: int | None) -> None:
+        """Spread what is ahead evenly over its slots; those from ``upto`` on stay ahead."""
+        ahead = self.ahead
+        last = self._grid.index(ahead.until)
+        first = max(self._grid.index(ahead.since), last - OPEN_SLOTS_MAX // 2)
+        end = last + 1 if upto is None else min(upto, last + 1)
+        if not ahead.records or end <= first:
+            return
+        each = ahead.records / (last + 1 - first)
+        for slot in range(first, end):
             self._put(slot, each)
-        self.last_at = max(self.last_at, until)
+        ahead.records = each * (last + 1 - end)
+        ahead.since = max(ahead.since, self._grid.start(end))
 
     def _put(self, slot: int, records: float) -> None:
         if slot < self.out_before:
@@ -237,6 +301,7 @@ class Arrivals:
         self.first_open = upto
         if first >= upto:
             return []
+        self._place_ahead(upto)
         self._fold([slot for slot in self.open if slot < first])
         counts = [0.0] * (upto - first)
         for slot in [slot for slot in self.open if slot < upto]:
@@ -253,10 +318,15 @@ class Arrivals:
         for slot in slots:
             self.correction += self.open.pop(slot)
 
+    def place_all(self) -> None:
+        """Nothing more will be fetched: what is ahead gets its slots now."""
+        self._place_ahead(None)
+
     def set_aside(self, before: float) -> None:
         """The partition is kept out of sizing: no slot gets what arrived before now and was in none yet."""
-        self.kept_out += sum(self.open.values()) + self.correction - self.assumed
+        self.kept_out += sum(self.open.values()) + self.ahead.records + self.correction - self.assumed
         self.open.clear()
+        self.ahead.records = 0.0
         self.correction = self.assumed = 0.0
         self.out_before = self._grid.index(before)
 
@@ -264,6 +334,8 @@ class Arrivals:
         """The log clock turned out to be ``seconds`` ahead of what was thought."""
         self.seen_at += seconds
         self.last_at += seconds
+        self.ahead.since += seconds
+        self.ahead.until += seconds
         self.first_open += grid_slots
         self.opened += grid_slots
         self.out_before += grid_slots

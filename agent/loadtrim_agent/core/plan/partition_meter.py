@@ -192,9 +192,10 @@ class PartitionMeter:
         """Was a record that is too old when it is fetched too old when it could have been fetched first?
 
         While records are in hand the buffer may be full, and so fetching may be put off because of the member's own
-        load: what came then counts from ``since``, when the member could have asked for it.
+        load, or the partition is paused: what came then counts from ``since``, when the member could have asked for it.
         """
-        first_seen = since if held_back or timestamp < self.queue.drained_at else now
+        held_back = held_back or timestamp < max(self.queue.drained_at, self.queue.stalled_until)
+        first_seen = since if held_back else now
         return Mark.LATE if first_seen - timestamp > self._objective else Mark.FRESH
 
     def observed(self, at: float, end_offset: int) -> None:

@@ -45,6 +45,7 @@ class WorkSlots:
     def lost(self, part: PartitionMeter, cost: Cost | None) -> None:
         """Keep what arrived in a partition that is not owned any more and is in no closed slot yet."""
         arrivals = part.arrivals
+        arrivals.place_all()
         if cost is None:
             self._add_uncosted(part.partition.topic, sum(arrivals.open.values()) + arrivals.correction)
             return
@@ -99,9 +100,18 @@ class WorkSlots:
             if cost is not None:
                 self.carry += self.uncosted.pop(topic) * cost.mean
         self.carry = spread(work, self.carry)
-        slots = tuple(round(value, 6) for value in work)
-        self.carry += sum(work) - sum(slots)
-        return round(self._grid.start(first), 6), slots
+        return round(self._grid.start(first), 6), self._rounded(work)
+
+    def _rounded(self, work: list[float]) -> tuple[float, ...]:
+        """Whole microseconds, for short telemetry; what rounding takes from one slot it gives to the next."""
+        slots = []
+        rest = 0.0
+        for value in work:
+            told = max(0.0, round(value + rest, 6))
+            rest += value - told
+            slots.append(told)
+        self.carry += rest
+        return tuple(slots)
 
     def _settled(self, now: float, parts: Sequence[tuple[PartitionMeter, bool]]) -> int:
         """The first grid slot that is not complete, at the beginning of a slot."""

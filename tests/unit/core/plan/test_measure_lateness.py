@@ -55,6 +55,11 @@ class TestQueue:
         assert (queue.oldest(), queue.drained_at) == (None, T + 0.6)
         assert abs(queue.free_at - (T + 0.3)) < 1e-6
 
+    def test_its_own_server_does_not_work_before_a_record_has_come(self) -> None:
+        queue, judge = queue_of((1, T, Mark.FRESH), (1, T + 7, Mark.FRESH)), Judge(W, 1.0)
+        finish(queue, judge, [0.1, 0.1], [0.1, 0.1], T + 7.1)
+        assert abs(queue.free_at - (T + 7.1)) < 1e-6
+
     def test_the_clock_offset_is_taken_off(self) -> None:
         queue, judge = queue_of((2, T, Mark.FRESH)), Judge(W, 1.0, offset_seconds=5.0)
         finish(queue, judge, [5.4, 5.6], [0.0, 0.0], T + 0.6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...model import Partition
@@ -67,62 +67,83 @@ class Limits:
     z: float = 1.0
     correlation: float = 1.0
     handoff_seconds: float = 0.015
-    windows: tuple[float, ...] = field(init=False)
-    """Seconds that a member of capacity 1 may take for the work of each window."""
+    kept: tuple[int, ...] = tuple(range(len(TAUS_SECONDS)))
+    """Indices of the windows that can bind; see :meth:`for_items`."""
 
-    def __post_init__(self) -> None:
+    @property
+    def windows(self) -> tuple[float, ...]:
+        """Seconds that a member of capacity 1 may take for the work of each window."""
         spare = max(
             self.objective_seconds - self.overhead_seconds, self.objective_seconds * WINDOW_MIN_SHARE
         )
-        object.__setattr__(self, "windows", tuple(tau + spare for tau in TAUS_SECONDS))
+        return tuple(tau + spare for tau in TAUS_SECONDS)
+
+    def for_items(self, items: Sequence[Item]) -> Limits:
+        """The same without windows in which every item asks for no more than in another one. O(p)."""
+        windows = self.windows
+        asks = [
+            [(item.mean[index] / window, item.sd[index] / window) for item in items if item.mean[-1] > 0]
+            for index, window in enumerate(windows)
+        ]
+        kept = list(range(len(windows)))
+        for index in range(len(windows)):
+            for other in kept:
+                if other != index and all(
+                    low[0] <= high[0] and low[1] <= high[1]
+                    for low, high in zip(asks[index], asks[other], strict=True)
+                ):
+                    kept.remove(index)
+                    break
+        return replace(self, kept=tuple(kept))
 
 
 class Load:
     """Sum of the items on one member. Mutable: packers add and take away."""
 
-    __slots__ = ("count", "limits", "mean", "sd", "variance", "work")
+    __slots__ = ("_asks", "_limits", "_windows", "count", "work")
 
     def __init__(self, limits: Limits, items: Iterable[Item] = ()) -> None:
-        self.limits = limits
-        self.mean = [0.0] * len(TAUS_SECONDS)
-        self.variance = [0.0] * len(TAUS_SECONDS)
-        self.sd = [0.0] * len(TAUS_SECONDS)
+        self._limits = limits
+        windows = limits.windows
+        self._windows = [(index, windows[index]) for index in limits.kept]
+        self._asks = [0.0] * (3 * len(limits.kept))
+        """Per kept window: mean, standard deviation, variance, summed up."""
         self.work = 0.0
         self.count = 0
         for item in items:
             self.add(item)
 
-    def add(self, item: Item, sign: int = 1) -> None:
-        """Put an item on the member, or with ``sign=-1`` take it off."""
+    def add(self, item: Item, sign: int = 1, extra: float = 0.0) -> None:
+        """Put an item on the member, or with ``sign=-1`` take it off; ``extra``: work that comes with it."""
         self.work += sign * item.work
         self.count += sign
-        if item.work == 0.0 and item.mean[0] == 0.0:
-            return
-        for index, (mean, sd) in enumerate(zip(item.mean, item.sd, strict=True)):
-            self.mean[index] += sign * mean
-            self.sd[index] += sign * sd
-            self.variance[index] += sign * sd * sd
+        asks = self._asks
+        at = 0
+        for index in self._limits.kept:
+            sd = item.sd[index]
+            asks[at] += sign * (item.mean[index] + extra)
+            asks[at + 1] += sign * sd
+            asks[at + 2] += sign * sd * sd
+            at += 3
 
-    def needs(self, index: int) -> float:
-        """Work in the window with this index that must fit: mean and z standard deviations.
+    def _needs(self, at: int) -> float:
+        """Work in a window that must fit: mean and z standard deviations.
 
         Partitions vary partly together (``correlation``), so the deviation lies between that of independent and that
         of equal-phased ones.
         """
-        limits = self.limits
-        if limits.z == 0:
-            return self.mean[index]
-        share = limits.correlation
-        variance = (1.0 - share) * self.variance[index] + share * self.sd[index] * self.sd[index]
-        return self.mean[index] + limits.z * math.sqrt(max(variance, 0.0))
+        mean, sd, variance = self._asks[at : at + 3]
+        share = self._limits.correlation
+        together = (1.0 - share) * variance + share * sd * sd
+        return mean + self._limits.z * math.sqrt(together) if together > 0 else mean
 
     def pressure(self, capacity: float) -> float:
         """Needed capacity over capacity: above 1 it does not fit."""
         if self.count == 0:
             return 0.0
         needed = self.work / RATE_LIMIT
-        for index, window in enumerate(self.limits.windows):
-            needed = max(needed, self.needs(index) / window)
+        for at, (_, window) in enumerate(self._windows):
+            needed = max(needed, self._needs(3 * at) / window)
         return needed / capacity
 
     def late(self, capacity: float) -> float:
@@ -135,8 +156,8 @@ class Load:
         if self.work > RATE_LIMIT * capacity:
             return self.work
         share = 0.0
-        for index, window in enumerate(self.limits.windows):
-            needs = self.needs(index)
+        for at, (_, window) in enumerate(self._windows):
+            needs = self._needs(3 * at)
             if needs > capacity * window:
                 share = max(share, (needs - capacity * window) / needs)
         return share * self.work
@@ -185,6 +206,7 @@ def divide(items: Sequence[Item], capacities: Sequence[float], limits: Limits) -
 
     Cost: ``O(p log p + p log n + n)``: 5 ms for 1,000 partitions.
     """
+    limits = limits.for_items(items)
     loads = [Load(limits) for _ in capacities]
     alone = [0.0] * len(capacities)
     filled = [0.0] * len(capacities)

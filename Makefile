@@ -1,0 +1,44 @@
+# `make demo` and `make test` are all a newcomer needs; both install what they need into .venv first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-unit test-kafka test-chaos lint types bench clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+install: $(STAMP) ## Install everything into .venv
+
+demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
+	PYTHONPATH=examples $(BIN)/python -m demo
+
+test: lint types test-unit test-kafka ## Everything: lint, types, unit and property tests, real Kafka
+
+test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests, with branch coverage of the core
+	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/golden -m "not kafka" \
+		--cov=loadtrim_agent.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
+
+test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
+	$(BIN)/python -m pytest tests/integration tests/chaos -q
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP) ## Benchmarks beside their peers; writes docs/benchmarks.md and docs/benchmarks.json
+	PYTHONPATH=.:examples $(BIN)/python -m benchmarks
+
+clean: ## Remove what was built and installed here
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,117 @@
+"""A member of a group for the tests: the payments service's loop, with faults that can be asked for.
+
+Environment as of ``payments.service``, and ``MEMBER_FAULT``, a JSON object: ``kind`` (below), ``at`` (after how many
+records), ``seconds``.
+
+``raise``      user code raises with the record in hand
+``break``      user code leaves the loop with the record in hand, and stops the consumer
+``block``      user code blocks its loop for ``seconds``
+``many``       takes batches with ``getmany``
+``manual``     commits by itself after each record (give ``enable_auto_commit=False``)
+``silent``     asks for no record for ``seconds``, while its loop runs on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+import msgspec
+from aiokafka import TopicPartition
+from aiokafka.errors import ConsumerStoppedError
+from payments.service import Journal, Options, Payment, busy
+
+from loadtrim import Consumer, SettingsError
+
+
+class Fault(msgspec.Struct, frozen=True):
+    kind: str = ""
+    at: int = 0
+    seconds: float = 0.0
+
+
+class UserCodeError(Exception):
+    """What user code raises here."""
+
+
+class Member:
+    def __init__(self, options: Options, fault: Fault) -> None:
+        self.options = options
+        self.fault = fault
+        assert options.journal is not None
+        self.journal = Journal(options.journal, options.instance)
+        self.handled = 0
+        self.consumer = Consumer(
+            *options.topics,
+            bootstrap_servers=options.bootstrap,
+            group_id=options.group,
+            **{"auto_offset_reset": "earliest", **options.extra},
+        )
+
+    async def run(self) -> None:
+        try:
+            async with self.consumer:
+                await (self._batches() if self.fault.kind == "many" else self._records())
+        finally:
+            self.journal.close()
+
+    async def _records(self) -> None:
+        async for message in self.consumer:
+            self.journal.handed_out(message, _id_of(message))
+            self.handled += 1
+            if self.handled == self.fault.at:
+                if self.fault.kind == "raise":
+                    raise UserCodeError(f"record {message.offset} of {message.partition}")
+                if self.fault.kind == "break":
+                    break
+                if self.fault.kind == "block":
+                    time.sleep(self.fault.seconds)  # noqa: ASYNC251 - that is what is tested
+                if self.fault.kind == "silent":
+                    await asyncio.sleep(self.fault.seconds)
+            await busy(self.options.busy_seconds)
+            self.journal.done(message)
+            if self.fault.kind == "manual":
+                await self.consumer.commit({TopicPartition(message.topic, message.partition): message.offset + 1})
+
+    async def _batches(self) -> None:
+        while True:
+            try:
+                taken = await self.consumer.getmany(timeout_ms=200, max_records=20)
+            except ConsumerStoppedError:
+                return
+            for messages in taken.values():
+                for message in messages:
+                    self.journal.handed_out(message, _id_of(message))
+                    await busy(self.options.busy_seconds)
+                    self.journal.done(message)
+
+
+def _id_of(message: Any) -> str:
+    return msgspec.json.decode(message.value, type=Payment).id
+
+
+def main() -> int:
+    form = "%(asctime)s.%(msecs)03d %(name)s %(levelname)s %(message)s"
+    logging.basicConfig(level=os.environ.get("PAYMENTS_LOG", "INFO"), format=form, datefmt="%H:%M:%S")
+    fault = msgspec.json.decode(os.environ.get("MEMBER_FAULT", "{}"), type=Fault)
+
+    async def run() -> None:
+        await Member(Options.from_env(os.environ), fault).run()
+
+    try:
+        asyncio.run(run())
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except UserCodeError as error:
+        print(f"user code raised: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
