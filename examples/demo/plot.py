@@ -10,9 +10,12 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from demo.report import Report, Setting
+from demo.report import Replica, Report, Setting
+from demo.telemetry import OwnerChange
+from loadtrim_agent.core.model import Partition
 
 __all__ = ["plot"]
 
@@ -21,6 +24,8 @@ _HEAVY, _LIGHT = "#2a6f97", "#a9cfe3"
 _MEMBERS = (
     "#4477aa", "#ee8866", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#99582a", "#7a77c9", "#44bb99", "#bbbbbb",
 )  # fmt: skip
+_NAMES_MAX = 4
+"""Instances of one colour that the legend names."""
 _STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -134,38 +139,56 @@ def _steps(spans: Sequence[tuple[float, float | None]], setting: Setting, end: f
 def _owners(ax: Axes, report: Report, end: float) -> None:
     """Each partition's row in the colour of its owner; a white tick where a move happened."""
     start = report.setting.started_at
-    colours: dict[str, str] = {}
-    for replica in sorted(report.setting.replicas, key=lambda replica: (replica.asked_at, replica.name)):
-        colours.setdefault(replica.name, _MEMBERS[len(colours) % len(_MEMBERS)])
+    colours = _colours(report.setting.replicas)
+    seen: set[str] = set()
     last: dict[int, tuple[float, str | None]] = {}
-    bars: list[tuple[int, float, float, str]] = []
-
-    def close(row: int, until: float) -> None:
+    closing = [OwnerChange(at=start + end, partition=Partition("", row), instance=None, moved=False)
+               for row in range(report.setting.partitions)]  # fmt: skip
+    for change in [*report.owner_changes, *closing]:
+        row, until = change.partition.partition, min(change.at - start, end)
         begun, owner = last.get(row, (0.0, None))
         if owner is not None and until > max(begun, 0.0):
-            bars.append((row, max(begun, 0.0), min(until, end), owner))
-
-    for change in report.owner_changes:
-        row, at = change.partition.partition, change.at - start
-        close(row, at)
-        last[row] = (at, change.instance)
-    for row in list(last):
-        close(row, end)
-    seen = []
-    for row, begun, until, owner in bars:
-        colour = colours.get(owner, _GREY)
-        ax.barh(row, until - begun, left=begun, height=0.82, color=colour, linewidth=0)
-        if owner not in seen:
-            seen.append(owner)
+            seen.add(owner)
+            width = until - max(begun, 0.0)
+            ax.barh(row, width, left=max(begun, 0.0), height=0.82, color=colours.get(owner, _GREY), linewidth=0)
+        last[row] = (until, change.instance)
     moves = [(change.at - start, change.partition.partition) for change in report.owner_changes if change.moved]
     ax.vlines([at for at, _ in moves], [row - 0.41 for _, row in moves], [row + 0.41 for _, row in moves],
               color="white", linewidth=0.9)  # fmt: skip
     ax.set_ylim(report.setting.partitions - 0.4, -0.6)
     ax.set_yticks(range(report.setting.partitions))
     ax.set_ylabel("owner of partition")
-    names = [name for name in colours if name in seen]
-    handles = [mpl.patches.Patch(color=colours[name], label=name) for name in names]
-    _legend(ax, handles=handles[: 2 * len(_MEMBERS)], ncols=1 if len(names) <= 10 else 2, columnspacing=0.8)
+    _legend(ax, handles=[Patch(color=colour, label=label) for colour, label in _labels(colours, seen)])
+
+
+def _colours(replicas: Sequence[Replica]) -> dict[str, str]:
+    """A colour for each instance; one that has gone leaves its colour to the next that comes."""
+    colours: dict[str, str] = {}
+    free_at = [-math.inf] * len(_MEMBERS)
+    lives: dict[str, tuple[float, float]] = {}
+    for replica in replicas:
+        asked, gone = lives.get(replica.name, (math.inf, -math.inf))
+        ended = math.inf if replica.ended_at is None else replica.ended_at
+        lives[replica.name] = (min(asked, replica.asked_at), max(gone, ended))
+    for name, (asked, gone) in sorted(lives.items(), key=lambda life: (life[1][0], life[0])):
+        free = [index for index, at in enumerate(free_at) if at <= asked]
+        index = free[0] if free else min(range(len(free_at)), key=lambda index: free_at[index])
+        free_at[index] = gone
+        colours[name] = _MEMBERS[index]
+    return colours
+
+
+def _labels(colours: dict[str, str], seen: set[str]) -> list[tuple[str, str]]:
+    """Per colour its instances: ``payments-1, 7, 12``."""
+    by_colour: dict[str, list[str]] = {}
+    for name, colour in colours.items():
+        if name in seen:
+            names = by_colour.setdefault(colour, [])
+            names.append(name.rpartition("-")[2] if names else name)
+    return [
+        (colour, ", ".join(names[:_NAMES_MAX]) + (", ..." if len(names) > _NAMES_MAX else ""))
+        for colour, names in by_colour.items()
+    ]
 
 
 def _latency(ax: Axes, report: Report) -> None:

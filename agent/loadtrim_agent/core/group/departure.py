@@ -82,6 +82,8 @@ class Departure:
             for partition in sorted(p for p in holdings.holds if p.topic in ended):
                 self._put_down(now, partition)
             held = {p.topic for p, h in holdings.holds.items() if h.state is not HoldState.RELEASED}
+        elif membership.phase is Phase.IDLE:
+            held = set()
         else:
             held = set(membership.topics)  # a map that is on its way may still give something of them
         topics = tuple(sorted(set(self.topics) | (held & set(membership.topics))))

@@ -38,6 +38,8 @@ SERIES_SECONDS_MAX = 120
 SHAPE_SECONDS = 60
 LEVEL_SECONDS = 15
 """The level that the shape of the load is relative to: the mean of this much time around each slot."""
+LEVEL_SECONDS_MIN = 4
+"""The same at the ends, where there is less on one side."""
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
 
@@ -81,8 +83,7 @@ def estimate(observation: Observation, group: GroupState, config: PlanConfig) ->
         late=sum(entry.late for entry in sized),
         throughput=sum(o.done_rate for o in observation.partitions.values()),
         cost=cost,
-        # Half the objective at most: one handoff that hung must not ask for twice the replicas.
-        overhead_seconds=min(max(config.handoff_seconds, handoff + 1.5 * cost), config.objective_seconds / 2),
+        overhead_seconds=_overhead(config, handoff, cost),
         handoff_seconds=handoff,
         startup_seconds=_or(quantile(observation.startups_seconds[-STARTUP_SAMPLES:], 0.9), config.startup_seconds),
         capacity_typical=typical,
@@ -104,6 +105,15 @@ def late_records(lag: int, lag_seconds: float, objective_seconds: float) -> floa
     if lag <= 0 or lag_seconds <= objective_seconds:
         return 0.0
     return lag * (1.0 - objective_seconds / lag_seconds)
+
+
+def _overhead(config: PlanConfig, handoff_seconds: float, cost: float) -> float:
+    """o: what a record in hand, and where members slice a handoff, may take off the objective.
+
+    Half of it at most: one handoff that hung must not ask for twice the replicas.
+    """
+    needed = 1.5 * cost + (handoff_seconds if config.slicing else 0.0)
+    return min(max(config.handoff_seconds, needed), config.objective_seconds / 2)
 
 
 def _or(value: float | None, default: float) -> float:
@@ -150,12 +160,14 @@ def unit_curve(slots: Sequence[float]) -> Curve:
         slots: work per 0.1 s, oldest first.
     """
     prefix = [0.0, *itertools.accumulate(slots)]
-    half = round(LEVEL_SECONDS / SLOT_SECONDS / 2)
+    half, least = round(LEVEL_SECONDS / SLOT_SECONDS / 2), round(LEVEL_SECONDS_MIN / SLOT_SECONDS / 2)
     first = max(0, len(slots) - round(SHAPE_SECONDS / SLOT_SECONDS))
     samples: list[tuple[int, float, float]] = []
     for index in range(first, len(slots)):
         if slots[index] > 0:
-            low, high = max(0, index - half), min(len(slots), index + half)
+            # As much before as after, else a rising load would look like bursts at its end.
+            reach = max(least, min(half, index, len(slots) - index))
+            low, high = max(0, index - reach), min(len(slots), index + reach)
             level = (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS)
             samples.append((index + 1, slots[index], level))
     widths = [tau / SLOT_SECONDS for tau in TAUS_SECONDS[1:]]

@@ -111,12 +111,15 @@ class Meter:
             partition: topic and index.
             now: own clock.
             position: the offset it starts at.
-            end_offset: end of the log, where known; else the first answer of the broker tells what is backlog.
+            end_offset: end of the log, where it was observed just now; else the first answer of the broker tells what
+                is backlog. One below ``position`` is left over from earlier and taken as None.
             handoff_seconds: since the old owner stopped, for a handoff; arrivals since then count here.
         """
         partition = Partition(*partition)
         if partition in self._parts:
             self.lost(partition, now)
+        if end_offset is not None and end_offset < position:
+            end_offset = None
         at = self._log_time(now) - max(0.0, handoff_seconds or 0.0)
         arrivals = Arrivals(self._grid, at, end_offset, self._slots.opened(at))
         self._parts[partition] = PartitionMeter(partition, self._config, self._busy, position, arrivals)
@@ -157,6 +160,7 @@ class Meter:
         next_offset: int,
         end_offset: int | None,
         size_bytes: int = 0,
+        answered_at: float | None = None,
     ) -> None:
         """A batch of one partition was fetched. Records come in the order of the log, each acquisition's once.
 
@@ -168,17 +172,21 @@ class Meter:
             end_offset: end of the log as the answer told it: the high watermark, with ``read_committed`` the last
                 stable offset; None: not told.
             size_bytes: of the records.
+            answered_at: own clock when the broker told ``end_offset``, where the records have waited in a client's
+                buffer since; None: now.
         """
         part = self._parts.get(partition)
         if part is None:
             self.ignored += len(timestamps)
             return
-        part.fetched(self._log_time(now), timestamps, next_offset, end_offset, size_bytes)
+        at = self._log_time(now if answered_at is None else min(answered_at, now))
+        part.fetched(max(at, part.acquired_at), timestamps, next_offset, end_offset, size_bytes)
 
     def observed(self, partition: Partition, at: float, end_offset: int) -> None:
         """The broker told the end of a log without records.
 
-        Call it for every owned partition before :meth:`report`, with the time (own clock) and end of the last answer.
+        Call it for every owned partition before :meth:`report`, with the time (own clock) and end of the last answer;
+        one from before the acquisition is ignored.
         """
         part = self._parts.get(partition)
         if part is not None:

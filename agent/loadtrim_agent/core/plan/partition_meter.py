@@ -201,8 +201,8 @@ class PartitionMeter:
     def observed(self, at: float, end_offset: int) -> None:
         """The end of the log was seen at ``at``."""
         lagged, known_end = self.lag, self.arrivals.end_offset is not None
-        if end_offset < max(self.position, self.fetched_offset):
-            return  # older than what was fetched since
+        if at < self.acquired_at or end_offset < max(self.position, self.fetched_offset):
+            return  # older than the acquisition, or than what was fetched since
         self.arrivals.observed(at, end_offset)
         self._grew(at, lagged, known_end)
 

@@ -113,7 +113,9 @@ class PlanConfig:
     startup_seconds: float = 10.0
     """Start-up time until one was measured."""
     handoff_seconds: float = 0.015
-    """Least time that a handoff is taken to need, and the p99 until one was measured."""
+    """The p99 of a handoff until one was measured, and the least overhead that sizing keeps free."""
+    slicing: bool = False
+    """Do members pass partitions on inside the objective? Then sizing keeps the time of a handoff free."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """Parameters of the policy and the packer by name; each module lists its own."""
 
