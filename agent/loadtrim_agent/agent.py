@@ -149,6 +149,7 @@ class Agent:
         self.feed(e.TopicsEvent(now=boot_time(), partitions=partitions))
         self.plane.cover(self._coverable())
         self.spawn(self.partitions.fetch(), "fetch")
+        self.spawn(self._watch_user(), "watch-user")
         if self.options.config.auto_commit:
             self.spawn(self._auto_commit(), "auto-commit")
         await self.guard.wait("start", self.options.companion.start(self))
@@ -162,7 +163,7 @@ class Agent:
             feed=self._read_log,
             spawn=self.spawn,
             on_unreadable=lambda: self.guard.broke("control_record"),
-            on_clock=lambda seconds: self.guard.call("clock", self.options.companion.clock, seconds),
+            on_clock=lambda *sample: self.guard.call("clock", self.options.companion.clock, *sample),
         )
         try:
             await control.start()
@@ -189,6 +190,36 @@ class Agent:
         """Begin to leave the group: hand over what is held within ``drain_seconds``, or at once without releasing."""
         now = boot_time()
         self.feed(e.LeaveWantedEvent(now=now, deadline=now + drain_seconds, release=release))
+
+    async def _watch_user(self) -> None:
+        """Leave when user code asks for no record for too long (``max_poll_interval_ms``, KIP-62)."""
+        limit = self.options.max_poll_seconds
+        while True:
+            await asyncio.sleep(min(1.0, limit / 4))
+            idle = boot_time() - self.handout.last_call
+            if idle < limit or self.handout.waiting or self.handout.expired or self.handout.closing:
+                continue
+            log.error(
+                "User code has asked for no record for %.0f s, longer than max_poll_interval_ms allows: this member "
+                "leaves the group, and what it has in hand will be handed out again elsewhere. It joins again at the "
+                "next call. Ask for records more often, or raise max_poll_interval_ms.",
+                idle,
+            )
+            self.guard.broke("max_poll_interval")
+            self.handout.expired = True
+            self.leave(0.0, release=False)
+
+    def come_back(self) -> None:
+        """Join again after having left for want of calls: as a newcomer, with a new id."""
+        if not self.left.is_set() or self.failure is not None:
+            return
+        topics, partitions = self.machine.membership.topics, self.machine.membership.partitions
+        self.machine = self.machine.successor()
+        self.left.clear()
+        now = boot_time()
+        self.feed(e.SubscriptionEvent(now=now, topics=topics))
+        self.feed(e.TopicsEvent(now=now, partitions=partitions))
+        self.feed(e.StartEvent(now=now))
 
     async def stop(self, drain_seconds: float, *, release: bool = True) -> None:
         """Leave the group within ``drain_seconds``, then close everything. Never raises for the network's sake."""

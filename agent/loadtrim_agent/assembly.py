@@ -209,8 +209,8 @@ class Assembly(Companion):
         if isinstance(record, LeavingRecord | PlanRecord):
             log.debug("read %s", record)
 
-    def clock(self, seconds: float) -> None:
-        self.measuring.meter.clock_offset(seconds)
+    def clock(self, seconds: float, round_trip_seconds: float) -> None:
+        self.measuring.meter.clock_offset(seconds, round_trip_seconds)
 
     def count(self, what: str, partition: Partition | None) -> None:
         outcome = _MOVE_OUTCOMES.get(what)

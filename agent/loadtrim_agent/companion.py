@@ -58,8 +58,8 @@ class Companion:
     def read(self, record: Any) -> None:
         """A record of the coordination log was read."""
 
-    def clock(self, seconds: float) -> None:
-        """Own wall clock minus the broker's."""
+    def clock(self, seconds: float, round_trip_seconds: float) -> None:
+        """A sample of own wall clock minus the broker's, and how long the request took that it comes from."""
 
     def count(self, what: str, partition: Partition | None) -> None:
         """Something worth counting happened."""

@@ -169,6 +169,8 @@ class Handout:
         self._sleeper: asyncio.Future[None] | None = None
         self.last_call = boot_time()
         """User: when records were asked for last (max_poll_interval)."""
+        self.expired = False
+        """Agent sets it when it left for want of calls; user clears it and asks the agent to come back."""
         self.waiting = False
         """User: asleep for want of records; that time does not count as user code being busy."""
 

@@ -11,17 +11,21 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from .clock import boot_time, wall_time
 from .core.model import Partition
 from .core.plan.measure import Meter, MeterConfig, MeterSnapshot, split_report
 from .core.records import LoadRecord, Record
 from .handout import Finished, Handout, Stream
 from .kafka.data import DataPlane
+from .observe.histogram import LATENCY_BOUNDS, tally
 from .observe.metrics import Metrics
 
 __all__ = ["Measuring", "process_started_at"]
 
 GATHER_SECONDS = 0.2
+FRESH_SECONDS = 1.0
 LOAD_SECONDS = 0.5
 LOAD_SECONDS_MAX = 1.0
 """A ``load`` record is also the member's sign of life."""
@@ -53,6 +57,9 @@ class Measuring:
         self._plane: DataPlane | None = None
         self._sequence = 0
         self._loaded: LoadRecord | None = None
+        self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.objective_seconds}))
+        self._latencies: list[float] = []
+        """Of records done since the last report."""
         self.snapshot: MeterSnapshot = self.meter.snapshot(wall_time())
 
     def attach(self, handout: Handout, plane: DataPlane) -> None:
@@ -63,10 +70,16 @@ class Measuring:
     # -- what the agent tells ------------------------------------------------------------------------------------
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
-        end = self._plane.end_offset(stream.partition) if self._plane is not None else None
-        self.meter.acquired(stream.partition, wall_time(), stream.position, end, seconds)
+        now = wall_time()
+        self.meter.acquired(stream.partition, now, stream.position, self._fresh_end(stream.partition, now), seconds)
         if seconds is not None:
             self._metrics.handoff("acquire", seconds)
+
+    def _fresh_end(self, partition: Partition, now: float) -> int | None:
+        """End of the log, unless it was told in an earlier ownership: then backlog would count as arrivals."""
+        told_at = self._plane.end_offset_at(partition) if self._plane is not None else None
+        fresh = told_at is not None and now - told_at < FRESH_SECONDS
+        return self._plane.end_offset(partition) if self._plane is not None and fresh else None
 
     def lost(self, stream: Stream) -> None:
         self._gather(stream, wall_time(), wall_time() - boot_time())
@@ -80,6 +93,7 @@ class Measuring:
             [record.timestamp / 1000 for record in records],
             next_offset=stream.following,
             end_offset=end_offset,
+            answered_at=self._plane.end_offset_at(stream.partition) if self._plane is not None else None,
             size_bytes=sum(r.serialized_key_size + r.serialized_value_size for r in records) + len(records),
         )
 
@@ -111,6 +125,7 @@ class Measuring:
         latencies, busies, timed = unpack(finished, wall_offset)
         position = stream.done if stream.done is not None else stream.position
         self.meter.done(stream.partition, now, latencies, busies, position)
+        self._latencies += timed
         self._metrics.records_done(*stream.partition, len(busies), timed, busies)
 
     async def run_gathering(self) -> None:
@@ -142,10 +157,18 @@ class Measuring:
             self.committed(committed())
             member, generation = who()
             report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
+            report = msgspec.structs.replace(report, latency_counts=self._latency_counts())
             self.show()
             for part in split_report(report):
                 self._sequence = part.sequence
                 await publish(part, part.sequence)
+
+    def _latency_counts(self) -> tuple[tuple[float, int], ...]:
+        """Latencies since the last report, by bucket."""
+        latencies, self._latencies = self._latencies, []
+        bounds = self._latency_bounds
+        counts = tally(bounds, latencies).counts
+        return tuple((bounds[index], count) for index, count in sorted(counts.items()) if index < len(bounds))
 
     def _observe_ends(self) -> None:
         """Idle partitions: what the last fetch said of the log's end costs no request."""

@@ -275,8 +275,10 @@ class Consumer:
             raise ConsumerStoppedError()
         return self._handout
 
-    @staticmethod
-    def _raise_error(handout: Handout) -> None:
+    def _raise_error(self, handout: Handout) -> None:
+        if handout.expired:
+            handout.expired = False
+            self._post(self._need_agent().come_back)
         error = handout.error
         if error is not None:
             handout.error = None

@@ -205,9 +205,8 @@ async def _taken_up(admin: AIOKafkaAdminClient, options: RunOptions) -> bool:
     if options.client != "loadtrim":
         return True
     committed = await admin.list_consumer_group_offsets(options.group)
-    return sum(tp.topic == options.topic and found.offset >= 0 for tp, found in committed.items()) == len(
-        options.shares
-    )
+    ready = [tp for tp, found in committed.items() if tp.topic == options.topic and found.offset >= 0]
+    return len(ready) == len(options.shares)
 
 
 async def _group_state(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:

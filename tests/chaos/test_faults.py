@@ -94,7 +94,7 @@ async def test_manual_commits_start_at_the_last_one(quick_kafka: Cluster, tmp_pa
         await group.start_all("a", fault={"kind": "manual"}, enable_auto_commit=False)
         await group.start_all("b", "c", fault={"kind": "manual"}, enable_auto_commit=False)
         await group.until_stable("a", "b", "c", members=3)
-        assert all((await group.until_owned("a", "b", "c")).values())
+        await group.until_owned("a", "b", "c")
         assert await group.end("a") == 0
         await group.until_stable("b", "c", members=2)
         assert await group.end("b") == 0
@@ -115,14 +115,14 @@ async def test_webhook_down(quick_kafka: Cluster, tmp_path: Path) -> None:
         (member,) = await group.start_all("a", env={**WEBHOOK, "LOADTRIM_SCALER_URL": url})
 
         async def tried() -> bool:
-            requests = await counted(member, "loadtrim_scaler_requests_total")
-            return requests >= 2 > await counted(member, "loadtrim_scaler_requests_total", outcome="accepted") * 100
+            return await counted(member, "loadtrim_scaler_requests_total") >= 2
 
-        await eventually(tried, "two requests that nobody took are counted")
+        await eventually(tried, "two requests are counted")
+        assert await counted(member, "loadtrim_scaler_requests_total", outcome="accepted") == 0
         scaler = (await member.status())["scaler"]
         assert scaler["failures"] >= 2
         assert not scaler["delivered"]
-        assert await member.get("/healthz") != ""
+        assert (await member.get("/healthz")).startswith("ok")
         await group.start_all("b")
         await group.until_stable("a", "b", members=2)
         verdict = await group.finish()
@@ -204,7 +204,7 @@ async def test_malformed_control_records(quick_kafka: Cluster, tmp_path: Path) -
         assert all("planning" not in s["errors"] for s in after)
         # It still works: a newcomer, a handoff, a leader that goes.
         await group.start_all("c")
-        assert all((await group.until_owned("a", "b", "c")).values())
+        await group.until_owned("a", "b", "c")
         assert await group.end(leader, signal.SIGTERM) == 0
         await group.until_stable(*group.members, members=2)
         verdict = await group.finish()

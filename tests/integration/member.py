@@ -53,11 +53,12 @@ class Member:
         )
 
     async def run(self) -> None:
-        try:
-            async with self.consumer:
+        async with self.consumer:
+            try:
                 await (self._batches() if self.fault.kind == "many" else self._records())
-        finally:
-            self.journal.close()
+            finally:
+                # Outside the loop nothing is in hand any more, done or given up; stopping takes its time.
+                self.journal.close()
 
     async def _records(self) -> None:
         async for message in self.consumer:

@@ -77,7 +77,7 @@ class ControlLog:
         feed: takes the machine's events, in the agent's loop.
         spawn: starts a task that the agent owns.
         on_unreadable: called for every record that is no record of ours.
-        on_clock: called with (own wall clock - broker's clock), seconds, for each own record that comes back.
+        on_clock: called with (own wall clock - broker's clock, round trip), seconds, for each own append.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ControlLog:
         feed: Callable[[Event], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         on_unreadable: Callable[[], None],
-        on_clock: Callable[[float], None],
+        on_clock: Callable[[float, float], None],
     ) -> None:
         self.topic = topic
         self._settings = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
@@ -99,8 +99,6 @@ class ControlLog:
         self._tail: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
         self._telemetry: AIOKafkaProducer | None = None
-        self._appended: dict[int, float] = {}
-        """Offset of an own append -> wall time at which it was sent, until it is read back."""
         self._failed = False
 
     # -- life cycle ----------------------------------------------------------------------------------------------
@@ -156,6 +154,7 @@ class ControlLog:
         sent_at = wall_time()
         probe = LoadRecord(group="", member="", at=sent_at, generation=-1)
         written = await self._producer.send_and_wait(self.topic, encode(probe), partition=COORDINATION)
+        self._tell_clock(sent_at, written)
         at = TopicPartition(self.topic, COORDINATION)
         while (position := await self._tail.position(at)) <= written.offset:
             await self._deliver(await self._tail.getmany(timeout_ms=200), position)
@@ -222,7 +221,6 @@ class ControlLog:
                 if message.offset != position:
                     self._feed(LogGapEvent(now=now))
                 position = message.offset + 1
-                self._tell_clock(message)
                 record = self._decode(message.value)
                 if record is not None:
                     self._feed(LogReadEvent(now=now, offset=message.offset, record=record))
@@ -237,10 +235,11 @@ class ControlLog:
             if failed:
                 log.warning("The coordination log %s does not answer: nothing moves until it does.", self.topic)
 
-    def _tell_clock(self, message: Any) -> None:
-        sent_at = self._appended.pop(message.offset, None)
-        if sent_at is not None and message.timestamp_type == 1:
-            self._on_clock(sent_at - message.timestamp / 1000)
+    def _tell_clock(self, sent_at: float, written: Any) -> None:
+        """The broker stamped the record somewhere between our sending it and its answer."""
+        if written.timestamp_type == 1:
+            answered_at = wall_time()
+            self._on_clock((sent_at + answered_at) / 2 - written.timestamp / 1000, answered_at - sent_at)
 
     def _decode(self, value: bytes | None) -> Record | None:
         try:
@@ -271,8 +270,7 @@ class ControlLog:
         except (TimeoutError, KafkaError, OSError) as error:
             log.debug("An append to %s failed: %r", self.topic, error)
             return None
-        if len(self._appended) < 1_000:
-            self._appended[written.offset] = sent_at
+        self._tell_clock(sent_at, written)
         return int(written.offset)
 
     def read_base(self, command: ReadBaseCommand) -> None:

@@ -85,6 +85,7 @@ class AiokafkaPlane:
             **{**settings, "fetch_max_wait_ms": wait_ms, "group_id": None, "enable_auto_commit": False}
         )
         self._reset = str(settings.get("auto_offset_reset", "latest"))
+        self._committed_only = settings.get("isolation_level") == "read_committed"
         self._covered: frozenset[TopicPartition] = frozenset()
         self._taken: set[TopicPartition] = set()
         self._held: set[TopicPartition] = set()
@@ -165,7 +166,10 @@ class AiokafkaPlane:
 
     def end_offset(self, partition: Partition) -> int | None:
         state = self._state(partition)
-        return int(state.highwater) if state is not None and state.highwater is not None else None
+        if state is None or state.highwater is None:
+            return None
+        # Records of an open transaction are not there yet for those who read committed ones only.
+        return int(state.lso if self._committed_only and state.lso is not None else state.highwater)
 
     def end_offset_at(self, partition: Partition) -> float | None:
         state = self._state(partition)

@@ -49,14 +49,14 @@ class Story:
             for offset in range(count):
                 self.sent(partition, offset)
 
-    def handed(self, who: str, partition: int, offset: int, at: float, record_id: str = "") -> None:
+    def handed(self, who: str, partition: int, offset: int, at: float, *, record_id: str = "") -> None:
         record_id = record_id or f"{partition}:{offset}"
         self._line(who, "service", "H", self.topic, partition, offset, record_id, round(at * MILLISECOND))
 
     def done(self, who: str, partition: int, offset: int, at: float) -> None:
         self._line(who, "service", "D", self.topic, partition, offset, round(at * MILLISECOND))
 
-    def works(self, who: str, partition: int, offsets: range, at: float, takes: float = 5) -> float:
+    def works(self, who: str, partition: int, offsets: range, at: float, *, takes: float = 5) -> float:
         """One record after the other; returns the time after the last one."""
         for offset in offsets:
             self.handed(who, partition, offset, at)

@@ -58,6 +58,10 @@ class CommitQueue:
         self._waiting: dict[int, set[Partition]] = {}
         """Caller -> partitions that it still waits for."""
 
+    def number_on(self, earlier: CommitQueue) -> None:
+        """Number requests on from an earlier queue of this process."""
+        self._numbers = earlier._numbers
+
     def want(self, request: int, offsets: Mapping[Partition, OffsetCommit]) -> None:
         """Queue offsets; a later one for the same partition replaces an earlier one and answers for it too."""
         for partition, commit in sorted(offsets.items()):

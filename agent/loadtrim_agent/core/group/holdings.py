@@ -62,6 +62,12 @@ class Holdings:
         self._appends: dict[int, tuple[Partition, int]] = {}
         """Release append in flight -> partition and take."""
 
+    def number_on(self, earlier: Holdings) -> None:
+        """Go on from the numbers of an earlier machine of this process, so that late answers stay harmless."""
+        self._takes = earlier._takes
+        self._fetch_numbers = earlier._fetch_numbers
+        self.commits.number_on(earlier.commits)
+
     # -- what others ask -----------------------------------------------------------------------------------------
 
     def claims(self, topics: Iterable[str]) -> tuple[Partition, ...]:
@@ -140,6 +146,8 @@ class Holdings:
             return
         self._fetch_numbers += 1
         self._fetches[self._fetch_numbers] = dict(takes)
+        for partition in takes:
+            self.holds[partition].fetch = self._fetch_numbers
         self._emit(FetchCommittedCommand(fetch=self._fetch_numbers, partitions=tuple(sorted(takes))))
 
     def committed_fetched(self, event: CommittedFetchedEvent) -> bool:
@@ -147,7 +155,7 @@ class Holdings:
         takes = self._fetches.pop(event.fetch, {})
         for partition, take in sorted(takes.items()):
             hold = self.holds.get(partition)
-            if hold is None or hold.take != take:
+            if hold is None or hold.take != take or hold.fetch != event.fetch:
                 continue
             offset = event.offsets.get(partition) if event.code == Code.NONE else None
             if offset is None:
@@ -227,7 +235,6 @@ class Holdings:
             and h.decided
             and h.committed is not None
             and not self.commits.busy(h.partition)
-            and not any(h.partition in takes for takes in self._fetches.values())
             and (h.done is None or h.done == h.committed)
         ]
 

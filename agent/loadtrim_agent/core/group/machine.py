@@ -158,6 +158,15 @@ class Machine:
             due = min(due, self.holdings.commits.wakeup(membership.member, membership.generation))
         return due
 
+    def successor(self) -> Machine:
+        """A machine that joins anew in the same process after this one has left; its takes are numbered on."""
+        machine = Machine(self.config, wall_offset=self._wall_offset)
+        machine.holdings.number_on(self.holdings)
+        machine._appends = self._appends
+        machine._log_failed = self._log_failed
+        machine.brake = self.brake
+        return machine
+
     def without_log(self) -> None:
         """Before the start: the control topic cannot be used, so offer the standard protocols only (mixed group)."""
         self.config = msgspec.structs.replace(self.config, log_usable=False)

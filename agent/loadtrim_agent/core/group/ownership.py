@@ -90,6 +90,8 @@ class Hold:
     """PINNING: the position to be committed before anything is handed out."""
     done: int | None = None
     """Set when drained: the offset after the last record done."""
+    fetch: int = 0
+    """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
     decided: bool = False
     """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
     target: str = ""

@@ -69,7 +69,8 @@ _REBASE_SECONDS = 0.2
 class Meter:
     """Everything one member measures. Deterministic; not thread-safe: one thread feeds and asks.
 
-    Cost: about 0.1 us per record in batches of hundreds, 5 us per batch, 40 us per busy partition and report.
+    Cost: about 0.15 us per record in batches of hundreds, 20 us per batch, 30 us per idle and 100 us per busy partition
+    and report (``benchmarks/bench_meter.py``).
     """
 
     def __init__(self, config: MeterConfig) -> None:

@@ -126,16 +126,12 @@ class Load:
             asks[at + 2] += sign * sd * sd
             at += 3
 
-    def _needs(self, at: int) -> float:
-        """Work in a window that must fit: mean and z standard deviations.
-
-        Partitions vary partly together (``correlation``), so the deviation lies between that of independent and that
-        of equal-phased ones.
-        """
-        mean, sd, variance = self._asks[at : at + 3]
+    def _deviation(self, at: int) -> float:
+        """Partitions vary partly together (``correlation``): between independent and equal-phased ones."""
+        sd, variance = self._asks[at + 1], self._asks[at + 2]
         share = self._limits.correlation
         together = (1.0 - share) * variance + share * sd * sd
-        return mean + self._limits.z * math.sqrt(together) if together > 0 else mean
+        return math.sqrt(together) if together > 0 else 0.0
 
     def pressure(self, capacity: float) -> float:
         """Needed capacity over capacity: above 1 it does not fit."""
@@ -143,13 +139,15 @@ class Load:
             return 0.0
         needed = self.work / RATE_LIMIT
         for at, (_, window) in enumerate(self._windows):
-            needed = max(needed, self._needs(3 * at) / window)
+            needs = self._asks[3 * at] + self._limits.z * self._deviation(3 * at)
+            needed = max(needed, needs / window)
         return needed / capacity
 
     def late(self, capacity: float) -> float:
-        """Work per second that will be late on a member of this capacity.
+        """Work per second that is to be expected late on a member of this capacity.
 
-        A rate above capacity makes everything late in the end; a window that holds too much makes late what exceeds.
+        A rate above capacity makes everything late in the end; a window that holds too much makes late what exceeds:
+        the mean of what is above the limit, for a normal distribution.
         """
         if self.count == 0 or self.work <= 0:
             return 0.0
@@ -157,10 +155,21 @@ class Load:
             return self.work
         share = 0.0
         for at, (_, window) in enumerate(self._windows):
-            needs = self._needs(3 * at)
-            if needs > capacity * window:
-                share = max(share, (needs - capacity * window) / needs)
-        return share * self.work
+            mean, sd = self._asks[3 * at], self._deviation(3 * at)
+            if mean > 0:
+                share = max(share, _overshoot(mean - capacity * window, sd) / mean)
+        return min(share, 1.0) * self.work
+
+
+def _overshoot(off: float, sd: float) -> float:
+    """Mean of max(0, X) for normal X with mean ``off`` and standard deviation ``sd``."""
+    if sd <= 0:
+        return max(0.0, off)
+    score = off / sd
+    if score < -4.0:
+        return 0.0
+    density = math.exp(-0.5 * score * score) / math.sqrt(2.0 * math.pi)
+    return sd * density + off * 0.5 * (1.0 + math.erf(score / math.sqrt(2.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
