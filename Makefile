@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 install: $(STAMP) ## Install everything into .venv
 
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
-	PYTHONPATH=examples $(BIN)/python -m demo
+	$(BIN)/python examples/demo
 
 test: lint types test-unit test-kafka ## Everything: lint, types, unit and property tests, real Kafka
 

@@ -195,6 +195,7 @@ class Agent:
         """Leave when user code asks for no record for too long (``max_poll_interval_ms``, KIP-62)."""
         limit = self.options.max_poll_seconds
         while True:
+            self.handout.agent_seen_at = boot_time()
             await asyncio.sleep(min(1.0, limit / 4))
             idle = boot_time() - self.handout.last_call
             if idle < limit or self.handout.waiting or self.handout.expired or self.handout.closing:

@@ -142,7 +142,7 @@ class Assembly(Companion):
 
     async def stop(self) -> None:
         if self._leading is not None:
-            self._leading.stop()
+            await self._leading.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

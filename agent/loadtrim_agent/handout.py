@@ -169,6 +169,8 @@ class Handout:
         self._sleeper: asyncio.Future[None] | None = None
         self.last_call = boot_time()
         """User: when records were asked for last (max_poll_interval)."""
+        self.agent_seen_at = boot_time()
+        """Agent: when its loop turned last, to tell a stuck agent from a quiet topic."""
         self.expired = False
         """Agent sets it when it left for want of calls; user clears it and asks the agent to come back."""
         self.waiting = False

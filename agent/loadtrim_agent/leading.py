@@ -116,6 +116,7 @@ class Leading:
         self._reconciler = reconciler
         self._scales = scales
         self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._instances: dict[str, str] = {}
         """Member id -> instance, as its reports say."""
         self._joined_at: dict[str, float] = {}
@@ -141,11 +142,19 @@ class Leading:
             self.stop()
 
     def stop(self) -> None:
+        """Lead no longer."""
         if self._task is not None:
             self._task.cancel()
+            self._ending.add(self._task)
+            self._task.add_done_callback(self._ending.discard)
             self._task = None
             self._requested = None
             self._reconciler.want(None)
+
+    async def close(self) -> None:
+        """Lead no longer, and wait until every connection of the leadership is closed."""
+        self.stop()
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def _guarded(self) -> None:
         while True:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -35,6 +37,11 @@ class AgentThread:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    def where(self) -> str:
+        """What the thread is doing right now, as a stack: for the log when it does not answer."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)"
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the agent's loop and wait for it in this one. Cancelling the wait cancels it."""

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka.util import commit_structure_validate
 
 from loadtrim_agent.agent import Agent, AgentOptions
 from loadtrim_agent.assembly import Assembly
+from loadtrim_agent.clock import boot_time
 from loadtrim_agent.core.group.values import GroupConfig
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.names import control_topic
@@ -36,6 +37,8 @@ __all__ = ["Consumer"]
 log = logging.getLogger("loadtrim")
 T = TypeVar("T")
 
+AGENT_SILENT_SECONDS = 5.0
+"""The agent's loop turns every second; silent for longer, something is wrong with it."""
 NO_RECORDS_WAIT_SECONDS = 0.5
 """How long user code sleeps at most before it looks again: for a lease that came back without a record."""
 
@@ -276,6 +279,8 @@ class Consumer:
         return self._handout
 
     def _raise_error(self, handout: Handout) -> None:
+        if boot_time() - handout.agent_seen_at > AGENT_SILENT_SECONDS:
+            self._agent_silent(handout)
         if handout.expired:
             handout.expired = False
             self._post(self._need_agent().come_back)
@@ -283,6 +288,18 @@ class Consumer:
         if error is not None:
             handout.error = None
             raise error
+
+    def _agent_silent(self, handout: Handout) -> None:
+        """Never a silent hang: an agent that ended is an error here, one that is stuck is said with where."""
+        if self._thread is None or not self._thread.alive:
+            raise KafkaError("The agent's thread has ended: nothing is consumed any more. Restart this consumer.")
+        handout.agent_seen_at = boot_time()  # said once per period
+        log.error(
+            "The agent's thread has not answered for %.0f s, so heartbeats are late and the group may give this "
+            "member's partitions away. Something holds the interpreter's lock, or the agent hangs here:\n%s",
+            AGENT_SILENT_SECONDS,
+            self._thread.where(),
+        )
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -314,7 +331,7 @@ class Consumer:
             self._thread.post(self._agent.subscribe, self._subscription, listener)
 
     def unsubscribe(self) -> None:
-        """Give everything up and leave the group; subscribe again to come back."""
+        """Give everything up; the member stays in the group with nothing to own until it subscribes again."""
         if self._plain is not None:
             self._plain.unsubscribe()
             return

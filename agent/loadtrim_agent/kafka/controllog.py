@@ -137,7 +137,11 @@ class ControlLog:
         reader = AIOKafkaConsumer(
             **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="none", fetch_max_wait_ms=500
         )
-        await reader.start()
+        try:
+            await reader.start()
+        except BaseException:
+            await reader.stop()
+            raise
         reader.assign([TopicPartition(self.topic, partition)])
         return reader
 

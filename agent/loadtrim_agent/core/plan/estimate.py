@@ -40,6 +40,11 @@ LEVEL_SECONDS = 15
 """The level that the shape of the load is relative to: the mean of this much time around each slot."""
 LEVEL_SECONDS_MIN = 4
 """The same at the ends, where there is less on one side."""
+WHOLE_SLOTS = 5
+"""Half a second: levels are taken over whole seconds, or bursts of a second would beat with them."""
+CHANGE_SDS = 2.0
+"""A partition's share of the group over the last seconds is believed when it is this many standard deviations of one
+interval away from its share before (about four standard errors)."""
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
 
@@ -58,12 +63,13 @@ def estimate(observation: Observation, group: GroupState, config: PlanConfig) ->
     series = _series(observation.slots)
     if len(series) < SECONDS_MIN:
         return NotReady(Reason.NOT_READY, f"{len(series)} of {SECONDS_MIN} s of arrivals are measured")
-    costs = _costs(observation, members)
+    rates = _rates(observation)
+    costs = _costs(observation, members, rates)
     if not costs:
         return NotReady(Reason.NOT_READY, "no member has finished a record yet, so the cost of one is not known")
     shape = unit_curve(observation.slots)
     partitions = {
-        partition: _partition(partition, observation, group, members, costs, shape, config)
+        partition: _partition(partition, observation, group, members, rates, costs, shape, config)
         for partition in sorted(group.owners)
     }
     fastest = max((members[m].capacity for m in members), default=typical)
@@ -167,7 +173,9 @@ def unit_curve(slots: Sequence[float]) -> Curve:
         if slots[index] > 0:
             # As much before as after, else a rising load would look like bursts at its end.
             reach = max(least, min(half, index, len(slots) - index))
-            low, high = max(0, index - reach), min(len(slots), index + reach)
+            reach -= reach % WHOLE_SLOTS
+            high = min(len(slots), max(index + reach, 2 * reach))
+            low = max(0, high - 2 * reach)
             level = (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS)
             samples.append((index + 1, slots[index], level))
     widths = [tau / SLOT_SECONDS for tau in TAUS_SECONDS[1:]]
@@ -216,12 +224,33 @@ def _filled(moments: Sequence[tuple[float, float] | None]) -> tuple[list[float],
     return means, sds
 
 
-def _costs(observation: Observation, members: Mapping[str, MemberEstimate]) -> dict[str, float]:
+def _rates(observation: Observation) -> dict[Partition, float]:
+    """Records/s of each partition: its share of the group, which is steady, times the group's present rate.
+
+    Partitions rise and fall together, so that a share over 20 s is right where a rate over 20 s lags behind. Only what
+    changes its share is looked at over the last seconds alone.
+    """
+    known = observation.partitions
+    slow = sum(entry.rate_slow for entry in known.values())
+    fast = sum(entry.rate_fast for entry in known.values())
+    if slow <= 0 or fast <= 0:
+        return {partition: entry.rate_fast for partition, entry in known.items()}
+    shares = {}
+    for partition, entry in known.items():
+        before, now = entry.rate_slow / slow, entry.rate_fast / fast
+        shares[partition] = now if abs(now - before) > CHANGE_SDS * entry.rate_sd / fast else before
+    total = sum(shares.values())
+    return {partition: share / total * fast for partition, share in shares.items()}
+
+
+def _costs(
+    observation: Observation, members: Mapping[str, MemberEstimate], rates: Mapping[Partition, float]
+) -> dict[str, float]:
     """Work per record, by topic: the mean over its partitions, weighted by their rates."""
     sums: dict[str, tuple[float, float]] = {}
     for partition, entry in observation.partitions.items():
         if entry.cost is not None:
-            weight = entry.rate + 1e-9
+            weight = rates[partition] + 1e-9
             cost, total = sums.get(partition.topic, (0.0, 0.0))
             sums[partition.topic] = (cost + entry.cost * _speed(entry, members) * weight, total + weight)
     return {topic: cost / total for topic, (cost, total) in sums.items()}
@@ -244,6 +273,7 @@ def _partition(
     observation: Observation,
     group: GroupState,
     members: Mapping[str, MemberEstimate],
+    rates: Mapping[Partition, float],
     costs: Mapping[str, float],
     shape: Curve,
     config: PlanConfig,
@@ -265,30 +295,30 @@ def _partition(
         )
     standing = max(entry.standing_records, waiting) if owner is None else entry.standing_records
     late = min(late_records(lag, entry.lag_seconds, config.objective_seconds), standing)
-    work = entry.rate * cost
+    rate = rates[partition]
     return PartitionEstimate(
         partition=partition,
         owner=owner,
-        rate=entry.rate,
+        rate=rate,
         rate_last=entry.rate_last,
         cost=cost,
-        work=work,
+        work=rate * cost,
         lag=lag,
         standing=(standing - late) * cost,
         late=late * cost,
-        curve=_partition_curve(entry, work, shape),
+        curve=_partition_curve(entry, rate * cost, rate, shape),
         state=entry.state,
     )
 
 
-def _partition_curve(entry: PartitionObservation, work: float, shape: Curve) -> Curve:
+def _partition_curve(entry: PartitionObservation, work: float, rate: float, shape: Curve) -> Curve:
     """A partition's share of the work in the shape that was measured for it, else in the group's.
 
     The spread of a window is that of one report's interval around the present rate, as if the work came in independent
     parts as large as what the window holds. (The members' own variances hold the ups and downs of half a minute.)
     """
     means = _interpolated(entry.shape) if entry.shape else shape.mean
-    variation = entry.rate_sd / entry.rate if entry.rate > 0 else 0.0
+    variation = entry.rate_sd / rate if rate > 0 else 0.0
     return Curve(
         tuple(work * mean for mean in means),
         tuple(work * variation * math.sqrt(max(mean, 0.0)) for mean in means),

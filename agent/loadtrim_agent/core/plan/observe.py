@@ -28,9 +28,6 @@ SLOW_SECONDS = 20.0
 MEMBER_SECONDS = 10.0
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
-CHANGE_SDS = 2.0
-"""The fast average is believed when it is this many standard deviations of one sample away from the slow one (about
-four of its own standard errors)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +52,12 @@ class PartitionObservation:
 
     reporter: str
     at: float
-    rate: float
+    rate_slow: float
+    """Records/s over the last 20 s or so."""
+    rate_fast: float
+    """The same over the last 2 s."""
     rate_last: float
+    """The same in the last interval."""
     rate_sd: float
     """Standard deviation of the rate over one report's interval."""
     done_rate: float
@@ -149,15 +150,14 @@ class _PartitionTrack:
         """``silence``: for how long its owner has reported without a word about it, so nothing came."""
         last = self.last
         assert last is not None
-        slow, fast = self.slow.value(silence), self.fast.value(silence)
-        sd = math.sqrt(max(0.0, self.variance.value()))
         observed = self.interval if last.observed is None else max(last.observed, 1e-3)
         return PartitionObservation(
             reporter=self.reporter,
             at=self.at,
-            rate=fast if abs(fast - slow) > CHANGE_SDS * sd else slow,
+            rate_slow=self.slow.value(silence),
+            rate_fast=self.fast.value(silence),
             rate_last=last.arrived / observed if silence == 0 else 0.0,
-            rate_sd=sd,
+            rate_sd=math.sqrt(max(0.0, self.variance.value())),
             done_rate=last.done / self.interval if silence == 0 else 0.0,
             cost=self.cost,
             lag=last.lag,

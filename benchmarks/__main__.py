@@ -1,0 +1,63 @@
+"""``python -m benchmarks [NAME ...] [--quick] [--json] [--list]``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from . import bench_move, bench_throughput, bench_unmoved, results
+from .results import merge, render_text
+from .suite import Benchmark, measure
+
+BENCHMARKS: dict[str, Benchmark] = {
+    module.BENCHMARK.name: module.BENCHMARK
+    for module in (
+        bench_move,
+        bench_throughput,
+        bench_unmoved,
+    )
+}
+
+
+def main() -> int:
+    """Run benchmarks. Returns the exit code: 0 all ran (whether or not a target was met), 1 one failed, 2 wrong use."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; none: all")
+    parser.add_argument("--quick", action="store_true", help="a fraction of the time; printed only, nothing is written")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--list", action="store_true", help="tell what there is and how long it takes")
+    parser.add_argument("--out", type=Path, help="write results and table there instead of docs/")
+    parser.add_argument("--keep", type=Path, help="keep the scratch directories there")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    chosen = [BENCHMARKS[name] for name in options.names or BENCHMARKS]
+    if options.list:
+        for each in chosen:
+            print(f"{each.name:<12} {each.seconds:>5} s  quick {each.quick_seconds:>4} s  {each.title}")
+        return 0
+    results.ORDER[:] = list(BENCHMARKS)
+    directory = options.out or (None if options.quick else results.DOCS)
+    failed = 0
+    for benchmark in chosen:
+        print(f"# {benchmark.name} ...", file=sys.stderr, flush=True)
+        try:
+            result = asyncio.run(measure(benchmark, quick=options.quick, keep=options.keep))
+        except Exception:
+            traceback.print_exc()
+            failed += 1
+            continue
+        print(msgspec.json.encode(result).decode() if options.json else render_text(result), flush=True)
+        if directory is not None:
+            merge(result, directory)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""A planned move: what a partition's records wait for when it goes from one process to another."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from itertools import pairwise
+from typing import Any
+
+from loadtrim_agent.core.records import MovePlan
+
+from .group import Control, Group, running_group, until
+from .results import Figure, percentile
+from .stamps import Stamp, by_partition
+from .suite import Benchmark, Context, Finding
+
+__all__ = ["BENCHMARK"]
+
+PARTITIONS = 9
+RATE_PER_PARTITION = 100.0
+MEMBERS = ("one", "two", "three")
+MOVES, MOVES_QUICK = 400, 60
+PEER = "joins and leaves elsewhere: librdkafka cooperative 2.2 to 3.0 s, KIP-848 0.4 to 3.8 s"
+
+
+async def run(context: Context) -> Finding:
+    """Moves one partition at a time, as the leader's plan would ask, at random moments."""
+    wanted = MOVES_QUICK if context.quick else MOVES
+    # Beyond a brake: a leader that does not decide cannot move anything by itself.
+    env = {"LOADTRIM_MODE": "shadow"}
+    async with running_group(
+        context.cluster(),
+        context.scratch,
+        MEMBERS,
+        partitions=PARTITIONS,
+        rate=PARTITIONS * RATE_PER_PARTITION,
+        env=env,
+    ) as group:
+        planned = await _move(group, wanted)
+        acknowledged = await group.drain()
+        stamps = await group.stamps()
+        sent = group.sent()
+    return _judge(stamps, sent, acknowledged, planned)
+
+
+async def _move(group: Group, wanted: int) -> int:
+    async with Control(group.kafka.bootstrap, group.group) as control:
+        await control.hold()
+        await asyncio.sleep(3.0)
+        states = await group.until_settled(*MEMBERS)
+        one = next(iter(states.values()))
+        members = sorted(state["member"] for state in states.values())
+        control.owners = {p: state["member"] for state in states.values() for p in state["owned"]}
+        for _ in range(wanted):
+            partition = group.random.randrange(PARTITIONS)
+            source = control.owners[partition]
+            target = group.random.choice([member for member in members if member != source])
+            move = MovePlan(topic=group.topic, partition=partition, source=source, target=target)
+            await control.plan(one["leader"], one["generation"], (move,))
+
+            async def moved(partition: int = partition, target: str = target) -> bool:
+                return control.owners[partition] == target
+
+            await until(moved, f"partition {partition} goes from {source} to {target}", 10.0)
+            await asyncio.sleep(group.random.uniform(0.05, 0.15))
+    return wanted
+
+
+def _judge(stamps: list[Stamp], sent: list[Stamp], acknowledged: int, planned: int) -> Finding:
+    steady: list[float] = []
+    moves: list[float] = []
+    for handed in by_partition(stamps).values():
+        # The first seconds are start and warm-up: what counts begins with the plans.
+        for before, after in pairwise(handed[int(RATE_PER_PARTITION) :]):
+            (steady if before.who == after.who else moves).append((after.at_ns - before.at_ns) / 1e9)
+    normal = statistics.median(steady)
+    gaps = [max(0.0, gap - normal) for gap in moves]
+    beyond = [max(0.0, gap - normal) for gap in steady]
+    counts: dict[tuple[int, int], int] = {}
+    for stamp in stamps:
+        counts[stamp.partition, stamp.offset] = counts.get((stamp.partition, stamp.offset), 0) + 1
+    lost = sum((s.partition, s.offset) not in counts for s in sent)
+    repeated = sum(count - 1 for count in counts.values())
+    details: dict[str, Any] = {
+        "moves_planned": planned,
+        "moves_seen": len(moves),
+        "normal_seconds": normal,
+        "gap_seconds": {f"p{share * 100:g}": percentile(gaps, share) for share in (0.5, 0.9, 0.99, 1.0)},
+        "unmoved_seconds": {f"p{share * 100:g}": percentile(beyond, share) for share in (0.5, 0.9, 0.99, 0.999, 1.0)},
+        "records": acknowledged,
+    }
+    calm = f"without a move {percentile(beyond, 0.5) * 1e3:.1f} ms"
+    calm99 = f"without a move {percentile(beyond, 0.99) * 1e3:.1f} ms"
+    return Finding(
+        setting=(
+            f"{PARTITIONS} partitions x {RATE_PER_PARTITION:g} records/s, {len(MEMBERS)} members in processes of their "
+            f"own, one move at a time, asked for by plan records on the control topic at random moments. Gap: time "
+            f"between the last record handed out by the old and the first by the new owner, less the median time "
+            f"between two records of a partition ({normal * 1e3:.1f} ms)."
+        ),
+        figures=(
+            Figure(name="moves", value=len(moves), at_least=min(300, planned)),
+            Figure(name="gap p50", value=percentile(gaps, 0.5), unit="ms", at_most=0.010, peer=calm),
+            Figure(name="gap p99", value=percentile(gaps, 0.99), unit="ms", at_most=0.040, peer=f"{calm99}; {PEER}"),
+            Figure(name="gap, longest", value=max(gaps, default=float("nan")), unit="ms"),
+            Figure(name="records lost", value=lost, at_most=0),
+            Figure(name="records repeated", value=repeated, at_most=0),
+        ),
+        details=details,
+    )
+
+
+BENCHMARK = Benchmark(name="move", title="A planned move", run=run, seconds=90, quick_seconds=30)

@@ -1,0 +1,172 @@
+"""A consumer in a process of its own: ``python -m benchmarks.worker OPTIONS``, asked as :mod:`.child` says.
+
+Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group), ``bootstrap topic
+group directory busy_seconds assigned`` and ``consumer``, further arguments of the consumer. Requests: ``start``,
+``stop`` (as SIGTERM does), ``state``, ``story`` (the protocol's steps with their times), ``count``, ``save`` (writes the
+records' stamps down).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from payments.service import busy, clock_ns
+
+from .child import serve
+from .stamps import Stamps
+
+logging.basicConfig(
+    level=os.environ.get("BENCH_LOG", "WARNING"),
+    format="%(asctime)s.%(msecs)03d %(name)s %(levelname)s %(message)s",
+    datefmt="%H:%M:%S",
+)
+
+
+class Worker:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._client = options.get("client", "loadtrim")
+        self._busy = float(options.get("busy_seconds", 0.0))
+        self._consumer: Any = None
+        self._task: asyncio.Task[None] | None = None
+        self._stamps = Stamps()
+        self._first_ns: int | None = None
+        self._make = self._maker()
+
+    def _maker(self) -> Any:
+        # Imported before anybody asks to start: a start is measured without the interpreter's.
+        options = self._options
+        keywords = {
+            "bootstrap_servers": options["bootstrap"],
+            "auto_offset_reset": "earliest",
+            **options.get("consumer", {}),
+        }
+        if self._client == "loadtrim":
+            from prometheus_client import CollectorRegistry
+
+            from loadtrim import Consumer
+
+            return lambda: Consumer(
+                options["topic"], group_id=options["group"], registry=CollectorRegistry(), **keywords
+            )
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        if self._client == "aiokafka":
+            return lambda: AIOKafkaConsumer(options["topic"], group_id=options["group"], **keywords)
+
+        def assigned() -> Any:
+            consumer = AIOKafkaConsumer(group_id=None, enable_auto_commit=False, **keywords)
+            consumer.assign([TopicPartition(options["topic"], index) for index in options["assigned"]])
+            return consumer
+
+        return assigned
+
+    async def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = await getattr(self, f"do_{request['do']}")(request)
+        return answer
+
+    async def do_start(self, request: dict[str, Any]) -> dict[str, Any]:
+        called_ns = clock_ns()
+        self._first_ns = None
+        self._consumer = self._make()
+        await self._consumer.start()
+        started_ns = clock_ns()
+        self._task = asyncio.create_task(self._consume())
+        return {"called_ns": called_ns, "started_ns": started_ns}
+
+    async def _consume(self) -> None:
+        add, seconds = self._stamps.add, self._busy
+        async for message in self._consumer:
+            now = clock_ns()
+            if self._first_ns is None:
+                self._first_ns = now
+            add(message.partition, message.offset, now)
+            if seconds:
+                await busy(seconds)
+
+    async def do_stop(self, request: dict[str, Any]) -> dict[str, Any]:
+        called_ns = clock_ns()
+        if self._consumer is None:
+            return {"called_ns": called_ns, "stopped_ns": called_ns, "story": []}
+        if self._client == "loadtrim":
+            os.kill(os.getpid(), signal.SIGTERM)  # as an orchestrator does: the record in hand is finished
+        elif self._task is not None:
+            self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            if self._task is not None:
+                await self._task
+        agent = getattr(self._consumer, "_agent", None)
+        await self._consumer.stop()
+        stopped_ns = clock_ns()
+        self._consumer = None
+        return {"called_ns": called_ns, "stopped_ns": stopped_ns, "story": _story(agent) if agent else []}
+
+    async def do_state(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._consumer is None:
+            return {"member": "", "generation": -1, "owned": [], "leader": ""}
+        return dict(await self._consumer._in_agent(_state(self._consumer._agent)))
+
+    async def do_story(self, request: dict[str, Any]) -> dict[str, Any]:
+        async def look() -> list[Any]:
+            return _story(self._consumer._agent)
+
+        return {"story": await self._consumer._in_agent(look())}
+
+    async def do_count(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"count": len(self._stamps), "first_ns": self._first_ns}
+
+    async def do_save(self, request: dict[str, Any]) -> dict[str, Any]:
+        path = Path(self._options["directory"]) / f"{os.environ['LOADTRIM_INSTANCE']}.stamps"
+        self._stamps.save(path)
+        return {"path": str(path), "count": len(self._stamps)}
+
+
+async def _state(agent: Any) -> dict[str, Any]:
+    membership = agent.machine.membership
+    return {
+        "member": membership.member,
+        "generation": membership.generation,
+        "leader": membership.leader,
+        "stable": membership.stable,
+        "members": len(membership.base.members) if membership.base is not None else 0,
+        "owned": sorted(p.partition for p, stream in agent.handout.streams.items() if stream.running),
+    }
+
+
+def _story(agent: Any) -> list[Any]:
+    """(kind, boot-time seconds, generation or partition) of the steps that benchmarks look at."""
+    from loadtrim_agent.core.group import commands as c
+
+    kinds = {
+        c.SendJoinCommand: None,
+        c.EnteredCommand: "generation",
+        c.SendLeaveCommand: None,
+        c.RunCommand: "partition",
+        c.StopCommand: "partition",
+    }
+    steps = []
+    for at, entry in list(agent.machine._story):
+        kind = type(entry)
+        if kind in kinds:
+            name = kinds[kind]
+            value = getattr(entry, name) if name else None
+            steps.append((kind.__name__, at, value.partition if name == "partition" else value))
+    return steps
+
+
+async def main() -> None:
+    worker = Worker(json.loads(sys.argv[1]))
+    await serve(worker.handle)
+    await worker.do_stop({})
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
