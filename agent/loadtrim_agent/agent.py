@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaConnectionError, KafkaError, for_code
 
 from .clock import boot_time, wall_time, warn_about_clock
@@ -20,6 +21,7 @@ from .companion import Companion, Guard
 from .core.group import commands as c
 from .core.group import events as e
 from .core.group.machine import Machine
+from .core.group.ownership import HoldState
 from .core.group.values import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from .core.model import InvariantError, Partition
 from .handout import Handout
@@ -316,6 +318,8 @@ class Agent:
         self.feed(e.TickEvent(now=boot_time()))
 
     def _read_log(self, event: e.Event) -> None:
+        if isinstance(event, e.LogReadEvent) and event.record.group != self.options.config.group:
+            return  # the probe of a member that starts, or another group that was given the same topic
         self.feed(event)
         if isinstance(event, e.LogReadEvent):
             self.guard.call("read", self.options.companion.read, event.record)
@@ -374,7 +378,16 @@ class Agent:
         self.guard.call("count", self.options.companion.count, command.what, command.partition)
 
     def _fail(self, command: c.FailCommand) -> None:
-        self.raise_to_user(group_error(command.code, self.options.config))
+        if command.code == Code.INCONSISTENT_GROUP_PROTOCOL:
+            self.spawn(self._fail_for_protocols(), "describe")
+        else:
+            self.raise_to_user(group_error(command.code, self.options.config))
+
+    async def _fail_for_protocols(self) -> None:
+        """No protocol that all share: say ours and the group's."""
+        _, protocol = await self.requests.describe()
+        config = msgspec.structs.replace(self.options.config, log_usable=self.machine.config.log_usable)
+        self.raise_to_user(group_error(Code.INCONSISTENT_GROUP_PROTOCOL, config, spoken=protocol))
 
     def raise_to_user(self, error: BaseException) -> None:
         """Membership or fetching broke: the user's next call raises it, and nothing more is handed out."""
@@ -382,7 +395,7 @@ class Agent:
             self.failure = error
         self.left.set()
         self.handout.lease_until = 0.0
-        self.handout.fail(error)
+        self.handout.fail(self.failure, for_good=True)
 
     # -- what user code asks for ---------------------------------------------------------------------------------
 
@@ -421,8 +434,12 @@ class Agent:
                     offsets[partition] = e.OffsetCommit(take=stream.take, offset=done)
         self.feed(e.CommitWantedEvent(now=boot_time(), offsets=offsets))
 
-    async def commit(self, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+    async def commit(self, offsets: Mapping[Partition, tuple[int, str]], *, named: bool = True) -> None:
         """Commit for user code and wait for the broker's answer, over a barrier if one is going on.
+
+        Args:
+            offsets: (offset, metadata) per partition.
+            named: user code named the partitions; otherwise one that was just given away is passed over.
 
         Raises:
             CommitFailedError: a partition is not this member's any more. KafkaError: the broker refused.
@@ -430,6 +447,9 @@ class Agent:
         wanted: dict[Partition, e.OffsetCommit] = {}
         for partition, (offset, metadata) in offsets.items():
             stream = self.handout.streams.get(partition)
+            hold = self.machine.holdings.holds.get(partition)
+            if not named and (stream is None or hold is None or hold.state is HoldState.RELEASED):
+                continue
             if stream is None:
                 raise IllegalStateError(f"Partition {partition} is not assigned")
             wanted[partition] = e.OffsetCommit(take=stream.take, offset=offset, metadata=metadata)
@@ -465,15 +485,22 @@ class Agent:
             log.debug("the agent has ended")
 
 
-def group_error(code: int, config: GroupConfig) -> KafkaError:
-    """What aiokafka would raise for a JoinGroup refused with ``code``, in words that say what to do."""
+def group_error(code: int, config: GroupConfig, *, spoken: str = "") -> KafkaError:
+    """What aiokafka would raise for a JoinGroup refused with ``code``, in words that say what to do.
+
+    Args:
+        code: the broker's.
+        config: what this member asked for.
+        spoken: the assignment protocol that the group's members use, where it is known.
+    """
     kind = for_code(code)
     if code == Code.INCONSISTENT_GROUP_PROTOCOL:
         offered = (LOADTRIM, *STANDARD_PROTOCOLS) if config.log_usable else STANDARD_PROTOCOLS
         return kind(
             f"Group {config.group} refused this member: it offers the assignment protocols {', '.join(offered)}, "
-            "and the group's members share none of them (or use the new KIP-848 protocol). Run the other members with "
-            "range or roundrobin among their strategies, or give this consumer another group_id."
+            f"and the group's members share none of them: they use {spoken or 'another one, or the KIP-848 protocol'}. "
+            "Run the other members with range or roundrobin among their strategies, or give this consumer another "
+            "group_id."
         )
     if code == Code.INVALID_SESSION_TIMEOUT:
         return kind(

@@ -164,6 +164,8 @@ class Handout:
         """Agent."""
         self.error: BaseException | None = None
         """Agent: raised by the user's next call."""
+        self.failed = False
+        """Agent: :attr:`error` is for good, every call raises it."""
         self.closing = False
         """User or agent: the iteration ends after the record in hand."""
         self._sleeper: asyncio.Future[None] | None = None
@@ -198,9 +200,11 @@ class Handout:
             self._sleeper = None
             self._user_loop.call_soon_threadsafe(_wake, sleeper)
 
-    def fail(self, error: BaseException) -> None:
-        """Raise this in the user's next call, or in the one that waits."""
-        self.error = error
+    def fail(self, error: BaseException, *, for_good: bool = False) -> None:
+        """Raise this in the user's next call, or in the one that waits; ``for_good``: in every one."""
+        if not self.failed:
+            self.error = error
+            self.failed = for_good
         self.wake()
 
     # -- user's thread -------------------------------------------------------------------------------------------

@@ -74,12 +74,15 @@ class Partitions:
         """Partitions lost while one of their records was in user code (rule 13)."""
         self._lingering_ended: dict[Partition, asyncio.Event] = {}
         self._stopped_at: dict[Partition, float] = {}
+        self._opening: dict[Partition, int] = {}
+        """Partition -> take that is to be opened; one lost before it was is not opened any more."""
 
     # -- commands ------------------------------------------------------------------------------------------------
     # -- commands: partitions ------------------------------------------------------------------------------------
 
     def open(self, commands: list[c.OpenCommand]) -> None:
         """Begin fetching at once; answer when the listener has returned."""
+        self._opening.update({command.partition: command.take for command in commands})
         simple = self.listener.target is None and all(
             command.offset is not None and command.partition not in self._lingering for command in commands
         )
@@ -98,7 +101,7 @@ class Partitions:
             offset = command.offset
             if offset is None:
                 offset = await self._start_offset(command.partition)
-            if offset is not None:
+            if offset is not None and self._opening.get(command.partition) == command.take:
                 streams.append(self._begin(command, offset))
         await self.listener.assigned([stream.partition for stream in streams])
         for stream in streams:
@@ -118,6 +121,7 @@ class Partitions:
         self._tell_opened(self._begin(command, offset))
 
     def _begin(self, command: c.OpenCommand, offset: int) -> Stream:
+        del self._opening[command.partition]
         stream = Stream(command.partition, command.take, offset)
         stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
         self.handout.put(stream)
@@ -208,6 +212,8 @@ class Partitions:
     def drop(self, command: c.DropCommand) -> None:
         stream = self.stream(command.partition, command.take)
         stopped_at = self._stopped_at.pop(command.partition, None)
+        if self._opening.get(command.partition) == command.take:
+            del self._opening[command.partition]
         if stream is None:
             return
         if command.released and stopped_at is not None:

@@ -77,7 +77,8 @@ class Consumer:
         self._arguments = Arguments.read(topics, kwargs, enabled=self._settings.enabled)
         self._user_loop = asyncio.get_running_loop()
         self._subscription = Subscription(
-            topics=tuple(sorted(topics)), exclude_internal=self._arguments.exclude_internal_topics
+            topics=tuple(sorted(topics)),
+            exclude_internal=self._arguments.exclude_internal_topics,
         )
         self._listener: ConsumerRebalanceListener | None = None
         self._signals = StopSignals(self._stop_asked, enabled=handle_signals)
@@ -178,7 +179,7 @@ class Consumer:
             self._handout.abandon()  # the record in hand, if any, is not done
             self._handout.closing = True
             self._handout.wake()
-        if self._agent is not None and self._thread is not None:
+        if self._agent is not None and self._thread is not None and self._thread.alive:
             await self._in_agent(self._agent.stop(self._settings.drain_seconds, release=not self._signals.at_once))
         if self._thread is not None:
             await self._thread.stop()
@@ -230,6 +231,7 @@ class Consumer:
             if handout.closing:
                 raise ConsumerStoppedError()
             await handout.wait(NO_RECORDS_WAIT_SECONDS)
+            self._raise_if_agent_died(handout)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -250,12 +252,13 @@ class Consumer:
         while True:
             self._raise_error(handout)
             taken = handout.take_many(wanted, limit)
+            if handout.closing and not taken:
+                raise ConsumerStoppedError()
             left = deadline - self._user_loop.time()
             if taken or left <= 0:
                 return {TopicPartition(*p): records for p, records in taken.items()}
-            if handout.closing:
-                raise ConsumerStoppedError()
-            await handout.wait(left)
+            await handout.wait(min(left, NO_RECORDS_WAIT_SECONDS))
+            self._raise_if_agent_died(handout)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
         if self._closed:
@@ -278,6 +281,16 @@ class Consumer:
             raise ConsumerStoppedError()
         return self._handout
 
+    def _raise_if_agent_died(self, handout: Handout) -> None:
+        if not handout.closing and not handout.failed and self._thread is not None and not self._thread.alive:
+            handout.fail(
+                KafkaError(
+                    "The agent's thread has ended, so nothing is fetched and no heartbeat is sent any more; the log "
+                    "says why. The group notices by the session timeout. Stop this consumer and start a new one."
+                ),
+                for_good=True,
+            )
+
     def _raise_error(self, handout: Handout) -> None:
         if boot_time() - handout.agent_seen_at > AGENT_SILENT_SECONDS:
             self._agent_silent(handout)
@@ -286,7 +299,8 @@ class Consumer:
             self._post(self._need_agent().come_back)
         error = handout.error
         if error is not None:
-            handout.error = None
+            if not handout.failed:
+                handout.error = None
             raise error
 
     def _agent_silent(self, handout: Handout) -> None:
@@ -325,6 +339,7 @@ class Consumer:
             topics=tuple(sorted(set(topics))),
             pattern=_compiled(pattern),
             exclude_internal=self._arguments.exclude_internal_topics,
+            own=(self._settings.control_topic, self._settings.baseline_topic),
         )
         self._listener = listener
         if self._agent is not None and self._thread is not None:
@@ -376,15 +391,20 @@ class Consumer:
             await self._plain.commit(offsets)
             return
         if offsets is None:
-            # A partition that is being handed over is committed by the handoff.
-            wanted = {p: (s.position, "") for p, s in self._streams().items() if s.running}
+            # With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
+            handed_over = self._arguments.enable_auto_commit
+            wanted = {
+                p: (s.position, "")
+                for p, s in self._streams().items()
+                if s.running or s.in_hand is not None or not handed_over
+            }
         else:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
             for partition in wanted:
                 self._stream(partition)
         if self._agent is not None:
-            await self._in_agent(self._agent.commit(wanted))
+            await self._in_agent(self._agent.commit(wanted, named=offsets is not None))
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The group's committed offset; None where there is none."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.harness import group_of_processes
 
+from integration.harness import group_of_processes
 from loadtrim.testing import LocalKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]

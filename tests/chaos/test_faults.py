@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
+
 from contract.webhook_receiver import Receiver, answer, hang, hang_up
 from integration.harness import Group, Member, eventually, group_of_processes
-
 from loadtrim.testing import Cluster
 from loadtrim.testing.ports import free_ports
 from loadtrim_agent.core.names import control_topic

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from integration.harness import Group, Member, committed_offsets, eventually, group_of_processes
 
 from demo.journal import clock_ns
+from integration.harness import Group, Member, committed_offsets, eventually, group_of_processes
 from loadtrim.testing import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from integration.harness import Group, eventually, group_of_processes
 
 from demo.checker import Verdict
 from demo.journal import clock_ns, read_run
+from integration.harness import Group, eventually, group_of_processes
 from loadtrim.testing import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]

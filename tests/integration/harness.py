@@ -182,7 +182,9 @@ class Member:
 class Group:
     """Processes of one consumer group, its load, and the evidence."""
 
-    def __init__(self, kafka: Cluster, directory: Path, *, partitions: int, session_ms: int, busy_seconds: float) -> None:
+    def __init__(
+        self, kafka: Cluster, directory: Path, *, partitions: int, session_ms: int, busy_seconds: float
+    ) -> None:
         self.kafka = kafka
         self.partitions = partitions
         self.session_ms = session_ms
@@ -299,7 +301,9 @@ class Group:
 
             await eventually(works, f"{name} works; its log ends\n{member.log[-2000:]}")
 
-    async def until_stable(self, *names: str, state: str = "stable", members: int | None = None) -> list[dict[str, Any]]:
+    async def until_stable(
+        self, *names: str, state: str = "stable", members: int | None = None
+    ) -> list[dict[str, Any]]:
         """Wait until these members are in one generation, all in ``state``; returns their status."""
         statuses: list[dict[str, Any]] = []
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
-from integration.harness import WAIT_SECONDS, eventually
 from prometheus_client import CollectorRegistry
 
+from integration.harness import WAIT_SECONDS, eventually
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster
 

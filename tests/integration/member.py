@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError
-from payments.service import Journal, Options, Payment, busy
 
 from loadtrim import Consumer, SettingsError
+from payments.service import Journal, Options, Payment, busy
 
 
 class Fault(msgspec.Struct, frozen=True):

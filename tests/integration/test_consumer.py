@@ -15,9 +15,9 @@ from aiokafka.errors import (
     KafkaError,
     NoOffsetForPartitionError,
 )
+
 from integration.harness import WAIT_SECONDS, committed_offsets, eventually
 from integration.harness_consumers import Recorder, drain, make, new_group, send, started, take
-
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster
 
@@ -163,6 +163,7 @@ async def test_getmany_without_waiting_ends_at_sigterm(quick_kafka: Cluster) -> 
     assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 3}
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_a_dead_agent_is_told_and_can_be_stopped(quick_kafka: Cluster) -> None:
     """The agent's thread dies: the next call raises, every time; stop() returns."""
     topic = quick_kafka.create_topic(partitions=1)
@@ -261,7 +262,7 @@ async def test_a_paused_partition_stays_owned(quick_kafka: Cluster) -> None:
         assert consumer.assignment() == {first, second}
         states = consumer._assembly.measuring
         await eventually(
-            lambda: {p.partition.partition: p.state.value for p in states.snapshot.partitions}[0] == "paused",
+            lambda: {p.partition.partition: p.state.value for p in states.snapshot.partitions}.get(0) == "paused",
             "its state is told",
         )
         consumer.resume(first)
@@ -303,7 +304,8 @@ async def test_commit_in_on_partitions_revoked_counts(quick_kafka: Cluster) -> N
 
     async def consume() -> None:
         async for message in first:
-            handled.append(message.value.decode())
+            value = message.value.decode()
+            handled.append(value)
 
     consuming = asyncio.create_task(consume())
     await eventually(lambda: len(handled) == 20, "all was handed out and nothing committed")
@@ -338,7 +340,6 @@ async def test_auto_offset_reset_none_raises_where_there_is_no_commit(quick_kafk
     try:
         with pytest.raises(NoOffsetForPartitionError):
             await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
-            await asyncio.wait_for(consumer.getone(), WAIT_SECONDS)
     finally:
         await consumer.stop()
     assert await committed_offsets(quick_kafka.bootstrap, group) == {}

@@ -50,7 +50,7 @@ class Chaos:
         world.metadata_seconds = lambda: self.rng.uniform(1.0, 4.0)
         world.network.fate_of = self._request_fate
         world.log.fate_of = self._append_fate
-        world.log.read_seconds = lambda: self.rng.uniform(0.0005, 0.004)
+        world.log.read_seconds = lambda: self.rng.uniform(0.0005, self.options.load.log_seconds_max)
         world.coordinator.refuses_sync = lambda: self._chance(self.options.faults.sync_refused_share)
 
     def run(self) -> Report:
@@ -185,7 +185,8 @@ class Chaos:
 
     def _request_fate(self, source: str, request: Any) -> Fate:
         rng, faults = self.rng, self.options.faults
-        there, back = rng.uniform(0.0005, 0.005), rng.uniform(0.0005, 0.005)
+        slowest = self.options.load.network_seconds_max
+        there, back = rng.uniform(0.0005, slowest), rng.uniform(0.0005, slowest)
         if not self._on:
             return Fate(request_seconds=there, answer_seconds=back)
         if self._chance(faults.slow_share):
@@ -208,7 +209,8 @@ class Chaos:
 
     def _append_fate(self, source: str, record: Record) -> AppendFate:
         rng, faults = self.rng, self.options.faults
-        land, back = rng.uniform(0.0005, 0.004), rng.uniform(0.0005, 0.004)
+        slowest = self.options.load.log_seconds_max
+        land, back = rng.uniform(0.0005, slowest), rng.uniform(0.0005, slowest)
         member = self.world.members.get(source)
         if not self._on:
             return AppendFate(land_seconds=land, answer_seconds=back)

@@ -152,8 +152,8 @@ class SimMember:
         if self.gone:
             return
         thawed, self.frozen, self.stalled = self.frozen, False, False
-        while self._inbox and not self.gone:
-            self.feed(self._inbox.popleft())
+        self._queue.extend(self._inbox)
+        self._inbox.clear()
         self.feed(lambda now: e.TickEvent(now=now))
         if thawed:
             self.user.thaw()

@@ -50,6 +50,10 @@ class LoadOptions:
     mixed_subscriptions: bool = False
     foreign_joins_per_second: float = 0.0
     foreign_stay_seconds_max: float = 15.0
+    network_seconds_max: float = 0.005
+    """Longest that a request or an answer usually takes."""
+    log_seconds_max: float = 0.004
+    """Longest that an append, its acknowledgement or a read usually takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +139,9 @@ def drawn_options(seed: int) -> SimOptions:
     """Options for one seed: each kind of fault is in about every third run, so that each also happens alone."""
     rng = random.Random(seed * 7919 + 1)
     share = rng.choice((0.0, 0.15, 0.3, 0.6))
-    faults = {name: rate * rng.uniform(0.5, 2.0) for name, rate in FAULT_RATES.items() if rng.random() < share}
-    topics = rng.choice(((("orders", 3),), (("orders", 5),), (("orders", 3), ("refunds", 2))))
+    storm = rng.choice((1.0, 1.0, 3.0))
+    faults = {name: rate * storm * rng.uniform(0.5, 2.0) for name, rate in FAULT_RATES.items() if rng.random() < share}
+    topics = rng.choice(((("orders", 1),), (("orders", 2),), (("orders", 5),), (("orders", 3), ("refunds", 2))))
     group = GroupOptions(
         session_timeout_seconds=rng.choice((3.0, 6.0, 10.0)),
         heartbeat_interval_seconds=rng.choice((0.3, 1.0, 1.0)),
@@ -148,12 +153,14 @@ def drawn_options(seed: int) -> SimOptions:
         members=rng.randint(1, 4),
         topics=topics,
         records_per_second=rng.choice((4.0, 12.0)),
-        moves_per_second=rng.choice((0.0, 1.0, 4.0)),
+        moves_per_second=rng.choice((0.0, 1.0, 4.0, 12.0)),
         joins_per_second=rng.choice((0.02, 0.12)),
         leaves_per_second=rng.choice((0.0, 0.1)),
         enlargements_per_second=rng.choice((0.0, 0.0, 0.1)),
         mixed_subscriptions=len(topics) > 1 and rng.random() < 0.5,
         subscription_changes_per_second=0.1 if len(topics) > 1 and rng.random() < 0.4 else 0.0,
         foreign_joins_per_second=0.08 if rng.random() < 0.12 else 0.0,
+        network_seconds_max=rng.choice((0.005, 0.005, 0.1)),
+        log_seconds_max=rng.choice((0.004, 0.004, 0.05, 0.4)),
     )
     return SimOptions(group=group, load=load, faults=replace(FaultOptions(), **faults))

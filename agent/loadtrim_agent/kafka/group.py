@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import msgspec
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
@@ -84,6 +85,10 @@ class GroupRequests:
                 try:
                     await self._connections.find_coordinator(self._config.group)
                     break
+                except GroupAuthorizationFailedError as error:
+                    raise GroupAuthorizationFailedError(
+                        f"This principal may not use group {self._config.group}: allow it READ on the group."
+                    ) from error
                 except UNREACHABLE as error:
                     level = logging.DEBUG if complained else logging.WARNING
                     complained = True
@@ -245,6 +250,17 @@ class GroupRequests:
                 code = code or partition_code
                 offsets[Partition(topic, index)] = (offset, metadata)
         return offsets, code
+
+    async def describe(self) -> tuple[str, str]:
+        """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""
+        try:
+            request = DescribeGroupsRequest([self._config.group])
+            answer = await self._connections.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+            _, _, state, _, protocol, *_ = answer.groups[0]
+        except (*UNREACHABLE, LookupError, ValueError) as error:
+            log.debug("Group %s could not be described: %r", self._config.group, error)
+            return "", ""
+        return state or "", protocol or ""
 
     def leave(self, command: SendLeaveCommand) -> None:
         self._spawn(self._leave(command), "leave")

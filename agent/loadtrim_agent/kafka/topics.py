@@ -21,12 +21,15 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     exclude_internal: bool = True
+    own: tuple[str, ...] = ()
+    """Control and baseline topics under names of the user's."""
 
     def matches(self, existing: Iterable[str]) -> tuple[str, ...]:
         """The topics subscribed, of those that exist; sorted. A pattern never matches control and baseline topics."""
         if self.pattern is None:
             return tuple(sorted(self.topics))
-        return tuple(sorted(topic for topic in existing if self.pattern.match(topic) and not is_internal(topic)))
+        foreign = (topic for topic in existing if not is_internal(topic, self.own))
+        return tuple(sorted(topic for topic in foreign if self.pattern.match(topic)))
 
 
 class TopicWatch:

@@ -169,8 +169,11 @@ class Objective:
 
     def _down(self, view: View, memory: dict[str, float], wanted: int, need: Need) -> Sizing:
         text = _words(view, need)
-        level = view.forecast.peak * DOWN_MARGIN + view.forecast.error
-        smaller = needed(view, level) if need.replicas < wanted else need
+        smaller = need
+        if need.replicas < wanted:
+            # The present fits (need); what is expected must fit with a margin as well.
+            ahead = needed(view, view.forecast.ahead * DOWN_MARGIN + view.forecast.error)
+            smaller = max(need, ahead, key=lambda entry: entry.replicas)
         if smaller.replicas >= wanted:
             memory.pop("fit_since", None)
             reason = Reason.AT_MAX if need.at_max else Reason.FITS
