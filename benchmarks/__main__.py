@@ -10,16 +10,32 @@ from pathlib import Path
 
 import msgspec
 
-from . import bench_move, bench_throughput, bench_unmoved, results
+from . import (
+    bench_idle,
+    bench_membership,
+    bench_move,
+    bench_steady,
+    bench_step,
+    bench_throughput,
+    bench_trace,
+    bench_unmoved,
+    results,
+)
 from .results import merge, render_text
 from .suite import Benchmark, measure
 
 BENCHMARKS: dict[str, Benchmark] = {
-    module.BENCHMARK.name: module.BENCHMARK
-    for module in (
-        bench_move,
-        bench_throughput,
-        bench_unmoved,
+    benchmark.name: benchmark
+    for benchmark in (
+        bench_move.BENCHMARK,
+        bench_unmoved.BENCHMARK,
+        bench_membership.BENCHMARK,
+        bench_throughput.BENCHMARK,
+        bench_idle.BENCHMARK,
+        bench_step.BENCHMARK,
+        bench_steady.BENCHMARK,
+        bench_trace.CLOSER24,
+        bench_trace.OBJECTIVE,
     )
 }
 

@@ -26,15 +26,12 @@ PEER = "joins and leaves elsewhere: librdkafka cooperative 2.2 to 3.0 s, KIP-848
 async def run(context: Context) -> Finding:
     """Moves one partition at a time, as the leader's plan would ask, at random moments."""
     wanted = MOVES_QUICK if context.quick else MOVES
-    # Beyond a brake: a leader that does not decide cannot move anything by itself.
-    env = {"LOADTRIM_MODE": "shadow"}
     async with running_group(
         context.cluster(),
         context.scratch,
         MEMBERS,
         partitions=PARTITIONS,
         rate=PARTITIONS * RATE_PER_PARTITION,
-        env=env,
     ) as group:
         planned = await _move(group, wanted)
         acknowledged = await group.drain()

@@ -57,9 +57,7 @@ async def _preload(bootstrap: str, topic: str, records: int) -> None:
             await delivery
 
 
-async def _consume(
-    context: Context, bootstrap: str, topic: str, records: int, way: str, client: str
-) -> dict[str, Any]:
+async def _consume(context: Context, bootstrap: str, topic: str, records: int, way: str, client: str) -> dict[str, Any]:
     options = {
         "bootstrap": bootstrap,
         "topic": topic,
@@ -109,6 +107,4 @@ def _judge(
     )
 
 
-BENCHMARK = Benchmark(
-    name="throughput", title="Throughput of one consumer", run=run, seconds=180, quick_seconds=40
-)
+BENCHMARK = Benchmark(name="throughput", title="Throughput of one consumer", run=run, seconds=180, quick_seconds=40)

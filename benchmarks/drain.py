@@ -1,7 +1,7 @@
-"""One consumer that reads so many records as fast as it can: ``python -m benchmarks.drain OPTIONS`` (see :mod:`.child`).
+"""One consumer that reads so many records as fast as it can: ``python -m benchmarks.drain OPTIONS``.
 
-Options: ``client bootstrap topic group way records``. Request ``drain``: answers with records, wall and CPU seconds from
-the first record to the last.
+Asked as :mod:`.child` says. Options: ``client bootstrap topic group way records``. Request ``drain``: answers with
+records, wall and CPU seconds from the first record to the last.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+
 from payments.service import clock_ns
 
 from .child import serve

@@ -125,7 +125,9 @@ class Control:
 class Group:
     """Workers of one group, and the process that feeds their topic."""
 
-    def __init__(self, kafka: Cluster, directory: Path, *, partitions: int, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, kafka: Cluster, directory: Path, *, partitions: int, env: Mapping[str, str] | None = None
+    ) -> None:
         self.kafka = kafka
         self.partitions = partitions
         self.directory = directory / f"group-{uuid.uuid4().hex[:8]}"
@@ -157,8 +159,7 @@ class Group:
             **options,
         }
         spawning = (
-            Child.spawn("benchmarks.worker", name, given, self.directory, {**self.env, **(env or {})})
-            for name in names
+            Child.spawn("benchmarks.worker", name, given, self.directory, {**self.env, **(env or {})}) for name in names
         )
         children = await asyncio.gather(*spawning)
         self.workers.update(zip(names, children, strict=True))

@@ -87,7 +87,8 @@ def machine() -> str:
                 break
     except OSError:
         pass
-    return f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    system = f"{platform.system()} {platform.release()}"
+    return f"{os.cpu_count()} cores, {model}, {system}, Python {platform.python_version()}"
 
 
 def load_results(directory: Path = DOCS) -> dict[str, Result]:
@@ -194,10 +195,9 @@ def _section(result: Result) -> Sequence[str]:
     lines += [f"- {note}" for note in result.notes]
     if result.notes:
         lines.append("")
-    quick = " A quick run: the figures are rough." if result.quick else ""
+    where = result.machine + (". A quick run: the figures are rough." if result.quick else ".")
     lines += [
-        f"`{result.command}`, {result.at}, {result.seconds:.0f} s, load average before it {result.load_average:.1f}; "
-        f"{result.machine}.{quick}",
+        f"`{result.command}`, {result.at}, {result.seconds:.0f} s, load average before it {result.load_average:.1f}; {where}",
         "",
     ]
     return lines

@@ -2,8 +2,8 @@
 
 Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group), ``bootstrap topic
 group directory busy_seconds assigned`` and ``consumer``, further arguments of the consumer. Requests: ``start``,
-``stop`` (as SIGTERM does), ``state``, ``story`` (the protocol's steps with their times), ``count``, ``save`` (writes the
-records' stamps down).
+``stop`` (as SIGTERM does), ``state``, ``story`` (the protocol's steps with their times), ``count``, ``save`` (writes
+the records' stamps down).
 """
 
 from __future__ import annotations
@@ -144,21 +144,29 @@ async def _state(agent: Any) -> dict[str, Any]:
 def _story(agent: Any) -> list[Any]:
     """(kind, boot-time seconds, generation or partition) of the steps that benchmarks look at."""
     from loadtrim_agent.core.group import commands as c
+    from loadtrim_agent.core.group import events as e
+    from loadtrim_agent.core.records import ReleaseRecord
 
-    kinds = {
-        c.SendJoinCommand: None,
-        c.EnteredCommand: "generation",
-        c.SendLeaveCommand: None,
-        c.RunCommand: "partition",
-        c.StopCommand: "partition",
-    }
-    steps = []
+    steps: list[Any] = []
     for at, entry in list(agent.machine._story):
-        kind = type(entry)
-        if kind in kinds:
-            name = kinds[kind]
-            value = getattr(entry, name) if name else None
-            steps.append((kind.__name__, at, value.partition if name == "partition" else value))
+        kind = type(entry).__name__
+        match entry:
+            case c.SendJoinCommand() | c.SendLeaveCommand():
+                steps.append((kind, at, None))
+            case c.EnteredCommand():
+                steps.append((kind, at, entry.generation))
+            case c.StopCommand() | c.OpenCommand() | c.RunCommand():
+                steps.append((kind, at, entry.partition.partition))
+            case c.SendCommitCommand():
+                steps += [(kind, at, p.partition) for p in entry.offsets]
+            case e.CommitAnsweredEvent():
+                steps += [(kind, at, p.partition) for p in entry.codes]
+            case c.AppendCommand() if isinstance(entry.record, ReleaseRecord):
+                steps.append((kind, at, entry.record.partition))
+            case e.LogReadEvent() if isinstance(entry.record, ReleaseRecord):
+                steps.append((kind, at, entry.record.partition))
+            case _:
+                pass
     return steps
 
 

@@ -276,6 +276,10 @@ class Agent:
         try:
             while self._events:
                 self._step(self._events.popleft())
+        except Exception as error:
+            # Never a silent end: without this an error in a timer's tick would just stop the ticking.
+            log.exception("The agent's membership broke; the next call of user code raises this.")
+            self.raise_to_user(error)
         finally:
             self._handling = False
         self._set_timer()

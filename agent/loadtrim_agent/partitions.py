@@ -103,6 +103,8 @@ class Partitions:
                 offset = await self._start_offset(command.partition)
             if offset is not None and self._opening.get(command.partition) == command.take:
                 streams.append(self._begin(command, offset))
+        if not streams:
+            return
         await self.listener.assigned([stream.partition for stream in streams])
         for stream in streams:
             self._tell_opened(stream)
@@ -168,10 +170,10 @@ class Partitions:
             if self.listener.target is None:
                 self._tell_drained(stream)
             else:
+                stream.revoked = True  # now, not when the task runs: a resume or a drop may come in between
                 self._spawn(self._revoke(stream), "revoke")
 
     async def _revoke(self, stream: Stream) -> None:
-        stream.revoked = True
         await self.listener.revoked([stream.partition])
         self._tell_drained(stream)
 
@@ -205,7 +207,8 @@ class Partitions:
 
     async def _assign_again(self, stream: Stream) -> None:
         await self.listener.assigned([stream.partition])
-        if self.stream(stream.partition, stream.take) is stream:
+        stopped_again = stream.partition in self._stopped_at
+        if self.stream(stream.partition, stream.take) is stream and not stopped_again:
             stream.running = True
             self.handout.wake()
 

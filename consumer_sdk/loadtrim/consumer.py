@@ -30,7 +30,7 @@ from loadtrim_agent.thread import AgentThread
 
 from .arguments import Arguments
 from .settings import Settings
-from .signals import StopSignals
+from .signals import EndableWait, StopSignals
 
 __all__ = ["Consumer"]
 
@@ -83,6 +83,7 @@ class Consumer:
         self._listener: ConsumerRebalanceListener | None = None
         self._signals = StopSignals(self._stop_asked, enabled=handle_signals)
         self._plain: AIOKafkaConsumer | None = None
+        self._plain_wait = EndableWait()
         if self._settings.enabled:
             self._assembly = Assembly(
                 self._settings.run_options(),
@@ -108,6 +109,7 @@ class Consumer:
         """
         if self._plain is not None:
             await self._plain.start()
+            self._signals.install()
             return
         if self._agent is not None:
             raise IllegalStateError("start() was called twice")
@@ -166,6 +168,7 @@ class Consumer:
     async def stop(self) -> None:
         """Hand partitions over, commit what is done, leave the group: within ``LOADTRIM_DRAIN_SECONDS``."""
         if self._plain is not None:
+            self._signals.remove()
             await self._plain.stop()
             return
         if self._stopping is None:
@@ -187,6 +190,9 @@ class Consumer:
     def _stop_asked(self, at_once: bool) -> None:
         """SIGTERM: the iteration ends after the record in hand; whoever iterates then calls :meth:`stop`."""
         log.info("SIGTERM: %s", "leaving at once" if at_once else "handing over and leaving")
+        if self._plain is not None:
+            self._signals.remove()  # a second one is the system's: at once
+            self._plain_wait.end()
         if self._handout is not None and not self._closed:
             self._handout.closing = True
             self._handout.wake()
@@ -220,7 +226,7 @@ class Consumer:
             ConsumerStoppedError: the consumer is stopping.
         """
         if self._plain is not None:
-            return await self._plain.getone(*partitions)
+            return await self._plain_wait.until_ended(self._plain.getone(*partitions))
         handout = self._open_handout()
         wanted = _wanted(partitions)
         while True:
@@ -242,7 +248,8 @@ class Consumer:
             ConsumerStoppedError: the consumer is stopping. ValueError: ``max_records`` is not positive.
         """
         if self._plain is not None:
-            return dict(await self._plain.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records))
+            taking = self._plain.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+            return dict(await self._plain_wait.until_ended(taking))
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
         handout = self._open_handout()
@@ -392,12 +399,8 @@ class Consumer:
             return
         if offsets is None:
             # With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
-            handed_over = self._arguments.enable_auto_commit
-            wanted = {
-                p: (s.position, "")
-                for p, s in self._streams().items()
-                if s.running or s.in_hand is not None or not handed_over
-            }
+            manual, held = not self._arguments.enable_auto_commit, self._streams().items()
+            wanted = {p: (s.position, "") for p, s in held if s.running or s.in_hand is not None or manual}
         else:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}

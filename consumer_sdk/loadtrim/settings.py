@@ -8,11 +8,14 @@ import os
 import socket
 import zoneinfo
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from loadtrim_agent.core.model import LoadtrimError
+from loadtrim_agent.core.plan.packers import make_packer
+from loadtrim_agent.core.plan.policies import make_policy
+from loadtrim_agent.observe.http import parse_address
 from loadtrim_agent.options import RunOptions
 
 __all__ = ["Settings", "SettingsError"]
@@ -20,12 +23,14 @@ __all__ = ["Settings", "SettingsError"]
 log = logging.getLogger("loadtrim")
 
 PREFIX = "LOADTRIM_"
-KNOWN_ELSEWHERE = frozenset({"LOADTRIM_KAFKA_VERSION", "LOADTRIM_DATA"})
+KNOWN_ELSEWHERE = frozenset({"LOADTRIM_KAFKA_VERSION", "LOADTRIM_DATA", "LOADTRIM_SIM_SEEDS"})
 """Variables of the test tools: known, and none of the consumer's business."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+Mode = Literal["active", "shadow"]
+ScalerName = Literal["none", "webhook", "kubernetes"]
 
 
 class SettingsError(LoadtrimError, ValueError):
@@ -41,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
-    mode: Literal["active", "shadow"] = "active"
+    mode: Mode = "active"
     """``shadow``: plans are made, logged and counted; nothing is scaled."""
     sla_seconds: Positive = 1.0
     """The objective W: from a record's timestamp until it is done."""
@@ -64,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     time_zone: str = "UTC"
     drain_seconds: Positive = 20.0
     """Longest drain of the record in hand, at a stop or a move."""
-    scaler: Literal["none", "webhook", "kubernetes"] = "none"
+    scaler: ScalerName = "none"
     scaler_url: str = ""
     scaler_token: str = ""
     instance: str = ""
@@ -99,8 +104,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise _bad(
                 "max_replicas", self.max_replicas, f"at least LOADTRIM_MIN_REPLICAS, which is {self.min_replicas}"
             )
+        for name, kind in (("mode", Mode), ("scaler", ScalerName)):
+            if getattr(self, name) not in get_args(kind):
+                raise _bad(name, getattr(self, name), ", ".join(get_args(kind)))
+        for name, check in (("policy", make_policy), ("packer", make_packer), ("http", parse_address)):
+            try:
+                check(getattr(self, name))
+            except ValueError as error:
+                raise SettingsError(
+                    f"{PREFIX}{name.upper()}={getattr(self, name)} cannot be used: {' '.join(str(error).split())}"
+                ) from None
         if self.scaler == "webhook" and not self.scaler_url:
             raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
+        if self.scaler == "kubernetes":
+            raise _bad("scaler", self.scaler, "none or webhook: the Kubernetes backend is not part of this version")
+        if self.monitor != "reports":
+            raise _bad(
+                "monitor", self.monitor, "reports: the papers' own ways of measuring are not part of this version"
+            )
         try:
             zoneinfo.ZoneInfo(self.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
@@ -143,6 +164,8 @@ def _read(variable: str, text: str, wanted: Any) -> Any:
     try:
         return msgspec.convert(text, wanted, strict=False)
     except msgspec.ValidationError as error:
+        if choices := get_args(wanted) if wanted in (Mode, ScalerName) else ():
+            raise SettingsError(f"{variable}={text!r} cannot be used: allowed is {', '.join(choices)}") from None
         raise SettingsError(f"{variable}={text!r} cannot be used: {str(error)[:1].lower()}{str(error)[1:]}") from None
 
 

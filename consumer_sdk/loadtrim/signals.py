@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-__all__ = ["StopSignals"]
+from aiokafka.errors import ConsumerStoppedError
+
+__all__ = ["EndableWait", "StopSignals"]
+
+T = TypeVar("T")
 
 
 class StopSignals:
@@ -46,3 +51,37 @@ class StopSignals:
         self._times += 1
         self.at_once = self._times > 1
         self._asked(self.at_once)
+
+
+class EndableWait:
+    """Lets a plain ``AIOKafkaConsumer`` be told to end between two records, which it has no call for."""
+
+    def __init__(self) -> None:
+        self._ended = False
+        self._waiting: asyncio.Task[Any] | None = None
+
+    def end(self) -> None:
+        """From now on no wait begins, and the one that goes on ends. Called in the user's loop."""
+        self._ended = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def until_ended(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for a record; nothing is taken by a wait that is ended.
+
+        Raises:
+            ConsumerStoppedError: :meth:`end` was called.
+        """
+        if self._ended:
+            work.close()
+            raise ConsumerStoppedError()
+        self._waiting = task = asyncio.current_task()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            # Somebody else may have cancelled the task too: theirs is passed on.
+            if self._ended and task is not None and task.uncancel() == 0:
+                raise ConsumerStoppedError() from None
+            raise
+        finally:
+            self._waiting = None

@@ -42,12 +42,12 @@ def make(kafka: Cluster, *topics: str, group: str, settings: Settings | None = N
     """A consumer that is not started: earliest, short sessions, its own registry, no HTTP."""
     return Consumer(
         *topics,
-        bootstrap_servers=kafka.bootstrap,
         group_id=group,
         settings=settings or Settings(http="off", drain_seconds=5.0),
         registry=CollectorRegistry(),
         handle_signals=False,
         **{
+            "bootstrap_servers": kafka.bootstrap,
             "auto_offset_reset": "earliest",
             "session_timeout_ms": SESSION_MS,
             "heartbeat_interval_ms": 500,

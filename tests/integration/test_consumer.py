@@ -441,6 +441,7 @@ async def test_subscribe_again_and_unsubscribe_while_running(quick_kafka: Cluste
         await eventually(lambda: listener.held() == {TopicPartition(two, 0)}, "one went, the other came")
         assert consumer.subscription() == {two}
         consumer.unsubscribe()
+        assert await consumer.getmany(timeout_ms=0) == {}, "what is in hand is done, and nothing comes any more"
         await eventually(lambda: listener.held() == set() == consumer.assignment(), "nothing is held")
 
 
@@ -543,6 +544,30 @@ async def test_disabled_is_a_plain_aiokafka_consumer(quick_kafka: Cluster) -> No
         assert seen == ["0", "2", "4", "6", "8"]
         assert consumer.subscription() == {topic}
     assert not any(topic.startswith("__loadtrim." + group) for topic in await topics(quick_kafka))
+
+
+async def test_disabled_ends_at_sigterm_too(quick_kafka: Cluster) -> None:
+    """The same code: the iteration ends after the record in hand, a wait ends at once, nothing is skipped."""
+    topic, group = quick_kafka.create_topic(partitions=1), new_group()
+    await send(quick_kafka, topic, numbers(5))
+    plain = Settings(enabled=False)
+    seen = []
+    async with started(quick_kafka, topic, group=group, settings=plain) as consumer:
+        async for message in consumer:
+            seen.append(message.value.decode())
+            if len(seen) == 3:
+                consumer._stop_asked(False)
+    assert seen == numbers(3)
+    async with started(quick_kafka, topic, group=group, settings=plain) as consumer:
+        assert values(await take(consumer, 2)) == ["3", "4"]
+        waiting = asyncio.create_task(consumer.getone())
+        await asyncio.sleep(0)
+        consumer._stop_asked(False)
+        with pytest.raises(ConsumerStoppedError):
+            await asyncio.wait_for(waiting, WAIT_SECONDS)
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getmany()
+    assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 5}
 
 
 async def test_disabled_without_a_group(quick_kafka: Cluster) -> None:

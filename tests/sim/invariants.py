@@ -123,6 +123,18 @@ class NothingTwice(Invariant):
                 self.violated(f"{slot.partition}:{offset} handed to {before.holder.name}, and again to {member.name}")
 
 
+class NoWayBack(Invariant):
+    """I3, from the broker's side: no committed offset goes back (auto-commit), so no old commit overwrites a newer."""
+
+    name = "I3"
+
+    def committed(self, member: str, partition: Partition, offset: int) -> None:
+        world = self.world
+        before = world.committed_last.get(partition, 0)
+        if offset < before and world.options.group.auto_commit and not world.mixed():
+            self.violated(f"{member} committed {partition} at {offset}, which was at {before}")
+
+
 class NoPause(Invariant):
     """I4: a partition that does not move never pauses while its owner's lease is valid."""
 
@@ -195,4 +207,4 @@ class OldLeader(Invariant):
                     self.violated(f"{member.name} entered {generation} with {base.member}'s map of {base.generation}")
 
 
-ALL = (OneOwner, NothingLost, NothingTwice, NoPause, Owned, OldLeader)
+ALL = (OneOwner, NothingLost, NothingTwice, NoWayBack, NoPause, Owned, OldLeader)

@@ -49,6 +49,7 @@ class World:
         self.members: dict[str, SimMember] = {}
         self.foreign: dict[str, ForeignMember] = {}
         self.committed_most: dict[Partition, int] = {}
+        self.committed_last: dict[Partition, int] = {}
         self.counts: Counter[str] = Counter()
         self.may_mix = False
         self.mixed_at = 0.0
@@ -185,6 +186,7 @@ class World:
             self.note("", f"committed {partition} at {offset} by {member}")
         for invariant in self._on_commit:
             invariant.committed(member, partition, offset)
+        self.committed_last[partition] = offset
         self.committed_most[partition] = max(offset, self.committed_most.get(partition, 0))
 
     def mixed(self) -> bool:

@@ -14,7 +14,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..model import Partition
 from .observe import SLOT_SECONDS, Observation, PartitionObservation
@@ -34,6 +34,8 @@ __all__ = ["estimate", "late_records", "quantile", "unit_curve"]
 
 SECONDS_MIN = 3
 """Whole seconds of the group's arrivals that must have been measured."""
+IDLE_SECONDS = 30
+"""A group that got nothing for this long is idle, though nobody knows what a record would cost."""
 SERIES_SECONDS_MAX = 120
 SHAPE_SECONDS = 60
 LEVEL_SECONDS = 15
@@ -45,8 +47,26 @@ WHOLE_SLOTS = 5
 CHANGE_SDS = 2.0
 """A partition's share of the group over the last seconds is believed when it is this many standard deviations of one
 interval away from its share before (about four standard errors)."""
+BURST = TAUS_SECONDS.index(0.1)
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
+NOTHING = Curve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What the estimates of single partitions share."""
+
+    observation: Observation
+    group: GroupState
+    config: PlanConfig
+    members: Mapping[str, MemberEstimate]
+    rates: Mapping[Partition, float]
+    costs: Mapping[str, float]
+    """Work per record, by topic."""
+    cost: float
+    """Work per record of a topic that nobody has done anything of."""
+    shape: Curve
 
 
 def estimate(observation: Observation, group: GroupState, config: PlanConfig) -> Estimate | NotReady:
@@ -57,42 +77,54 @@ def estimate(observation: Observation, group: GroupState, config: PlanConfig) ->
 
     Cost: ``O(p + slots)``: 3 ms for 9 partitions, 15 ms for 1,000.
     """
-    members = _members(observation, group)
-    capacities = [m.capacity for m in members.values() if m.age_seconds is not None]
-    typical = statistics.median(capacities) if capacities else 1.0
     series = _series(observation.slots)
     if len(series) < SECONDS_MIN:
         return NotReady(Reason.NOT_READY, f"{len(series)} of {SECONDS_MIN} s of arrivals are measured")
+    members = _members(observation, group)
     rates = _rates(observation)
     costs = _costs(observation, members, rates)
-    if not costs:
+    idle = len(series) >= IDLE_SECONDS and not any(entry.lag for entry in observation.partitions.values())
+    if not costs and not (idle and not any(series)):
         return NotReady(Reason.NOT_READY, "no member has finished a record yet, so the cost of one is not known")
-    shape = unit_curve(observation.slots)
-    partitions = {
-        partition: _partition(partition, observation, group, members, rates, costs, shape, config)
-        for partition in sorted(group.owners)
-    }
-    fastest = max((members[m].capacity for m in members), default=typical)
-    partitions = {p: _mark_serial(entry, fastest, config) for p, entry in partitions.items()}
+    inputs = _Inputs(
+        observation=observation,
+        group=group,
+        config=config,
+        members=members,
+        rates=rates,
+        costs=costs,
+        cost=statistics.fmean(costs.values()) if costs else 0.0,
+        shape=unit_curve(observation.slots),
+    )
+    fastest = max((member.capacity for member in members.values()), default=1.0)
+    partitions = {p: _mark_serial(_partition(p, inputs), fastest, config) for p in sorted(group.owners)}
+    return _summed(inputs, series, partitions)
+
+
+def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Partition, PartitionEstimate]) -> Estimate:
+    observation, config = inputs.observation, inputs.config
     sized = [entry for entry in partitions.values() if entry.sized]
-    handoff = max(config.handoff_seconds, quantile(observation.handoffs_seconds, 0.99) or 0.0)
-    cost = _mean_cost(sized, costs)
+    rate, work = sum(entry.rate for entry in sized), sum(entry.work for entry in sized)
+    handoff = _or(quantile(observation.handoffs_seconds, 0.99), config.handoff_seconds)
+    cost = work / rate if rate > 0 else inputs.cost
+    known = [member.capacity for member in inputs.members.values() if member.age_seconds is not None]
     return Estimate(
         at=observation.now,
         series=series,
-        curve=shape,
-        correlation=_correlation(sized, shape, series, observation),
+        curve=inputs.shape,
+        correlation=_correlation(sized, inputs.shape, series, observation),
+        scatter=sum(entry.work * entry.scatter for entry in sized) / work if work > 0 else 0.0,
         partitions=partitions,
-        members=members,
-        rate=sum(entry.rate for entry in sized),
+        members=inputs.members,
+        rate=rate,
         backlog=sum(entry.standing for entry in sized),
         late=sum(entry.late for entry in sized),
-        throughput=sum(o.done_rate for o in observation.partitions.values()),
+        throughput=sum(entry.done_rate for entry in observation.partitions.values()),
         cost=cost,
         overhead_seconds=_overhead(config, handoff, cost),
         handoff_seconds=handoff,
         startup_seconds=_or(quantile(observation.startups_seconds[-STARTUP_SAMPLES:], 0.9), config.startup_seconds),
-        capacity_typical=typical,
+        capacity_typical=statistics.median(known) if known else 1.0,
         stale=tuple(member for member, _ in observation.stale),
         late_records=observation.late_records,
     )
@@ -261,68 +293,57 @@ def _speed(entry: PartitionObservation, members: Mapping[str, MemberEstimate]) -
     return member.speed if member is not None else 1.0
 
 
-def _mean_cost(sized: Sequence[PartitionEstimate], costs: Mapping[str, float]) -> float:
-    rate = sum(entry.rate for entry in sized)
-    if rate > 0:
-        return sum(entry.work for entry in sized) / rate
-    return statistics.fmean(costs.values())
-
-
-def _partition(
-    partition: Partition,
-    observation: Observation,
-    group: GroupState,
-    members: Mapping[str, MemberEstimate],
-    rates: Mapping[Partition, float],
-    costs: Mapping[str, float],
-    shape: Curve,
-    config: PlanConfig,
-) -> PartitionEstimate:
-    entry = observation.partitions.get(partition)
-    owner = group.in_flight.get(partition, group.owners[partition])
-    topic_cost = costs.get(partition.topic, statistics.fmean(costs.values()))
-    nothing = Curve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
-    waiting = group.unowned_lag.get(partition, 0)
+def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
+    entry = inputs.observation.partitions.get(partition)
+    owner = inputs.group.in_flight.get(partition, inputs.group.owners[partition])
+    cost = inputs.costs.get(partition.topic, inputs.cost)
+    waiting = inputs.group.unowned_lag.get(partition, 0) if owner is None else 0
     if entry is None:
         return PartitionEstimate(
-            partition=partition, owner=owner, cost=topic_cost, lag=waiting, standing=waiting * topic_cost, curve=nothing
+            partition=partition, owner=owner, cost=cost, lag=waiting, standing=waiting * cost, curve=NOTHING
         )
-    cost = entry.cost * _speed(entry, members) if entry.cost is not None else topic_cost
-    lag = max(entry.lag, waiting) if owner is None else entry.lag
+    if entry.cost is not None:
+        cost = entry.cost * _speed(entry, inputs.members)
+    lag = max(entry.lag, waiting)
     if entry.state in UNSIZED_STATES:
         return PartitionEstimate(
-            partition=partition, owner=owner, cost=cost, lag=lag, curve=nothing, sized=False, state=entry.state
+            partition=partition, owner=owner, cost=cost, lag=lag, curve=NOTHING, sized=False, state=entry.state
         )
-    standing = max(entry.standing_records, waiting) if owner is None else entry.standing_records
-    late = min(late_records(lag, entry.lag_seconds, config.objective_seconds), standing)
-    rate = rates[partition]
+    standing = max(entry.standing_records, waiting)
+    late = min(late_records(lag, entry.lag_seconds, inputs.config.objective_seconds), standing)
+    rate = inputs.rates[partition]
+    scatter = entry.cost_variance / entry.cost * _speed(entry, inputs.members) if entry.cost else 0.0
+    curve = _partition_curve(entry, rate * cost, rate, scatter, inputs.shape)
+    burst = curve.mean[BURST] / cost if cost > 0 else 0.0
     return PartitionEstimate(
         partition=partition,
         owner=owner,
         rate=rate,
         rate_last=entry.rate_last,
         cost=cost,
+        scatter=scatter,
         work=rate * cost,
         lag=lag,
+        lag_low=round(standing),
+        lag_high=max(lag, round(standing + burst)),
         standing=(standing - late) * cost,
         late=late * cost,
-        curve=_partition_curve(entry, rate * cost, rate, shape),
+        curve=curve,
         state=entry.state,
     )
 
 
-def _partition_curve(entry: PartitionObservation, work: float, rate: float, shape: Curve) -> Curve:
+def _partition_curve(entry: PartitionObservation, work: float, rate: float, scatter: float, shape: Curve) -> Curve:
     """A partition's share of the work in the shape that was measured for it, else in the group's.
 
     The spread of a window is that of one report's interval around the present rate, as if the work came in independent
-    parts as large as what the window holds. (The members' own variances hold the ups and downs of half a minute.)
+    parts as large as what the window holds (the members' own variances hold the ups and downs of half a minute), and
+    that of the records' costs.
     """
     means = _interpolated(entry.shape) if entry.shape else shape.mean
     variation = entry.rate_sd / rate if rate > 0 else 0.0
-    return Curve(
-        tuple(work * mean for mean in means),
-        tuple(work * variation * math.sqrt(max(mean, 0.0)) for mean in means),
-    )
+    parts = work * work * variation * variation + work * scatter
+    return Curve(tuple(work * mean for mean in means), tuple(math.sqrt(parts * max(mean, 0.0)) for mean in means))
 
 
 def _interpolated(shape: Sequence[tuple[float, float]]) -> tuple[float, ...]:

@@ -1,33 +1,72 @@
-"""Choosing a policy or packer by name."""
+"""Choosing a policy or packer by name: ``trim``, or with parameters ``closer24:mu=200,cooldown_seconds=10``."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from ..model import LoadtrimError
 
-__all__ = ["UnknownNameError", "chosen"]
+__all__ = ["UnknownNameError", "chosen", "parse_choice"]
 
 _Factory = TypeVar("_Factory")
 
 
 class UnknownNameError(LoadtrimError, ValueError):
-    """A policy or packer that does not exist was asked for. The shell stops the start with its text."""
+    """A policy, a packer or a parameter that does not exist was asked for. The shell stops the start with its text."""
+
+
+def parse_choice(text: str) -> tuple[str, dict[str, float]]:
+    """Split ``name:parameter=number,...`` into the name and its parameters.
+
+    Raises:
+        UnknownNameError: what follows the colon is not of that form.
+    """
+    name, colon, rest = text.partition(":")
+    parameters: dict[str, float] = {}
+    for part in rest.split(",") if colon else ():
+        key, equals, value = part.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not equals or not key.strip() or not math.isfinite(number):
+            raise UnknownNameError(
+                f"{part!r} in {text!r} is no parameter, so nothing can be planned; write it like {name}:parameter=1.5"
+            )
+        parameters[key.strip()] = number
+    return name.strip(), parameters
 
 
 def chosen(kind: str, name: str, registry: Mapping[str, _Factory]) -> _Factory:
     """The entry with this name.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: there is none; the message lists them and the nearest.
     """
-    if name in registry:
-        return registry[name]
-    known = sorted(registry)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    _known(kind, name, registry)
+    return registry[name]
+
+
+def check_parameters(kind: str, name: str, given: Collection[str], known: Collection[str]) -> None:
+    """Every parameter that is given exists.
+
+    Raises:
+        UnknownNameError: one does not.
+    """
+    for parameter in sorted(given):
+        _known(f"parameter of {kind} {name!r} called", parameter, known)
+
+
+def _known(kind: str, name: str, known: Collection[str]) -> None:
+    if name in known:
+        return
+    if not known:
+        raise UnknownNameError(f"there is no {kind} {name!r}, so nothing can be planned; it takes none")
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
     raise UnknownNameError(
         f"there is no {kind} {name!r}, so nothing can be planned; "
-        f"choose one of {', '.join(known)} (the nearest is {near[0]!r})"
+        f"choose one of {', '.join(sorted(known))} (the nearest is {near!r})"
     )

@@ -63,6 +63,7 @@ class PartitionObservation:
     done_rate: float
     cost: float | None
     """Busy seconds per record on the reporter."""
+    cost_variance: float
     lag: int
     standing_records: float
     lag_seconds: float
@@ -113,13 +114,14 @@ class _Average:
 class _PartitionTrack:
     """Moving averages of one partition."""
 
-    __slots__ = ("at", "cost", "fast", "interval", "last", "reporter", "shape", "slow", "variance")
+    __slots__ = ("at", "cost", "cost_variance", "fast", "interval", "last", "reporter", "shape", "slow", "variance")
 
     def __init__(self) -> None:
         self.fast = _Average(FAST_SECONDS)
         self.slow = _Average(SLOW_SECONDS)
         self.variance = _Average(SLOW_SECONDS)
         self.cost: float | None = None
+        self.cost_variance = 0.0
         self.shape: tuple[tuple[float, float], ...] = ()
         self.at = 0.0
         self.interval = 1.0
@@ -131,7 +133,7 @@ class _PartitionTrack:
         if report.state == GONE and self.last is not None and self.reporter != member:
             return  # what its new owner told already is newer
         if report.cost_mean is not None and report.cost_mean > 0:
-            self.cost = report.cost_mean
+            self.cost, self.cost_variance = report.cost_mean, report.cost_variance or 0.0
         self.shape = _shape(report.work_windows) or self.shape
         self.at, self.interval, self.reporter, self.last = max(received_at, self.at), interval, member, report
 
@@ -160,6 +162,7 @@ class _PartitionTrack:
             rate_sd=math.sqrt(max(0.0, self.variance.value())),
             done_rate=last.done / self.interval if silence == 0 else 0.0,
             cost=self.cost,
+            cost_variance=self.cost_variance,
             lag=last.lag,
             standing_records=float(last.lag_min if last.lag_min is not None else max(0, last.lag - last.arrived)),
             lag_seconds=last.lag_seconds,
@@ -188,6 +191,8 @@ class History:
         self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._startups: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._late: dict[str, int] = {}
+        self._was_stale: set[str] = set()
+        """Members whose reports were overdue when they were last looked at."""
         self.ignored = 0
         """Reports left out: seen before, or with slots of another length."""
 
@@ -254,9 +259,11 @@ class History:
             if self._is_stale(member, now, group)
         )
         late, self._late = self._late, {}
+        slots = self._complete_slots({member for member, _ in stale}, group)
+        self._was_stale = {member for member, _ in stale}
         return Observation(
             now=now,
-            slots=self._complete_slots({member for member, _ in stale}, group),
+            slots=slots,
             members={member: self._members[member] for member in sorted(group.members) if member in self._members},
             partitions={
                 partition: self._partitions[partition].observation(self._silence(partition, group))
@@ -299,6 +306,7 @@ class History:
         if not ends or not self._slots:
             return ()
         end = round(min(ends) / SLOT_SECONDS)
+        self._fill_crashed(end, group)
         slots = [self._slots.get(index, 0.0) for index in range(min(self._slots), end)]
         for member in sorted(stale):
             known = self._members.get(member)
@@ -309,6 +317,18 @@ class History:
                     slots[index] += known.work_rate * known.speed * SLOT_SECONDS
         return tuple(slots)
 
+    def _fill_crashed(self, end: int, group: GroupState) -> None:
+        """What a member got that was evicted silent was never told: it is taken to have gone on as before.
+
+        One that left in order told its last slots itself.
+        """
+        for member in sorted(self._was_stale - group.members.keys()):
+            known = self._members.get(member)
+            if known is not None and known.slots_end is not None:
+                for index in range(round(known.slots_end / SLOT_SECONDS), end):
+                    self._slots[index] = self._slots.get(index, 0.0) + known.work_rate * known.speed * SLOT_SECONDS
+            self._was_stale.discard(member)
+
     def _prune(self, now: float, group: GroupState) -> None:
         gone = [
             member
@@ -318,8 +338,10 @@ class History:
         for member in gone:
             del self._members[member]
             self._sequences.pop(member, None)
-        for partition in [p for p, t in self._partitions.items() if p not in group.owners and now - t.at > KEEP_SECONDS]:
-            del self._partitions[partition]
+        unknown = [partition for partition in self._partitions if partition not in group.owners]
+        for partition in unknown:
+            if now - self._partitions[partition].at > KEEP_SECONDS:
+                del self._partitions[partition]
         if self._slots:
             oldest = max(self._slots) - round(KEEP_SECONDS / SLOT_SECONDS)
             for index in [index for index in self._slots if index < oldest]:

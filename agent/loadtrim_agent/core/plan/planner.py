@@ -8,17 +8,20 @@ shell asks the orchestrator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..records import DecisionRecord, MovePlan, RejectedPlan, ReportRecord
+import msgspec
+
+from ..records import DecisionRecord, MovePlan, ReportRecord
 from .estimate import estimate
 from .forecast import forecast
+from .inputs import problem_of, view_of
+from .naming import parse_choice
 from .observe import History
 from .packers import make_packer
-from .packers.problem import Bin, Item, Limits, Problem, divide
 from .packers.sticky import Sticky
-from .policies import View, make_policy
+from .policies import make_policy
 from .values import (
     Estimate,
     Forecast,
@@ -33,9 +36,12 @@ from .values import (
     Unit,
     units_of,
 )
-from .words import attribute, sentence
+from .words import attribute, blind, sentence
 
 __all__ = ["Planner", "scale_request"]
+
+WANTED = "wanted"
+"""The one thing that every policy remembers: how many replicas it wanted last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +60,11 @@ class Planner:
         Raises:
             UnknownNameError: no policy or packer has that name.
         """
-        self._config = config
+        given = parse_choice(config.policy)[1] | parse_choice(config.packer)[1]
+        self._config = config = replace(config, parameters=given | dict(config.parameters))
         self._policy = make_policy(config.policy)
         self._packer = make_packer(config.packer)
-        self._sticky = Sticky()
+        self._counts = Sticky()
         self._history = History(config)
         self._sequence = 0
         self._memory: dict[str, float] = {}
@@ -65,27 +72,31 @@ class Planner:
 
     @property
     def history(self) -> History:
+        """What the members told, for those who want to look."""
         return self._history
 
     def observe(self, report: ReportRecord, received_at: float) -> None:
         """Take in a member's report: live, or replayed from telemetry by a new leader (the last 5 minutes will do).
 
         Args:
-            report: seen before (same member and sequence): ignored.
+            report: one that was seen before (same member and sequence) is ignored.
             received_at: seconds since the epoch by the leader's clock; for a replayed one the broker's time.
         """
         self._history.observe(report, received_at)
 
     def remember(self, decision: DecisionRecord) -> None:
-        """Go on from a decision of an earlier leader: patience, cool-down, victims, sequence. An older one is ignored."""
-        if (decision.generation, decision.sequence) < (-1, self._sequence):
-            return
+        """Go on from a decision of an earlier leader: patience, cool-down, victims, sequence.
+
+        Feed them in the order of the log; one that is older than what is known is ignored.
+        """
         if decision.sequence < self._sequence:
             return
         self._sequence = decision.sequence
         self._victims = decision.victims
-        if decision.policy == self._config.policy and decision.state:
+        if decision.policy == self._config.policy:
             self._memory = dict(decision.state)
+        else:
+            self._memory = {WANTED: decision.state[WANTED]} if WANTED in decision.state else {}
 
     def decide(self, now: float, group: GroupState) -> DecisionRecord:
         """Everything in one plan: replicas, moves, victims, what was rejected, and why.
@@ -99,21 +110,24 @@ class Planner:
             the orchestrator, and when, says :func:`scale_request`.
         """
         self._sequence += 1
-        # Taken every time, so that what a hold skips is not counted with a later decision.
-        picture = self._look(now, group)
         units = [unit for unit in units_of(group) if not unit.leaving]
-        refusal = self._refusal(picture, group, units)
+        picture = self._look(now, group)
         if isinstance(picture, NotReady):
-            return self._hold(now, group, picture, None)
-        sizing = self._size(now, group, picture, units)
-        if refusal is not None and not (refusal.reason is Reason.BLIND and self._surely_up(sizing)):
+            return self._hold(now, group, self._refusal(None, group, units) or picture, None)
+        refusal = self._refusal(picture.estimate, group, units)
+        if refusal is not None and refusal.reason is not Reason.BLIND:
             return self._hold(now, group, refusal, picture)
+        sizing = self._size(now, group, picture, units)
         if refusal is not None:
-            sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so the need may be larger yet")
+            # What is seen alone asks for more, and what is not seen can only add to it.
+            if not self._asks_for_more(sizing):
+                return self._hold(now, group, refusal, picture)
+            sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
+        before = round(self._memory.get(WANTED, group.replicas_requested or len(units)))
         self._memory = dict(sizing.memory)
         placement = self._place(group, picture.estimate, sizing)
         self._victims = placement.victims
-        return self._act(now, group, picture, sizing, placement, units)
+        return self._act(now, group, picture, sizing, placement, before)
 
     # -- stages
 
@@ -123,64 +137,50 @@ class Planner:
         if isinstance(seen, NotReady):
             return seen
         horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
-        # The baselines' place: what the history expects at the horizon, scaled by today.
+        # The baselines' place: what the history expects at the horizon, scaled by how today compares.
         return _Picture(seen, forecast(seen.series, horizon, baseline=None))
 
-    def _refusal(self, picture: _Picture | NotReady, group: GroupState, units: list[Unit]) -> NotReady | None:
+    def _refusal(self, seen: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
         """Why no plan may be made now, if so."""
         if group.brake is not None and group.brake.action == "hold":
             return NotReady(Reason.BRAKE, "held by the command line until resumed")
         if not units:
             return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
-        if isinstance(picture, _Picture) and picture.estimate.stale:
-            stale = picture.estimate.stale
-            age = picture.estimate.members[stale[0]].age_seconds
-            since = f"for {age:.1f} s" if age is not None else "yet"
-            others = f" and {len(stale) - 1} others" if len(stale) > 1 else ""
-            return NotReady(Reason.BLIND, f"no report from {stale[0]}{others} {since}")
-        return picture if isinstance(picture, NotReady) else None
+        if seen is not None and seen.stale:
+            return NotReady(Reason.BLIND, blind(seen, group))
+        return None
 
-    def _surely_up(self, sizing: Sizing) -> bool:
-        """More is needed by what is seen alone; what is not seen can only add to it."""
-        return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > self._wanted(0)
+    def _asks_for_more(self, sizing: Sizing) -> bool:
+        return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > self._memory.get(WANTED, 0)
 
-    def _wanted(self, otherwise: int) -> int:
-        return round(self._memory.get("wanted", otherwise))
-
-    def _size(self, now: float, group: GroupState, picture: _Picture, units: list[Unit]) -> Sizing:
+    def _size(self, now: float, group: GroupState, picture: _Picture, units: Sequence[Unit]) -> Sizing:
         brake = group.brake
         if brake is not None and brake.action == "scale" and brake.replicas is not None:
-            memory = self._memory | {"wanted": float(brake.replicas)}
-            return Sizing(
-                replicas=brake.replicas, reason=Reason.FIXED, text="fixed by the command line", memory=memory
-            )
-        return self._policy.decide(_view(now, group, picture, self._config, units, self._memory, self._victims))
+            memory = self._memory | {WANTED: float(brake.replicas)}
+            text = "fixed by the command line until resumed"
+            return Sizing(replicas=brake.replicas, reason=Reason.FIXED, text=text, memory=memory)
+        view = view_of(now, group, picture.estimate, picture.forecast, self._config)
+        return self._policy.decide(replace(view, memory=dict(self._memory)))
 
     def _place(self, group: GroupState, seen: Estimate, sizing: Sizing) -> Placement:
-        problem = Problem(
-            items=_items(seen, sizing.load_factor, group),
-            bins=_bins(group, seen),
-            limits=_limits(seen, self._config),
-            replicas=sizing.replicas if self._config.can_scale and self._config.mode == "active" else None,
+        active = self._config.mode == "active"
+        problem = problem_of(group, seen, sizing, self._config)
+        problem = replace(
+            problem,
+            replicas=sizing.replicas if active and self._config.can_scale else None,
             victims=self._victims,
-            leader=group.leader,
-            may_move=sizing.place,
-            fill=sizing.fill,
-            extra_lag_seconds=sizing.extra_lag_seconds,
         )
-        packer = self._packer if self._config.mode == "active" else self._sticky
-        return packer.pack(problem)
+        return (self._packer if active else self._counts).pack(problem)
 
     # -- values out
 
     def _hold(self, now: float, group: GroupState, why: NotReady, picture: _Picture | None) -> DecisionRecord:
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
-        record = self._record(now, group, picture)
-        # What was going on goes on: a hold neither names nor spares anybody new.
+        # What drains goes on draining, but nobody new is picked.
         self._victims = tuple(member for member in self._victims if member in group.members)
-        wanted = self._wanted(actual)
-        return _replace(
-            record,
+        wanted = round(self._memory.get(WANTED, actual))
+        return _with(
+            self._record(now, group, picture),
             outcome=Outcome.HOLD.value,
             reason_code=why.reason.value,
             reason=f"Hold at {wanted} replica{'s' if wanted != 1 else ''}: {why.text}.",
@@ -196,7 +196,7 @@ class Planner:
         picture: _Picture,
         sizing: Sizing,
         placement: Placement,
-        units: list[Unit],
+        before: int,
     ) -> DecisionRecord:
         moves = tuple(
             MovePlan(
@@ -209,19 +209,19 @@ class Planner:
             for move in placement.moves
             if move.source is not None and move.source in group.members
         )
-        before = group.replicas_requested if group.replicas_requested is not None else len(units)
+        actual = sum(1 for unit in units_of(group) if not unit.leaving)
         outcome = _outcome(sizing.replicas, before, bool(moves))
-        return _replace(
+        return _with(
             self._record(now, group, picture),
             outcome=outcome.value,
             reason_code=sizing.reason.value,
-            reason=sentence(sizing, placement, len(moves), outcome, self._config),
-            replicas_actual=len(units),
+            reason=sentence(sizing, placement, moves, group, self._config),
+            replicas_actual=actual,
             replicas_wanted=sizing.replicas,
             moves=moves,
             victims=placement.victims,
             rejected=sizing.rejected,
-            late=attribute(picture.estimate, placement, len(units), sizing.replicas),
+            late=attribute(picture.estimate, placement, actual, sizing.replicas),
         )
 
     def _record(self, now: float, group: GroupState, picture: _Picture | None) -> DecisionRecord:
@@ -246,7 +246,7 @@ class Planner:
         if picture is None:
             return record
         seen = picture.estimate
-        return _replace(
+        return _with(
             record,
             members={member: round(entry.utilization, 3) for member, entry in sorted(seen.members.items())},
             rate=round(seen.rate, 3),
@@ -263,8 +263,16 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ScaleRequest:
 
     Victims that still own something are not named yet, and count as wanted until they are: asking for fewer before
     would let the orchestrator pick somebody who still works. An instance with several members is named when all of
-    them are victims and own nothing.
+    them are victims and own nothing. A decision that holds never asks for fewer than there are (I7); one that holds
+    because nothing is known yet asks for nothing at all (``ask`` is False).
     """
+    if decision.outcome == Outcome.HOLD.value:
+        return ScaleRequest(
+            replicas=max(decision.replicas_wanted, decision.replicas_actual),
+            victims=(),
+            reason=decision.reason,
+            ask=WANTED in decision.state,
+        )
     owners = {owner for owner in group.owners.values() if owner is not None} | set(group.in_flight.values())
     named, draining = [], 0
     for unit in units_of(group):
@@ -273,9 +281,7 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ScaleRequest:
                 named.append(unit.instance)
             else:
                 draining += 1
-    return ScaleRequest(
-        replicas=decision.replicas_wanted + draining, victims=tuple(sorted(named)), reason=decision.reason
-    )
+    return ScaleRequest(replicas=decision.replicas_wanted + draining, victims=tuple(named), reason=decision.reason)
 
 
 def _outcome(wanted: int, before: int, moves: bool) -> Outcome:
@@ -284,116 +290,5 @@ def _outcome(wanted: int, before: int, moves: bool) -> Outcome:
     return Outcome.MOVE if moves else Outcome.NONE
 
 
-def _replace(record: DecisionRecord, **changes: object) -> DecisionRecord:
-    import msgspec
-
+def _with(record: DecisionRecord, **changes: object) -> DecisionRecord:
     return msgspec.structs.replace(record, **changes)
-
-
-def _limits(seen: Estimate, config: PlanConfig) -> Limits:
-    return Limits(
-        objective_seconds=config.objective_seconds,
-        overhead_seconds=seen.overhead_seconds,
-        z=config.z,
-        correlation=seen.correlation,
-        handoff_seconds=seen.handoff_seconds,
-    )
-
-
-def _bins(group: GroupState, seen: Estimate) -> tuple[Bin, ...]:
-    return tuple(
-        Bin(
-            member=member,
-            unit=group.members[member].instance or member,
-            capacity=seen.members[member].capacity,
-            topics=group.members[member].topics,
-            leaving=group.members[member].leaving,
-        )
-        for member in sorted(group.members)
-    )
-
-
-def _items(seen: Estimate, factor: float, group: GroupState) -> tuple[Item, ...]:
-    """Partitions as the packers want them, at ``factor`` times the present load; unsized ones weigh nothing."""
-    return tuple(
-        Item(
-            partition=partition,
-            owner=entry.owner,
-            work=entry.work * factor,
-            mean=tuple(entry.standing + mean * factor for mean in entry.curve.mean),
-            sd=tuple(sd * factor for sd in entry.curve.sd),
-            queue=entry.lag * entry.cost,
-            rate=entry.rate_last if entry.sized else 0.0,
-            lag=entry.lag if entry.sized else 0,
-            cost=entry.cost,
-            serial=entry.serial,
-            movable=partition not in group.in_flight,
-        )
-        for partition, entry in sorted(seen.partitions.items())
-    )
-
-
-def _view(
-    now: float,
-    group: GroupState,
-    picture: _Picture,
-    config: PlanConfig,
-    units: list[Unit],
-    memory: Mapping[str, float],
-    victims: tuple[str, ...],
-) -> View:
-    seen = picture.estimate
-    items = tuple(item for item in _items(seen, 1.0, group) if seen.partitions[item.partition].sized)
-    per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
-    # Those that are to go already come last, then the weakest: what n instances can do is what the n best can.
-    staying = sorted(
-        units,
-        key=lambda unit: (
-            any(member in victims for member in unit.members),
-            -sum(seen.members[member].capacity for member in unit.members),
-            unit.instance,
-        ),
-    )
-    there = [[seen.members[member].capacity for member in unit.members] for unit in staying]
-    typical = [seen.capacity_typical] * per_unit
-    limits = _limits(seen, config)
-    cache: dict[tuple[int, float], float] = {}
-
-    def members_of(replicas: int) -> list[float]:
-        added = [typical] * max(0, replicas - len(there))
-        return [capacity for unit in (*there[:replicas], *added) for capacity in unit]
-
-    def late(replicas: int, factor: float) -> float:
-        key = (replicas, factor)
-        if key not in cache:
-            scaled = [_scaled(item, factor, seen.partitions[item.partition].standing) for item in items]
-            cache[key] = divide(scaled, members_of(replicas), limits)
-        return cache[key]
-
-    partitions_max = max(1, -(-len(group.owners) // per_unit))
-    configured = config.max_replicas if config.max_replicas is not None else partitions_max
-    return View(
-        now=now,
-        config=config,
-        estimate=seen,
-        forecast=picture.forecast,
-        items=items,
-        replicas=max(1, len(units)),
-        members_per_replica=per_unit,
-        replicas_max=max(1, min(configured, partitions_max)),
-        capacity=lambda replicas: sum(members_of(replicas)),
-        late=late,
-        memory=memory,
-    )
-
-
-def _scaled(item: Item, factor: float, standing: float) -> Item:
-    return replace(
-        item,
-        work=item.work * factor,
-        mean=tuple(standing + (mean - standing) * factor for mean in item.mean),
-        sd=tuple(sd * factor for sd in item.sd),
-    )
-
-
-_ = RejectedPlan

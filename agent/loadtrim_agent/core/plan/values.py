@@ -125,9 +125,7 @@ class PlanConfig:
         if not 0.5 <= self.objective_share < 1:
             raise ValueError(f"objective_share is {self.objective_share}, not 0.5 .. 1")
         if self.min_replicas < 1 or (self.max_replicas is not None and self.max_replicas < self.min_replicas):
-            raise ValueError(
-                f"replicas: 1 <= min ({self.min_replicas}) <= max ({self.max_replicas}) does not hold"
-            )
+            raise ValueError(f"replicas: 1 <= min ({self.min_replicas}) <= max ({self.max_replicas}) does not hold")
         if self.mode not in ("active", "shadow"):
             raise ValueError(f"mode is {self.mode!r}, not active or shadow")
 
@@ -236,9 +234,15 @@ class PartitionEstimate:
     """Records/s of the last report alone."""
     cost: float = 0.0
     """Work per record."""
+    scatter: float = 0.0
+    """Variance of a record's work over its mean."""
     work: float = 0.0
     """rate x cost."""
     lag: int = 0
+    lag_low: int = 0
+    """Fewest records that waited at any moment of the last interval."""
+    lag_high: int = 0
+    """Most records that wait when a usual burst has just come."""
     standing: float = 0.0
     """Work that waits and is not a burst in progress, without what is already late."""
     late: float = 0.0
@@ -262,6 +266,9 @@ class Estimate:
     """Of the measured total of the group, per unit of work per second (at a level of 1.0)."""
     correlation: float
     """How much partitions vary together, 0 .. 1."""
+    scatter: float = 0.0
+    """Variance of the cost of a record over its mean, busy seconds: a window with work w varies by w x scatter on top,
+    because records of one number do not cost the same."""
     partitions: Mapping[Partition, PartitionEstimate]
     members: Mapping[str, MemberEstimate]
     rate: float
@@ -365,3 +372,5 @@ class ScaleRequest:
     victims: tuple[str, ...]
     """Instances that own nothing any more and are to go, sorted."""
     reason: str
+    ask: bool = True
+    """False: nothing is known yet, so leave the orchestrator alone (it may still be starting the group)."""

@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
-from .values import Estimate, Outcome, Placement, PlanConfig, Reason, Sizing
+from collections.abc import Sequence
 
-__all__ = ["attribute", "sentence"]
+from ..records import MovePlan
+from .values import Estimate, GroupState, Placement, PlanConfig, Sizing, units_of
+
+__all__ = ["attribute", "blind", "listed", "sentence"]
 
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
+NAMES_MAX = 3
 
 
-def sentence(sizing: Sizing, placement: Placement, moves: int, outcome: Outcome, config: PlanConfig) -> str:
-    """One English sentence: "4 replicas: 2.9 busy seconds/s arrive, bursts and an objective of 0.5 s need 3.6; ..."."""
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "a", "a and b", "a, b, c and 4 others"."""
+    if len(names) > NAMES_MAX:
+        others = len(names) - NAMES_MAX
+        return f"{', '.join(names[:NAMES_MAX])} and {others} other{'s' if others != 1 else ''}"
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def sentence(
+    sizing: Sizing, placement: Placement, moves: Sequence[MovePlan], group: GroupState, config: PlanConfig
+) -> str:
+    """One English sentence: "4 replicas (3 there): 2.9 busy seconds/s arrive, ...; 2 partitions move (...)."."""
+    there = sum(1 for unit in units_of(group) if not unit.leaving)
     count = f"{sizing.replicas} replica{'s' if sizing.replicas != 1 else ''}"
-    parts = [f"{count}: {sizing.text}"]
-    if sizing.reason is Reason.AT_MAX:
-        parts.append("nothing more can be added")
+    parts = [f"{count}{f' ({there} there)' if there != sizing.replicas else ''}: {sizing.text}"]
     if placement.victims:
-        parts.append(f"{', '.join(placement.victims)} to go")
+        names = [group.members[member].instance or member for member in placement.victims if member in group.members]
+        parts.append(f"{listed(sorted(set(names)))} to go")
     if moves:
-        whose = "" if len({m.reason for m in placement.moves}) != 1 else f" ({placement.moves[0].reason})"
-        parts.append(f"{moves} partition{'s' if moves != 1 else ''} to move{whose}")
-    if config.mode == "shadow" and outcome in (Outcome.UP, Outcome.DOWN):
-        parts.append("shadow mode, so nothing is scaled")
-    elif not config.can_scale and outcome in (Outcome.UP, Outcome.DOWN):
-        parts.append("no scaler is set, so this is advice")
+        reasons = sorted({move.reason for move in moves})
+        why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
+        parts.append(f"{len(moves)} partition{'s' if len(moves) != 1 else ''} to move{why}")
+    if sizing.replicas != there:
+        if config.mode == "shadow":
+            parts.append("shadow mode, so nothing is scaled")
+        elif not config.can_scale:
+            parts.append("no scaler is set, so this is advice only")
     return "; ".join(parts) + "."
 
 
+def blind(seen: Estimate, group: GroupState) -> str:
+    """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"."""
+    first = seen.stale[0]
+    age = seen.members[first].age_seconds
+    names = [group.members[member].instance or member for member in seen.stale]
+    return f"no report from {listed(names)} {f'for {age:.1f} s' if age is not None else 'yet'}"
+
+
 def attribute(seen: Estimate, placement: Placement, actual: int, wanted: int) -> dict[str, int]:
-    """Late records by cause. What members call *queued* waited for lack of capacity in the right place, because a
-    replica is on its way, because whole partitions do not fit better (placement), or because more came than was
-    expected (forecast)."""
+    """Late records by cause.
+
+    What members call *queued* waited because the capacity was not in the right place: a replica is on its way
+    (``startup``), whole partitions do not fit better (``placement``), or more came than was expected (``forecast``).
+    """
     result: dict[str, int] = {}
     for cause, count in sorted(seen.late_records.items()):
+        named = cause
         if cause == QUEUED:
-            if wanted > actual:
-                cause = "startup"
-            elif placement.misfits:
-                cause = "placement"
-            else:
-                cause = "forecast"
-        result[cause] = result.get(cause, 0) + count
+            named = "startup" if wanted > actual else "placement" if placement.misfits else "forecast"
+        result[named] = result.get(named, 0) + count
     return result

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..naming import chosen
+from ..naming import check_parameters, chosen, parse_choice
 from .least_loaded import LeastLoaded
 from .problem import Packer
 from .sticky import Sticky
@@ -26,10 +26,13 @@ PACKERS: dict[str, Callable[[], Packer]] = {
 }
 
 
-def make_packer(name: str) -> Packer:
-    """The packer with this name.
+def make_packer(choice: str) -> Packer:
+    """The packer with this name; parameters may follow it (``name:parameter=number,...``).
 
     Raises:
         UnknownNameError: there is none; the message lists them and the nearest.
     """
-    return chosen("packer", name, PACKERS)()
+    name, parameters = parse_choice(choice)
+    packer = chosen("packer", name, PACKERS)()
+    check_parameters("packer", name, parameters, packer.parameters)
+    return packer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...model import Partition
 from ..values import Placement
@@ -32,14 +32,26 @@ class BinSize:
     """Records: mu x W x f, rounded down."""
 
 
-def bin_size(items: Sequence[Item], capacity: float, objective_seconds: float, fill: float) -> BinSize:
-    """mu from the measured cost: the mean over the records that arrive; no load at all: bins without bounds."""
-    rate = sum(item.rate for item in items)
-    costs = [item.cost for item in items if item.cost > 0]
-    if not costs:
-        return BinSize(math.inf, 2**62)
-    cost = sum(i.cost * i.rate for i in items) / rate if rate > 0 else sum(costs) / len(costs)
-    mu = capacity / cost if cost > 0 else capacity / (sum(costs) / len(costs))
+def bin_size(
+    items: Sequence[Item], capacity: float, objective_seconds: float, fill: float, mu: float | None = None
+) -> BinSize:
+    """What a member of this capacity takes.
+
+    Args:
+        items: partitions with rate and cost.
+        capacity: work per second.
+        objective_seconds: W.
+        fill: f, the share of a member that may be filled.
+        mu: records/s that a member can do; None: measured, its capacity over the mean cost of the records that
+            arrive. No cost known: bins without bounds.
+    """
+    if mu is None:
+        costs = [item.cost for item in items if item.cost > 0]
+        if not costs:
+            return BinSize(math.inf, 2**62)
+        rate = sum(item.rate for item in items)
+        cost = sum(item.cost * item.rate for item in items) / rate if rate > 0 else 0.0
+        mu = capacity / (cost if cost > 0 else sum(costs) / len(costs))
     return BinSize(mu * fill, math.floor(mu * objective_seconds * fill))
 
 
@@ -92,6 +104,7 @@ class LeastLoaded:
     """The packer ``least_loaded``."""
 
     name = "least_loaded"
+    parameters = frozenset({"mu"})
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`; a topic that the k-th member does not subscribe goes to one that does."""
@@ -107,8 +120,10 @@ class LeastLoaded:
         }
         if receivers and problem.may_move:
             capacity = sorted(b.capacity for b in receivers)[len(receivers) // 2]
-            size = bin_size(problem.items, capacity, problem.limits.objective_seconds, problem.fill)
-            packed = least_loaded(problem.items, size, problem.extra_lag_seconds, 1, len(receivers))
+            mu = problem.parameters.get("mu")
+            size = bin_size(problem.items, capacity, problem.limits.objective_seconds, problem.fill, mu)
+            items = [replace(item, lag=item.lag_high) for item in problem.items]
+            packed = least_loaded(items, size, problem.extra_lag_seconds, 1, len(receivers))
             fixed = {item.partition for item in problem.items if not item.movable and item.partition in owners}
             for entry, partitions in zip(receivers, packed, strict=False):
                 for partition in partitions:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ...model import Partition
@@ -45,13 +45,19 @@ class Item:
     work: float = 0.0
     """Work per second."""
     mean: tuple[float, ...] = (0.0,) * len(TAUS_SECONDS)
-    """Work per window, the standing backlog included."""
+    """Work that arrives per window."""
+    standing: float = 0.0
+    """Work that waits and belongs to every window."""
     sd: tuple[float, ...] = (0.0,) * len(TAUS_SECONDS)
     queue: float = 0.0
     """Work that waits now and would wait for the handoff as well."""
     rate: float = 0.0
-    """Records/s of the last interval (for the papers' packers)."""
+    """Records/s (for the papers' packers, as is what follows)."""
     lag: int = 0
+    """Records that waited when the member reported."""
+    lag_low: int = 0
+    lag_high: int = 0
+    """Fewest and most that wait in an interval: before and after a burst."""
     cost: float = 0.0
     serial: bool = False
     movable: bool = True
@@ -67,30 +73,33 @@ class Limits:
     z: float = 1.0
     correlation: float = 1.0
     handoff_seconds: float = 0.015
+    load_factor: float = 1.0
+    """What arrives is planned for as so many times what it is now."""
     kept: tuple[int, ...] = tuple(range(len(TAUS_SECONDS)))
     """Indices of the windows that can bind; see :meth:`for_items`."""
 
     @property
     def windows(self) -> tuple[float, ...]:
         """Seconds that a member of capacity 1 may take for the work of each window."""
-        spare = max(
-            self.objective_seconds - self.overhead_seconds, self.objective_seconds * WINDOW_MIN_SHARE
-        )
+        spare = max(self.objective_seconds - self.overhead_seconds, self.objective_seconds * WINDOW_MIN_SHARE)
         return tuple(tau + spare for tau in TAUS_SECONDS)
 
     def for_items(self, items: Sequence[Item]) -> Limits:
         """The same without windows in which every item asks for no more than in another one. O(p)."""
         windows = self.windows
         asks = [
-            [(item.mean[index] / window, item.sd[index] / window) for item in items if item.mean[-1] > 0]
+            [
+                ((item.standing + item.mean[index] * self.load_factor) / window, item.sd[index] / window)
+                for item in items
+                if item.mean[-1] > 0 or item.standing > 0
+            ]
             for index, window in enumerate(windows)
         ]
         kept = list(range(len(windows)))
         for index in range(len(windows)):
             for other in kept:
                 if other != index and all(
-                    low[0] <= high[0] and low[1] <= high[1]
-                    for low, high in zip(asks[index], asks[other], strict=True)
+                    low[0] <= high[0] and low[1] <= high[1] for low, high in zip(asks[index], asks[other], strict=True)
                 ):
                     kept.remove(index)
                     break
@@ -115,13 +124,15 @@ class Load:
 
     def add(self, item: Item, sign: int = 1, extra: float = 0.0) -> None:
         """Put an item on the member, or with ``sign=-1`` take it off; ``extra``: work that comes with it."""
-        self.work += sign * item.work
+        factor = self._limits.load_factor
+        self.work += sign * item.work * factor
         self.count += sign
         asks = self._asks
+        extra += item.standing
         at = 0
         for index in self._limits.kept:
-            sd = item.sd[index]
-            asks[at] += sign * (item.mean[index] + extra)
+            sd = item.sd[index] * factor
+            asks[at] += sign * (item.mean[index] * factor + extra)
             asks[at + 1] += sign * sd
             asks[at + 2] += sign * sd * sd
             at += 3
@@ -190,13 +201,15 @@ class Problem:
     """False: only what has to move does (no owner, owner leaves or is a victim)."""
     fill: float = 1.0
     extra_lag_seconds: float = 0.0
-    objective_seconds: float = 1.0
+    parameters: Mapping[str, float] = field(default_factory=dict)
 
 
 class Packer(Protocol):
     """Decides where. Deterministic: equal problems give equal placements, whatever the hash seed."""
 
     name: str
+    parameters: frozenset[str]
+    """Names of the parameters it takes."""
 
     def pack(self, problem: Problem) -> Placement:
         """Place every item that some member may own.
@@ -235,7 +248,9 @@ def divide(items: Sequence[Item], capacities: Sequence[float], limits: Limits) -
 
 def size_of(item: Item, limits: Limits) -> float:
     """Capacity that the item alone asks for, by its mean load: a scalar to sort and to pre-select by."""
-    return max(item.work, *(mean / window for mean, window in zip(item.mean, limits.windows, strict=True)))
+    factor, windows = limits.load_factor, limits.windows
+    asked = [(item.standing + item.mean[index] * factor) / windows[index] for index in limits.kept]
+    return max(item.work * factor, *asked)
 
 
 def _largest_first(entry: tuple[float, Item]) -> tuple[float, Partition]:

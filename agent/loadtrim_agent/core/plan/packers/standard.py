@@ -13,9 +13,7 @@ from ...model import Partition
 __all__ = ["range_assign", "roundrobin_assign"]
 
 
-def range_assign(
-    members: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
-) -> dict[str, list[Partition]]:
+def range_assign(members: Mapping[str, Sequence[str]], partitions: Mapping[str, int]) -> dict[str, list[Partition]]:
     """Per topic, give each subscriber one run of neighbouring partitions; the first ones get one more.
 
     Args:

@@ -17,6 +17,7 @@ class Sticky:
     """The packer ``sticky``: looks at counts only, never at load, so it moves nothing until members come or go."""
 
     name = "sticky"
+    parameters: frozenset[str] = frozenset()
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`. Cost: ``O(p n)`` at worst."""
@@ -63,9 +64,7 @@ def _level(owners: dict[Partition, str], members: Mapping[str, frozenset[str]], 
                 break
 
 
-def placement(
-    problem: Problem, owners: Mapping[Partition, str], victims: tuple[str, ...], reason: str
-) -> Placement:
+def placement(problem: Problem, owners: Mapping[Partition, str], victims: tuple[str, ...], reason: str) -> Placement:
     """A packer's result from its owners, with every member's pressure."""
     owned: dict[str, list[Item]] = {}
     for item in problem.items:

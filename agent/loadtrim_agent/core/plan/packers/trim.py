@@ -3,7 +3,8 @@
 1. Partitions without an owner that stays go where they press least.
 2. *Repair*: while a member's own curve does not fit, the cheapest single move that makes it fit, else the one that
    takes away most of the excess, else a swap. In small groups all placements are tried before giving up.
-3. *Spread*: by mean work, while one move makes the fuller of two members at least 15 % less full.
+3. *Spread*: by mean work, while one move makes the fuller of two members at least 15 % less full, or they are 30 %
+   apart.
 
 Every step makes the plan strictly better by a margin, so that noise in the measurements moves nothing.
 """
@@ -31,6 +32,8 @@ MARGIN = 0.05
 """Excess pressure that a move must take away where it does not make its member fit."""
 SPREAD_MARGIN = 0.15
 """Share by which the fuller of two members must get less full for a move to be worth it."""
+GAP_MARGIN = 0.3
+"""Or: share by which a member is less full than the one that gives, so that it does not overtake it."""
 IDLE_SHARE = 0.1
 """Share of the group's capacity that counts as load spread evenly over all partitions: idle ones are spread too."""
 VICTIM_TRIES = 3
@@ -108,6 +111,7 @@ class Trim:
     """The packer ``trim``."""
 
     name = "trim"
+    parameters: frozenset[str] = frozenset()
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`. Cost: about 60 us per move plus 10 us per partition."""
@@ -142,9 +146,8 @@ class Trim:
         for item in sorted(orphans, key=lambda item: (-board.sizes[item.partition], item.partition)):
             _place(board, item, "its owner goes" if item.owner is not None else "nobody owns it")
         if problem.may_move:
-            stuck = _repair(board)
-            if stuck and not _exact(board):
-                pass
+            if _repair(board):
+                _exact(board)
             _spread(board)
         return _result(board, victims)
 
@@ -176,7 +179,7 @@ def _repair(board: _Board) -> set[str]:
         if not changes:
             stuck.add(member)
         for item, target in changes:
-            board.put(item, target, f"{member} is over its limit")
+            board.put(item, target, f"{board.bins[member].unit} is over its limit")
     return stuck
 
 
@@ -222,19 +225,18 @@ def _best_swap(board: _Board, member: str) -> list[tuple[Item, str]]:
     return chosen
 
 
-def _exact(board: _Board) -> bool:
-    """Try all placements of a small group, owners first; put the first that fits onto the board."""
+def _exact(board: _Board) -> None:
+    """Try all placements of a small group, owners first; put the first that fits onto the board, if any does."""
     items = sorted(
         (item for items in board.items.values() for item in items.values()),
         key=lambda item: (-board.sizes[item.partition], item.partition),
     )
     if len(items) > EXACT_ITEMS_MAX or any(not item.movable for item in items):
-        return False
+        return
     found = _search(board, items)
     for item, member in zip(items, found, strict=False):
         if board.owners[item.partition] != member:
-            board.put(item, member, "the only way that all fit")
-    return bool(found)
+            board.put(item, member, "the only way found that all fit")
 
 
 def _search(board: _Board, items: Sequence[Item]) -> list[str]:
@@ -290,14 +292,12 @@ def _spread(board: _Board) -> None:
         weight = item.work + floor
         full[fuller] -= weight / board.bins[fuller].capacity
         full[target] += weight / board.bins[target].capacity
-        board.put(item, target, f"spreads {fuller}'s load")
+        board.put(item, target, f"spreads the load of {board.bins[fuller].unit}")
 
 
-def _spread_move(
-    board: _Board, member: str, full: dict[str, float], floor: float
-) -> tuple[Item, str] | None:
-    """The move off a member that makes the fuller of the two least full, if by enough."""
-    best: tuple[float, Partition, str] | None = None
+def _spread_move(board: _Board, member: str, full: dict[str, float], floor: float) -> tuple[Item, str] | None:
+    """The move off a member that makes the fuller of the two least full, if by enough; of equal ones the cheapest."""
+    best: tuple[float, float, Partition, str] | None = None
     chosen: Item | None = None
     bound = full[member] * (1.0 - SPREAD_MARGIN)
     for item in _movable(board, member):
@@ -308,12 +308,14 @@ def _spread_move(
         if not target:
             continue
         there = filled + weight / board.bins[target].capacity
-        key = (max(left, there), item.partition, target)
-        if key[0] <= bound and (best is None or key < best):
+        key = (max(left, there), item.queue, item.partition, target)
+        # Of many small partitions none alone makes 15 %: then the gap decides, or a newcomer would get nothing.
+        wide = there <= left and filled <= full[member] * (1.0 - GAP_MARGIN)
+        if (key[0] <= bound or wide) and (best is None or key < best):
             if board.pressure_with(target, (item,), ()) > max(1.0, board.pressure(member)):
                 continue
             best, chosen = key, item
-    return (chosen, best[2]) if best is not None and chosen is not None else None
+    return (chosen, best[3]) if best is not None and chosen is not None else None
 
 
 def _result(board: _Board, victims: tuple[str, ...]) -> Placement:

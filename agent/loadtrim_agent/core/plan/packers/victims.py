@@ -14,18 +14,14 @@ def units(problem: Problem) -> dict[str, list[Bin]]:
     result: dict[str, list[Bin]] = {}
     for entry in problem.bins:
         result.setdefault(entry.unit, []).append(entry)
-    return {
-        unit: members
-        for unit, members in sorted(result.items())
-        if not all(member.leaving for member in members)
-    }
+    return {unit: members for unit, members in sorted(result.items()) if not all(member.leaving for member in members)}
 
 
 def going(problem: Problem, passed_over: Sequence[str] = ()) -> tuple[str, ...]:
     """Members of the instances that are to go, sorted; empty where nobody has to.
 
-    Who was a victim already stays one. Then: the one with the fewest partitions and the least work to move, not the
-    leader if another will do (its going costs a barrier and a new leader's reading), the weaker machine, the later name.
+    Who was a victim already stays one. Then, among the weakest machines, the one with the fewest partitions and the
+    least work to move, not the leader if another will do (its going costs a new leader's reading), the later name.
 
     Args:
         problem: ``replicas`` says how many instances may stay.
@@ -37,19 +33,23 @@ def going(problem: Problem, passed_over: Sequence[str] = ()) -> tuple[str, ...]:
     owned = _owned(problem.items)
     before = set(problem.victims)
 
-    def order(unit: str) -> tuple[bool, bool, int, float, bool, float]:
+    strongest = max((sum(entry.capacity for entry in members) for members in there.values()), default=1.0)
+
+    def order(unit: str) -> tuple[bool, bool, float, int, float, bool]:
         members = [entry.member for entry in there[unit]]
         return (
             not any(member in before for member in members),
             unit in passed_over,
+            # Machines within a tenth of each other are alike.
+            round(10.0 * sum(entry.capacity for entry in there[unit]) / strongest),
             sum(owned[member][0] for member in members if member in owned),
             sum(owned[member][1] for member in members if member in owned),
             problem.leader in members,
-            sum(entry.capacity for entry in there[unit]),
         )
 
-    # sorted() is stable and the names descend: of equals the later name goes.
-    leaving = sorted(reversed(list(there)), key=order)[: len(there) - problem.replicas]
+    # Sorting is stable and the names descend: of equals the later name goes.
+    descending = sorted(there, reverse=True)
+    leaving = sorted(descending, key=order)[: len(there) - problem.replicas]
     return tuple(sorted(entry.member for unit in leaving for entry in there[unit]))
 
 

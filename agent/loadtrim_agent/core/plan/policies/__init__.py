@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..naming import chosen
+from ..naming import check_parameters, chosen, parse_choice
 from .base import Policy, View
 from .closer24 import Closer24
 from .fixed import Fixed
@@ -24,10 +24,13 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 }
 
 
-def make_policy(name: str) -> Policy:
-    """The policy with this name.
+def make_policy(choice: str) -> Policy:
+    """The policy with this name; parameters may follow it (``closer24:mu=200,cooldown_seconds=10``).
 
     Raises:
         UnknownNameError: there is none; the message lists them and the nearest.
     """
-    return chosen("policy", name, POLICIES)()
+    name, parameters = parse_choice(choice)
+    policy = chosen("policy", name, POLICIES)()
+    check_parameters("policy", name, parameters, policy.parameters)
+    return policy

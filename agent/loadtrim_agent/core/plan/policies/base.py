@@ -47,6 +47,8 @@ class Policy(Protocol):
     """Decides how many, and when. Holds no state: what it must not forget it puts into ``Sizing.memory``."""
 
     name: str
+    parameters: frozenset[str]
+    """Names of the parameters it takes."""
 
     def decide(self, view: View) -> Sizing:
         """The number of replicas wanted from now on, with its reason. Deterministic."""

@@ -3,9 +3,16 @@
 First UP, DOWN or REASSIGN is decided by packing the present lag and rate; then the packing of
 ``lag + rate x t_r`` says how many.
 
-Parameters (``PlanConfig.parameters``), defaults as published: ``f_up`` 0.9, ``f_down`` 0.4, ``rebalance_seconds`` 0.05,
-``cooldown_seconds`` 0 after any scale action (the authors' runs: 10), ``corrected`` 1. With ``corrected`` 0 a DOWN may
-ask for *more* replicas in its second pass, as in the authors' runs; the corrected form requires it to ask for fewer.
+Parameters (``PlanConfig.parameters``), defaults as published: ``mu`` (records/s per member; the paper's set-up: 200;
+default: measured), ``f_up`` 0.9, ``f_down`` 0.4, ``rebalance_seconds`` 0.05,
+``cooldown_seconds`` 0 after any scale action (the authors' runs: 10), ``corrected`` 1, ``sampled_lag`` 0. With
+``corrected`` 0 a DOWN may ask for *more* replicas in its second pass, as in the authors' runs; the corrected form
+requires it to ask for fewer.
+
+Which lag? The authors' scaler sampled it once a second, at a moment that drifted through the one-second bursts of
+their load, so that it met each burst and each pause between bursts sooner or later. Here UP and REASSIGN look at the
+lag just after a usual burst and DOWN at the fewest records that waited in the last interval, which is what such a
+sampler ends up doing whatever its phase. ``sampled_lag`` 1: the lag when the member reported, for both.
 
 Source: *Tail-Latency Aware and Resource-Efficient Bin Pack Autoscaling for Distributed Event Queues*, CLOSER 2024,
 section 4. Changed: mu is the capacity of a typical member over the measured cost of a record, not a constant.
@@ -34,6 +41,9 @@ class Closer24:
     """The policy ``closer24``."""
 
     name = "closer24"
+    parameters = frozenset(
+        {"mu", "f_up", "f_down", "rebalance_seconds", "cooldown_seconds", "corrected", "sampled_lag"}
+    )
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""
@@ -62,20 +72,21 @@ class Closer24:
             memory.pop("assign_at")
         memory["wanted"] = float(sizing.replicas)
         rebalance = parameters.get("rebalance_seconds", REBALANCE_SECONDS)
-        return replace(
-            sizing, place=sizing.place or arrived, fill=up_at, extra_lag_seconds=rebalance, memory=memory
-        )
+        return replace(sizing, place=sizing.place or arrived, fill=up_at, extra_lag_seconds=rebalance, memory=memory)
 
     def _decide(self, view: View, wanted: int, f_up: float) -> Sizing:
         parameters = view.config.parameters
         rebalance = parameters.get("rebalance_seconds", REBALANCE_SECONDS)
         corrected = parameters.get("corrected", 1.0) != 0
+        sampled = parameters.get("sampled_lag", 0.0) != 0
+        high = view.items if sampled else [replace(item, lag=item.lag_high) for item in view.items]
+        low = view.items if sampled else [replace(item, lag=item.lag_low) for item in view.items]
         up = _size(view, f_up)
         down = _size(view, parameters.get("f_down", F_DOWN))
-        count_up = _count(view, up, 0.0)
+        count_up = _count(view, high, up, 0.0)
         rates = f"{sum(i.rate for i in view.items):.0f} records/s arrive, {sum(i.lag for i in view.items)} wait"
-        if count_up > wanted or (_violated(view.items, up) and _count(view, down, 0.0) >= wanted):
-            count = _count(view, up, rebalance)
+        if count_up > wanted or (_violated(high, up) and _count(view, low, down, 0.0) >= wanted):
+            count = _count(view, high, up, rebalance)
             if count > wanted:
                 text = f"{rates}; packed with the lag of a rebalance they need {count}"
                 return Sizing(
@@ -86,8 +97,8 @@ class Closer24:
                     rejected=(RejectedPlan(replicas=wanted, reason=f"does not take {f_up:.0%} of a member's limits"),),
                 )
             return Sizing(replicas=wanted, reason=Reason.PLACEMENT, text=f"{rates}; a member is over its limits")
-        if _count(view, down, 0.0) < wanted:
-            count = _count(view, down, rebalance)
+        if _count(view, low, down, 0.0) < wanted:
+            count = _count(view, low, down, rebalance)
             if count < wanted or (not corrected and count > wanted):
                 text = f"{rates}; with the lower limits and the lag of a rebalance they need {count}"
                 reason = Reason.NEEDS_LESS if count < wanted else Reason.NEEDS_MORE
@@ -102,11 +113,11 @@ class Closer24:
 
 def _size(view: View, fill: float) -> BinSize:
     capacity = view.capacity(view.replicas) / view.replicas if view.replicas else view.estimate.capacity_typical
-    return bin_size(view.items, capacity, view.config.objective_seconds, fill)
+    return bin_size(view.items, capacity, view.config.objective_seconds, fill, view.config.parameters.get("mu"))
 
 
-def _count(view: View, size: BinSize, extra_lag_seconds: float) -> int:
-    packed = least_loaded(view.items, size, extra_lag_seconds, bins_max=view.replicas_max)
+def _count(view: View, items: Sequence[Item], size: BinSize, extra_lag_seconds: float) -> int:
+    packed = least_loaded(items, size, extra_lag_seconds, bins_max=view.replicas_max)
     return view.bounded(len(packed))
 
 

@@ -12,6 +12,7 @@ class Fixed:
     """The policy ``fixed``: parameter ``replicas``; without it, what the orchestrator runs is left alone."""
 
     name = "fixed"
+    parameters = frozenset({"replicas"})
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -8,11 +8,13 @@ replica is asked for only where it brings enough work into time to be worth it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from ...records import RejectedPlan
 from ..packers.problem import Limits
 from ..values import TAUS_SECONDS, Reason, Sizing
+from ..words import listed
 from .base import View
 
 __all__ = ["Need", "Objective", "needed"]
@@ -21,7 +23,7 @@ RATE_SHARE = 0.98
 """Of the capacity that the mean rate may take."""
 BACKLOG_SECONDS = 30.0
 """A standing backlog is worked off within this time."""
-GAIN = 0.12
+GAIN = 0.16
 """A replica for the placement's sake must bring this share of its capacity as work in time. Parameter
 ``placement_gain``; 0: as many replicas as whole partitions need."""
 GAIN_REACH = 3
@@ -93,7 +95,8 @@ def _required(view: View, level: float) -> tuple[float, float | None]:
     rate -= sum(max(0.0, item.work * factor - fastest) for item in serial)
     best, binding = rate / RATE_SHARE, None
     for index, (tau, window) in enumerate(zip(TAUS_SECONDS, _limits(view).windows, strict=True)):
-        work = estimate.backlog + level * (estimate.curve.mean[index] + config.z * estimate.curve.sd[index])
+        mean, sd = level * estimate.curve.mean[index], level * estimate.curve.sd[index]
+        work = estimate.backlog + mean + config.z * math.sqrt(sd * sd + mean * estimate.scatter)
         # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
         able = fastest * (tau + config.objective_seconds)
         work -= sum(max(0.0, item.mean[index] * factor - able) for item in serial)
@@ -127,6 +130,7 @@ class Objective:
     """The policy ``objective``."""
 
     name = "objective"
+    parameters = frozenset({"placement_gain"})
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""
@@ -190,11 +194,11 @@ class Objective:
         if view.now - since < patience:
             memory |= {"fit_since": since, "fit_replicas": float(most)}
             left = patience - (view.now - since)
-            why = f"would fit; waiting {left:.1f} s more to be sure"
+            why = f"would do; waiting {left:.1f} s more to be sure"
             return Sizing(
                 replicas=wanted,
                 reason=Reason.PATIENCE,
-                text=f"{text}; {most} would fit, waiting {left:.1f} s more to be sure",
+                text=f"{text}; {most} {why}",
                 rejected=(RejectedPlan(replicas=most, reason=why),),
             )
         memory.pop("fit_since", None)
@@ -203,7 +207,7 @@ class Objective:
         return Sizing(
             replicas=most,
             reason=Reason.NEEDS_LESS,
-            text=f"{text}; so it has been for {view.now - since:.1f} s",
+            text=f"{text}, and so it has been for {view.now - since:.1f} s",
             rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
         )
 
@@ -211,8 +215,8 @@ class Objective:
 def _patience(view: View, memory: dict[str, float]) -> float:
     """D now: it doubles with every regretted down and halves with every quiet minute."""
     patience = memory.get("patience", PATIENCE_SECONDS)
-    quiet = view.now - memory.get("regret_at", view.now)
-    return max(PATIENCE_SECONDS, patience * 0.5 ** max(0.0, quiet / PATIENCE_DECAY_SECONDS))
+    quiet = max(0.0, view.now - memory.get("regret_at", view.now))
+    return max(PATIENCE_SECONDS, patience * math.exp(-math.log(2.0) * quiet / PATIENCE_DECAY_SECONDS))
 
 
 def _before_up(view: View, memory: dict[str, float]) -> dict[str, float]:
@@ -257,28 +261,36 @@ def _watch_futile(view: View, memory: dict[str, float]) -> bool:
 
 def _misfit(view: View, need: Need, replicas: int) -> str:
     if need.pool > replicas:
-        return f"gives {view.capacity(replicas):.1f} of the {need.required:.1f} busy seconds/s that are needed"
+        return (
+            f"gives {_number(view.capacity(replicas))} of the {_number(need.required)} busy seconds/s that are needed"
+        )
     return "whole partitions do not divide well over them"
 
 
 def _words(view: View, need: Need) -> str:
-    """What binds, for people."""
-    forecast = view.forecast
-    text = f"{forecast.level:.1f} busy seconds/s arrive"
-    if forecast.ahead > forecast.level * 1.005:
-        text += f", {forecast.ahead:.1f} expected in {forecast.horizon_seconds:.1f} s"
-    if need.tau_seconds is not None:
-        what = "bursts" if need.tau_seconds == 0 else f"what comes within {need.tau_seconds:g} s"
-        text += f", {what} and an objective of {view.config.objective_seconds:g} s need {need.required:.1f}"
+    """What comes, what it takes, and what replicas cannot help."""
+    ahead, within = view.forecast, f"{view.config.objective_seconds:g} s"
+    text = f"{_number(ahead.level)} busy seconds/s arrive"
+    if ahead.ahead > ahead.level * 1.005:
+        text += f", {_number(ahead.ahead)} expected in {ahead.horizon_seconds:.1f} s"
+    if need.tau_seconds is None:
+        text += f"; to keep up takes {_number(need.required)}"
+    elif need.tau_seconds == 0:
+        text += f"; to do a burst within {within} takes {_number(need.required)}"
     else:
-        text += f", which needs {need.required:.1f}"
+        text += f"; to do what comes in {need.tau_seconds:g} s within {within} takes {_number(need.required)}"
     if need.replicas > need.pool:
         text += f"; {need.pool} would do if partitions could be divided"
     if need.at_max:
-        text += f"; more than {view.replicas_max} are not allowed or have no partition"
-    elif need.late > 0.01 * forecast.level:
-        text += f"; {need.late / max(forecast.level, 1e-9):.0%} of the work will be late, whole partitions fit no better"
+        text += f"; no more than {view.replicas_max} are allowed or have a partition"
+    elif need.late > 0.01 * ahead.level:
+        share = need.late / max(ahead.level, 1e-9)
+        text += f"; about {share:.0%} will be late, because whole partitions divide badly"
     serial = [str(item.partition) for item in view.items if item.serial]
     if serial:
-        text += f"; {', '.join(serial[:3])}{' and others' if len(serial) > 3 else ''} too large for one member"
+        text += f"; too large for one member, so replicas cannot help: {listed(serial)}"
     return text
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"

@@ -1,0 +1,114 @@
+"""From the estimate to what policies and packers are given."""
+
+from __future__ import annotations
+
+from .packers.problem import Bin, Item, Limits, Problem, divide
+from .policies.base import View
+from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
+
+__all__ = ["problem_of", "view_of"]
+
+
+def problem_of(group: GroupState, seen: Estimate, sizing: Sizing, config: PlanConfig) -> Problem:
+    """What a packer is to solve; how many replicas may stay is the caller's to say."""
+    return Problem(
+        items=_items(seen, group),
+        bins=_bins(seen, group),
+        limits=_limits(seen, config, sizing.load_factor),
+        leader=group.leader,
+        may_move=sizing.place,
+        fill=sizing.fill,
+        extra_lag_seconds=sizing.extra_lag_seconds,
+        parameters=config.parameters,
+    )
+
+
+def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, config: PlanConfig) -> View:
+    """What a policy is given, without its memory."""
+    units = [unit for unit in units_of(group) if not unit.leaving]
+    per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
+    items = tuple(item for item in _items(seen, group) if seen.partitions[item.partition].sized)
+    capacities = _by_unit(units, seen)
+    late: dict[tuple[int, float], float] = {}
+
+    def members_of(replicas: int) -> list[float]:
+        added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
+        return [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
+
+    def late_of(replicas: int, factor: float) -> float:
+        key = (replicas, factor)
+        if key not in late:
+            late[key] = divide(items, members_of(replicas), _limits(seen, config, factor))
+        return late[key]
+
+    # More members than partitions would own nothing.
+    useful = max(1, -(-len(group.owners) // per_unit))
+    allowed = config.max_replicas if config.max_replicas is not None else useful
+    return View(
+        now=now,
+        config=config,
+        estimate=seen,
+        forecast=ahead,
+        items=items,
+        replicas=max(1, len(units)),
+        members_per_replica=per_unit,
+        replicas_max=max(1, min(allowed, useful)),
+        capacity=lambda replicas: sum(members_of(replicas)),
+        late=late_of,
+    )
+
+
+def _by_unit(units: list[Unit], seen: Estimate) -> list[list[float]]:
+    """Capacities of the members of each instance, the strongest instance first: the weakest go first."""
+    return sorted(
+        ([seen.members[member].capacity for member in unit.members] for unit in units),
+        key=lambda capacities: -sum(capacities),
+    )
+
+
+def _limits(seen: Estimate, config: PlanConfig, load_factor: float) -> Limits:
+    return Limits(
+        objective_seconds=config.objective_seconds,
+        overhead_seconds=seen.overhead_seconds,
+        z=config.z,
+        correlation=seen.correlation,
+        handoff_seconds=seen.handoff_seconds,
+        load_factor=load_factor,
+    )
+
+
+def _bins(seen: Estimate, group: GroupState) -> tuple[Bin, ...]:
+    return tuple(
+        Bin(
+            member=member,
+            unit=group.members[member].instance or member,
+            capacity=seen.members[member].capacity,
+            topics=group.members[member].topics,
+            leaving=group.members[member].leaving,
+        )
+        for member in sorted(group.members)
+    )
+
+
+def _items(seen: Estimate, group: GroupState) -> tuple[Item, ...]:
+    """Partitions as the packers want them; unsized ones weigh nothing."""
+    return tuple(
+        Item(
+            partition=partition,
+            owner=entry.owner,
+            work=entry.work,
+            mean=entry.curve.mean,
+            sd=entry.curve.sd,
+            standing=entry.standing,
+            queue=entry.lag * entry.cost,
+            rate=entry.rate if entry.sized else 0.0,
+            lag=entry.lag if entry.sized else 0,
+            lag_low=entry.lag_low if entry.sized else 0,
+            lag_high=entry.lag_high if entry.sized else 0,
+            cost=entry.cost,
+            serial=entry.serial,
+            # A pause is its owner's own: it would be lost on the way.
+            movable=entry.sized and partition not in group.in_flight,
+        )
+        for partition, entry in sorted(seen.partitions.items())
+    )

@@ -1,0 +1,145 @@
+"""The order of the listener's calls when the group changes its mind while user code is still being called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.companion import Companion, Guard
+from loadtrim_agent.core.group import commands as c
+from loadtrim_agent.core.group import events as e
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.handout import Handout, Stream
+from loadtrim_agent.kafka.data import DataPlane
+from loadtrim_agent.listener import Listener
+from loadtrim_agent.partitions import Partitions
+
+AT = Partition("topic", 0)
+
+
+class Plane:
+    """Fetches nothing; remembers what is taken."""
+
+    def __init__(self) -> None:
+        self.taken: set[Partition] = set()
+        self.offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def take(self, partition: Partition, offset: int) -> None:
+        self.taken.add(partition)
+
+    def drop(self, partition: Partition) -> None:
+        self.taken.discard(partition)
+
+    def position(self, partition: Partition) -> int | None:
+        return None
+
+    async def reset_offset(self, partition: Partition) -> int:
+        return await self.offset
+
+
+class World:
+    """Partitions with a listener whose calls wait until they are let go."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.calls: list[str] = []
+        self.events: list[e.Event] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.go = asyncio.Event()
+        self.plane = Plane()
+        guard = Guard(Companion())
+        self.handout = Handout(loop, loop.call_soon_threadsafe, refill=lambda s: None, drained=self.drained)
+        listener = Listener(loop, lambda: None)
+        listener.target = self
+        self.partitions = Partitions(
+            handout=self.handout,
+            plane=cast(DataPlane, self.plane),
+            listener=listener,
+            companion=Companion(),
+            guard=guard,
+            feed=self.events.append,
+            spawn=self.spawn,
+            fail=lambda error: None,
+            buffer_bytes=1 << 20,
+            retry_backoff=0.1,
+        )
+
+    def drained(self, stream: Stream) -> None:
+        self.partitions.drained(stream)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        await self.go.wait()
+        self.calls.append("assigned")
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        await self.go.wait()
+        self.calls.append("revoked")
+
+    async def settle(self) -> None:
+        self.go.set()
+        while waiting := [task for task in self.tasks if not task.done()]:
+            await asyncio.wait(waiting)
+
+    async def running(self) -> Stream:
+        """One partition is opened and handed out."""
+        self.partitions.open([c.OpenCommand(partition=AT, take=1, offset=5)])
+        await self.settle()
+        self.partitions.run(c.RunCommand(partition=AT, take=1))
+        self.go.clear()
+        self.calls.clear()
+        return self.handout.streams[AT]
+
+
+def stop(world: World) -> None:
+    world.partitions.stop(c.StopCommand(partition=AT, take=1))
+
+
+def resume(world: World) -> None:
+    world.partitions.resume(c.ResumeCommand(partition=AT, take=1))
+
+
+def drop(world: World) -> None:
+    world.partitions.drop(c.DropCommand(partition=AT, take=1))
+
+
+@pytest.mark.parametrize(
+    ("steps", "calls", "runs"),
+    [
+        ((stop, resume), ["revoked", "assigned"], True),
+        ((stop, drop), ["revoked"], False),
+        ((stop, resume, drop), ["revoked", "assigned", "revoked"], False),
+        # The second stop finds nothing in hand and tells the machine so: nothing may be handed out after that.
+        ((stop, resume, stop), ["revoked", "assigned", "revoked"], False),
+        ((stop, resume, stop, resume), ["revoked", "assigned", "revoked", "assigned"], True),
+        ((drop,), ["revoked"], False),
+    ],
+)
+async def test_group_changes_its_mind(steps: tuple[Callable[[World], None], ...], calls: list[str], runs: bool) -> None:
+    world = World()
+    stream = await world.running()
+    for step in steps:
+        step(world)
+    await world.settle()
+    assert world.calls == calls
+    assert stream.running is runs
+
+
+async def test_lost_before_it_was_opened() -> None:
+    """Its start was still being looked up: it is not opened any more, and nobody is told of it."""
+    world = World()
+    world.partitions.open([c.OpenCommand(partition=AT, take=1, offset=None)])
+    await asyncio.sleep(0)
+    drop(world)
+    world.plane.offset.set_result(3)
+    await world.settle()
+    assert world.handout.streams == {}
+    assert world.plane.taken == set()
+    assert world.calls == []
+    assert world.events == []

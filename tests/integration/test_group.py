@@ -1,0 +1,339 @@
+"""Membership at its edges, on a real broker: what cannot start says why, what can goes on; the brake; shadow mode."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import GroupAuthorizationFailedError, InconsistentGroupProtocolError, KafkaConnectionError
+from aiokafka.protocol.admin import CreateAclsRequest
+
+from integration.harness import WAIT_SECONDS, eventually, group_of_processes
+from integration.harness_consumers import drain, make, new_group, send, started, take
+from loadtrim import Consumer, Settings
+from loadtrim.testing import Cluster, LocalKafka
+from loadtrim.testing.ports import free_ports
+from loadtrim_agent.core.names import control_topic
+
+pytestmark = pytest.mark.kafka
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+# -- what cannot start -------------------------------------------------------------------------------------------
+
+
+async def test_wrong_bootstrap_address() -> None:
+    """As AIOKafkaConsumer: KafkaConnectionError, naming the address; nothing is left behind."""
+    (port,) = free_ports(1)
+    consumer = Consumer(
+        "topic",
+        bootstrap_servers=f"127.0.0.1:{port}",
+        group_id="g",
+        settings=Settings(http="off"),
+        handle_signals=False,
+    )
+    with pytest.raises(KafkaConnectionError, match=str(port)):
+        await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
+    await consumer.stop()
+    assert consumer._thread is not None
+    assert not consumer._thread.alive
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("LOADTRIM_SLA_SECONDS", "soon", "float"),
+        ("LOADTRIM_MIN_REPLICAS", "0", ">= 1"),
+        ("LOADTRIM_POLICY", "wishful", "objective"),
+        ("LOADTRIM_PACKER", "tetris", "trim"),
+        ("LOADTRIM_MODE", "ghost", "shadow"),
+        ("LOADTRIM_HTTP", "here", "host:port"),
+        ("LOADTRIM_SCALER", "webhook", "LOADTRIM_SCALER_URL"),
+        ("LOADTRIM_TIME_ZONE", "Moon/Base", "IANA"),
+    ],
+)
+def test_unreadable_settings(variable: str, value: str, allowed: str) -> None:
+    """One line: the variable, the value, what is allowed. No traceback of ours in it, nothing started."""
+    code = (
+        "import asyncio, loadtrim\n"
+        "async def main():\n"
+        "    try:\n"
+        "        loadtrim.Consumer('t', group_id='g', bootstrap_servers='localhost:1')\n"
+        "    except loadtrim.SettingsError as error:\n"
+        "        print(error)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**_clean(), variable: value}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    assert variable in line
+    assert value in line
+    assert allowed in line
+
+
+def _clean() -> dict[str, str]:
+    paths = os.pathsep.join(
+        [os.environ.get("PYTHONPATH", ""), *(str(PROJECT / path) for path in ("agent", "consumer_sdk"))]
+    )
+    return {k: v for k, v in os.environ.items() if not k.startswith("LOADTRIM_")} | {"PYTHONPATH": paths}
+
+
+async def test_no_shared_protocol_names_both_lists(quick_kafka: Cluster) -> None:
+    """A group of sticky consumers: the start fails at once and says what either side offers."""
+    topic, group = quick_kafka.create_topic(partitions=1), new_group()
+    plain = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=quick_kafka.bootstrap,
+        group_id=group,
+        partition_assignment_strategy=[StickyPartitionAssignor],
+    )
+    async with plain:
+        await eventually(plain.assignment, "the plain one has its generation")
+        consumer = make(quick_kafka, topic, group=group)
+        with pytest.raises(InconsistentGroupProtocolError) as caught:
+            await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
+        said = str(caught.value)
+        assert "loadtrim, range, roundrobin" in said
+        assert "sticky" in said
+        await consumer.stop()
+
+
+# -- authorization -----------------------------------------------------------------------------------------------
+
+READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8
+TOPIC_RESOURCE, GROUP_RESOURCE = 2, 3
+LITERAL = 3
+ALLOW = 3
+
+
+@pytest.fixture(scope="module")
+def guarded_kafka() -> Iterator[LocalKafka]:
+    """A broker with a SASL listener, where user ``app`` may do nothing until it is allowed to."""
+    plain, controller, sasl = free_ports(3)
+    properties = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL://127.0.0.1:{sasl}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_app="secret";'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "group.min.session.timeout.ms": "500",
+        "test.sasl.port": str(sasl),
+    }
+    with LocalKafka(properties=properties, port=plain, short_run=True) as kafka:
+        yield kafka
+
+
+def sasl(kafka: LocalKafka) -> dict[str, Any]:
+    """How ``app`` connects."""
+    port = kafka._options.properties["test.sasl.port"]
+    return {
+        "bootstrap_servers": f"127.0.0.1:{port}",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "app",
+        "sasl_plain_password": "secret",
+    }
+
+
+async def allow(kafka: LocalKafka, *rights: tuple[int, str, int]) -> None:
+    """Allow ``app`` these (resource, name, operation), and return when the broker knows."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        for kind, name, operation in rights:
+            request = CreateAclsRequest(kind, name, LITERAL, "User:app", "*", operation, ALLOW)
+            answer = await admin._client.send(admin._client.get_random_node(), request)
+            assert [entry[0] for entry in answer.creation_responses] == [0]
+    finally:
+        await admin.close()
+
+
+def guarded(kafka: LocalKafka, *topics: str, group: str, **options: Any) -> Consumer:
+    return make(kafka, *topics, group=group, **{**sasl(kafka), **options})
+
+
+async def test_control_topic_not_creatable(guarded_kafka: LocalKafka, caplog: pytest.LogCaptureFixture) -> None:
+    """Said, with the topic, the command and the ACLs; the group goes on as a mixed one. With the ACLs it is ours."""
+    topic, group = guarded_kafka.create_topic(partitions=2), new_group()
+    own = control_topic(group)
+    await allow(
+        guarded_kafka,
+        (TOPIC_RESOURCE, topic, READ),
+        (TOPIC_RESOURCE, topic, DESCRIBE),
+        (GROUP_RESOURCE, group, READ),
+        (GROUP_RESOURCE, group, DESCRIBE),
+    )
+    await send(guarded_kafka, topic, numbers(10), partition=None)
+    caplog.set_level(logging.ERROR, logger="loadtrim")
+    first, second = (guarded(guarded_kafka, topic, group=group) for _ in range(2))
+    async with first:
+        (said,) = [r.getMessage() for r in caplog.records if r.name == "loadtrim" and own in r.getMessage()]
+        assert "TopicAuthorizationFailedError" in said
+        assert all(word in said for word in ("CREATE", "READ", "WRITE", "DESCRIBE", "--partitions 2"))
+        async with second, drain(first, second) as counts:
+            await eventually(lambda: len(counts) == 10, "everything arrives")
+            await eventually(lambda: [len(c.assignment()) for c in (first, second)] == [1, 1], "both have a part")
+            assert first._agent is not None
+            assert not first._agent.machine.membership.speaks_loadtrim
+    # The operator does as told.
+    rights = [(TOPIC_RESOURCE, own, operation) for operation in (CREATE, READ, WRITE, DESCRIBE)]
+    await allow(guarded_kafka, *rights)
+    third = guarded(guarded_kafka, topic, group=group)
+    async with third:
+        assert third._agent is not None
+        assert third._agent.machine.membership.speaks_loadtrim
+        assert third._agent.log is not None
+
+
+async def test_group_not_allowed_is_raised(guarded_kafka: LocalKafka) -> None:
+    """As AIOKafkaConsumer does: GroupAuthorizationFailedError from start(), instead of trying for ever."""
+    topic, group = guarded_kafka.create_topic(partitions=1), new_group()
+    await allow(guarded_kafka, (TOPIC_RESOURCE, topic, READ), (TOPIC_RESOURCE, topic, DESCRIBE))
+    consumer = guarded(guarded_kafka, topic, group=group)
+    with pytest.raises(GroupAuthorizationFailedError, match=group):
+        await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
+    await consumer.stop()
+
+
+# -- the brake, and shadow mode ----------------------------------------------------------------------------------
+
+
+async def command(*arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "loadtrim", *arguments, env=_clean(), stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(WAIT_SECONDS):
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()
+
+
+async def test_brake_is_heeded_by_every_member_and_outlives_the_leader(quick_kafka: Cluster, tmp_path: Path) -> None:
+    """loadtrim hold, scale and resume: seen by all, in every decision, by newcomers and after the leader has gone."""
+    async with group_of_processes(quick_kafka, tmp_path) as group:
+        fast = {"LOADTRIM_DECISION_SECONDS": "0.3"}
+        await group.start_all("a", "b", env=fast)
+        at = ("--bootstrap", quick_kafka.bootstrap)
+        await command("hold", group.group, *at)
+        await until_braked(group, "hold")
+        leader, _ = await group.leader()
+        assert await group.end(leader) == 0
+        # Held, nothing moves by plan: a newcomer owns nothing, and the others go on.
+        await group.start("c", env=fast)
+        await group.until_stable(*group.members, members=2)
+        await until_braked(group, "hold")
+        await group.until_consuming()
+        assert (await group.members["c"].status())["partitions"] == []
+        await command("scale", group.group, "3", *at)
+        await until_braked(group, "scale")
+
+        async def wants_three() -> bool:
+            _, status = await group.leader()
+            return status["replicas_wanted"] == 3
+
+        await eventually(wants_three, "the leader wants what it was told")
+        await command("resume", group.group, *at)
+        await until_braked(group, "resume")
+        await group.until_working("c")
+        verdict = await group.finish()
+    assert verdict.spotless, str(verdict)
+
+
+async def until_braked(group: Any, action: str) -> None:
+    async def heeded() -> bool:
+        statuses = [await member.status() for member in group.members.values()]
+        return all((status.get("brake") or {}).get("action") == action for status in statuses)
+
+    await eventually(heeded, f"all members heed {action}")
+
+    async def decided() -> bool:
+        _, status = await group.leader()
+        brake = (status["last_decision"] or {}).get("brake")
+        return (brake or {}).get("action", "resume") == action
+
+    await eventually(decided, f"the leader decides by {action}")
+
+
+async def test_shadow_mode_plans_and_asks_for_nothing(quick_kafka: Cluster, tmp_path: Path) -> None:
+    """Decisions are made and shown; the webhook hears nothing."""
+    from contract.webhook_receiver import Receiver
+
+    with Receiver() as receiver:
+        env = {
+            "LOADTRIM_MODE": "shadow",
+            "LOADTRIM_SCALER": "webhook",
+            "LOADTRIM_SCALER_URL": receiver.url,
+            "LOADTRIM_MIN_REPLICAS": "2",
+            "LOADTRIM_DECISION_SECONDS": "0.2",
+        }
+        async with group_of_processes(quick_kafka, tmp_path) as group:
+            (member,) = await group.start_all("a", env=env)
+
+            async def decided() -> Any:
+                status = await member.status()
+                decision = status.get("last_decision") or {}
+                return decision.get("sequence", 0) >= 5 and status["replicas_wanted"] == 2 and decision
+
+            decision = await eventually(decided, "some decisions want a second replica")
+            assert decision["mode"] == "shadow"
+            assert receiver.requests == []
+            verdict = await group.finish()
+    assert verdict.spotless, str(verdict)
+
+
+# -- a second life -----------------------------------------------------------------------------------------------
+
+
+async def test_members_of_several_groups_do_not_disturb_each_other(quick_kafka: Cluster) -> None:
+    """Groups on one control topic given by mistake, or on one data topic: each goes its own way."""
+    topic = quick_kafka.create_topic(partitions=2)
+    shared = quick_kafka.create_topic(partitions=2)
+    settings = Settings(http="off", control_topic=shared)
+    await send(quick_kafka, topic, numbers(20), partition=None)
+    one, two = new_group(), new_group()
+    async with (
+        started(quick_kafka, topic, group=one, settings=settings) as first,
+        started(quick_kafka, topic, group=two, settings=settings) as second,
+    ):
+        for consumer in (first, second):
+            got = [message.value.decode() for message in await take(consumer, 20)]
+            assert sorted(got, key=int) == numbers(20)
+            assert consumer.assignment() == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+
+
+async def test_user_code_that_asks_for_nothing_is_out_and_comes_back(quick_kafka: Cluster) -> None:
+    """max_poll_interval_ms: the member leaves with its record in hand; the next call joins again."""
+    topic, group = quick_kafka.create_topic(partitions=1), new_group()
+    await send(quick_kafka, topic, numbers(3))
+    async with started(quick_kafka, topic, group=group, max_poll_interval_ms=700) as consumer:
+        assert [m.value for m in await take(consumer, 1)] == [b"0"]
+        agent = consumer._agent
+        assert agent is not None
+        member = agent.machine.membership.member
+        await eventually(agent.left.is_set, "it has left")
+        async with started(quick_kafka, topic, group=group) as other:
+            assert [m.value for m in await take(other, 2)] == [b"0", b"1"]
+        assert [m.value for m in await take(consumer, 2)] == [b"1", b"2"]
+        assert agent.machine.membership.member != member

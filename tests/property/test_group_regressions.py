@@ -1,0 +1,426 @@
+"""Why each rule of the protocol is there: for each the shortest schedule that goes wrong without it.
+
+Every schedule is run twice: with the machine as it is, where all invariants hold, and with one rule taken out by the
+smallest patch that does it, where the named invariant does not. The numbers are those of ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sim.controllog import AppendFate
+from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
+from sim.invariants import Violation
+from sim.network import Fate
+from sim.options import GroupOptions
+from sim.script import Script
+
+from loadtrim_agent.core.group import commands as c
+from loadtrim_agent.core.group import events as e
+from loadtrim_agent.core.group import ownership
+from loadtrim_agent.core.group.attempts import Attempts
+from loadtrim_agent.core.group.commits import CommitOutcome, CommitQueue
+from loadtrim_agent.core.group.holdings import Holdings
+from loadtrim_agent.core.group.lease import Lease
+from loadtrim_agent.core.group.machine import Machine
+from loadtrim_agent.core.group.membership import Membership, Phase
+from loadtrim_agent.core.group.ownership import Hold, HoldState, Ownership
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.records import ReleaseRecord
+
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+Patch = pytest.MonkeyPatch
+
+
+def fails_without(rule: Callable[[Patch], None], schedule: Callable[[], None], invariant: str) -> None:
+    """The schedule passes, and violates ``invariant`` once ``rule`` is taken out."""
+    schedule()
+    with pytest.MonkeyPatch.context() as patch:
+        rule(patch)
+        with pytest.raises(Violation) as violation:
+            schedule()
+    assert violation.value.name == invariant, violation.value
+
+
+# -- 1: the version ----------------------------------------------------------------------------------------------
+
+
+def late_duplicate_of_a_release() -> None:
+    """A->B, B->A, then a copy of the first release lands."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.next_append(a, ReleaseRecord, AppendFate(copy_seconds=1.0))
+    world.moved(P0, a, b)
+    world.moved(P0, b, a)
+    world.run(2.0)
+
+
+def without_versions(patch: Patch) -> None:
+    def apply(self: Ownership, release: ReleaseRecord) -> bool:
+        owner, version = self._entries.get(release.key, ("", 0))
+        if release.generation != self.generation or owner != release.source:
+            return False
+        self._entries[release.key] = (release.target, version + 1)
+        return True
+
+    patch.setattr(Ownership, "apply", apply)
+
+
+def test_1_versions() -> None:
+    fails_without(without_versions, late_duplicate_of_a_release, "I1")
+
+
+# -- 2: the commit comes first -----------------------------------------------------------------------------------
+
+
+def barrier_before_the_release_is_read() -> None:
+    """A's release lands, B has not read it, a barrier: nobody claims the partition."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.produce(P0, 5)
+    world.run(1.0)
+    b.reader.block(world.scheduler.now + 2.0)
+    a.move(P0, b.member)
+    world.run_until(lambda: P0 not in a.user.slots)
+    world.join()
+    world.run(5.0)
+
+
+def without_the_commit(patch: Patch) -> None:
+    def drained(self: Holdings, event: e.DrainedEvent) -> None:
+        hold = self._current(event.partition, event.take, HoldState.STOPPING)
+        if hold is not None:
+            hold.become(HoldState.COMMITTING)
+            hold.decided = True
+            hold.committed = event.done or hold.committed
+
+    patch.setattr(Holdings, "drained", drained)
+
+
+def test_2_commit_before_release() -> None:
+    fails_without(without_the_commit, barrier_before_the_release_is_read, "I3")
+
+
+# -- 3: after the append nothing is cancelled ----------------------------------------------------------------------
+
+
+def release_lands_unacknowledged() -> None:
+    """The append fails for all that A knows, and has landed; B reads it."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.next_append(a, ReleaseRecord, AppendFate(acknowledged=False))
+    for member in (a, b):
+        member.reader.block(world.scheduler.now + 0.5)
+    a.move(P0, b.member)
+    world.run(3.0)
+
+
+def without_patience(patch: Patch) -> None:
+    def appended(self: Holdings, event: e.AppendedEvent) -> None:
+        partition, take = self._appends.pop(event.append, (None, 0))
+        hold = self.holds.get(partition) if partition is not None else None
+        if hold is not None and hold.take == take and event.offset is None:
+            self._resume(hold)
+
+    later = {**ownership.TRANSITIONS, HoldState.RELEASED: frozenset({HoldState.RUNNING})}
+    patch.setattr(ownership, "TRANSITIONS", later)
+    patch.setattr(Holdings, "appended", appended)
+
+
+def test_3_stopped_until_the_log_decides() -> None:
+    fails_without(without_patience, release_lands_unacknowledged, "I1")
+
+
+# -- 4: the first commit -------------------------------------------------------------------------------------------
+
+
+def first_owner_dies_before_its_first_commit() -> None:
+    """``latest``, nothing committed yet: what the first owner was handed and did not do is for the second."""
+    world = Script(group=GroupOptions(auto_commit_seconds=600.0, reset_latest=True))
+    world.produce(P0, 3)
+    (a,) = world.members_in(1)
+    world.cost_seconds = lambda: 5.0
+    world.produce(P0, 2)
+    world.run(1.0)
+    a.crash()
+    world.produce(P0, 2)
+    world.join()
+    world.run(12.0)
+    world.produce(P0)
+    world.run(12.0)
+
+
+def without_the_first_commit(patch: Patch) -> None:
+    def opened(self: Holdings, event: e.OpenedEvent) -> None:
+        hold = self._current(event.partition, event.take, HoldState.OPENING)
+        if hold is not None:
+            hold.committed = event.position
+            self._run(hold)
+
+    patch.setattr(Holdings, "opened", opened)
+
+
+def test_4_first_commit_before_anything_is_handed_out() -> None:
+    fails_without(without_the_first_commit, first_owner_dies_before_its_first_commit, "I2")
+
+
+# -- 5: claims are frozen ------------------------------------------------------------------------------------------
+
+
+def barrier_while_the_giver_has_not_read_its_release() -> None:
+    """B has read A's release and runs the partition, A has not; a barrier."""
+    world = Script()
+    a, b = world.members_in(2)
+    a.reader.block(world.scheduler.now + 3.0)
+    world.next_request(a, HeartbeatRequest, Fate(request_seconds=0.4))
+    a.move(P0, b.member)
+    world.run_until(lambda: world.owner(P0) is b)
+    world.join()
+    world.run(6.0)
+
+
+def with_claims_after_the_release(patch: Patch) -> None:
+    patch.setattr(Holdings, "claims", lambda self, topics: tuple(sorted(self.holds)))
+
+
+def test_5_no_claim_after_the_release() -> None:
+    fails_without(with_claims_after_the_release, barrier_while_the_giver_has_not_read_its_release, "I4")
+
+
+def barrier_while_the_giver_commits() -> None:
+    """A's JoinGroup leaves while its last commit is under way; B has not heard of the barrier yet."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.produce(P0, 5)
+    world.run(1.0)
+    world.next_request(a, CommitRequest, Fate(answer_seconds=0.05))
+    world.next_request(b, HeartbeatRequest, *[Fate(request_seconds=0.5)] * 2)
+    world.join()
+    world.run_until(lambda: any(isinstance(r, JoinRequest) for s, r in world.sent[-3:] if s == "p3"))
+    a.move(P0, b.member)
+    world.run(6.0)
+
+
+def with_releases_after_the_join(patch: Patch) -> None:
+    def release_settled(self: Machine, now: float) -> None:
+        for hold in self.holdings.settled():
+            if self.holdings.ownership is not None and hold.target:
+                self.holdings.release(now, hold, self._release_record(now, self.holdings.ownership, hold))
+
+    patch.setattr(Machine, "_release_settled", release_settled)
+    patch.setattr(Holdings, "freeze", lambda self: None)
+
+
+def test_5_no_release_after_the_join() -> None:
+    fails_without(with_releases_after_the_join, barrier_while_the_giver_commits, "I4")
+
+
+def release_read_while_joining() -> None:
+    """B joined with nothing, then reads A's release; the map gives the partition back to A, B's answer is slow."""
+    world = Script()
+    a, b = world.members_in(2)
+    b.reader.block(world.scheduler.now + 1.5)
+    world.next_request(b, SyncRequest, Fate(answer_seconds=2.0))
+    a.move(P0, b.member)
+    world.run_until(lambda: P0 not in a.user.slots)
+    world.join()
+    world.run(6.0)
+
+
+def with_acquisition_while_joining(patch: Patch) -> None:
+    fold = Holdings.fold
+    patch.setattr(Holdings, "fold", lambda self, release, member, acquire: fold(self, release, member, acquire=True))
+
+
+def test_5_no_acquisition_while_joining() -> None:
+    fails_without(with_acquisition_while_joining, release_read_while_joining, "I1")
+
+
+# -- 6: the attempt number -----------------------------------------------------------------------------------------
+
+
+def joining_again_with_nothing_new_to_say() -> None:
+    """A follower that joined with nothing, was given a partition and gave it away, joins again (a gap in its log)."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.enlarge("orders", 2)
+    world.run_until(lambda: world.owner(P1) is b)
+    world.moved(P1, b, a)
+    b.reader.skip_to_end()
+    world.run(3.0)
+
+
+def without_attempts(patch: Patch) -> None:
+    patch.setattr(Membership, "_attempt", property(lambda self: 1, lambda self, value: None), raising=False)
+    patch.setattr(Attempts, "overtaken", lambda self, members: False)  # which could not do without
+
+
+def test_6_every_join_differs() -> None:
+    fails_without(without_attempts, joining_again_with_nothing_new_to_say, "I1")
+
+
+# -- 8: delayed copies of old JoinGroups ---------------------------------------------------------------------------
+
+
+def old_join_counts_in_the_next_barrier() -> None:
+    """C leaves; a copy of B's first JoinGroup, which claims nothing, arrives before B has heard of the barrier."""
+    world = Script()
+    a, d, b, gone = world.members_in(4)
+    world.enlarge("orders", 2)
+    world.run_until(lambda: world.owner(P1) is not None)
+    if world.owner(P1) is not b:
+        world.moved(P1, world.owner(P1) or d, b)
+    world.next_request(b, HeartbeatRequest, *[Fate(request_seconds=0.4)] * 3)
+    gone.leave()
+    world.run_until(lambda: world.coordinator.state.value == "preparing")
+    world.repeat(b, lambda r: isinstance(r, JoinRequest) and r.member and not r.metadata.owned)
+    world.run(5.0)
+    assert a.machine.membership.is_leader
+
+
+def without_the_look_at_attempts(patch: Patch) -> None:
+    patch.setattr(Attempts, "overtaken", lambda self, members: False)
+
+
+def test_8_old_joins_do_not_count() -> None:
+    fails_without(without_the_look_at_attempts, old_join_counts_in_the_next_barrier, "I1")
+
+
+# -- 9: records of the next generation -----------------------------------------------------------------------------
+
+
+def release_read_before_the_generation_is_entered() -> None:
+    """A is in the new generation and gives the partition to B at once; B's SyncGroup answer is slower than the log."""
+    world = Script()
+    a, b = world.members_in(2)
+    generation = world.coordinator.generation
+    world.next_request(b, SyncRequest, Fate(answer_seconds=0.5))
+    world.join()
+    world.run_until(lambda: a.machine.membership.stable and a.machine.membership.generation > generation)
+    a.move(P0, b.member)
+    world.run(5.0)
+    world.check_healed()
+
+
+def without_later_records(patch: Patch) -> None:
+    patch.setattr(Machine, "_keep", lambda self, now, generation, offset, record: None)
+
+
+def test_9_records_of_later_generations_are_kept() -> None:
+    fails_without(without_later_records, release_read_before_the_generation_is_entered, "I5")
+
+
+# -- 10: gaps ------------------------------------------------------------------------------------------------------
+
+
+def reader_misses_its_release() -> None:
+    """A has read its release; the log tells B that records are missing."""
+    world = Script()
+    a, b = world.members_in(2)
+    b.reader.block(world.scheduler.now + 1.0)
+    a.move(P0, b.member)
+    world.run_until(lambda: P0 not in a.user.slots)
+    b.reader.skip_to_end()
+    world.run(8.0)
+    world.check_healed()
+
+
+def without_gaps(patch: Patch) -> None:
+    patch.setattr(Machine, "_on_log_gap", lambda self, event: None)
+
+
+def test_10_gap() -> None:
+    fails_without(without_gaps, reader_misses_its_release, "I5")
+
+
+def log_loses_the_release() -> None:
+    """The release was acknowledged and is not there."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.next_append(a, ReleaseRecord, AppendFate(vanishes=True))
+    a.move(P0, b.member)
+    world.run(8.0)
+    world.check_healed()
+
+
+def without_doubt(patch: Patch) -> None:
+    patch.setattr(Machine, "_on_log_position", lambda self, event: None)
+    tick = Holdings.tick
+    patch.setattr(Holdings, "tick", lambda self, now: tick(self, now) and False)
+
+
+def test_10_release_not_found() -> None:
+    fails_without(without_doubt, log_loses_the_release, "I5")
+
+
+# -- 12: the lease -------------------------------------------------------------------------------------------------
+
+
+def heartbeats_pass_and_the_join_does_not() -> None:
+    """A hears of the barrier and goes on heartbeating; the broker never sees its JoinGroup and removes it."""
+    world = Script()
+    a, _ = world.members_in(2)
+    world.next_request(a, JoinRequest, *[Fate(arrives=False)] * 3)
+    world.join()
+    world.run(20.0)
+
+
+def without_the_second_time(patch: Patch) -> None:
+    overdue = Membership._phase_overdue
+
+    def phase_overdue(self: Membership, now: float) -> None:
+        if self.phase is Phase.JOINING:
+            self._phase_deadline = float("inf")
+        else:
+            overdue(self, now)
+
+    patch.setattr(Lease, "renew_session", _renew_both)
+    patch.setattr(Membership, "_phase_overdue", phase_overdue)
+
+
+def _renew_both(self: Lease, sent_at: float) -> None:
+    self._session_from = max(sent_at, self._session_from or sent_at)
+    self._entered_from = max(sent_at, self._entered_from or sent_at)
+
+
+def test_12_lease_of_a_member_that_the_barrier_waits_for() -> None:
+    fails_without(without_the_second_time, heartbeats_pass_and_the_join_does_not, "I1")
+
+
+# -- 13: the queue of commits --------------------------------------------------------------------------------------
+
+
+def partition_lost_with_a_commit_queued() -> None:
+    """A's commit gets no answer and is queued; A sleeps and is forgotten; B has done more when A is back."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.produce(P0, 5)
+    world.run(1.0)
+    world.next_request(a, CommitRequest, *[Fate(arrives=False, breaks_seconds=0.05)] * 2)
+    a.commit_done()
+    world.run(0.1)
+    a.freeze(9.0)
+    world.run_until(lambda: P0 in b.user.slots)
+    world.produce(P0, 5)
+    world.run(1.0)
+    b.commit_done()
+    world.run(10.0)
+
+
+def without_emptying_the_queue(patch: Patch) -> None:
+    answered = CommitQueue.answered
+
+    def answered_whoever_holds(self: CommitQueue, event: e.CommitAnsweredEvent, take_of: object) -> CommitOutcome:
+        takes = {partition: entry.take for partition, entry in self._in_flight.items()}
+        return answered(self, event, takes.get)
+
+    patch.setattr(CommitQueue, "lose", lambda self, partition: {})
+    patch.setattr(CommitQueue, "answered", answered_whoever_holds)
+
+
+def test_13_losing_a_partition_empties_its_queue() -> None:
+    fails_without(without_emptying_the_queue, partition_lost_with_a_commit_queued, "I3")
+
+
+__all__ = ["Hold", "c"]

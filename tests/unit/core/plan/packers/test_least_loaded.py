@@ -1,0 +1,149 @@
+"""Least-load first-fit decreasing: small cases worked by hand from ICCBDC'22 and CLOSER'24 (and as their authors ran it)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from unit.core.plan.plan_feed import bins, item, partition, problem
+
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.plan.packers import make_packer
+from loadtrim_agent.core.plan.packers.least_loaded import BinSize, bin_size, least_loaded
+from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits
+
+
+def entry(number: int, rate: float, lag: int = 0, owner: str | None = None, cost: float = 0.005) -> Item:
+    return item(number, owner, rate * cost, rate=rate, lag=lag, lag_low=lag, lag_high=lag, cost=cost)
+
+
+def numbers(packed: list[list[Partition]]) -> list[list[int]]:
+    return [[partition.partition for partition in one] for one in packed]
+
+
+# CLOSER'24: mu = 200/s, W = 0.5 s, f_up = 0.9: a bin takes 180 records/s and 90 records.
+UP = BinSize(180.0, 90)
+
+
+def test_the_size_of_a_bin_is_that_of_the_paper() -> None:
+    items = [entry(0, 100.0), entry(1, 50.0)]
+    assert bin_size(items, 1.0, 0.5, 0.9) == BinSize(pytest.approx(180.0), 90)
+    assert bin_size(items, 1.0, 0.5, 0.4) == BinSize(pytest.approx(80.0), 40)
+    assert bin_size(items, 2.0, 0.5, 0.9) == BinSize(pytest.approx(360.0), 180)
+
+
+def test_lag_capacity_is_rounded_down() -> None:
+    """85 records of 5.9 ms are what 0.5 s hold (the authors' figure), not 84.7 rounded up."""
+    assert bin_size([entry(0, 10.0, cost=0.0059)], 1.0, 0.5, 1.0).lag == 84
+    assert bin_size([entry(0, 10.0, cost=1 / 170)], 1.0, 0.5, 1.0).lag == 85
+
+
+def test_unlike_costs_weigh_by_their_records() -> None:
+    items = [entry(0, 300.0, cost=0.001), entry(1, 100.0, cost=0.005)]
+    assert bin_size(items, 1.0, 1.0, 1.0).rate == pytest.approx(1 / 0.002)
+
+
+def test_no_load_and_no_cost() -> None:
+    assert bin_size([entry(0, 0.0), entry(1, 0.0, cost=0.015)], 1.0, 1.0, 1.0).rate == pytest.approx(100.0)
+    assert bin_size([entry(0, 10.0, cost=0.0)], 1.0, 1.0, 1.0).rate == math.inf
+    assert bin_size([], 1.0, 1.0, 1.0).rate == math.inf
+
+
+def test_five_even_partitions_restart_until_they_fit() -> None:
+    """60/s each: three fit 180/s. 1 bin: full after three; restart with 2: 3 + 2."""
+    items = [entry(number, 60.0) for number in range(5)]
+    assert numbers(least_loaded(items, UP)) == [[0, 2, 4], [1, 3]]
+
+
+def test_the_restart_spreads_over_all_bins() -> None:
+    """Rates 100, 90, 80, 70, 60 (sum 400): 1 bin fails at 90; 2 bins: 100|90, 80 -> the second (90 left) 170, 70 -> the
+    first 170, 60 fits neither (10 | 10): restart with 3: 100 | 90 | 80, 70 -> third 150, 60 -> second 150."""
+    items = [entry(number, rate) for number, rate in enumerate([100.0, 90.0, 80.0, 70.0, 60.0])]
+    assert numbers(least_loaded(items, UP)) == [[0], [1, 4], [2, 3]]
+
+
+def test_lag_opens_bins_where_the_rate_would_not() -> None:
+    """10/s each but 50 records wait in each: 90 take one of them."""
+    items = [entry(number, 10.0, lag=50) for number in range(3)]
+    assert numbers(least_loaded(items, UP)) == [[0], [1], [2]]
+
+
+def test_what_just_fits_fits() -> None:
+    items = [entry(0, 90.0, lag=45), entry(1, 90.0, lag=45)]
+    assert numbers(least_loaded(items, UP)) == [[0, 1]]
+
+
+def test_what_is_larger_than_a_bin_is_cut_to_it() -> None:
+    items = [entry(0, 500.0, lag=1000), entry(1, 10.0)]
+    assert numbers(least_loaded(items, UP)) == [[0], [1]]
+
+
+def test_the_lag_of_a_rebalance_is_added() -> None:
+    """CLOSER'24, algorithm 2: totalLag = lag + rate x t_r. 40 + 100 x 0.05 = 45 two times fit 90; with t_r = 0.1 not."""
+    items = [entry(0, 50.0, lag=40), entry(1, 50.0, lag=40)]
+    assert numbers(least_loaded(items, UP, 0.1)) == [[0, 1]]
+    assert numbers(least_loaded(items, UP, 0.101)) == [[0], [1]]
+
+
+def test_sorted_by_rate_and_ties_by_partition() -> None:
+    items = [entry(2, 50.0), entry(0, 50.0), entry(1, 120.0)]
+    assert numbers(least_loaded(items, UP)) == [[1], [0, 2]]
+    assert least_loaded(list(reversed(items)), UP) == least_loaded(items, UP)
+
+
+def test_with_no_more_bins_allowed_the_rest_goes_to_the_most_room() -> None:
+    items = [entry(number, 100.0) for number in range(5)]
+    assert numbers(least_loaded(items, UP, bins_max=2)) == [[0, 2, 4], [1, 3]]
+    assert numbers(least_loaded([], UP)) == [[]]
+
+
+def test_the_authors_optimum_on_five_equal_partitions() -> None:
+    """reproduction.md: 85 records/s per replica. 85 -> 1 replica, 86 -> 2, five above 85 each never more than 5."""
+
+    def count(total: float) -> int:
+        return len(least_loaded([entry(number, total / 5) for number in range(5)], BinSize(85.0, 10**6)))
+
+    assert [count(total) for total in (85, 86, 140, 142, 255, 256, 400, 1000)] == [1, 2, 2, 3, 5, 5, 5, 5]
+
+
+def test_packer_the_kth_bin_goes_to_the_kth_member() -> None:
+    items = [entry(number, 60.0, owner="b") for number in range(5)]
+    placed = make_packer("least_loaded").pack(
+        problem(items, bins("a", "b", "c"), limits=Limits(objective_seconds=0.5), fill=0.9)
+    )
+    assert {p.partition: owner for p, owner in placed.owners.items()} == {0: "a", 1: "b", 2: "a", 3: "b", 4: "a"}
+    assert [(move.partition.partition, move.source, move.target) for move in placed.moves] == [
+        (0, "b", "a"),
+        (2, "b", "a"),
+        (4, "b", "a"),
+    ]
+    assert placed.victims == ()
+
+
+def test_packer_leaves_what_may_not_move() -> None:
+    items = [entry(0, 60.0, owner="b"), entry(1, 60.0, owner="b"), entry(2, 60.0, owner=None)]
+    packer = make_packer("least_loaded")
+    placed = packer.pack(problem(items, bins("a", "b"), may_move=False))
+    assert [owner for _, owner in sorted(placed.owners.items())] == ["b", "b", "a"]
+    fixed = [replace(one, movable=False) if one.partition == partition(0) else one for one in items]
+    placed = packer.pack(problem(fixed, bins("a", "b"), limits=Limits(objective_seconds=0.5)))
+    assert placed.owners[partition(0)] == "b"
+
+
+def test_packer_respects_subscriptions_leaving_members_and_victims() -> None:
+    items = [entry(0, 60.0), entry(1, 60.0), entry(2, 60.0, owner="d")]
+    other = Bin(member="a", unit="a", capacity=1.0, topics=frozenset({"another"}))
+    members = (other, *bins("b", "c", "d", leaving=["c"]))
+    placed = make_packer("least_loaded").pack(problem(items, members))
+    assert set(placed.owners.values()) <= {"b", "d"}
+    assert len(placed.owners) == 3
+    fewer = make_packer("least_loaded").pack(problem(items, members, replicas=1, victims=("a", "b")))
+    assert fewer.victims == ("a", "b")
+    assert set(fewer.owners.values()) == {"d"}
+
+
+def test_packer_with_nobody_to_give_to() -> None:
+    placed = make_packer("least_loaded").pack(problem([entry(0, 1.0)], bins("a", leaving=["a"])))
+    assert placed.owners == {}
+    assert placed.moves == ()
