@@ -12,6 +12,7 @@ import msgspec
 
 from . import (
     bench_idle,
+    bench_measuring,
     bench_membership,
     bench_move,
     bench_steady,
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_membership.BENCHMARK,
         bench_throughput.BENCHMARK,
         bench_idle.BENCHMARK,
+        bench_measuring.BENCHMARK,
         bench_step.BENCHMARK,
         bench_steady.BENCHMARK,
         bench_trace.CLOSER24,

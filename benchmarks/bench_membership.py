@@ -176,11 +176,12 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 value=percentile(handoffs, 0.99),
                 unit="ms",
                 at_most=1.0,
+                limited_by="the leader decides once a second, and only then knows of the newcomer",
                 peer=f"joins {percentile(of(joins, 'last_handoff'), 0.99) * 1e3:.0f} ms, leaves "
                 f"{percentile(of(leaves, 'last_handoff'), 0.99) * 1e3:.0f} ms",
             ),
             Figure(
-                name="first to last handoff after a join, p99",
+                name="first to last handoff of the plan that follows a join, p99",
                 value=percentile(of(joins, "plan_to_last_handoff"), 0.99),
                 unit="ms",
             ),

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from loadtrim_agent.core.records import MovePlan
+from payments.service import clock_ns
 
 from .group import Control, Group, running_group, until
 from .results import Figure, percentile
@@ -20,6 +21,8 @@ PARTITIONS = 9
 RATE_PER_PARTITION = 100.0
 MEMBERS = ("one", "two", "three")
 MOVES, MOVES_QUICK = 400, 60
+WARM_MOVES = 40
+"""Not counted: the broker compiles its code meanwhile."""
 PEER = "joins and leaves elsewhere: librdkafka cooperative 2.2 to 3.0 s, KIP-848 0.4 to 3.8 s"
 
 
@@ -33,14 +36,15 @@ async def run(context: Context) -> Finding:
         partitions=PARTITIONS,
         rate=PARTITIONS * RATE_PER_PARTITION,
     ) as group:
-        planned = await _move(group, wanted)
-        acknowledged = await group.drain()
+        begun_ns = await _move(group, wanted)
+        await group.drain()
         stamps = await group.stamps()
         sent = group.sent()
-    return _judge(stamps, sent, acknowledged, planned)
+    return _judge(stamps, sent, wanted, begun_ns)
 
 
 async def _move(group: Group, wanted: int) -> int:
+    """Returns when (clock ns) the moves that count began."""
     async with Control(group.kafka.bootstrap, group.group) as control:
         await control.hold()
         await asyncio.sleep(3.0)
@@ -48,7 +52,10 @@ async def _move(group: Group, wanted: int) -> int:
         one = next(iter(states.values()))
         members = sorted(state["member"] for state in states.values())
         control.owners = {p: state["member"] for state in states.values() for p in state["owned"]}
-        for _ in range(wanted):
+        begun_ns = 0
+        for number in range(WARM_MOVES + wanted):
+            if number == WARM_MOVES:
+                begun_ns = clock_ns()
             partition = group.random.randrange(PARTITIONS)
             source = control.owners[partition]
             target = group.random.choice([member for member in members if member != source])
@@ -60,15 +67,14 @@ async def _move(group: Group, wanted: int) -> int:
 
             await until(moved, f"partition {partition} goes from {source} to {target}", 10.0)
             await asyncio.sleep(group.random.uniform(0.05, 0.15))
-    return wanted
+    return begun_ns
 
 
-def _judge(stamps: list[Stamp], sent: list[Stamp], acknowledged: int, planned: int) -> Finding:
+def _judge(stamps: list[Stamp], sent: list[Stamp], planned: int, begun_ns: int) -> Finding:
     steady: list[float] = []
     moves: list[float] = []
     for handed in by_partition(stamps).values():
-        # The first seconds are start and warm-up: what counts begins with the plans.
-        for before, after in pairwise(handed[int(RATE_PER_PARTITION) :]):
+        for before, after in pairwise(stamp for stamp in handed if stamp.at_ns >= begun_ns):
             (steady if before.who == after.who else moves).append((after.at_ns - before.at_ns) / 1e9)
     normal = statistics.median(steady)
     gaps = [max(0.0, gap - normal) for gap in moves]
@@ -84,7 +90,7 @@ def _judge(stamps: list[Stamp], sent: list[Stamp], acknowledged: int, planned: i
         "normal_seconds": normal,
         "gap_seconds": {f"p{share * 100:g}": percentile(gaps, share) for share in (0.5, 0.9, 0.99, 1.0)},
         "unmoved_seconds": {f"p{share * 100:g}": percentile(beyond, share) for share in (0.5, 0.9, 0.99, 0.999, 1.0)},
-        "records": acknowledged,
+        "records": len(sent),
     }
     calm = f"without a move {percentile(beyond, 0.5) * 1e3:.1f} ms"
     calm99 = f"without a move {percentile(beyond, 0.99) * 1e3:.1f} ms"
@@ -96,7 +102,7 @@ def _judge(stamps: list[Stamp], sent: list[Stamp], acknowledged: int, planned: i
             f"between two records of a partition ({normal * 1e3:.1f} ms)."
         ),
         figures=(
-            Figure(name="moves", value=len(moves), at_least=min(300, planned)),
+            Figure(name="moves", value=len(moves), at_least=min(300, planned * 9 // 10)),
             Figure(name="gap p50", value=percentile(gaps, 0.5), unit="ms", at_most=0.010, peer=calm),
             Figure(name="gap p99", value=percentile(gaps, 0.99), unit="ms", at_most=0.040, peer=f"{calm99}; {PEER}"),
             Figure(name="gap, longest", value=max(gaps, default=float("nan")), unit="ms"),

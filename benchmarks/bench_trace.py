@@ -79,8 +79,8 @@ async def run(context: Context, policy: str, packer: str) -> Finding:
     return Finding(
         setting=(
             f"{summary.source}, {PARTITIONS} partitions with even shares, one burst a second, "
-            f"{BUSY_SECONDS * 1e3:g} ms a record, W = {OBJECTIVE_SECONDS:g} s, policy `{policy}`, packer `{packer}`, real processes that take "
-            "their real time to start."
+            f"{BUSY_SECONDS * 1e3:g} ms a record, W = {OBJECTIVE_SECONDS:g} s, policy `{policy}`, packer `{packer}`, "
+            "real processes that take their real time to start."
         ),
         figures=(share, minutes, *rest),
         details={

@@ -46,7 +46,7 @@ async def until(holds: Any, what: str, timeout_seconds: float = 60.0) -> None:
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            while not await holds():
+            while not await holds():  # noqa: ASYNC110 - the state of other processes has no event
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
         raise TimeoutError(f"not within {timeout_seconds:g} s: {what}") from None

@@ -196,8 +196,9 @@ def _section(result: Result) -> Sequence[str]:
     if result.notes:
         lines.append("")
     where = result.machine + (". A quick run: the figures are rough." if result.quick else ".")
+    before = f"load average before it {result.load_average:.1f}"
     lines += [
-        f"`{result.command}`, {result.at}, {result.seconds:.0f} s, load average before it {result.load_average:.1f}; {where}",
+        f"`{result.command}`, {result.at}, {result.seconds:.0f} s, {before}; {where}",
         "",
     ]
     return lines

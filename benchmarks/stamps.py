@@ -38,7 +38,8 @@ class Stamps:
     def load(path: Path, who: str) -> Iterator[Stamp]:
         values = array.array("q")
         values.frombytes(path.read_bytes())
-        yield from (Stamp(*values[index : index + 3], who) for index in range(0, len(values), 3))
+        for index in range(0, len(values), 3):
+            yield Stamp(values[index], values[index + 1], values[index + 2], who)
 
 
 def by_partition(stamps: Iterator[Stamp] | list[Stamp]) -> dict[int, list[Stamp]]:

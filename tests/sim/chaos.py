@@ -17,10 +17,6 @@ from .world import World
 
 __all__ = ["Chaos", "Report", "simulate"]
 
-SETTLE_SECONDS = 1.0
-"""What I5 allows beyond the time-out."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What one run came to; equal for equal seeds."""
@@ -64,10 +60,10 @@ class Chaos:
             self._start_member()
         self._arm()
         world.run(options.fault_seconds)
-        self._heal()
-        world.run(max(0.0, max(world.network.late_until, world.log.late_until) - world.scheduler.now))
-        world.run(options.group.rebalance_timeout_seconds + SETTLE_SECONDS)
-        self._settle()
+        self._on = False
+        world.heal()
+        # A move in progress when it is looked at is no fault: let it end.
+        world.run(options.group.drain_seconds + options.load.slow_record_seconds_max)
         world.check_healed()
         self._work_off()
         records = sum(data.end for data in world.data.values())
@@ -258,7 +254,7 @@ class Chaos:
         if coordinator.up:
             coordinator.fail(silent=self.rng.random() < 0.5)
             down = self.rng.uniform(0.0, self.options.faults.failover_seconds_max)
-            self.world.scheduler.after(down, coordinator.take_over)
+            self.world.scheduler.after(down, self.world.take_over)
 
     def _lag(self) -> None:
         member = self._some()
@@ -272,7 +268,9 @@ class Chaos:
         else:
             member = self._some()
             if member is not None:
-                member.reader.skip_to_end()
+                behind = self.rng.uniform(0.0, 1.0)
+                member.reader.block(self.world.scheduler.now + behind)
+                self.world.scheduler.after(behind, member.reader.skip_to_end)
 
     def _fail_log(self) -> None:
         member = self._some()
@@ -280,26 +278,6 @@ class Chaos:
             member.fail_log(self.rng.uniform(0.5, self.options.faults.log_failure_seconds_max))
 
     # -- the end -------------------------------------------------------------------------------------------------
-
-    def _heal(self) -> None:
-        """No more faults; whoever sleeps wakes; somebody is there."""
-        self._on = False
-        world = self.world
-        if not world.coordinator.up:
-            world.coordinator.take_over()
-        for member in world.alive:
-            member.wake()
-            if member.reader.blocked_until > world.scheduler.now:
-                world.network.late_until = max(world.network.late_until, member.reader.blocked_until)
-        for foreign in world.foreign.values():
-            if not foreign.gone:
-                foreign.leave()
-        if not any(m.leave_deadline == float("inf") for m in world.alive):
-            self._start_member()
-
-    def _settle(self) -> None:
-        """A move in progress when it was looked at is no fault: let it end."""
-        self.world.run(self.options.group.drain_seconds + self.options.load.slow_record_seconds_max)
 
     def _work_off(self) -> None:
         """Everything produced is done and committed in the end."""

@@ -10,7 +10,7 @@ from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.group.machine import Machine
 from loadtrim_agent.core.group.ownership import HoldState
-from loadtrim_agent.core.group.values import Code, GroupConfig
+from loadtrim_agent.core.group.values import GroupConfig
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import LoadRecord, MovePlan, PlanRecord, Record
 
@@ -24,7 +24,6 @@ from .coordinator import (
     SyncReply,
     SyncRequest,
 )
-from .network import DISCONNECTED
 from .scheduler import Timer
 from .user import Slot, UserCode
 
@@ -533,5 +532,3 @@ class SimMember:
         self.wanted_moves.add(partition)
         self.feed(lambda now: e.MoveWantedEvent(now=now, partition=partition, target=target))
 
-
-__all__ += ["DISCONNECTED", "Code"]

@@ -45,6 +45,11 @@ class Script(World):
         """What happens to this member's next appends of that kind, one fate each."""
         self._append_fates += [(member, kind, fate) for fate in fates]
 
+    def forget_fates(self) -> None:
+        """Whatever is sent from now on takes its usual time."""
+        self._fates.clear()
+        self._append_fates.clear()
+
     def all_in(self) -> bool:
         """Whether every member is in the same generation, with everything it owns running."""
         return all(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.group.values import LOADTRIM, GroupConfig
-from loadtrim_agent.core.model import InvariantError, Partition
+from loadtrim_agent.core.model import Partition
 
 from .controllog import ControlLog
 from .coordinator import Coordinator
@@ -24,6 +25,8 @@ __all__ = ["GROUP", "World"]
 
 GROUP = "payments-service"
 TRACE_ENTRIES_MAX = 4_000
+HEALED_SECONDS = 1.0
+"""What I5 allows beyond the time-out."""
 STEPS_PER_SECOND_MAX = 20_000
 """More than this, and something spins."""
 
@@ -126,16 +129,36 @@ class World:
             if self.scheduler.steps > most:
                 self.violated("progress", "the simulation does not get on: something spins")
 
-    def run_until(self, condition: object, *, seconds: float = 60.0) -> None:
+    def run_until(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Let time pass until ``condition()`` holds."""
-        assert callable(condition)
         end = self.scheduler.now + seconds
         while not condition():
             if self.scheduler.now >= end:
                 self.violated("progress", f"not within {seconds} s")
             self.run(0.01)
 
+    def take_over(self) -> None:
+        """End a failover that is going on."""
+        if not self.coordinator.up:
+            self.coordinator.take_over()
+
+    def heal(self) -> None:
+        """The last fault is over: whoever sleeps wakes, somebody is there. Lets the time pass that I5 allows."""
+        late = max(self.network.late_until, self.log.late_until)
+        self.take_over()
+        for member in self.alive:
+            member.wake()
+            late = max(late, member.reader.blocked_until)
+        for foreign in self.foreign.values():
+            if not foreign.gone:
+                foreign.leave()
+        if all(m.leave_deadline != float("inf") for m in self.alive):
+            self.join()
+        self.run(max(0.0, late - self.scheduler.now))
+        self.run(self.options.group.rebalance_timeout_seconds + HEALED_SECONDS)
+
     def check_healed(self) -> None:
+        """I5, and whatever else holds only when all is well."""
         for invariant in self._invariants:
             invariant.healed()
 
@@ -204,5 +227,3 @@ class World:
         ):
             self.mixed_at = self.scheduler.now
 
-
-__all__ += ["InvariantError"]

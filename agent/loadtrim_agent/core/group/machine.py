@@ -275,7 +275,9 @@ class Machine:
 
     def _enter_map(self, now: float, base: BaseRecord) -> None:
         membership = self.membership
-        self._heed(base.brake)
+        if self.brake is None:
+            # Who tails the log knows the latest brake; a newcomer has the one that every map repeats.
+            self.brake = base.brake
         self.peers.enter(now, base.members)
         self.holdings.enter(Ownership(membership.generation, base.owners()), membership.member)
         if membership.leader == membership.member:
@@ -316,11 +318,6 @@ class Machine:
 
     def brake_in_force(self) -> BrakeRecord | None:
         return self.brake
-
-    def _heed(self, brake: BrakeRecord | None) -> None:
-        """The latest brake wins; every ``base`` repeats the one in force."""
-        if brake is not None and (self.brake is None or brake.at >= self.brake.at):
-            self.brake = brake
 
     def append(self, record: Record) -> int:
         self._appends += 1
@@ -402,7 +399,7 @@ class Machine:
             case LeavingRecord():
                 self.peers.say_leaving(record.member)
             case BrakeRecord():
-                self._heed(record)
+                self.brake = record  # the latest in the log wins, whatever clock wrote it
             case _:
                 pass
 

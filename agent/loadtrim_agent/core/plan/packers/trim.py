@@ -96,15 +96,19 @@ class _Board:
                 result = load.pressure(self.bins[member].capacity)
         return result
 
-    def receivers(self, item: Item, count: int) -> list[str]:
-        """Members that may own the item, other than its owner here, the least filled first."""
-        here = self.owners.get(item.partition)
+    def receivers(self, topic: str, here: str | None, count: int) -> list[str]:
+        """Members that may own partitions of a topic, ``here`` left out, the least filled first."""
         may = (
             (self.filled[member], len(self.items[member]), member)
             for member, entry in self.bins.items()
-            if member != here and entry.may_own(item.partition)
+            if member != here and (entry.topics is None or topic in entry.topics)
         )
         return [member for _, _, member in heapq.nsmallest(count, may)]
+
+    def receivers_of(self, member: str, count: int) -> dict[str, list[str]]:
+        """The same for every topic of which a member has something."""
+        topics = sorted({partition.topic for partition in self.items[member]})
+        return {topic: self.receivers(topic, member, count) for topic in topics}
 
 
 class Trim:
@@ -157,7 +161,7 @@ def _excess(placement: Placement) -> float:
 
 
 def _place(board: _Board, item: Item, reason: str) -> None:
-    near = board.receivers(item, NEAR)
+    near = board.receivers(item.partition.topic, None, NEAR)
     if near:
         best = min(near, key=lambda member: (board.pressure_with(member, (item,), ()), board.filled[member], member))
         board.put(item, best, reason)
@@ -188,9 +192,10 @@ def _best_move(board: _Board, member: str) -> list[tuple[Item, str]]:
     before = board.pressure(member) - 1.0
     best: tuple[float, float, Partition, str] | None = None
     chosen: Item | None = None
+    near = board.receivers_of(member, NEAR)
     for item in _movable(board, member):
         left = max(0.0, board.pressure_with(member, (), (item,)) - 1.0)
-        for target in board.receivers(item, NEAR):
+        for target in near[item.partition.topic]:
             there = max(0.0, board.pressure(target) - 1.0)
             excess = left + max(0.0, board.pressure_with(target, (item,), ()) - 1.0) - there
             if excess > 0.0 and excess > before - MARGIN:
@@ -207,8 +212,9 @@ def _best_swap(board: _Board, member: str) -> list[tuple[Item, str]]:
     before = board.pressure(member) - 1.0
     best: tuple[float, float, Partition, Partition] | None = None
     chosen: list[tuple[Item, str]] = []
+    near = board.receivers_of(member, NEAR_SWAP)
     for item in _movable(board, member):
-        for target in board.receivers(item, NEAR_SWAP):
+        for target in near[item.partition.topic]:
             there = max(0.0, board.pressure(target) - 1.0)
             for other in _movable(board, target):
                 if board.sizes[other.partition] >= board.sizes[item.partition]:
@@ -296,26 +302,27 @@ def _spread(board: _Board) -> None:
 
 
 def _spread_move(board: _Board, member: str, full: dict[str, float], floor: float) -> tuple[Item, str] | None:
-    """The move off a member that makes the fuller of the two least full, if by enough; of equal ones the cheapest."""
-    best: tuple[float, float, Partition, str] | None = None
+    """The move off a member that makes the fuller of the two least full, if by enough."""
+    best: tuple[float, Partition, str] | None = None
     chosen: Item | None = None
     bound = full[member] * (1.0 - SPREAD_MARGIN)
+    emptiest: dict[str, str | None] = {}
+    for topic in sorted({partition.topic for partition in board.items[member]}):
+        may = (m for m, entry in board.bins.items() if m != member and (entry.topics is None or topic in entry.topics))
+        emptiest[topic] = min(may, key=lambda m: (full[m], m), default=None)
     for item in _movable(board, member):
+        target = emptiest[item.partition.topic]
+        if target is None:
+            continue
         weight = item.work + floor
         left = full[member] - weight / board.bins[member].capacity
-        may = ((full[m], m) for m, entry in board.bins.items() if m != member and entry.may_own(item.partition))
-        filled, target = min(may, default=(0.0, ""))
-        if not target:
+        there = full[target] + weight / board.bins[target].capacity
+        key = (max(left, there), item.partition, target)
+        if key[0] > bound or (best is not None and key > best):
             continue
-        there = filled + weight / board.bins[target].capacity
-        key = (max(left, there), item.queue, item.partition, target)
-        # Of many small partitions none alone makes 15 %: then the gap decides, or a newcomer would get nothing.
-        wide = there <= left and filled <= full[member] * (1.0 - GAP_MARGIN)
-        if (key[0] <= bound or wide) and (best is None or key < best):
-            if board.pressure_with(target, (item,), ()) > max(1.0, board.pressure(member)):
-                continue
+        if board.pressure_with(target, (item,), ()) <= max(1.0, board.pressure(member)):
             best, chosen = key, item
-    return (chosen, best[3]) if best is not None and chosen is not None else None
+    return (chosen, best[2]) if best is not None and chosen is not None else None
 
 
 def _result(board: _Board, victims: tuple[str, ...]) -> Placement:

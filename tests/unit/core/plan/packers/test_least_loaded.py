@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from unit.core.plan.plan_feed import bins, item, partition, problem
+from unit.core.plan.virtual_group import bins, item, partition, problem
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from unit.core.plan.plan_feed import bins, item, partition, problem
+from unit.core.plan.virtual_group import bins, item, partition, problem
 
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from unit.core.plan.plan_feed import bins, item, partition, problem
+from unit.core.plan.virtual_group import bins, item, partition, problem
 
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers import problem as arithmetic
@@ -293,7 +293,7 @@ def test_overload_is_a_steady_state() -> None:
 
 SCRIPT = """
 from random import Random
-from unit.core.plan.plan_feed import bins, item, problem
+from unit.core.plan.virtual_group import bins, item, problem
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
 random = Random(7)
 names = [f"m{n}" for n in range(6)]

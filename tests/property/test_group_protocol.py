@@ -1,0 +1,191 @@
+"""The protocol under schedules that nobody thought of: I1 to I4 and I6 after every step, I5 after healing.
+
+``LOADTRIM_SIM_SEEDS=5000 pytest tests/property/test_group_protocol.py`` runs that many seeds instead of a few;
+``LOADTRIM_SIM_FIRST`` is the first of them. A failure names its seed and the one command that replays it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from sim.chaos import simulate
+from sim.controllog import AppendFate
+from sim.coordinator import HeartbeatRequest, JoinRequest, LeaveRequest, SyncRequest
+from sim.member import SimMember
+from sim.network import Fate
+from sim.options import GroupOptions, SimOptions
+from sim.script import Script
+
+from loadtrim_agent.core.records import BaseRecord, LoadRecord, ReleaseRecord
+
+FEW = 40
+SEEDS = int(os.environ.get("LOADTRIM_SIM_SEEDS", FEW))
+FIRST = int(os.environ.get("LOADTRIM_SIM_FIRST", 0))
+AT_ONCE = 20
+"""Seeds per test: a failure costs the rest of them."""
+
+short = st.floats(0.0, 2.0)
+"""Seconds, below most time-outs."""
+long = st.floats(0.0, 15.0)
+"""Seconds, beyond the session and the rebalance time-out."""
+which = st.integers(0, 5)
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, AT_ONCE))
+def test_seeds(first: int) -> None:
+    for seed in range(first, min(first + AT_ONCE, FIRST + SEEDS)):
+        try:
+            simulate(seed)
+        except Exception as error:
+            pytest.fail(f"seed {seed}: {error}\nreplay: PYTHONPATH=agent:tests python -m sim {seed}")
+
+
+def test_same_seed_same_run() -> None:
+    assert simulate(7) == simulate(7)
+    assert simulate(7) != simulate(8)
+
+
+class GroupSchedules(RuleBasedStateMachine):
+    """Hypothesis chooses what happens and makes the schedule that fails as short as it can."""
+
+    world: Script
+
+    @initialize(
+        partitions=st.integers(1, 3),
+        members=st.integers(1, 3),
+        inline=st.booleans(),
+        auto_commit=st.booleans(),
+        latest=st.booleans(),
+    )
+    def start(self, partitions: int, members: int, inline: bool, auto_commit: bool, latest: bool) -> None:
+        group = GroupOptions(
+            session_timeout_seconds=4.0,
+            auto_commit=auto_commit,
+            auto_commit_seconds=2.0,
+            inline_limit_bytes=400_000 if inline else 0,
+            reset_latest=latest,
+        )
+        self.world = Script(topics=(("orders", partitions),), group=group)
+        for _ in range(members):
+            self.world.join()
+        self.world.run(2.0)
+
+    def some(self, index: int) -> SimMember | None:
+        alive = self.world.alive
+        return alive[index % len(alive)] if alive else None
+
+    @rule(seconds=short)
+    def wait(self, seconds: float) -> None:
+        self.world.run(seconds)
+
+    @rule(partition=which, count=st.integers(1, 5))
+    def produce(self, partition: int, count: int) -> None:
+        partitions = sorted(self.world.data)
+        self.world.produce(partitions[partition % len(partitions)], count)
+
+    @rule(source=which, partition=which, to=which)
+    def move(self, source: int, partition: int, to: int) -> None:
+        member, target = self.some(source), self.some(to)
+        if member is not None and target is not None and member.machine.holdings.holds:
+            holds = sorted(member.machine.holdings.holds)
+            member.move(holds[partition % len(holds)], target.member)
+
+    @precondition(lambda self: len(self.world.alive) < 4)
+    @rule()
+    def join(self) -> None:
+        self.world.join()
+
+    @rule(index=which, release=st.booleans())
+    def leave(self, index: int, release: bool) -> None:
+        member = self.some(index)
+        if member is not None and len(self.world.alive) > 1:
+            member.leave(release=release)
+
+    @rule(index=which)
+    def crash(self, index: int) -> None:
+        member = self.some(index)
+        if member is not None:
+            member.crash()
+
+    @rule(index=which, seconds=long, user_too=st.booleans())
+    def pause(self, index: int, seconds: float, user_too: bool) -> None:
+        member = self.some(index)
+        if member is not None and not (member.frozen or member.stalled):
+            (member.freeze if user_too else member.stall)(seconds)
+
+    @precondition(lambda self: self.world.coordinator.up)
+    @rule(seconds=short, silent=st.booleans())
+    def fail_over(self, seconds: float, silent: bool) -> None:
+        self.world.coordinator.fail(silent=silent)
+        self.world.scheduler.after(seconds, self.world.take_over)
+
+    @rule(index=which, kind=st.sampled_from((JoinRequest, SyncRequest, HeartbeatRequest, LeaveRequest)), data=st.data())
+    def spoil_request(self, index: int, kind: type, data: st.DataObject) -> None:
+        fates = (
+            Fate(request_seconds=data.draw(short)),
+            Fate(answer_seconds=data.draw(short)),
+            Fate(arrives=False),
+            Fate(answered=False),
+            Fate(arrives=False, breaks_seconds=0.1),
+            Fate(answered=False, breaks_seconds=0.1),
+            Fate(breaks_seconds=0.1, late_seconds=data.draw(long)),
+            Fate(copy_seconds=data.draw(long)),
+        )
+        member = self.some(index)
+        if member is not None:
+            self.world.next_request(member, kind, data.draw(st.sampled_from(fates)))
+
+    @rule(index=which, kind=st.sampled_from((ReleaseRecord, ReleaseRecord, BaseRecord, LoadRecord)), data=st.data())
+    def spoil_append(self, index: int, kind: type, data: st.DataObject) -> None:
+        fates = (
+            AppendFate(lands=False, acknowledged=False),
+            AppendFate(acknowledged=False),
+            AppendFate(land_seconds=data.draw(long), acknowledged=False),
+            AppendFate(copy_seconds=data.draw(long)),
+            AppendFate(vanishes=kind is ReleaseRecord),
+        )
+        member = self.some(index)
+        if member is not None:
+            self.world.next_append(member, kind, data.draw(st.sampled_from(fates)))
+
+    @rule(index=which, seconds=short, failed=st.booleans())
+    def delay_log(self, index: int, seconds: float, failed: bool) -> None:
+        member = self.some(index)
+        if member is not None and failed:
+            member.fail_log(seconds)
+        elif member is not None:
+            member.reader.block(self.world.scheduler.now + seconds)
+
+    @rule(index=which, records=st.integers(0, 4))
+    def lose_records(self, index: int, records: int) -> None:
+        member = self.some(index)
+        if records:
+            self.world.log.truncate(records)
+        elif member is not None:
+            member.reader.skip_to_end()
+
+    @precondition(lambda self: self.world.topics["orders"] < 5)
+    @rule()
+    def enlarge(self) -> None:
+        self.world.enlarge("orders", self.world.topics["orders"] + 1)
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.forget_fates()
+            self.world.heal()
+            self.world.run(SimOptions().group.drain_seconds + 1.0)
+            self.world.check_healed()
+
+
+GroupSchedules.TestCase.settings = settings(
+    max_examples=25 if SEEDS <= FEW else SEEDS // 10,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    print_blob=True,
+)
+TestGroupSchedules = GroupSchedules.TestCase

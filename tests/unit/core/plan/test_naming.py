@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+from loadtrim_agent.core.model import LoadtrimError
+from loadtrim_agent.core.plan.naming import UnknownNameError, parse_choice
+from loadtrim_agent.core.plan.packers import PACKERS, make_packer
+from loadtrim_agent.core.plan.planner import Planner
+from loadtrim_agent.core.plan.policies import POLICIES, make_policy
+from loadtrim_agent.core.plan.values import PlanConfig
+
+
+def test_every_registered_name_makes_what_bears_it() -> None:
+    assert {name: make_policy(name).name for name in POLICIES} == {name: name for name in POLICIES}
+    assert {name: make_packer(name).name for name in PACKERS} == {name: name for name in PACKERS}
+
+
+def test_an_unknown_name_is_refused_with_all_names_and_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="closer24, fixed, objective.*nearest is 'objective'") as caught:
+        make_policy("objectiv")
+    assert isinstance(caught.value, LoadtrimError)
+    with pytest.raises(UnknownNameError, match="nearest is 'least_loaded'"):
+        make_packer("least-loaded")
+
+
+def test_parameters_follow_the_name() -> None:
+    assert parse_choice("closer24:mu=200, f_up=0.8") == ("closer24", {"mu": 200.0, "f_up": 0.8})
+    assert parse_choice("trim") == ("trim", {})
+
+
+@pytest.mark.parametrize("text", ["closer24:", "closer24:mu", "closer24:mu=fast", "closer24:=1", "closer24:mu=nan"])
+def test_what_is_no_parameter_is_refused(text: str) -> None:
+    with pytest.raises(UnknownNameError, match="write it like closer24:parameter=1.5"):
+        make_policy(text)
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="nearest is 'f_down'"):
+        make_policy("closer24:down=0.5")
+    with pytest.raises(UnknownNameError, match="it takes none"):
+        make_packer("trim:fill=1")
+
+
+def test_a_planner_with_an_unknown_policy_does_not_start() -> None:
+    with pytest.raises(UnknownNameError):
+        Planner(PlanConfig(policy="best"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"objective_seconds": 0.0},
+        {"objective_share": 1.0},
+        {"objective_share": 0.4},
+        {"min_replicas": 0},
+        {"min_replicas": 3, "max_replicas": 2},
+        {"mode": "dry"},
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="is|does not hold"):
+        PlanConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_z_follows_the_share() -> None:
+    assert PlanConfig(objective_share=0.999).z == pytest.approx(1.0)
+    assert PlanConfig(objective_share=0.5).z == 0.0
+    assert PlanConfig(objective_share=0.99).z == pytest.approx(2.3263 / 3.0902, abs=1e-3)
