@@ -39,5 +39,5 @@ async def run(context: Context) -> Finding:
 
 
 BENCHMARK = Benchmark(
-    name="measuring", title="What measuring costs", run=run, seconds=20, quick_seconds=8, needs_kafka=False
+    name="measuring", title="What measuring costs", run=run, seconds=6, quick_seconds=2, needs_kafka=False
 )

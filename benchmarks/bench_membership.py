@@ -206,4 +206,4 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
     )
 
 
-BENCHMARK = Benchmark(name="membership", title="Members that come, go and die", run=run, seconds=420, quick_seconds=80)
+BENCHMARK = Benchmark(name="membership", title="Members that come, go and die", run=run, seconds=400, quick_seconds=80)

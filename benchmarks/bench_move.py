@@ -113,4 +113,4 @@ def _judge(stamps: list[Stamp], sent: list[Stamp], planned: int, begun_ns: int) 
     )
 
 
-BENCHMARK = Benchmark(name="move", title="A planned move", run=run, seconds=90, quick_seconds=30)
+BENCHMARK = Benchmark(name="move", title="A planned move", run=run, seconds=110, quick_seconds=30)

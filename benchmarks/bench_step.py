@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 
+from demo.telemetry import fold, read_control_topic
 from loadtrim.cli.supervisor import WantedState
 from loadtrim.cli.webhook import Reply, Webhook
+from loadtrim_agent.core.names import control_topic
 from payments.service import clock_ns
 
 from .group import Group, running_group, until
@@ -19,10 +23,12 @@ PARTITIONS = 9
 BUSY_SECONDS = 0.0059
 BEFORE, AFTER = 110.0, 240.0
 """Records/s: 0.65 and 1.4 busy seconds a second, one member and two."""
-STEPS, STEPS_QUICK = 20, 4
+STEPS, STEPS_QUICK = 20, 2
 AT_ONCE = 2
 """Groups measured beside each other: one of them uses about a fifth of a core."""
-CALM_SECONDS = 10.0
+CALM_SECONDS = 32.0
+FIRST_SECONDS = 8.0
+"""Of the calm: the load began then, which is a step too."""
 GIVEN_UP_SECONDS = 15.0
 TOKEN = "bench"
 
@@ -31,28 +37,43 @@ class Orchestrator:
     """Takes what the leader asks for, writes down when, and starts nobody."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
-        """(clock ns, replicas)."""
+        self.asked: list[tuple[int, int, str]] = []
+        """(clock ns, replicas, reason)."""
         self.webhook = Webhook(TOKEN, self._take, dict)
 
     def _take(self, wanted: WantedState) -> Reply:
-        self.asked.append((clock_ns(), wanted.replicas))
+        self.asked.append((clock_ns(), wanted.replicas, wanted.reason))
         return Reply(HTTPStatus.OK, {})
 
     def first_above(self, replicas: int, since_ns: int) -> int | None:
-        return next((at for at, count in self.asked if at >= since_ns and count > replicas), None)
+        return next((at for at, count, _ in self.asked if at >= since_ns and count > replicas), None)
+
+    def wanted(self) -> int:
+        """What was asked for last; 1 before anything was."""
+        return self.asked[-1][1] if self.asked else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One step."""
+
+    seconds: float
+    """From the step to the request; :data:`GIVEN_UP_SECONDS` where none came."""
+    early: tuple[str, ...] = ()
+    """Reasons of requests for more in the calm before the step."""
+    reason: str = ""
+    decisions: tuple[str, ...] = ()
+    """What the leader decided from two seconds before the step on."""
 
 
 async def run(context: Context) -> Finding:
     """Every step has a group of its own: nothing that an earlier one taught the leader helps or hinders."""
     steps = STEPS_QUICK if context.quick else STEPS
-    took: list[float] = []
-    false_alarms = 0
+    outcomes: list[Outcome] = []
     for first in range(0, steps, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, steps))
-        outcomes = await asyncio.gather(*(_step(context, number) for number in numbers))
-        took += [seconds for seconds, _ in outcomes]
-        false_alarms += sum(early for _, early in outcomes)
+        outcomes += await asyncio.gather(*(_step(context, number) for number in numbers))
+    took = [outcome.seconds for outcome in outcomes]
     return Finding(
         setting=(
             f"{PARTITIONS} partitions, evenly spread arrivals, {BUSY_SECONDS * 1e3:g} ms a record, W = 0.5 s: after "
@@ -64,14 +85,17 @@ async def run(context: Context) -> Finding:
             Figure(name="steps", value=len(took), at_least=steps),
             Figure(name="step to scaling request, p50", value=percentile(took, 0.5), unit="s", at_most=2.0),
             Figure(name="step to scaling request, p95", value=percentile(took, 0.95), unit="s", at_most=3.5),
-            Figure(name="requests for more before the step", value=false_alarms, at_most=0),
+            Figure(
+                name="steps with a request for more before the step",
+                value=sum(bool(outcome.early) for outcome in outcomes),
+                at_most=0,
+            ),
         ),
-        details={"seconds": took},
+        details={"steps": [asdict(outcome) for outcome in outcomes]},
     )
 
 
-async def _step(context: Context, number: int) -> tuple[float, int]:
-    """(seconds from step to request, whether more was asked for too early)."""
+async def _step(context: Context, number: int) -> Outcome:
     orchestrator = Orchestrator()
     await orchestrator.webhook.start()
     try:
@@ -95,23 +119,36 @@ async def _step(context: Context, number: int) -> tuple[float, int]:
         await orchestrator.webhook.close()
 
 
-async def _measure(group: Group, orchestrator: Orchestrator, number: int) -> tuple[float, int]:
-    calm_ns = clock_ns() + 3_000_000_000  # the first seconds catch up with what was sent before the member was there
+async def _measure(group: Group, orchestrator: Orchestrator, number: int) -> Outcome:
+    calm_ns = clock_ns() + int(FIRST_SECONDS * 1e9)
     await asyncio.sleep(CALM_SECONDS + (number * 0.618) % 1.0)
+    early = tuple(sorted({reason for at, count, reason in orchestrator.asked if count > 1 and at >= calm_ns}))
+    wanted = orchestrator.wanted()  # 1, unless something was asked for too early
     assert group.feed is not None
     step_ns: int = (await group.feed.ask("rate", rate=AFTER))["at_ns"]
 
     async def asked() -> bool:
-        return orchestrator.first_above(1, step_ns) is not None
+        return orchestrator.first_above(wanted, step_ns) is not None
 
     try:
         await until(asked, "a request for more replicas", GIVEN_UP_SECONDS)
     except TimeoutError:
-        return GIVEN_UP_SECONDS, 0
-    early = orchestrator.first_above(1, calm_ns)
-    at = orchestrator.first_above(1, step_ns)
+        return Outcome(GIVEN_UP_SECONDS, early)
+    at = orchestrator.first_above(wanted, step_ns)
     assert at is not None
-    return (at - step_ns) / 1e9, int(early is not None and early < step_ns)
+    reason = next(why for when, _, why in orchestrator.asked if when == at)
+    return Outcome((at - step_ns) / 1e9, early, reason, await _decisions(group, step_ns))
 
 
-BENCHMARK = Benchmark(name="step", title="A step of the load", run=run, seconds=220, quick_seconds=45)
+async def _decisions(group: Group, step_ns: int) -> tuple[str, ...]:
+    step_at = (step_ns - clock_ns()) / 1e9 + time.time()
+    entries = await read_control_topic(group.kafka.bootstrap, control_topic(group.group))
+    return tuple(
+        f"{d.at - step_at:+.2f} s: {d.outcome}, {d.rate:.0f} records/s, work {d.work:.2f}, forecast {d.forecast:.2f}, "
+        f"backlog {d.backlog:.2f} s: {d.reason}"
+        for d in fold(entries).decisions
+        if d.at > step_at - 2.0
+    )
+
+
+BENCHMARK = Benchmark(name="step", title="A step of the load", run=run, seconds=440, quick_seconds=55)

@@ -68,7 +68,7 @@ async def _consume(context: Context, bootstrap: str, topic: str, records: int, w
     }
     child = await Child.spawn("benchmarks.drain", client, options, context.scratch, {"LOADTRIM_HTTP": "127.0.0.1:0"})
     try:
-        return await child.ask("drain", timeout_seconds=180.0)
+        return await child.ask("drain", timeout_seconds=240.0)
     finally:
         await child.close()
 
@@ -107,4 +107,4 @@ def _judge(
     )
 
 
-BENCHMARK = Benchmark(name="throughput", title="Throughput of one consumer", run=run, seconds=180, quick_seconds=40)
+BENCHMARK = Benchmark(name="throughput", title="Throughput of one consumer", run=run, seconds=240, quick_seconds=40)

@@ -241,8 +241,8 @@ async def running_group(
     """A group in which everything is owned and consumed."""
     async with Group(kafka, directory, partitions=partitions, env=env) as group:
         await group.spawn(*names, **options)
-        await group.start_feed(rate)
         for name in names:
             await group.workers[name].ask("start")
         await group.until_settled(*names)
+        await group.start_feed(rate)  # now, so that nobody begins with a backlog
         yield group

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from loadtrim.testing import Cluster
 
 pytest_plugins = ["loadtrim.testing"]
+
+# A shared machine stalls now and then: how long one example takes says nothing here. A failed one prints how to
+# play it again.
+settings.register_profile("loadtrim", deadline=None, print_blob=True)
+settings.load_profile("loadtrim")
 
 
 @pytest.fixture(scope="session")

@@ -153,6 +153,7 @@ class Handout:
         self._drained = drained
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
+        self._deserializes = key_deserializer is not None or value_deserializer is not None
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
         self._turn: deque[Stream] = deque()
@@ -218,18 +219,21 @@ class Handout:
         if now >= self.lease_until or self.closing:
             return None
         for _ in range(len(self._order()) + 1):
-            stream = self._current(wanted)
+            # Most often the partition whose turn it is has more; whether it may be handed out, _announce looks.
+            stay = not wanted and self._left_in_slice > 0 and self._turn and self._turn[0].running
+            stream = self._turn[0] if stay else self._current(wanted)
             if stream is None:
                 return None
             record = stream.peek()
             if record is None or not self._announce(stream, record.offset, record.timestamp, now):
                 self._next_turn()
                 continue
-            try:
-                record = self._deserialized(record)
-            except BaseException:
-                self._withdraw(stream)
-                raise
+            if self._deserializes:
+                try:
+                    record = self._deserialized(record)
+                except BaseException:
+                    self._withdraw(stream)
+                    raise
             stream.advance(record.offset)
             self._left_in_slice -= 1
             if stream.held and stream.buffered < LOW_RECORDS:
@@ -322,20 +326,27 @@ class Handout:
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """What is in hand of the partitions that this call could return is done."""
+        if not wanted and len(self._in_hand) == 1:  # nearly every call of `async for`
+            self._end(self._in_hand[0], now)
+            self._in_hand.clear()
+            return
         kept: list[Stream] = []
         for stream in self._in_hand:
             if wanted and stream.partition not in wanted:
                 kept.append(stream)
-                continue
-            offset = stream.in_hand
-            if offset is not None:
-                stream.finished.append((stream.in_hand_timestamp, stream.in_hand_since, now))
-                if stream.position == offset + 1:  # else the user sought elsewhere while it was in hand
-                    stream.done = offset + 1
-                stream.in_hand = None
-            if stream.listening:
-                self._tell_agent(self._drained, stream)
+            else:
+                self._end(stream, now)
         self._in_hand[:] = kept
+
+    def _end(self, stream: Stream, now: float) -> None:
+        offset = stream.in_hand
+        if offset is not None:
+            stream.finished.append((stream.in_hand_timestamp, stream.in_hand_since, now))
+            if stream.position == offset + 1:  # else the user sought elsewhere while it was in hand
+                stream.done = offset + 1
+            stream.in_hand = None
+        if stream.listening:
+            self._tell_agent(self._drained, stream)
 
     def _announce(self, stream: Stream, offset: int, timestamp: int, now: float) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""

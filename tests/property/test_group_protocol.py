@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from loadtrim_agent.core.records import BaseRecord, LoadRecord, ReleaseRecord
 from sim.chaos import simulate
 from sim.controllog import AppendFate
 from sim.coordinator import HeartbeatRequest, JoinRequest, LeaveRequest, SyncRequest
@@ -19,8 +21,6 @@ from sim.member import SimMember
 from sim.network import Fate
 from sim.options import GroupOptions, SimOptions
 from sim.script import Script
-
-from loadtrim_agent.core.records import BaseRecord, LoadRecord, ReleaseRecord
 
 FEW = 40
 SEEDS = int(os.environ.get("LOADTRIM_SIM_SEEDS", FEW))
@@ -99,11 +99,11 @@ class GroupSchedules(RuleBasedStateMachine):
     def join(self) -> None:
         self.world.join()
 
-    @rule(index=which, release=st.booleans())
-    def leave(self, index: int, release: bool) -> None:
+    @rule(index=which, release=st.booleans(), come_back=st.booleans())
+    def leave(self, index: int, release: bool, come_back: bool) -> None:
         member = self.some(index)
         if member is not None and len(self.world.alive) > 1:
-            member.leave(release=release)
+            member.leave(release=release, come_back=come_back)
 
     @rule(index=which)
     def crash(self, index: int) -> None:

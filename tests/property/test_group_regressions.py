@@ -9,12 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sim.controllog import AppendFate
-from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
-from sim.invariants import Violation
-from sim.network import Fate
-from sim.options import GroupOptions
-from sim.script import Script
 
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
@@ -28,6 +22,12 @@ from loadtrim_agent.core.group.membership import Membership, Phase
 from loadtrim_agent.core.group.ownership import Hold, HoldState, Ownership
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import ReleaseRecord
+from sim.controllog import AppendFate
+from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
+from sim.invariants import Violation
+from sim.network import Fate
+from sim.options import GroupOptions
+from sim.script import Script
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 Patch = pytest.MonkeyPatch

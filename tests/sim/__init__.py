@@ -9,10 +9,12 @@ the machine talks to, as ``docs/protocol.md`` and the measurements say that Kafk
 * :mod:`.coordinator`  Kafka's classic group coordinator with its offsets
 * :mod:`.controllog`   the coordination log
 * :mod:`.data`         the data partitions, and the ledger of what was handed out and done
-* :mod:`.member`       one member: the machine in a shell; :mod:`.user`: its user code; :mod:`.foreign`: members without us
+* :mod:`.member`       one member: the machine in a shell; :mod:`.user`: its user code
+* :mod:`.foreign`      a member without the agent
 * :mod:`.invariants`   I1 to I6, one small class each, looked at after every step
 * :mod:`.world`        all of it together, and the levers that scripts and :mod:`.chaos` pull
 * :mod:`.chaos`        faults at random, then healing, then the checks that only hold at the end
+* :mod:`.script`       schedules by hand; :mod:`.driver`: one machine by hand
 
 ``python -m sim SEED`` (with ``PYTHONPATH=agent:tests``) replays one seed and prints what happened.
 """

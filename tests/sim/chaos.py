@@ -17,6 +17,7 @@ from .world import World
 
 __all__ = ["Chaos", "Report", "simulate"]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What one run came to; equal for equal seeds."""
@@ -139,8 +140,14 @@ class Chaos:
                 if holds:
                     partition = self.rng.choice(holds)
                     source.wanted_moves.add(partition)
-                    moves.append(MovePlan(topic=partition.topic, partition=partition.partition,
-                                          source=source.member, target=target.member))
+                    moves.append(
+                        MovePlan(
+                            topic=partition.topic,
+                            partition=partition.partition,
+                            source=source.member,
+                            target=target.member,
+                        )
+                    )
             leader.write_plan(tuple(moves))
 
     def _join(self) -> None:
@@ -150,7 +157,7 @@ class Chaos:
     def _leave(self) -> None:
         member = self._some()
         if member is not None and len(self.world.alive) > 1:
-            member.leave(release=self.rng.random() < 0.85)
+            member.leave(release=self.rng.random() < 0.8, come_back=self.rng.random() < 0.3)
 
     def _enlarge(self) -> None:
         topic = self.rng.choice(sorted(self.world.topics))

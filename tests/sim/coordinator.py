@@ -121,7 +121,6 @@ class _Stored:
     answers: dict[str, GroupAnswer] = field(default_factory=dict)
 
 
-
 class Coordinator:
     """One group. Requests come through :meth:`serve`; answers go through the ``reply`` given with each."""
 

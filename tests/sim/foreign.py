@@ -9,7 +9,15 @@ from loadtrim_agent.core.group.events import JoinedMember
 from loadtrim_agent.core.group.values import STANDARD_PROTOCOLS, Code
 from loadtrim_agent.core.model import Partition
 
-from .coordinator import CommitRequest, FetchRequest, HeartbeatRequest, JoinReply, JoinRequest, LeaveRequest, SyncRequest
+from .coordinator import (
+    CommitRequest,
+    FetchRequest,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveRequest,
+    SyncRequest,
+)
 
 if TYPE_CHECKING:
     from .world import World

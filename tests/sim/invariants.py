@@ -196,9 +196,10 @@ class OldLeader(Invariant):
 
     def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
         membership = member.machine.membership
-        if isinstance(event, e.LogReadEvent) and isinstance(event.record, PlanRecord):
-            if event.record.generation != membership.generation and any(isinstance(x, c.StopCommand) for x in commands):
-                self.violated(f"{member.name} followed a plan of generation {event.record.generation}")
+        plan = event.record if isinstance(event, e.LogReadEvent) else None
+        old = isinstance(plan, PlanRecord) and plan.generation != membership.generation
+        if old and any(isinstance(command, c.StopCommand) for command in commands):
+            self.violated(f"{member.name} followed {plan} in generation {membership.generation}")
         for command in commands:
             if isinstance(command, c.EnteredCommand) and membership.base is not None:
                 base, generation = membership.base, command.generation

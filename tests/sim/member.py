@@ -61,6 +61,7 @@ class SimMember:
         """The id under which an administrator removed it: a known limit, until it hears of it."""
         self.leave_deadline = NEVER
         self.commit_codes: list[int] = []
+        self._comes_back = False
         self._scheduler = world.scheduler
         self._inbox: deque[Make] = deque()
         self._queue: deque[Make] = deque()
@@ -96,7 +97,7 @@ class SimMember:
             c.DropCommand: self._drop_slot,
             c.LeaseCommand: self._lease,
             c.EnteredCommand: lambda command: None,
-            c.LeftCommand: lambda command: self._end(),
+            c.LeftCommand: lambda command: self._left(),
             c.FailCommand: self._fail,
             c.CountCommand: lambda command: world.count(command.what),
         }
@@ -127,10 +128,22 @@ class SimMember:
         self._scheduler.after(LOAD_SECONDS, self._say_load)
         self._scheduler.after(self.world.metadata_seconds(), self._watch_topics)
 
-    def leave(self, *, release: bool = True) -> None:
+    def leave(self, *, release: bool = True, come_back: bool = False) -> None:
+        """Leave the group; ``come_back``: the process stays and joins again."""
+        self._comes_back = come_back
         self.leave_deadline = self._scheduler.now + self.config.drain_seconds
         deadline = self.leave_deadline
         self.feed(lambda now: e.LeaveWantedEvent(now=now, deadline=deadline, release=release))
+
+    def _left(self) -> None:
+        if not self._comes_back:
+            self._end()
+            return
+        self._comes_back = False
+        self.machine = self.machine.successor()
+        self.leave_deadline = NEVER
+        self.excused_at = self._scheduler.now
+        self.feed(lambda now: e.StartEvent(now=now))
 
     def crash(self) -> None:
         self.crashed = True
@@ -300,9 +313,7 @@ class SimMember:
     def _send_join(self, command: c.SendJoinCommand) -> None:
         if command.fresh:
             self._join.close()
-        metadata = e.JoinedMember(
-            member="", topics=command.topics, owned=command.owned, attempt=command.attempt
-        )
+        metadata = e.JoinedMember(member="", topics=command.topics, owned=command.owned, attempt=command.attempt)
         config, sent_at = self.config, self._scheduler.now
 
         def answered(reply: JoinReply | int) -> None:
@@ -386,9 +397,7 @@ class SimMember:
             code, offsets = (0, reply) if isinstance(reply, dict) else (reply, {})
             self.feed(lambda now: e.CommittedFetchedEvent(now=now, fetch=command.fetch, code=code, offsets=offsets))
 
-        self._offsets.ask(
-            FetchRequest(command.partitions), answered, timeout_seconds=self.config.session_timeout
-        )
+        self._offsets.ask(FetchRequest(command.partitions), answered, timeout_seconds=self.config.session_timeout)
 
     def _fetch_topics(self, command: c.FetchTopicsCommand) -> None:
         def answer() -> None:
@@ -424,9 +433,7 @@ class SimMember:
         self._listener(lambda: self._opened(command, offset))
 
     def _opened(self, command: c.OpenCommand, offset: int) -> None:
-        self.feed(
-            lambda now: e.OpenedEvent(now=now, partition=command.partition, take=command.take, position=offset)
-        )
+        self.feed(lambda now: e.OpenedEvent(now=now, partition=command.partition, take=command.take, position=offset))
 
     def _listener(self, then: Callable[[], None]) -> None:
         """Call the user's listener: one call at a time, in order."""
@@ -531,4 +538,3 @@ class SimMember:
         """Ask for a handoff."""
         self.wanted_moves.add(partition)
         self.feed(lambda now: e.MoveWantedEvent(now=now, partition=partition, target=target))
-

@@ -1,7 +1,7 @@
 """Connections to the coordinator: they delay, break, swallow and repeat what goes over them.
 
-A connection carries one request at a time at the broker, in order, as Kafka's do: what is sent behind a parked JoinGroup
-waits for it. What happens to one request is its :class:`Fate`; scripts give fates by hand, chaos draws them.
+A connection carries one request at a time at the broker, in order, as Kafka's do: what is sent behind a parked
+JoinGroup waits for it. What happens to one request is its :class:`Fate`; scripts give fates by hand, chaos draws them.
 """
 
 from __future__ import annotations

@@ -226,4 +226,3 @@ class World:
             or any(m.machine.membership.protocol not in ours for m in self.alive)
         ):
             self.mixed_at = self.scheduler.now
-

@@ -230,7 +230,7 @@ class BaseFoundEvent(Event, frozen=True, kw_only=True):
 
 
 class LeaveWantedEvent(Event, frozen=True, kw_only=True):
-    """Drain and leave until ``deadline``. ``release`` False: leave at once, commit and release nothing more."""
+    """Drain and leave until ``deadline``. ``release`` False: give nothing away, only commit what is done and leave."""
 
     deadline: float
     release: bool = True

@@ -159,8 +159,13 @@ class Machine:
         return due
 
     def successor(self) -> Machine:
-        """A machine that joins anew in the same process after this one has left; its takes are numbered on."""
-        machine = Machine(self.config, wall_offset=self._wall_offset)
+        """A machine that joins anew in the same process after this one has left, for the topics subscribed now.
+
+        It numbers on, so that answers to what this one has sent mean nothing to it.
+        """
+        config = msgspec.structs.replace(self.config, topics=self.departure.topics)
+        machine = Machine(config, wall_offset=self._wall_offset)
+        machine.membership.number_on(self.membership)
         machine.holdings.number_on(self.holdings)
         machine._appends = self._appends
         machine._log_failed = self._log_failed
@@ -477,6 +482,7 @@ class Machine:
 
     def put_everything_down(self) -> None:
         """Hand out nothing, hold nothing."""
+        self._revoking, self._revoke_deadline = False, NEVER
         self._lease.revoke()
         self.holdings.drop_all()
 

@@ -155,6 +155,11 @@ class Membership:
         """Before the start: offer the standard protocols only."""
         self._config = msgspec.structs.replace(self._config, log_usable=False)
 
+    def number_on(self, earlier: Membership) -> None:
+        """Go on from the numbers of an earlier machine of this process, and from what it knew of the topics."""
+        self._attempt = earlier._attempt
+        self.partitions = earlier.partitions
+
     def start(self, now: float) -> None:
         self._find_coordinator()
         self.rejoin(now)

@@ -17,19 +17,26 @@ from .values import Forecast
 __all__ = ["WINDOWS_SECONDS", "forecast"]
 
 WINDOWS_SECONDS = (120, 60, 30, 15, 8)
-"""Pasts that are tried, longest first. A trend is followed over 30 s at most, a level over all of it."""
-TREND_SECONDS = 30
+"""Pasts that are tried, longest first."""
+BEFORE_SECONDS = 30
+"""What was before a jump is looked at over this time."""
 NEWEST = 3
 DISAGREE = 4.0
 """Standard errors by which the newest seconds may be off what the ones before them predict."""
 STRAIGHT = 1.8
 """A line that leaves more than this many times the noise is no picture of what happened."""
 SLOPE_ERRORS = 2.5
+SLOPE_ERRORS_LONG = 4.0
+"""The same over more than 30 s: a trend that matters shows in a shorter window too, and one that is none turns up once
+in a hundred looks."""
+TREND_SECONDS = 30
 DAMPING_PER_SECOND = 0.97
 FLOOR = 0.005
 """A measured load is not believed to be more exact than this share of it."""
+JUMP_NOISE_MAX = 0.15
+"""Noise after a jump, as a share of the load, is taken to be no more than this."""
 NOISE_SECONDS = 30
-NOISE_SHARE = 0.9
+CALMER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +58,15 @@ def _noise(series: Sequence[float]) -> float:
     Slow ups and downs hardly show in them, and a jump or two are left out: nine tenths of the differences are below
     1.645 times their standard deviation where the noise is normal.
     """
-    newest = series[-NOISE_SECONDS - 1 :]
-    differences = sorted(abs(right - left) for left, right in itertools.pairwise(newest))
-    if not differences:
-        return 0.0
-    index = min(len(differences) - 1, math.ceil(NOISE_SHARE * len(differences)) - 1)
-    return differences[index] / (1.645 * math.sqrt(2.0))
+    differences = [abs(right - left) for left, right in itertools.pairwise(series)]
+    lately, always = _ninth_tenth(differences[-NOISE_SECONDS:]), _ninth_tenth(differences)
+    # Thirty differences may happen to be small; a load seldom becomes so much calmer.
+    return max(lately, CALMER * always) / (1.645 * math.sqrt(2.0))
+
+
+def _ninth_tenth(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)] if ordered else 0.0
 
 
 def _fit(values: Sequence[float], noise: float) -> _Line:
@@ -94,7 +104,8 @@ def _believed(values: Sequence[float], noise: float) -> _Line:
     if len(values) < 4:
         return _flat(values, noise)
     line = _fit(values, noise)
-    bound = SLOPE_ERRORS * (1 + 3.0 / line.freedom)
+    errors = SLOPE_ERRORS if len(values) <= TREND_SECONDS else SLOPE_ERRORS_LONG
+    bound = errors * (1 + 3.0 / line.freedom)
     return line if abs(line.slope) > bound * line.slope_error else _flat(values, noise)
 
 
@@ -108,9 +119,9 @@ def _agrees(values: Sequence[float], noise: float) -> bool:
     for step, value in enumerate(newest, 1):
         off = value - line.level - line.slope * step
         mean_off += off / NEWEST
-        if abs(off) > (DISAGREE + 0.5) * math.hypot(noise, line.error):
+        if abs(off) > (DISAGREE + 0.5) * math.hypot(line.sd, line.error):
             return False
-    error = math.hypot(noise / math.sqrt(NEWEST), line.error + line.slope_error * NEWEST)
+    error = math.hypot(line.sd / math.sqrt(NEWEST), line.error + line.slope_error * NEWEST)
     return abs(mean_off) <= DISAGREE * error
 
 
@@ -152,17 +163,15 @@ def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:
         values = series[-window:]
         if len(values) <= NEWEST + 4 or window >= 2 * len(values) or not _agrees(values, noise):
             continue
-        line = _believed(values, noise)
-        if line.slope != 0.0 and len(values) > TREND_SECONDS:
-            continue  # a trend over minutes is not straight enough to be extended
-        return line, len(values)
+        return _believed(values, noise), len(values)
     return _since_jump(series, noise)
 
 
 def _since_jump(series: Sequence[float], noise: float) -> tuple[_Line, int]:
     """The mean of the newest seconds that are alike, as noisy as the load before the jump was, in proportion."""
-    before = statistics.fmean(series[-TREND_SECONDS:-NEWEST] or series)
-    share = noise / before if before > 0 else 0.0
+    before = statistics.fmean(series[-BEFORE_SECONDS:-NEWEST] or series)
+    # Of next to nothing every share is large, and would hide the jump.
+    share = min(noise / before, JUMP_NOISE_MAX) if before > 0 else 0.0
     count, mean = 1, series[-1]
     while count < min(len(series), WINDOWS_SECONDS[-1]):
         off = abs(series[-count - 1] - mean)

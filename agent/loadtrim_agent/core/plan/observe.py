@@ -298,11 +298,9 @@ class History:
 
     def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[float, ...]:
         """The group's slots up to the last one that every member which still reports has told about."""
-        ends = [
-            known.slots_end
-            for member, known in self._members.items()
-            if member in group.members and member not in stale and known.slots_end is not None
-        ]
+        told = {m: known.slots_end for m, known in self._members.items() if m in group.members and known.slots_end}
+        # With everybody silent the last picture stays: it is stale, and said to be, but better than none.
+        ends = [end for member, end in told.items() if member not in stale] or list(told.values())
         if not ends or not self._slots:
             return ()
         end = round(min(ends) / SLOT_SECONDS)

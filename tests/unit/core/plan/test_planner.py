@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from unit.core.plan.virtual_group import COST, Fleet, T, even, noisy, partition, steps
 
 from loadtrim_agent.core.plan.naming import UnknownNameError
 from loadtrim_agent.core.plan.planner import Planner, scale_request
 from loadtrim_agent.core.plan.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.core.records import BrakeRecord, DecisionRecord, decode, encode
+from unit.core.plan.virtual_group import COST, Fleet, T, even, noisy, partition, steps
 
 CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=3.0)
 CAPACITY = 1.0 / COST

@@ -121,7 +121,7 @@ class Fleet:
             leader=min(self.members, default=""),
             members=dict(self.members),
             owners=dict(self.owners),
-            unowned_lag={p: round(self.lag[p]) for p, owner in self.owners.items() if owner is None},
+            unowned_lag={p: round(self.lag.get(p, 0.0)) for p, owner in self.owners.items() if owner is None},
             in_flight=dict(self.in_flight),
             brake=self.brake,
             replicas_requested=self.requested,

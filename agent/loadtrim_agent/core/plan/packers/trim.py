@@ -302,8 +302,8 @@ def _spread(board: _Board) -> None:
 
 
 def _spread_move(board: _Board, member: str, full: dict[str, float], floor: float) -> tuple[Item, str] | None:
-    """The move off a member that makes the fuller of the two least full, if by enough."""
-    best: tuple[float, Partition, str] | None = None
+    """The move off a member that makes the fuller of the two least full, if by enough; of equal ones the cheapest."""
+    best: tuple[float, float, Partition, str] | None = None
     chosen: Item | None = None
     bound = full[member] * (1.0 - SPREAD_MARGIN)
     emptiest: dict[str, str | None] = {}
@@ -317,12 +317,14 @@ def _spread_move(board: _Board, member: str, full: dict[str, float], floor: floa
         weight = item.work + floor
         left = full[member] - weight / board.bins[member].capacity
         there = full[target] + weight / board.bins[target].capacity
-        key = (max(left, there), item.partition, target)
-        if key[0] > bound or (best is not None and key > best):
+        key = (max(left, there), item.queue, item.partition, target)
+        # Of many small partitions none alone makes 15 %: then the gap decides, or a newcomer would get nothing.
+        wide = there <= left and full[target] <= full[member] * (1.0 - GAP_MARGIN)
+        if not (key[0] <= bound or wide) or (best is not None and key > best):
             continue
         if board.pressure_with(target, (item,), ()) <= max(1.0, board.pressure(member)):
             best, chosen = key, item
-    return (chosen, best[2]) if best is not None and chosen is not None else None
+    return (chosen, best[3]) if best is not None and chosen is not None else None
 
 
 def _result(board: _Board, victims: tuple[str, ...]) -> Placement:

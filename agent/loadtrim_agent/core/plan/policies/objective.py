@@ -21,6 +21,9 @@ __all__ = ["Need", "Objective", "needed"]
 
 RATE_SHARE = 0.98
 """Of the capacity that the mean rate may take."""
+STAY = 1.015
+"""A group is left as it is up to this much above what a new one would be sized for (a mean rate of 0.995 of the
+capacity), or the noise of the measurement would scale it. What builds up meanwhile is seen as backlog."""
 BACKLOG_SECONDS = 30.0
 """A standing backlog is worked off within this time."""
 GAIN = 0.16
@@ -58,11 +61,20 @@ class Need:
     at_max: bool = False
 
 
-def needed(view: View, level: float) -> Need:
-    """The fewest replicas for arrivals of ``level`` work per second. Cost: O(p log p) per number that is looked at."""
-    required, tau = _required(view, level)
+def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0) -> Need:
+    """The fewest replicas for arrivals of ``level`` work per second.
+
+    Args:
+        view: of the group.
+        level: work per second.
+        error: its standard error, to be kept free.
+        slack: so many times their capacity may be asked for.
+
+    Cost: O(p log p) per number that is looked at.
+    """
+    required, tau = _required(view, level, error)
     pool = 1
-    while pool < view.replicas_max and view.capacity(pool) < required:
+    while pool < view.replicas_max and view.capacity(pool) * slack < required:
         pool += 1
     pool = max(pool, view.replicas_min)
     replicas, late = _divided(view, pool, level)
@@ -72,7 +84,7 @@ def needed(view: View, level: float) -> Need:
         required=required,
         tau_seconds=tau,
         late=late,
-        at_max=pool == view.replicas_max and view.capacity(pool) < required,
+        at_max=pool == view.replicas_max and view.capacity(pool) * slack < required,
     )
 
 
@@ -84,14 +96,14 @@ def _limits(view: View) -> Limits:
     )
 
 
-def _required(view: View, level: float) -> tuple[float, float | None]:
+def _required(view: View, level: float, error: float) -> tuple[float, float | None]:
     """Capacity that the work curve and the mean rate ask for, and the window that binds."""
     estimate, config = view.estimate, view.config
     serial = [item for item in view.items if item.serial]
     total = sum(item.work for item in view.items)
     factor = level / total if total > 0 else 1.0
     fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
-    rate = level + view.forecast.error + estimate.backlog / BACKLOG_SECONDS + estimate.late / config.catchup_seconds
+    rate = level + error + estimate.backlog / BACKLOG_SECONDS + estimate.late / config.catchup_seconds
     rate -= sum(max(0.0, item.work * factor - fastest) for item in serial)
     best, binding = rate / RATE_SHARE, None
     for index, (tau, window) in enumerate(zip(TAUS_SECONDS, _limits(view).windows, strict=True)):
@@ -136,7 +148,10 @@ class Objective:
         """See :class:`.base.Policy`."""
         memory = dict(view.memory)
         wanted = view.bounded(round(memory.get("wanted", view.replicas)))
-        need = needed(view, view.forecast.peak)
+        peak = view.forecast.peak
+        need = needed(view, peak, slack=STAY)
+        if need.replicas > wanted:
+            need = needed(view, peak, view.forecast.error)
         futile = _watch_futile(view, memory)
         sizing = self._up(view, memory, wanted, need) or self._down(view, memory, wanted, need)
         if futile and sizing.replicas > wanted:
@@ -176,7 +191,8 @@ class Objective:
         smaller = need
         if need.replicas < wanted:
             # The present fits (need); what is expected must fit with a margin as well.
-            ahead = needed(view, view.forecast.ahead * DOWN_MARGIN + view.forecast.error)
+            margin = view.forecast.ahead * DOWN_MARGIN + view.forecast.error
+            ahead = needed(view, margin, slack=STAY)
             smaller = max(need, ahead, key=lambda entry: entry.replicas)
         if smaller.replicas >= wanted:
             memory.pop("fit_since", None)

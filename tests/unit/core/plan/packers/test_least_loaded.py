@@ -1,4 +1,4 @@
-"""Least-load first-fit decreasing: small cases worked by hand from ICCBDC'22 and CLOSER'24 (and as their authors ran it)."""
+"""Least-load first-fit decreasing: cases worked by hand from ICCBDC'22 and CLOSER'24, as their authors ran it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 
 import pytest
-from unit.core.plan.virtual_group import bins, item, partition, problem
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.least_loaded import BinSize, bin_size, least_loaded
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits
+from unit.core.plan.virtual_group import bins, item, partition, problem
 
 
 def entry(number: int, rate: float, lag: int = 0, owner: str | None = None, cost: float = 0.005) -> Item:
@@ -80,7 +80,7 @@ def test_what_is_larger_than_a_bin_is_cut_to_it() -> None:
 
 
 def test_the_lag_of_a_rebalance_is_added() -> None:
-    """CLOSER'24, algorithm 2: totalLag = lag + rate x t_r. 40 + 100 x 0.05 = 45 two times fit 90; with t_r = 0.1 not."""
+    """CLOSER'24, algorithm 2: totalLag = lag + rate x t_r. Two of 40 + 50 x 0.1 = 45 fit 90; with more t_r not."""
     items = [entry(0, 50.0, lag=40), entry(1, 50.0, lag=40)]
     assert numbers(least_loaded(items, UP, 0.1)) == [[0, 1]]
     assert numbers(least_loaded(items, UP, 0.101)) == [[0], [1]]

@@ -71,7 +71,9 @@ def test_range_gives_the_first_members_one_more() -> None:
 
 def test_roundrobin_passes_over_who_does_not_subscribe() -> None:
     """The example of Kafka's own documentation."""
-    answer = roundrobin_assign({"C0": ["t0"], "C1": ["t0", "t1"], "C2": ["t0", "t1", "t2"]}, {"t0": 1, "t1": 2, "t2": 3})
+    answer = roundrobin_assign(
+        {"C0": ["t0"], "C1": ["t0", "t1"], "C2": ["t0", "t1", "t2"]}, {"t0": 1, "t1": 2, "t2": 3}
+    )
     assert answer == {
         "C0": [Partition("t0", 0)],
         "C1": [Partition("t1", 0)],

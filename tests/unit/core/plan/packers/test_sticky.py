@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from unit.core.plan.virtual_group import bins, item, partition, problem
-
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin
+from unit.core.plan.virtual_group import bins, item, partition, problem
 
 
 def test_level_counts_stay_whatever_the_load() -> None:

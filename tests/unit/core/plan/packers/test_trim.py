@@ -10,12 +10,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from unit.core.plan.virtual_group import bins, item, partition, problem
 
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers import problem as arithmetic
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.core.plan.values import Placement
+from unit.core.plan.virtual_group import bins, item, partition, problem
 
 
 def pack(given: Problem) -> Placement:
@@ -261,7 +261,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[_Counted]:
 def test_overload_ends_soon(counted: type[_Counted], seed: int) -> None:
     """9 partitions on 7 members, nowhere near enough: moves of equal excess once went round for ever."""
     random = Random(seed)
-    items = [item(n, f"m{random.randrange(7)}", random.choice((1.2, 1.9, 2.5)), burst=random.random()) for n in range(9)]
+    items = [
+        item(n, f"m{random.randrange(7)}", random.choice((1.2, 1.9, 2.5)), burst=random.random()) for n in range(9)
+    ]
     placed = pack(problem(items, bins(*(f"m{n}" for n in range(7)))))
     assert len(placed.owners) == 9
     assert placed.misfits != ()

@@ -1,0 +1,244 @@
+"""The pool is sized by work curves: up at once, down with patience, and no replica where none can help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.core.plan.policies import make_policy
+from loadtrim_agent.core.plan.policies.objective import needed
+from loadtrim_agent.core.plan.values import TAUS_SECONDS, Curve, PlanConfig, Sizing
+from unit.core.plan.policies.test_base import CONFIG, entry, view
+
+PER_MEMBER = 200.0
+"""Records/s of 5 ms that one member can do."""
+
+
+class Run:
+    """Decisions one after the other, the memory handed on, as the planner does it."""
+
+    def __init__(self, replicas: int, **more: Any) -> None:
+        self.replicas = replicas
+        self.now = 1_000.0
+        self.memory: dict[str, float] = {}
+        self.more = more
+        self.last: Sizing | None = None
+
+    def at(self, members_worth: float, *, after: float = 1.0, arrived: bool = True, **more: Any) -> Sizing:
+        """A decision ``after`` s at so many members' load; ``arrived``: what was wanted is there."""
+        self.now += after
+        items = tuple(entry(number, members_worth * PER_MEMBER / 20) for number in range(20))
+        given = view(items, self.replicas, now=self.now, memory=dict(self.memory), **(self.more | more))
+        self.last = make_policy("objective").decide(given)
+        self.memory = dict(self.last.memory)
+        if arrived:
+            self.replicas = self.last.replicas
+        return self.last
+
+
+# -- how many
+
+
+def test_the_mean_rate_may_take_98_percent() -> None:
+    """W is long, so that only the rate binds: 1.95 of 2 members fit, 1.97 do not."""
+    config = replace(CONFIG, objective_seconds=5.0)
+    assert Run(1, config=config).at(1.95).replicas == 2
+    assert Run(1, config=config).at(1.97).replicas == 3
+
+
+def test_bursts_need_more_than_the_mean() -> None:
+    """All of a second at once: work w in W - o = 0.485 s needs w / 0.485 members."""
+    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    items = tuple(entry(number, 0.9 * PER_MEMBER / 8, mean=(0.9 / 8,) * 5 + (1.8 / 8, 4.5 / 8)) for number in range(8))
+    need = needed(view(items, 1, curve=at_once), 0.9)
+    assert need.pool == 2
+    assert need.required == pytest.approx(0.9 / 0.485)
+    assert need.tau_seconds == 0.0
+    answer = make_policy("objective").decide(view(items, 1, curve=at_once))
+    assert answer.replicas == 2
+    assert "burst" in answer.text
+
+
+def test_a_standard_deviation_is_kept_free() -> None:
+    rough = Curve(TAUS_SECONDS, (0.6,) * len(TAUS_SECONDS))
+    assert Run(2).at(1.9).replicas == 2
+    assert Run(2, curve=rough).at(1.9).replicas == 3
+
+
+def test_a_standing_backlog_and_late_work_are_worked_off() -> None:
+    assert Run(2).at(1.9).replicas == 2
+    assert Run(2, backlog=0.9).at(1.9).replicas == 2
+    assert Run(2, late=30.0).at(1.9).replicas == 3, "30 s of late work in 300 s take 0.1 of a member"
+    quick = replace(CONFIG, catchup_seconds=30.0)
+    assert Run(2, late=30.0, config=quick).at(1.9).replicas == 3
+    assert Run(2, backlog=6.0).at(1.9).replicas > 10, "what waits and is not yet late wants W"
+
+
+def test_one_partition_too_large_is_said_and_not_answered() -> None:
+    """One of 3 members' work beside nine small ones: the rest needs one more member, never three."""
+    items = (entry(0, 3.0 * PER_MEMBER, serial=True), *(entry(number, 0.09 * PER_MEMBER) for number in range(1, 10)))
+    answer = make_policy("objective").decide(view(items, 2))
+    assert answer.replicas == 2
+    assert "orders-0" in answer.text
+    assert "too large" in answer.text
+
+
+def test_whole_partitions_that_do_not_divide_ask_for_another_member() -> None:
+    """Three of 0.65: two members have the capacity, but two on one member are late."""
+    items = tuple(entry(number, 0.65 * PER_MEMBER) for number in range(3))
+    answer = make_policy("objective").decide(view(items, 2))
+    assert (answer.replicas, answer.reason) == (3, "placement")
+    thrifty = replace(CONFIG, parameters={"placement_gain": 5.0})
+    kept = make_policy("objective").decide(view(items, 2, config=thrifty))
+    assert kept.replicas == 2
+    assert "late" in kept.text
+
+
+def test_up_to_the_most_and_said() -> None:
+    answer = Run(2, replicas_max=3).at(9.0)
+    assert answer.replicas == 3
+    again = Run(3, replicas_max=3).at(9.0)
+    assert (again.replicas, again.reason) == (3, "at_max")
+    assert "3" in again.text
+
+
+def test_the_forecast_is_prepared_for() -> None:
+    answer = Run(2).at(1.5, ahead=2.5)
+    assert answer.replicas == 3
+    assert "expected" in answer.text
+    assert answer.load_factor == pytest.approx(2.5 / 1.5)
+
+
+def test_without_load_the_least_is_enough() -> None:
+    run = Run(3)
+    run.at(0.0)
+    assert run.at(0.0, after=3.0).replicas == 1
+
+
+# -- when
+
+
+def test_up_at_once_in_one_step() -> None:
+    run = Run(1)
+    assert run.at(0.9).reason == "fits"
+    answer = run.at(6.5)
+    assert (answer.replicas, answer.reason) == (7, "needs_more")
+    assert answer.rejected[0].replicas == 1
+
+
+def test_down_only_after_patience() -> None:
+    run = Run(3)
+    assert run.at(2.5).replicas == 3
+    first = run.at(0.8)
+    assert (first.replicas, first.reason) == (3, "patience")
+    assert first.rejected[0].replicas == 1
+    assert run.at(0.8).replicas == 3
+    answer = run.at(0.8)
+    assert (answer.replicas, answer.reason) == (1, "needs_less")
+
+
+def test_patience_starts_anew_when_the_load_comes_back() -> None:
+    run = Run(3)
+    run.at(0.8)
+    run.at(2.5)
+    assert run.at(0.8, after=5.0).reason == "patience"
+
+
+def test_down_to_the_most_that_was_needed_meanwhile() -> None:
+    run = Run(4)
+    run.at(0.8)
+    run.at(1.8)
+    assert run.at(0.8).replicas == 2
+
+
+def test_down_wants_a_margin() -> None:
+    """1.94 members' worth fit two by a hair: a group of three stays."""
+    run = Run(3)
+    for _ in range(10):
+        answer = run.at(1.94)
+    assert (answer.replicas, answer.reason) == (3, "fits")
+    assert answer.rejected[0].replicas == 2
+
+
+def decisions_until_down(run: Run) -> int:
+    for count in range(1, 400):
+        if run.at(0.8).replicas == 1:
+            return count
+    raise AssertionError("never")
+
+
+def test_patience_doubles_after_a_regret_and_decays() -> None:
+    run = Run(2)
+    assert decisions_until_down(run) == 3
+    run.at(1.8)
+    assert decisions_until_down(run) == 5
+    run.at(1.8)
+    assert decisions_until_down(run) in (8, 9)
+    run.at(1.8, after=60.0)
+    slow = decisions_until_down(run)
+    run.at(1.8, after=900.0)
+    assert slow <= 9
+    assert decisions_until_down(run) == 3
+
+
+def test_an_up_long_after_a_down_is_no_regret() -> None:
+    run = Run(2)
+    decisions_until_down(run)
+    run.at(1.8, after=20.0)
+    assert decisions_until_down(run) == 3
+    slow_start = Run(2, startup_seconds=30.0)
+    decisions_until_down(slow_start)
+    slow_start.at(1.8, after=20.0)
+    assert decisions_until_down(slow_start) > 3
+
+
+def test_patience_is_bounded() -> None:
+    run = Run(2)
+    for _ in range(12):
+        run.memory["fit_since"] = 0.0
+        run.at(0.8)
+        run.at(1.8)
+    assert run.memory["patience"] <= 300.0
+
+
+# -- replicas that bring nothing
+
+
+def test_futile_scaling_is_noticed_and_not_repeated() -> None:
+    """The group does 200 records/s however many there are: something else is the bottleneck."""
+    stuck = {"late": 20.0, "backlog": 5.0, "throughput": 200.0}
+    run = Run(2, replicas_max=20)
+    assert run.at(1.9, throughput=200.0).replicas == 2
+    grown = run.at(3.0, **stuck).replicas
+    assert grown > 2
+    answers = [run.at(30.0, **stuck) for _ in range(8)]
+    assert {answer.reason for answer in answers[6:]} <= {"futile", "fits", "at_max"}
+    held = run.replicas
+    later = [run.at(30.0, late=400.0, backlog=200.0, throughput=200.0) for _ in range(100)]
+    assert {answer.replicas for answer in later} == {held}
+
+
+def test_replicas_that_helped_are_not_futile() -> None:
+    run = Run(2, replicas_max=20)
+    run.at(1.9, throughput=200.0)
+    run.at(3.0, late=20.0, backlog=1.0, throughput=200.0)
+    for _ in range(8):
+        run.at(3.0, late=20.0, backlog=1.0, throughput=600.0)
+    assert run.at(9.0, late=20.0, backlog=1.0, throughput=600.0).reason != "futile"
+
+
+def test_a_backlog_that_went_away_is_not_futile() -> None:
+    run = Run(2, replicas_max=20)
+    run.at(1.9, throughput=200.0)
+    run.at(3.0, late=20.0, throughput=200.0)
+    for _ in range(8):
+        run.at(3.0, throughput=200.0)
+    assert run.at(9.0).reason == "needs_more"
+
+
+def test_z_follows_the_share() -> None:
+    assert PlanConfig(objective_share=0.999).z == pytest.approx(1.0)
+    assert PlanConfig(objective_share=0.5).z == pytest.approx(0.0)
+    assert PlanConfig(objective_share=0.99).z == pytest.approx(2.326 / 3.090, abs=1e-3)

@@ -1,0 +1,227 @@
+"""Reports become one observation: nothing counted twice, silence is not emptiness, what is gone is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.core.plan.observe import History, Observation
+from loadtrim_agent.core.plan.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.core.records import PartitionReport, ReportRecord, WorkWindow
+from unit.core.plan.virtual_group import TOPIC, T, partition
+
+CONFIG = PlanConfig(group="g")
+
+
+def group(*members: str, owners: dict[int, str | None] | None = None, joined_at: float = T) -> GroupState:
+    return GroupState(
+        generation=1,
+        leader=members[0] if members else "",
+        members={name: MemberState(joined_at=joined_at) for name in members},
+        owners={partition(number): owner for number, owner in (owners or {}).items()},
+    )
+
+
+def entry(number: int, **more: Any) -> PartitionReport:
+    return PartitionReport(topic=TOPIC, partition=number, **more)
+
+
+def report(member: str, sequence: int, *entries: PartitionReport, **more: Any) -> ReportRecord:
+    more.setdefault("slots_start", T + sequence)
+    more.setdefault("slots", (0.05,) * 10)
+    return ReportRecord(
+        group="g", member=member, at=T + sequence + 1, sequence=sequence, generation=1, partitions=entries, **more
+    )
+
+
+def feed(history: History, seconds: int, member: str = "a", first: int = 0, **more: Any) -> None:
+    more.setdefault("arrived", 100)
+    for second in range(first, first + seconds):
+        history.observe(report(member, second, entry(0, cost_mean=0.005, **more)), T + second + 1)
+
+
+def seen(history: History, at: float, state: GroupState | None = None) -> Observation:
+    return history.observation(T + at, state or group("a", owners={0: "a"}))
+
+
+def test_rates_settle_at_the_rate() -> None:
+    history = History(CONFIG)
+    feed(history, 30)
+    known = seen(history, 30).partitions[partition(0)]
+    assert known.rate_slow == pytest.approx(100.0)
+    assert known.rate_fast == pytest.approx(100.0)
+    assert known.rate_last == 100.0
+    assert known.rate_sd == pytest.approx(0.0, abs=1e-6)
+    assert (known.cost, known.reporter, known.state) == (0.005, "a", "running")
+
+
+def test_the_first_report_is_believed_as_it_is() -> None:
+    history = History(CONFIG)
+    feed(history, 1)
+    assert seen(history, 1).partitions[partition(0)].rate_slow == pytest.approx(100.0)
+
+
+def test_the_fast_rate_follows_in_seconds_the_slow_one_in_tens() -> None:
+    history = History(CONFIG)
+    feed(history, 60)
+    feed(history, 6, first=60, arrived=300)
+    known = seen(history, 66).partitions[partition(0)]
+    assert known.rate_fast > 270.0
+    assert 130.0 < known.rate_slow < 180.0
+
+
+def test_reports_seen_before_are_ignored_and_counted() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    before = seen(history, 5)
+    feed(history, 5)
+    assert history.ignored == 5
+    assert seen(history, 5).slots == before.slots
+
+
+def test_what_came_over_another_time_than_the_interval() -> None:
+    """Asked only half of the second, 50 records; asked again after a hole, 300 in 3 s; not asked: nothing is known."""
+    for arrived, observed in ((50, 0.5), (300, 3.0)):
+        history = History(CONFIG)
+        feed(history, 1, arrived=arrived, observed=observed)
+        assert seen(history, 1).partitions[partition(0)].rate_slow == pytest.approx(100.0)
+    history = History(CONFIG)
+    feed(history, 10)
+    feed(history, 3, first=10, arrived=0, observed=0.0)
+    assert seen(history, 13).partitions[partition(0)].rate_slow == pytest.approx(100.0)
+
+
+def test_no_word_of_a_partition_while_its_owner_reports_is_no_arrivals() -> None:
+    history = History(CONFIG)
+    feed(history, 20)
+    for second in range(20, 40):
+        history.observe(report("a", second), T + second + 1)
+    known = seen(history, 40).partitions[partition(0)]
+    assert known.rate_last == 0.0
+    assert known.rate_fast < 1.0
+    assert known.rate_slow < 60.0
+    feed(history, 1, first=40)
+    assert seen(history, 41).partitions[partition(0)].rate_fast < 60.0
+
+
+def test_no_word_while_the_owner_is_silent_changes_nothing() -> None:
+    history = History(CONFIG)
+    feed(history, 20)
+    assert seen(history, 60).partitions[partition(0)].rate_fast == pytest.approx(100.0)
+
+
+def test_the_old_owners_last_word_does_not_overwrite_the_new_owners() -> None:
+    history = History(CONFIG)
+    feed(history, 10)
+    history.observe(report("b", 10, entry(0, arrived=60, lag=7, cost_mean=0.004)), T + 11)
+    history.observe(report("a", 10, entry(0, arrived=40, state="gone")), T + 11.1)
+    known = seen(history, 11.1, group("a", "b", owners={0: "b"})).partitions[partition(0)]
+    assert (known.reporter, known.lag, known.state, known.cost) == ("b", 7, "running", 0.004)
+
+
+def test_gone_before_the_new_owner_speaks() -> None:
+    history = History(CONFIG)
+    feed(history, 10)
+    history.observe(report("a", 10, entry(0, arrived=40, state="gone")), T + 11)
+    assert partition(0) in seen(history, 11).partitions
+
+
+def test_standing_records_are_the_fewest_or_what_was_there_before() -> None:
+    history = History(CONFIG)
+    feed(history, 1, lag=150, lag_min=20)
+    assert seen(history, 1).partitions[partition(0)].standing_records == 20.0
+    history = History(CONFIG)
+    feed(history, 1, lag=150)
+    assert seen(history, 1).partitions[partition(0)].standing_records == 50.0
+
+
+def test_windows_become_seconds_worth_of_mean_work() -> None:
+    history = History(CONFIG)
+    windows = (
+        WorkWindow(seconds=0.1, mean=0.5, variance=0, largest=1),
+        WorkWindow(seconds=5, mean=2.5, variance=0, largest=3),
+    )
+    feed(history, 1, work_windows=windows)
+    assert seen(history, 1).partitions[partition(0)].shape == ((0.1, 1.0), (5.0, 5.0))
+    feed(history, 1, first=1)
+    assert seen(history, 2).partitions[partition(0)].shape == ((0.1, 1.0), (5.0, 5.0))
+
+
+def test_slots_of_all_members_add_up_to_the_last_that_all_have_told() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    for second in range(4):
+        history.observe(report("b", second, slots=(0.01,) * 10, speed=2.0), T + second + 1)
+    both = group("a", "b", owners={0: "a", 1: "b"})
+    slots = seen(history, 5, both).slots
+    assert len(slots) == 40
+    assert slots == pytest.approx([0.07] * 40)
+
+
+def test_slots_of_another_length_are_left_out_and_counted() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, slot_seconds=0.5), T + 1)
+    assert history.ignored == 1
+    assert seen(history, 1).slots == ()
+
+
+def test_further_parts_of_a_report_change_only_partitions() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=10), instance="pod", busy_seconds=0.4), T + 1)
+    history.observe(report("a", 1, entry(1, arrived=20), slots_start=0.0, slots=()), T + 1.01)
+    known = seen(history, 1.1, group("a", owners={0: "a", 1: "a"}))
+    assert known.members["a"].instance == "pod"
+    assert known.members["a"].busy_seconds == 0.4
+    assert len(known.slots) == 10
+    assert known.partitions[partition(1)].rate_slow == pytest.approx(20.0)
+
+
+def test_owners_without_a_recent_report_are_stale() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    state = group("a", "b", owners={0: "a", 1: "b"})
+    assert seen(history, 5, state).stale == (("b", None),)
+    assert seen(history, 8.0, state).stale == (("b", None),)
+    assert [name for name, _ in seen(history, 8.1, state).stale] == ["a", "b"]
+    fresh = group("a", "b", owners={0: "a", 1: "b"}, joined_at=T + 5)
+    assert seen(history, 6.0, fresh).stale == ()
+    idle = group("a", "b", owners={0: "a"})
+    assert seen(history, 6.0, idle).stale == ()
+
+
+def test_a_silent_members_arrivals_are_taken_to_go_on() -> None:
+    history = History(CONFIG)
+    for second in range(20):
+        history.observe(report("a", second), T + second + 1)
+        if second < 10:
+            history.observe(report("b", second), T + second + 1)
+    slots = seen(history, 20, group("a", "b", owners={0: "a", 1: "b"})).slots
+    assert len(slots) == 200
+    assert slots[50] == pytest.approx(0.1)
+    assert slots[150] == pytest.approx(0.1, rel=0.05)
+
+
+def test_handoffs_startups_and_lateness() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, handoffs=(0.01, -1.0), startup_seconds=4.0, late={"queued": 2}), T + 1)
+    history.observe(report("b", 0, handoffs=(0.02,), startup_seconds=-1.0, late={"queued": 1, "blocked": 1}), T + 1)
+    first = seen(history, 1)
+    assert first.handoffs_seconds == (0.01, 0.02)
+    assert first.startups_seconds == (4.0,)
+    assert first.late_records == {"blocked": 1, "queued": 3}
+    assert seen(history, 2).late_records == {}
+
+
+def test_what_is_gone_for_five_minutes_is_forgotten() -> None:
+    history = History(CONFIG)
+    feed(history, 10, arrived=500)
+    for second in (*range(10), *range(400, 410)):
+        history.observe(report("b", second, entry(1, arrived=10)), T + second + 1)
+    state = group("b", owners={1: "b"})
+    assert len(seen(history, 410, state).slots) <= 3000
+    before = history.ignored
+    feed(history, 1, first=3)
+    assert history.ignored == before, "its sequence starts anew"
+    back = seen(history, 410, group("a", "b", owners={0: "a"}))
+    assert back.partitions[partition(0)].rate_slow == pytest.approx(100.0)

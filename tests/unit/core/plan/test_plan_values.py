@@ -1,0 +1,60 @@
+"""Values that cannot be are refused, and instances are counted as the orchestrator counts them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.core.plan.packers import PACKERS, make_packer
+from loadtrim_agent.core.plan.policies import POLICIES, make_policy
+from loadtrim_agent.core.plan.values import Curve, GroupState, MemberState, PlanConfig, units_of
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"objective_seconds": 0.0}, "objective_seconds"),
+        ({"objective_share": 1.0}, "objective_share"),
+        ({"objective_share": 0.4}, "objective_share"),
+        ({"min_replicas": 0}, "replicas"),
+        ({"min_replicas": 3, "max_replicas": 2}, "replicas"),
+        ({"mode": "off"}, "off"),
+    ],
+)
+def test_settings_that_cannot_be(changes: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        PlanConfig(**changes)
+
+
+def test_units_are_instances() -> None:
+    group = GroupState(
+        generation=1,
+        leader="a",
+        members={
+            "d": MemberState(),
+            "c": MemberState(instance="x", leaving=True),
+            "a": MemberState(instance="x"),
+            "b": MemberState(instance="y", leaving=True),
+        },
+        owners={},
+    )
+    assert [(unit.instance, unit.members, unit.leaving) for unit in units_of(group)] == [
+        ("d", ("d",), False),
+        ("x", ("a", "c"), False),
+        ("y", ("b",), True),
+    ]
+
+
+def test_a_curve_scales() -> None:
+    assert Curve((1.0, 2.0), (0.5, 0.0)).scaled(2.0) == Curve((2.0, 4.0), (1.0, 0.0))
+
+
+@pytest.mark.parametrize("name", sorted(PACKERS))
+def test_packers_are_found_by_their_names(name: str) -> None:
+    assert make_packer(name).name == name
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_policies_are_found_by_their_names(name: str) -> None:
+    assert make_policy(name).name == name

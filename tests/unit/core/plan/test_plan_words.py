@@ -1,0 +1,75 @@
+"""Decisions and late records in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.plan.values import GroupState, MemberState, Placement, PlanConfig, Reason, Sizing
+from loadtrim_agent.core.plan.words import attribute, listed, sentence
+from loadtrim_agent.core.records import MovePlan
+from unit.core.plan.policies.test_base import entry, view
+
+NOWHERE = Placement(owners={}, moves=())
+ESTIMATE = view((entry(0, 10.0),), 1).estimate
+CONFIG = PlanConfig(group="g")
+
+
+def group(*members: str) -> GroupState:
+    return GroupState(
+        generation=1, leader="a", members={name: MemberState(instance=f"pod-{name}") for name in members}, owners={}
+    )
+
+
+def sizing(replicas: int, text: str = "so much arrives") -> Sizing:
+    return Sizing(replicas=replicas, reason=Reason.FITS, text=text)
+
+
+def move(number: int, reason: str) -> MovePlan:
+    return MovePlan(topic="t", partition=number, source="a", target="b", reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (["a", "b", "c", "d"], "a, b, c and 1 other"),
+        (["a", "b", "c", "d", "e"], "a, b, c and 2 others"),
+    ],
+)
+def test_names_in_a_sentence(names: list[str], words: str) -> None:
+    assert listed(names) == words
+
+
+def test_nothing_to_do() -> None:
+    assert sentence(sizing(1), NOWHERE, (), group("a"), CONFIG) == "1 replica: so much arrives."
+
+
+def test_moves_and_victims() -> None:
+    going = replace(NOWHERE, victims=("b",))
+    text = sentence(sizing(1), going, (move(0, "its owner goes"), move(1, "its owner goes")), group("a", "b"), CONFIG)
+    assert text == "1 replica (2 there): so much arrives; pod-b to go; 2 partitions to move (its owner goes)."
+    one = sentence(sizing(2), NOWHERE, (move(0, ""),), group("a", "b"), CONFIG)
+    assert one == "2 replicas: so much arrives; 1 partition to move."
+    mixed = sentence(sizing(2), NOWHERE, (move(0, "x"), move(1, "y")), group("a", "b"), CONFIG)
+    assert "(" not in mixed
+
+
+def test_who_is_not_scaled_is_told() -> None:
+    assert "shadow" in sentence(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, mode="shadow"))
+    assert "advice" in sentence(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
+    assert "advice" not in sentence(sizing(1), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
+
+
+def test_late_records_by_cause() -> None:
+    seen = replace(ESTIMATE, late_records={"queued": 5, "blocked": 2, "handoff": 1})
+    assert attribute(seen, NOWHERE, 2, 3) == {"startup": 5, "blocked": 2, "handoff": 1}
+    misfits = replace(NOWHERE, owners={Partition("t", 0): "a"}, misfits=("a",))
+    assert attribute(seen, misfits, 2, 2)["placement"] == 5
+    assert attribute(seen, NOWHERE, 2, 2)["forecast"] == 5
+    both = replace(ESTIMATE, late_records={"queued": 5, "startup": 2})
+    assert attribute(both, NOWHERE, 2, 3) == {"startup": 7}
