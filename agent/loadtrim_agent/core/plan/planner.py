@@ -178,6 +178,8 @@ class Planner:
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         # What drains goes on draining, but nobody new is picked.
         self._victims = tuple(member for member in self._victims if member in group.members)
+        # Time that was not seen is no quiet time: patience begins anew (I7, blind means hold).
+        self._memory.pop("fit_since", None)
         wanted = round(self._memory.get(WANTED, actual))
         return _with(
             self._record(now, group, picture),

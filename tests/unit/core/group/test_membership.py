@@ -89,7 +89,7 @@ def test_join_without_a_coordinator_waits_for_one(code: Code) -> None:
     assert d.kinds() == ["FindCoordinator"]
     assert d.after(0.2) == [], "it is not known yet"
     d.feed(e.CoordinatorFoundEvent)
-    assert d.kinds() == ["SendJoin"]
+    assert d.kinds() == ["SendJoin", "Append"]
 
 
 def test_join_refused_for_good_fails() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from loadtrim_agent.core.model import LoadtrimError
 from loadtrim_agent.core.plan.naming import UnknownNameError, parse_choice
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
