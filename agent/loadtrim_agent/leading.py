@@ -116,6 +116,8 @@ class Leading:
         self._reconciler = reconciler
         self._scales = scales
         self._task: asyncio.Task[None] | None = None
+        self._at_once = asyncio.Event()
+        """Set when a generation begins: who came or went is planned for without waiting for the next tick."""
         self._ending: set[asyncio.Task[None]] = set()
         self._instances: dict[str, str] = {}
         """Member id -> instance, as its reports say."""
@@ -136,6 +138,7 @@ class Leading:
         """A generation began: lead, go on leading, or stop."""
         self._metrics.leader(leads)
         self._in_flight.clear()
+        self._at_once.set()
         if leads and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._guarded(), name="loadtrim-leading")
         elif not leads:
@@ -215,7 +218,10 @@ class Leading:
                     await self._act(control, decision, state)
                 self._agent.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
             due = max(due + self._config.decision_seconds, loop.time())
-            await asyncio.sleep(due - loop.time())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    await self._at_once.wait()
+            self._at_once.clear()
 
     def _complain(self, seconds: float) -> None:
         self._agent.guard.broke("slow_planning")

@@ -81,7 +81,7 @@ class Departure:
             holdings.drop_unopened(ended)
             for partition in sorted(p for p in holdings.holds if p.topic in ended):
                 self._put_down(now, partition)
-            held = {p.topic for p, h in holdings.holds.items() if h.state is not HoldState.RELEASED}
+            held = {p.topic for p, h in holdings.holds.items() if h.state is not HoldState.RELEASED or h.target}
         elif membership.phase is Phase.IDLE:
             held = set()
         else:

@@ -208,8 +208,8 @@ class Machine:
         if self.holdings.tick(now) and membership.stable:
             self.emit(CountCommand(what="release_in_doubt"))
             membership.rejoin(now)
-        self.departure.step(now)
         self._release_settled(now)
+        self.departure.step(now)
         membership.poke(now)
         if membership.may_commit:
             command = self.holdings.commits.next(now, membership.member, membership.generation)

@@ -118,7 +118,7 @@ def test_the_drain_time_is_over() -> None:
     d.drained(P1, 9)
     d.all(c.SendCommitCommand)
     d.after(5.0)
-    assert d.kinds()[0] == "GatherCommits", "P0 is still in user code's hands"
+    assert "GatherCommits" in d.kinds(), "P0 is still in user code's hands"
     d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=6)})
     d.after(0.9)
     assert "SendLeave" not in d.kinds()
@@ -133,7 +133,7 @@ def test_what_runs_at_the_deadline_is_stopped_before_the_last_commit() -> None:
     leave(d, seconds=3.0)
     assert d.kinds() == [], "not during a barrier"
     d.after(3.0)
-    assert d.kinds() == ["Stop", "GatherCommits", "SendHeartbeat"]
+    assert d.kinds() == ["SendHeartbeat", "Stop", "GatherCommits"]
     d.drained(P0, 9)
     d.all(c.SendCommitCommand)
     d.commit_answered()
