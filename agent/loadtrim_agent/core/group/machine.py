@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ..model import Partition
+from ..model import InvariantError, Partition
 from ..records import (
     BaseRecord,
     BrakeRecord,
@@ -98,6 +98,8 @@ class Machine:
         self._future: dict[int, list[tuple[int, Record]]] = {}
         """Generation above ours -> records of the log, in order (rule 9)."""
         self._log_failed = not config.log_usable
+        self._broken = False
+        """It contradicted itself once: nothing is given away any more."""
         self.plan: PlanRecord | None = None
         """The leader's latest advice in this generation."""
         self.brake: BrakeRecord | None = None
@@ -139,10 +141,14 @@ class Machine:
         """Feed one event in; take what is to be done, in order.
 
         Raises:
-            InvariantError: the machine contradicts itself; the shell stops moving and goes on consuming.
+            InvariantError: the machine contradicts itself. It goes on with everything but moves.
         """
-        self._handlers[type(event)](event)
-        self._settle(event.now)
+        try:
+            self._handlers[type(event)](event)
+            self._settle(event.now)
+        except InvariantError:
+            self._broken = True
+            raise
         out = self._out[:]
         self._out.clear()
         self._remember(event, out)
@@ -190,8 +196,8 @@ class Machine:
 
     @property
     def log_works(self) -> bool:
-        """The coordination log can be read and written, as far as is known."""
-        return not self._log_failed
+        """The coordination log can be read and written, as far as is known, and this machine may be trusted with it."""
+        return not (self._log_failed or self._broken)
 
     def story(self, partition: Partition | None = None) -> list[tuple[float, str, str]]:
         """The last events and commands (time, kind, text), of one partition or of all: for bug reports."""
@@ -440,7 +446,7 @@ class Machine:
             if hold.target == "":
                 if self.departure.puts_down(hold.partition):
                     self.holdings.release(now, hold, None)
-            elif ownership is not None and self.membership.stable:
+            elif ownership is not None and self.membership.stable and self.log_works:
                 self.holdings.release(now, hold, self._release_record(now, ownership, hold))
 
     def _release_record(self, now: float, ownership: Ownership, hold: Hold) -> ReleaseRecord:

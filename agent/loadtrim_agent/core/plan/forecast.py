@@ -36,6 +36,9 @@ FLOOR = 0.005
 JUMP_NOISE_MAX = 0.15
 """Noise after a jump, as a share of the load, is taken to be no more than this."""
 NOISE_SECONDS = 30
+SHARE = 0.85
+NORMAL = 1.44
+"""Quantile of the absolute value of a standard normal variable at that share."""
 CALMER = 0.8
 
 
@@ -55,18 +58,18 @@ class _Line:
 def _noise(series: Sequence[float]) -> float:
     """Standard deviation of one second around whatever the load does, from the differences of neighbours.
 
-    Slow ups and downs hardly show in them, and a jump or two are left out: nine tenths of the differences are below
-    1.645 times their standard deviation where the noise is normal.
+    Slow ups and downs hardly show in them, and a jump or two are left out: 85 % of the differences are below 1.44 times
+    their standard deviation where the noise is normal.
     """
     differences = [abs(right - left) for left, right in itertools.pairwise(series)]
-    lately, always = _ninth_tenth(differences[-NOISE_SECONDS:]), _ninth_tenth(differences)
+    lately, always = _large(differences[-NOISE_SECONDS:]), _large(differences)
     # Thirty differences may happen to be small; a load seldom becomes so much calmer.
-    return max(lately, CALMER * always) / (1.645 * math.sqrt(2.0))
+    return max(lately, CALMER * always) / (NORMAL * math.sqrt(2.0))
 
 
-def _ninth_tenth(values: Sequence[float]) -> float:
+def _large(values: Sequence[float]) -> float:
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)] if ordered else 0.0
+    return ordered[min(len(ordered) - 1, math.ceil(SHARE * len(ordered)) - 1)] if ordered else 0.0
 
 
 def _fit(values: Sequence[float], noise: float) -> _Line:
@@ -158,13 +161,23 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
 
 
 def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:
+    """As much of the past as tells the same as its newest parts alone (Lepski's rule for choosing a bandwidth)."""
     noise = max(_noise(series), FLOOR * abs(statistics.fmean(series[-NEWEST:])), 1e-12)
     for window in WINDOWS_SECONDS:
         values = series[-window:]
         if len(values) <= NEWEST + 4 or window >= 2 * len(values) or not _agrees(values, noise):
             continue
-        return _believed(values, noise), len(values)
+        line = _believed(values, noise)
+        if all(_fits(line, series[-part:]) for part in WINDOWS_SECONDS if part < len(values)):
+            return line, len(values)
     return _since_jump(series, noise)
+
+
+def _fits(line: _Line, newest: Sequence[float]) -> bool:
+    """Does a line say what the newest part of its window was on average?"""
+    expected = line.level - line.slope * (len(newest) - 1) / 2
+    error = math.hypot(line.sd / math.sqrt(len(newest)), line.error)
+    return abs(statistics.fmean(newest) - expected) <= DISAGREE * error
 
 
 def _since_jump(series: Sequence[float], noise: float) -> tuple[_Line, int]:

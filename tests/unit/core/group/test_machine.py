@@ -53,6 +53,27 @@ def test_a_contradiction_is_raised() -> None:
         d.machine.holdings.release(d.now, d.machine.holdings.holds[P0], None)
 
 
+def test_after_a_contradiction_nothing_is_given_away_and_all_else_goes_on() -> None:
+    d = Driver().running(0, 1)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.machine.holdings.holds[P1].state = HoldState.OPENING
+    d.machine.holdings.holds[P1].committed = None
+    d.machine.holdings.commits.want = _contradict  # type: ignore[method-assign]
+    with pytest.raises(InvariantError):
+        d.feed(e.OpenedEvent, partition=P1, take=d.take_of(P1), position=5)
+    assert not d.machine.log_works
+    d.drained(P0, None)
+    assert not d.all(c.AppendCommand), "the move that was going on is not finished"
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.counted() == ["move_not_possible"]
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert P0 in d.only(c.SendJoinCommand).owned
+
+
+def _contradict(*args: object) -> None:
+    raise InvariantError("made up")
+
+
 def test_nothing_is_due_before_the_start() -> None:
     assert Driver().machine.wakeup() == float("inf")
 
