@@ -101,7 +101,7 @@ async def test_member_without_a_log_makes_the_group_mixed(quick_kafka: Cluster, 
         await group.start_all("a")
         await group.start_all("b", env={"LOADTRIM_CONTROL_TOPIC": foreign})
         await group.until_stable("a", "b", state="mixed")
-        assert all((await group.until_owned("a", "b")).values())
+        await group.until_owned("a", "b", everybody=True)
         said = [line for line in group.members["b"].log.splitlines() if "fewer than 2 partitions" in line]
         assert len(said) == 1
         assert "--partitions 2" in said[0]

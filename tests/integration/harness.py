@@ -334,14 +334,15 @@ class Group:
         await eventually(fresh, f"all of {sorted(wanted)} consumed", timeout_seconds)
         return time.monotonic() - began
 
-    async def until_owned(self, *names: str) -> dict[str, list[int]]:
-        """Wait until each partition has one owner among these; returns who has what."""
+    async def until_owned(self, *names: str, everybody: bool = False) -> dict[str, list[int]]:
+        """Wait until each partition has one owner among these (``everybody``: and each has some); who has what."""
         owned: dict[str, list[int]] = {}
 
         async def each_once() -> bool:
             for name in names:
                 owned[name] = [p["partition"] for p in (await self.members[name].status()).get("partitions", ())]
-            return sorted(p for partitions in owned.values() for p in partitions) == list(range(self.partitions))
+            once = sorted(p for partitions in owned.values() for p in partitions) == list(range(self.partitions))
+            return once and (not everybody or all(owned.values()))
 
         await eventually(each_once, f"each partition has one owner among {names}: {owned}")
         return owned

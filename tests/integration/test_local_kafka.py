@@ -163,12 +163,20 @@ async def test_a_restarted_broker_has_its_port_and_its_data(one: LocalKafka, end
     assert await read(one, topic, 2) == [b"before", b"after"]
 
 
+def state_of(process_id: int | None) -> str:
+    """The kernel's letter for what a process is doing: T is stopped."""
+    return Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+
+
 def test_a_suspended_broker_accepts_and_is_silent_until_resumed(one: LocalKafka) -> None:
     (broker,) = one.brokers
     broker.suspend()
     try:
-        status = Path(f"/proc/{broker.process_id}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
-        assert status == "T"
+        # A process of many threads stops a moment after it was told to.
+        deadline = time.monotonic() + 10
+        while state_of(broker.process_id) != "T":
+            assert time.monotonic() < deadline, "not stopped"
+            time.sleep(0.01)
         assert broker.running
         assert not refuses(broker.port)
     finally:
