@@ -127,6 +127,8 @@ class Leading:
         self._unowned: dict[Partition, int] = {}
         self._unowned_looked_at = 0.0
         self._weights: dict[Partition, float] = {}
+        self._victims: tuple[str, ...] = ()
+        """Named in the last plan written."""
         self._told: tuple[Any, ...] | None = None
         self.last: DecisionRecord | None = None
 
@@ -307,7 +309,9 @@ class Leading:
         self.last = decision
         self._say(decision)
         await control.publish(decision, sequence=decision.sequence)
-        if decision.moves or decision.victims:
+        if decision.moves or decision.victims or self._victims:
+            # Also where nobody is to go any more: members keep draining until they are told.
+            self._victims = decision.victims
             for move in decision.moves:
                 self._in_flight[Partition(move.topic, move.partition)] = (move.target, boot_time())
             await control.write(
@@ -328,6 +332,8 @@ class Leading:
 
     def _ask(self, decision: DecisionRecord, state: GroupState) -> None:
         wish = scale_request(decision, state)
+        if not wish.ask:
+            return
         self._requested = decision.replicas_wanted
         instances = {member.instance or name for name, member in state.members.items() if not member.leaving}
         self._reconciler.observed(len(instances), instances)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -21,11 +21,12 @@ from sim.member import SimMember
 from sim.network import Fate
 from sim.options import GroupOptions, SimOptions
 from sim.script import Script
+from sim.world import HEALED_SECONDS
 
-FEW = 40
+FEW = 24
 SEEDS = int(os.environ.get("LOADTRIM_SIM_SEEDS", FEW))
 FIRST = int(os.environ.get("LOADTRIM_SIM_FIRST", 0))
-AT_ONCE = 20
+AT_ONCE = 12
 """Seeds per test: a failure costs the rest of them."""
 
 short = st.floats(0.0, 2.0)
@@ -47,6 +48,26 @@ def test_seeds(first: int) -> None:
 def test_same_seed_same_run() -> None:
     assert simulate(7) == simulate(7)
     assert simulate(7) != simulate(8)
+
+
+@settings(max_examples=20 if SEEDS <= FEW else SEEDS // 10, deadline=None)
+@given(
+    members=st.integers(2, 4),
+    victim=which,
+    seconds=st.floats(0.0, 3.0),
+    timing=st.sampled_from(((3.0, 0.3), (3.0, 1.0), (10.0, 1.0), (10.0, 3.0), (45.0, 3.0))),
+)
+def test_a_crash_is_over_within_the_session_timeout_plus_a_second(
+    members: int, victim: int, seconds: float, timing: tuple[float, float]
+) -> None:
+    session, heartbeat = timing
+    group = GroupOptions(session_timeout_seconds=session, heartbeat_interval_seconds=heartbeat)
+    world = Script(topics=(("orders", 5),), group=group)
+    world.members_in(members)
+    world.run(seconds)
+    world.alive[victim % members].crash()
+    world.run(session + HEALED_SECONDS)
+    world.check_healed()
 
 
 class GroupSchedules(RuleBasedStateMachine):

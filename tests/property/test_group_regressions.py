@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.group import ownership
 from loadtrim_agent.core.group.attempts import Attempts
 from loadtrim_agent.core.group.commits import CommitOutcome, CommitQueue
+from loadtrim_agent.core.group.departure import Departure
 from loadtrim_agent.core.group.holdings import Holdings
 from loadtrim_agent.core.group.lease import Lease
 from loadtrim_agent.core.group.machine import Machine
 from loadtrim_agent.core.group.membership import Membership, Phase
-from loadtrim_agent.core.group.ownership import Hold, HoldState, Ownership
+from loadtrim_agent.core.group.ownership import HoldState, Ownership
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import ReleaseRecord
 from sim.controllog import AppendFate
@@ -423,4 +423,53 @@ def test_13_losing_a_partition_empties_its_queue() -> None:
     fails_without(without_emptying_the_queue, partition_lost_with_a_commit_queued, "I3")
 
 
-__all__ = ["Hold", "c"]
+# -- what the random schedules found besides -----------------------------------------------------------------------
+
+
+def topic_that_is_not_subscribed_any_more() -> None:
+    """A ends its subscription of a topic that B has too; A's SyncGroup answer is slow."""
+    world = Script(topics=(("orders", 1), ("refunds", 1)))
+    a, b = world.members_in(2)
+    refunds = Partition("refunds", 0)
+    assert world.owner(refunds) is a
+    world.next_request(a, SyncRequest, Fate(answer_seconds=1.0))
+    a.subscribe(("orders",))
+    world.run(5.0)
+    assert world.owner(refunds) is b
+    world.check_healed()
+
+
+def with_topics_told_at_once(patch: Patch) -> None:
+    def resubscribe(self: Departure, now: float) -> None:
+        self._machine.membership.topics = self.topics
+        self._machine.membership.rejoin(now)
+
+    patch.setattr(Departure, "_resubscribe", resubscribe)
+
+
+def test_5_a_topic_that_ends_is_given_away_first() -> None:
+    fails_without(with_topics_told_at_once, topic_that_is_not_subscribed_any_more, "I1")
+
+
+def new_leader_that_has_not_heard_of_new_partitions() -> None:
+    """The leader sees that the topic has grown, C gets the new partition, the leader leaves; B leads, unaware of it."""
+    world = Script()
+    world.metadata_seconds = lambda: 3_600.0
+    a, b, third = world.members_in(3)
+    world.enlarge("orders", 2)
+    a.feed(lambda now: e.TopicsEvent(now=now, partitions={"orders": 2}))
+    world.run_until(lambda: world.owner(P1) is not None)
+    if world.owner(P1) is not third:
+        world.moved(P1, b, third)
+    a.leave()
+    world.run(5.0)
+    assert b.machine.membership.is_leader
+    assert world.owner(P1) is third
+
+
+def without_asking_for_what_is_claimed(patch: Patch) -> None:
+    patch.setattr(Membership, "_lacks_topics", lambda self, now: False)
+
+
+def test_7_a_claim_that_the_leader_does_not_know_is_looked_into() -> None:
+    fails_without(without_asking_for_what_is_claimed, new_leader_that_has_not_heard_of_new_partitions, "I4")

@@ -102,7 +102,8 @@ class ForeignMember:
             for partition, offset in reply.items():
                 data = self.world.data[partition]
                 position = offset if offset >= 0 else (data.end if self.world.options.group.reset_latest else 0)
-                data.start(position)
+                if offset >= 0 or not self.world.options.group.reset_latest:
+                    data.start(position)  # what a plain consumer skips that dies before its first commit is its own
                 self._positions[partition] = position
 
     def _beat(self) -> None:

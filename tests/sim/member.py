@@ -467,6 +467,8 @@ class SimMember:
         self._listener(lambda: self._drained(slot))
 
     def _drained(self, slot: Slot) -> None:
+        if slot.running or slot.in_hand is not None:
+            return  # resumed while the listener took its time, and perhaps stopped again: that stop has its own answer
         self.feed(lambda now: e.DrainedEvent(now=now, partition=slot.partition, take=slot.take, done=slot.done))
 
     def _resume_slot(self, command: c.ResumeCommand) -> None:

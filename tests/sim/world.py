@@ -58,10 +58,10 @@ class World:
         self.mixed_at = 0.0
         """When the group was last a mixed one: nothing but I2 holds then."""
         self.trace: deque[str] | None = deque(maxlen=TRACE_ENTRIES_MAX) if trace else None
-        self.cost_seconds = lambda: 0.01
-        self.listener_seconds = lambda: 0.0
-        self.lookup_seconds = lambda: 0.003
-        self.metadata_seconds = lambda: 3.0
+        self.cost_seconds: Callable[[], float] = lambda: 0.01
+        self.listener_seconds: Callable[[], float] = lambda: 0.0
+        self.lookup_seconds: Callable[[], float] = lambda: 0.003
+        self.metadata_seconds: Callable[[], float] = lambda: 3.0
         self._invariants: list[Invariant] = [kind(self) for kind in ALL]
         self._on_step = [i for i in self._invariants if type(i).step is not Invariant.step]
         self._on_handed = [i for i in self._invariants if type(i).handed_out is not Invariant.handed_out]

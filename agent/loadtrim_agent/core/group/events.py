@@ -176,7 +176,8 @@ class OpenedEvent(Event, frozen=True, kw_only=True):
 
 
 class DrainedEvent(Event, frozen=True, kw_only=True):
-    """A stopped partition has nothing in hand any more; the listener has returned.
+    """A stopped partition has nothing in hand any more; the listener has returned. Must be true when it is handled: the
+    partition may have been resumed, and stopped again, while the listener took its time.
 
     ``done`` is the offset after the last record done, None where nothing was done since it was taken.
     """

@@ -53,6 +53,8 @@ class Holdings:
         self.ownership: Ownership | None = None
         """The fold of the log; None while nothing may move (mixed group, no map)."""
         self.holds: dict[Partition, Hold] = {}
+        self._moving: dict[Partition, Hold] = {}
+        """Those of :attr:`holds` that are being given away: so few that every event may look at them all."""
         self._takes = 0
         self._fetches: dict[int, dict[Partition, int]] = {}
         """OffsetFetch in flight -> partition and take that it is for."""
@@ -83,14 +85,13 @@ class Holdings:
 
     def wakeup(self) -> float:
         """When :meth:`tick` wants to be called at the latest."""
-        watched = (h.deadline for h in self.holds.values() if h.state in (*_GIVING, HoldState.RELEASED))
-        return min(self._again_at, min(watched, default=NEVER))
+        return min(self._again_at, min((hold.deadline for hold in self._moving.values()), default=NEVER))
 
     # -- barriers ------------------------------------------------------------------------------------------------
 
     def freeze(self) -> None:
         """A JoinGroup is about to be sent: what was stopped without a release runs again (rule 5)."""
-        for hold in self._sorted():
+        for hold in self._sorted_moving():
             if hold.state in _GIVING:
                 self._resume(hold)
 
@@ -200,6 +201,7 @@ class Holdings:
         if hold is None or hold.state is not HoldState.RUNNING:
             return False
         hold.become(HoldState.STOPPING)
+        self._moving[partition] = hold
         hold.target, hold.since, hold.done, hold.decided = target, now, None, False
         hold.deadline = NEVER if patient or not target else now + self._config.drain_seconds
         self._emit(StopCommand(partition=partition, take=hold.take))
@@ -230,7 +232,7 @@ class Holdings:
         """Holds whose commit is acknowledged with none in flight or queued: their release may be sent (rule 2)."""
         return [
             h
-            for h in self._sorted()
+            for h in self._sorted_moving()
             if h.state is HoldState.COMMITTING
             and h.decided
             and h.committed is not None
@@ -256,7 +258,7 @@ class Holdings:
         """A release was acknowledged before ``position`` and was not there when we read past it (rule 10)."""
         return any(
             h.state is HoldState.RELEASED and h.appended_at_offset is not None and h.appended_at_offset < position
-            for h in self.holds.values()
+            for h in self._moving.values()
         )
 
     def fold(self, release: ReleaseRecord, member: str, *, acquire: bool) -> bool:
@@ -273,7 +275,7 @@ class Holdings:
     def tick(self, now: float) -> bool:
         """Drop intentions that took too long; ask again for offsets. True: a release is in doubt (rule 10)."""
         doubt = False
-        for hold in self._sorted():
+        for hold in self._sorted_moving():
             if hold.state in _GIVING and now >= hold.deadline:
                 self._resume(hold, "move_timed_out")
             elif hold.state is HoldState.RELEASED and now >= hold.deadline:
@@ -358,12 +360,14 @@ class Holdings:
 
     def _resume(self, hold: Hold, why: str = "move_dropped") -> None:
         hold.become(HoldState.RUNNING)
+        del self._moving[hold.partition]
         hold.target, hold.done, hold.decided = "", None, False
         self._emit(CountCommand(what=why, partition=hold.partition))
         self._emit(ResumeCommand(partition=hold.partition, take=hold.take))
 
     def _drop(self, hold: Hold, *, released: bool = False) -> None:
         del self.holds[hold.partition]
+        self._moving.pop(hold.partition, None)
         self._answer_requests(self.commits.lose(hold.partition))
         self._emit(DropCommand(partition=hold.partition, take=hold.take, released=released))
 
@@ -373,3 +377,6 @@ class Holdings:
 
     def _sorted(self) -> list[Hold]:
         return [self.holds[p] for p in sorted(self.holds)]
+
+    def _sorted_moving(self) -> list[Hold]:
+        return [self._moving[p] for p in sorted(self._moving)] if self._moving else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .packers.problem import Bin, Item, Limits, Problem, divide
+from .packers.problem import Bin, Dealer, Item, Limits, Problem
 from .policies.base import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 
@@ -30,6 +30,7 @@ def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, conf
     items = tuple(item for item in _items(seen, group) if seen.partitions[item.partition].sized)
     capacities = _by_unit(units, seen)
     late: dict[tuple[int, float], float] = {}
+    dealers: dict[float, Dealer] = {}
 
     def members_of(replicas: int) -> list[float]:
         added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
@@ -38,7 +39,9 @@ def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, conf
     def late_of(replicas: int, factor: float) -> float:
         key = (replicas, factor)
         if key not in late:
-            late[key] = divide(items, members_of(replicas), _limits(seen, config, factor))
+            if factor not in dealers:
+                dealers[factor] = Dealer(items, _limits(seen, config, factor))
+            late[key] = dealers[factor].late(members_of(replicas))
         return late[key]
 
     # More members than partitions would own nothing.

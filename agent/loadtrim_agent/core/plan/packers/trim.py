@@ -294,6 +294,7 @@ def _spread(board: _Board) -> None:
             if len(skipped) > NEAR:
                 return
             continue
+        skipped.clear()  # what could give nothing away before may be able to now
         item, target = move
         weight = item.work + floor
         full[fuller] -= weight / board.bins[fuller].capacity

@@ -125,7 +125,8 @@ def _divided(view: View, pool: int, level: float) -> tuple[int, float]:
         return pool, 0.0
     factor = level / total
     replicas, late = pool, view.late(pool, factor)
-    while late > 0:
+    # What is late at all is the most that more replicas can bring.
+    while late > 1e-9 and late >= gain_min * (view.capacity(replicas + 1) - view.capacity(replicas)):
         best: tuple[float, int, float] | None = None
         for more in range(replicas + 1, min(replicas + GAIN_REACH, view.replicas_max) + 1):
             other = view.late(more, factor)
@@ -223,7 +224,7 @@ class Objective:
         return Sizing(
             replicas=most,
             reason=Reason.NEEDS_LESS,
-            text=f"{text}, and so it has been for {view.now - since:.1f} s",
+            text=f"{text}; {most} would have done for the last {view.now - since:.1f} s",
             rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
         )
 
