@@ -216,13 +216,9 @@ class Agent:
         """Join again after having left for want of calls: as a newcomer, with a new id."""
         if not self.left.is_set() or self.failure is not None:
             return
-        topics, partitions = self.machine.membership.topics, self.machine.membership.partitions
         self.machine = self.machine.successor()
         self.left.clear()
-        now = boot_time()
-        self.feed(e.SubscriptionEvent(now=now, topics=topics))
-        self.feed(e.TopicsEvent(now=now, partitions=partitions))
-        self.feed(e.StartEvent(now=now))
+        self.feed(e.StartEvent(now=boot_time()))
 
     async def stop(self, drain_seconds: float, *, release: bool = True) -> None:
         """Leave the group within ``drain_seconds``, then close everything. Never raises for the network's sake."""

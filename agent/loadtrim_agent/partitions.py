@@ -175,7 +175,9 @@ class Partitions:
 
     async def _revoke(self, stream: Stream) -> None:
         await self.listener.revoked([stream.partition])
-        self._tell_drained(stream)
+        # While the listener took its time it may have been resumed, handed out, and stopped again.
+        if not stream.running and stream.in_hand is None:
+            self._tell_drained(stream)
 
     def _tell_drained(self, stream: Stream) -> None:
         event = e.DrainedEvent(

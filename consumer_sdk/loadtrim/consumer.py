@@ -366,7 +366,7 @@ class Consumer:
         if self._plain is not None:
             return frozenset(self._plain.subscription())
         if self._agent is not None:
-            return frozenset(self._agent.machine.membership.topics)
+            return frozenset(self._agent.machine.departure.topics)
         return frozenset(self._subscription.topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
