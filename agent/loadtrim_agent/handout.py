@@ -301,10 +301,6 @@ class Handout:
         stream.position = offset
         stream.done = offset
 
-    def finish_all(self) -> None:
-        """The iteration ended by itself: what is in hand was asked to be the last, and is done."""
-        self._finish(boot_time(), ())
-
     def abandon(self) -> None:
         """What is in hand is not done, and never will be (an exception, a break, then stop)."""
         for stream in self._in_hand:
@@ -312,10 +308,6 @@ class Handout:
             if stream.listening:
                 self._tell_agent(self._drained, stream)
         self._in_hand.clear()
-
-    @property
-    def holding(self) -> bool:
-        return bool(self._in_hand)
 
     def _ready(self) -> bool:
         if self.error is not None or self.closing:

@@ -166,10 +166,7 @@ class ControlLog:
     # -- creating ------------------------------------------------------------------------------------------------
 
     async def _ensure_topic(self) -> None:
-        admin_settings = {k: v for k, v in self._settings.items() if k != "sasl_oauth_token_provider"}
-        if "sasl_oauth_token_provider" in self._settings:
-            admin_settings["sasl_oauth_token_provider"] = self._settings["sasl_oauth_token_provider"]
-        admin = AIOKafkaAdminClient(**admin_settings)
+        admin = AIOKafkaAdminClient(**self._settings)
         await admin.start()
         try:
             described = await admin.describe_topics([self.topic])

@@ -228,12 +228,6 @@ class GroupRequests:
 
     async def committed(self, partitions: Iterable[Partition]) -> tuple[int, dict[Partition, int]]:
         """(code, committed offset per partition; -1: none)."""
-        offsets, code = await self.committed_with_metadata(partitions)
-        return code, {p: offset for p, (offset, _) in offsets.items()}
-
-    async def committed_with_metadata(
-        self, partitions: Iterable[Partition]
-    ) -> tuple[dict[Partition, tuple[int, str]], int]:
         topics: dict[str, list[int]] = {}
         for topic, index in sorted(partitions):
             topics.setdefault(topic, []).append(index)
@@ -242,14 +236,14 @@ class GroupRequests:
             answer = await self._connections.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
         except UNREACHABLE as error:
             log.debug("An offset fetch was not answered: %r", error)
-            return {}, int(Code.DISCONNECTED)
+            return int(Code.DISCONNECTED), {}
         code = int(getattr(answer, "error_code", 0))
-        offsets: dict[Partition, tuple[int, str]] = {}
+        offsets: dict[Partition, int] = {}
         for topic, entries in answer.topics:
-            for index, offset, metadata, partition_code in entries:
+            for index, offset, _, partition_code in entries:
                 code = code or partition_code
-                offsets[Partition(topic, index)] = (offset, metadata)
-        return offsets, code
+                offsets[Partition(topic, index)] = offset
+        return code, offsets
 
     async def describe(self) -> tuple[str, str]:
         """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""
