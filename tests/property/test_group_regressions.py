@@ -82,6 +82,7 @@ def barrier_before_the_release_is_read() -> None:
     world.run(1.0)
     b.reader.block(world.scheduler.now + 2.0)
     a.move(P0, b.member)
+    world.produce(P0, 5)  # done while the others are committed ahead
     world.run_until(lambda: P0 not in a.user.slots)
     world.join()
     world.run(5.0)

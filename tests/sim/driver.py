@@ -177,5 +177,10 @@ class Driver:
     def take_of(self, partition: Partition) -> int:
         return self.machine.holdings.holds[partition].take
 
+    def give(self, partition: Partition, target: str = OTHER) -> list[c.Command]:
+        """It is to be given away, and nothing is done that could be committed ahead: it stops."""
+        self.feed(e.MoveWantedEvent, partition=partition, target=target)
+        return self.feed(e.CommitWantedEvent, offsets={}) if self.all(c.GatherCommitsCommand) else self.out
+
     def drained(self, partition: Partition, done: int | None) -> list[c.Command]:
         return self.feed(e.DrainedEvent, partition=partition, take=self.take_of(partition), done=done)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.group.machine import Machine
-from loadtrim_agent.core.group.ownership import HoldState
 from loadtrim_agent.core.group.values import GroupConfig
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import LoadRecord, MovePlan, PlanRecord, Record
@@ -485,7 +484,7 @@ class SimMember:
 
     def _assigned_again(self, slot: Slot) -> None:
         hold = self.machine.holdings.holds.get(slot.partition)
-        if hold is not None and hold.take == slot.take and hold.state is HoldState.RUNNING and not self.gone:
+        if hold is not None and hold.take == slot.take and hold.handed_out and not self.gone:
             slot.running = True
             self.user.pump()
 

@@ -309,7 +309,7 @@ class Machine:
     def stop_foreign(self, now: float) -> None:
         self.holdings.drop_unopened()
         for partition, hold in sorted(self.holdings.holds.items()):
-            if hold.state is HoldState.RUNNING:
+            if hold.handed_out:
                 self._stopped_for_foreign = True
                 self.emit(StopCommand(partition=partition, take=hold.take))
 
@@ -317,7 +317,7 @@ class Machine:
         if self._stopped_for_foreign:
             self._stopped_for_foreign = False
             for partition, hold in sorted(self.holdings.holds.items()):
-                if hold.state is HoldState.RUNNING:
+                if hold.handed_out:
                     self.emit(ResumeCommand(partition=partition, take=hold.take))
 
     def leaving(self) -> frozenset[str]:

@@ -55,6 +55,8 @@ class HoldState(enum.Enum):
     """There was no commit: the position it will start at is being committed (rule 4)."""
     RUNNING = "running"
     """Its records are handed out while the lease lasts."""
+    COMMITTING_AHEAD = "committing ahead"
+    """To be given away: it goes on being handed out while what is done so far is being committed."""
     STOPPING = "stopping"
     """To be given away: nothing new is handed out, user code finishes what it has in hand."""
     COMMITTING = "committing"
@@ -68,7 +70,8 @@ TRANSITIONS: dict[HoldState, frozenset[HoldState]] = {
     HoldState.FETCHING: frozenset({HoldState.OPENING}),
     HoldState.OPENING: frozenset({HoldState.PINNING, HoldState.RUNNING}),
     HoldState.PINNING: frozenset({HoldState.RUNNING}),
-    HoldState.RUNNING: frozenset({HoldState.STOPPING}),
+    HoldState.RUNNING: frozenset({HoldState.COMMITTING_AHEAD, HoldState.STOPPING}),
+    HoldState.COMMITTING_AHEAD: frozenset({HoldState.RUNNING, HoldState.STOPPING}),
     HoldState.STOPPING: frozenset({HoldState.RUNNING, HoldState.COMMITTING}),
     HoldState.COMMITTING: frozenset({HoldState.RUNNING, HoldState.RELEASED}),
     HoldState.RELEASED: frozenset(),
@@ -95,13 +98,21 @@ class Hold:
     decided: bool = False
     """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
     target: str = ""
-    """STOPPING and after: who is to get it; empty: nobody (a final commit before leaving)."""
+    """While it is given away: who is to get it; empty: nobody (a final commit before leaving)."""
+    patient: bool = False
+    """User code may take as long as it wants to finish; the caller limits it."""
     deadline: float = 0.0
-    """STOPPING, COMMITTING: when the intention is dropped. RELEASED: when the release is in doubt."""
+    """COMMITTING_AHEAD: when it is stopped in any case. STOPPING, COMMITTING: when the intention is dropped. RELEASED:
+    when the release is in doubt."""
     appended_at_offset: int | None = None
     """RELEASED: where in the log the release was acknowledged."""
     since: float = 0.0
-    """When the move began, for the handoff's duration."""
+    """When it was stopped, for the handoff's duration."""
+
+    @property
+    def handed_out(self) -> bool:
+        """Its records are handed out while the lease lasts."""
+        return self.state in (HoldState.RUNNING, HoldState.COMMITTING_AHEAD)
 
     def become(self, state: HoldState) -> None:
         """Move to the next state.

@@ -65,6 +65,7 @@ def test_the_receiver_is_who_the_plan_says_else_who_has_most_slack() -> None:
         MovePlan(topic="orders", partition=1, source=ME, target="gone"),
     )
     d.read(PlanRecord(group=GROUP, member="m2", at=0.0, generation=1, sequence=1, moves=moves))
+    d.feed(e.CommitWantedEvent, offsets={})
     assert d.kinds() == ["Stop"]
     d.after(0.1)
     leave(d)

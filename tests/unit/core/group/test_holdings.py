@@ -6,11 +6,12 @@ import pytest
 
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
+from loadtrim_agent.core.group.holdings import AHEAD_SECONDS
 from loadtrim_agent.core.group.ownership import HoldState
 from loadtrim_agent.core.group.values import Code
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import ReleaseRecord
-from sim.driver import ME, OTHER, Driver, base_of, release
+from loadtrim_agent.core.records import MovePlan, PlanRecord, ReleaseRecord
+from sim.driver import GROUP, ME, OTHER, Driver, base_of, release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -25,7 +26,7 @@ def commit(d: Driver, offset: int, partition: Partition = P0, request: int = 0) 
 
 def giving(d: Driver, done: int | None = 9) -> Driver:
     """P0 on its way to the other member, drained."""
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     d.drained(P0, done)
     d.all(c.SendCommitCommand)
     return d
@@ -131,7 +132,7 @@ def test_records_of_the_next_generation_wait_for_it() -> None:
 
 def test_a_handoff_stops_drains_commits_and_only_then_releases() -> None:
     d = Driver().running(0)
-    assert d.feed(e.MoveWantedEvent, partition=P0, target=OTHER) == [c.StopCommand(partition=P0, take=d.take_of(P0))]
+    assert d.give(P0) == [c.StopCommand(partition=P0, take=d.take_of(P0))]
     d.drained(P0, 9)
     assert d.kinds() == ["SendCommit"]
     assert d.only(c.SendCommitCommand).offsets == {P0: (9, "")}
@@ -141,6 +142,74 @@ def test_a_handoff_stops_drains_commits_and_only_then_releases() -> None:
     assert (record.key, record.version, record.source, record.target, record.offset) == (P0, 0, ME, OTHER, 9)
     d.read(record)
     assert d.out == [c.DropCommand(partition=P0, take=1, released=True)]
+
+
+def test_what_is_done_is_committed_before_it_stops() -> None:
+    d = Driver().running(0)
+    assert d.feed(e.MoveWantedEvent, partition=P0, target=OTHER) == [c.GatherCommitsCommand()]
+    assert state(d) is HoldState.COMMITTING_AHEAD
+    commit(d, 9)
+    assert d.kinds() == ["SendCommit"], "and it goes on being handed out"
+    d.commit_answered()
+    assert d.kinds() == ["Stop"]
+    d.drained(P0, 9)
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, ReleaseRecord)
+    assert record.offset == 9, "nothing was left to commit"
+
+
+def test_one_commit_ahead_for_all_that_go_together() -> None:
+    d = Driver().running(0, 1)
+    moves = tuple(MovePlan(topic="orders", partition=index, source=ME, target=OTHER) for index in (0, 1))
+    d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=1, moves=moves))
+    assert d.kinds() == ["GatherCommits"]
+    d.feed(e.CommitWantedEvent, offsets={})
+    assert d.kinds() == ["Stop", "Stop"]
+
+
+def test_a_commit_ahead_that_takes_long_is_not_waited_for() -> None:
+    d = Driver().running(0)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    commit(d, 9)
+    assert d.machine.wakeup() <= d.now + AHEAD_SECONDS
+    d.after(AHEAD_SECONDS)
+    assert d.kinds() == ["Stop"]
+    d.drained(P0, 9)
+    assert not d.all(c.AppendCommand), "the commit is still under way"
+    d.commit_answered()
+    assert d.kinds() == ["SendCommit"], "the one after the stop: the log's release follows its answer"
+    d.all(c.SendCommitCommand)
+    d.commit_answered()
+    assert d.all(c.AppendCommand)
+
+
+@pytest.mark.parametrize("code", [Code.DISCONNECTED, TOPIC_AUTHORIZATION_FAILED])
+def test_a_commit_ahead_that_fails_leaves_it_to_the_one_after_the_stop(code: int) -> None:
+    d = Driver().running(0)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    commit(d, 9)
+    d.commit_answered(code)  # type: ignore[arg-type]
+    d.after(AHEAD_SECONDS)
+    assert state(d) is HoldState.STOPPING
+
+
+def test_a_barrier_ends_an_intention_before_it_stopped_anything() -> None:
+    d = Driver().running(0)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    commit(d, 9)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.kinds() == ["SendJoin", "Append"], "no resume of what was not stopped"
+    d.commit_answered()
+    assert not d.all(c.StopCommand)
+    assert state(d) is HoldState.RUNNING
+
+
+def test_a_last_commit_overrides_an_intention() -> None:
+    d = Driver().running(0)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.feed(e.LeaveWantedEvent, deadline=d.now, release=True)
+    assert "Stop" in d.kinds()
+    assert d.machine.holdings.holds[P0].target == ""
 
 
 @pytest.mark.parametrize("done", [None, 5])
@@ -153,9 +222,9 @@ def test_nothing_done_needs_no_commit(done: int | None) -> None:
 
 def test_commits_under_way_come_first() -> None:
     d = Driver().running(0)
+    d.give(P0)
     commit(d, 7)
     first = d._last_commit
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     d.drained(P0, 9)
     assert d.kinds() == [], "one request in flight"
     commit(d, 8)
@@ -177,7 +246,7 @@ def test_a_commit_that_is_refused_or_unknown_ends_the_move(code: int) -> None:
 
 def test_user_code_that_does_not_finish_keeps_the_partition() -> None:
     d = Driver(drain_seconds=2.0).running(0)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     d.after(1.9)
     assert state(d) is HoldState.STOPPING
     d.after(0.1)
@@ -255,15 +324,15 @@ def test_what_was_stopped_without_a_release_runs_again_at_a_barrier() -> None:
 
 def test_a_log_that_fails_ends_the_moves_and_nothing_else() -> None:
     d = Driver().running(0, 1)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     d.feed(e.LogFailedEvent, failed=True)
     assert d.counted() == ["log_failed", "move_dropped"]
     assert d.only(c.ResumeCommand).partition == P0
     assert d.feed(e.LogFailedEvent, failed=True) == []
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     assert d.counted() == ["move_not_possible"]
     d.feed(e.LogFailedEvent, failed=False)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     assert d.kinds() == ["Stop"]
 
 
@@ -278,8 +347,8 @@ def test_moves_that_make_no_sense(target: str) -> None:
 
 def test_one_move_of_a_partition_at_a_time() -> None:
     d = Driver().running(0)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
+    d.give(P0)
     assert d.counted() == ["move_not_possible"]
 
 
@@ -362,7 +431,7 @@ def test_a_commit_of_what_a_handoff_has_committed_is_done() -> None:
 
 def test_callers_hear_of_a_lost_partition() -> None:
     d = Driver().running(0)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     commit(d, 7)
     commit(d, 8, request=1)
     d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID)

@@ -23,7 +23,7 @@ def brake(action: str, at: float) -> BrakeRecord:
 def test_same_events_same_commands() -> None:
     def run() -> list[str]:
         d = Driver().running(0, 1)
-        d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+        d.give(P0)
         d.drained(P0, 9)
         return [repr(entry) for entry in d.machine.story()]
 
@@ -32,7 +32,7 @@ def test_same_events_same_commands() -> None:
 
 def test_the_story_of_one_partition() -> None:
     d = Driver().running(0, 1)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     kinds = [kind for _, kind, _ in d.machine.story(P0)]
     assert kinds[-2:] == ["MoveWantedEvent", "StopCommand"]
     assert len(d.machine.story(P0)) < len(d.machine.story())
@@ -55,7 +55,7 @@ def test_a_contradiction_is_raised() -> None:
 
 def test_after_a_contradiction_nothing_is_given_away_and_all_else_goes_on() -> None:
     d = Driver().running(0, 1)
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     d.machine.holdings.holds[P1].state = HoldState.OPENING
     d.machine.holdings.holds[P1].committed = None
     d.machine.holdings.commits.want = _contradict  # type: ignore[method-assign]
@@ -64,7 +64,7 @@ def test_after_a_contradiction_nothing_is_given_away_and_all_else_goes_on() -> N
     assert not d.machine.log_works
     d.drained(P0, None)
     assert not d.all(c.AppendCommand), "the move that was going on is not finished"
-    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    d.give(P0)
     assert d.counted() == ["move_not_possible"]
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     assert P0 in d.only(c.SendJoinCommand).owned
