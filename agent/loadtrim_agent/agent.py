@@ -52,8 +52,6 @@ class AgentOptions:
     user_loop: asyncio.AbstractEventLoop
     companion: Companion = field(default_factory=Companion)
     auto_commit_seconds: float = 5.0
-    buffer_bytes: int = 1 << 20
-    """Per partition; a batch more may come on top."""
     max_poll_seconds: float = 300.0
     """User code that asks for no record for longer: the member leaves."""
 
@@ -70,6 +68,7 @@ class Agent:
             options.user_loop,
             self._tell_from_user,
             refill=lambda stream: self.partitions.refill(stream),
+            refetch=lambda stream, offset: self.partitions.refetch(stream, offset),
             drained=lambda stream: self.partitions.drained(stream),
             key_deserializer=options.settings.get("key_deserializer"),
             value_deserializer=options.settings.get("value_deserializer"),
@@ -79,6 +78,7 @@ class Agent:
         self._connections = Connections(options.settings, request_timeout=options.config.rebalance_timeout + session)
         self.requests = GroupRequests(options.config, self._connections, self.feed, self.spawn)
         self.plane = options.plane()
+        self.handout.budget = self.plane.budget
         self.partitions = Partitions(
             handout=self.handout,
             plane=self.plane,
@@ -88,7 +88,6 @@ class Agent:
             feed=self.feed,
             spawn=self.spawn,
             fail=self.raise_to_user,
-            buffer_bytes=options.buffer_bytes,
             retry_backoff=options.config.retry_backoff,
         )
         self.log: ControlLog | None = None

@@ -23,6 +23,7 @@ from .core.plan.policies import make_policy
 from .core.plan.values import PlanConfig
 from .core.records import DecisionRecord, LeavingRecord, PlanRecord, Record
 from .handout import Stream
+from .kafka.fetch.chunk import Chunk
 from .leading import Leading
 from .measuring import Measuring, process_started_at
 from .observe.http import HttpServer, Registration, parse_address
@@ -181,8 +182,8 @@ class Assembly(Companion):
             leads = command.leader == command.member and self._need_agent().machine.membership.base is not None
             self._leading.set_leader(leads)
 
-    def fetched(self, stream: Stream, records: list[Any], end_offset: int | None) -> None:
-        self.measuring.fetched(stream, records, end_offset)
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        self.measuring.fetched(stream, chunk, end_offset)
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
         self.measuring.acquired(stream, seconds)

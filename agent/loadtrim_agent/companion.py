@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .core.group.commands import EnteredCommand
 from .core.model import Partition
 from .handout import Stream
+from .kafka.fetch.chunk import Chunk
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -34,8 +35,8 @@ class Companion:
     def entered(self, command: EnteredCommand) -> None:
         """A generation began."""
 
-    def fetched(self, stream: Stream, records: list[Any], end_offset: int | None) -> None:
-        """A batch was fetched."""
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        """Records were fetched."""
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
         """Its records are handed out from now on; ``seconds`` since its last owner stopped, if it came by a release."""

@@ -17,13 +17,15 @@ from typing import Any
 
 from .clock import boot_time
 from .core.model import Partition
+from .kafka.fetch.chunk import Chunk, Reader
+from .kafka.fetch.state import Budget
 
 __all__ = ["Finished", "Handout", "Stream"]
 
 SLICE_RECORDS = 64
 """Records of one partition handed out before the next one's turn."""
-LOW_RECORDS = 256
-"""Fewer buffered than this: a partition whose fetching is held is fetched again."""
+READ_RECORDS = 64
+"""Records unpacked at a time."""
 
 Finished = tuple[int | list[int], float, float]
 """(timestamp in ms of a record, or of each record of a batch; when it was handed out; when it was done: boot clock)."""
@@ -35,15 +37,14 @@ class Stream:
     """One acquisition of one partition, shared by both threads. Who writes a field is said beside it."""
 
     __slots__ = (
-        "_batch",
         "_index",
-        "batches",
-        "buffered",
+        "_reader",
+        "_records",
+        "chunks",
         "done",
         "finished",
         "following",
         "handoff_since",
-        "held",
         "in_hand",
         "in_hand_since",
         "in_hand_timestamp",
@@ -54,6 +55,8 @@ class Stream:
         "revoked",
         "running",
         "seeking",
+        "size_bytes",
+        "size_told",
         "take",
     )
 
@@ -70,16 +73,14 @@ class Stream:
         """Agent: when its last owner stopped handing it out, if it came by a handoff."""
         self.revoked = False
         """Agent: ``on_partitions_revoked`` was called for it."""
-        self.batches: deque[list[Any]] = deque()
+        self.chunks: deque[Chunk] = deque()
         """Agent appends, user takes."""
-        self.buffered = 0
-        """Records in batches not yet taken apart; both write, a hint for refilling only."""
+        self.size_bytes = 0
+        """User: keys and values unpacked so far."""
+        self.size_told = 0
+        """Agent: as much of it as was reported."""
         self.seeking = False
         """User sets it at a seek, agent clears it: batches fetched before the seek are thrown away."""
-        self.held = False
-        """Agent sets it when the buffer is full and fetching stops, user clears it when it asks for more."""
-        self.following = position
-        """Agent: the offset after the last record of the newest batch."""
         self.position = position
         """User: the offset handed out next."""
         self.done: int | None = None
@@ -90,25 +91,44 @@ class Stream:
         self.in_hand_timestamp: int | list[int] = -1
         self.finished: deque[Finished] = deque()
         """User appends, agent takes: one entry per record, or per batch of ``getmany``."""
-        self._batch: Sequence[Any] = ()
+        self._reader: Reader | None = None
+        self._records: Sequence[Any] = ()
         self._index = 0
 
-    def peek(self) -> Any | None:
-        """User: the next record, or None. Records below :attr:`position` (after a seek) are passed over."""
+    @property
+    def exhausted(self) -> bool:
+        """Everything fetched so far was handed out; what is in hand is to be looked at after this."""
+        return not self.chunks and self._reader is None and self._index >= len(self._records)
+
+    def has_more(self) -> bool:
+        """User: it is worth a :meth:`peek`."""
+        return self._index < len(self._records) or self._reader is not None or bool(self.chunks)
+
+    def peek(self, finished: Callable[[Chunk], None]) -> Any | None:
+        """User: the next record, or None.
+
+        Args:
+            finished: told of a chunk that is unpacked.
+
+        Raises:
+            CorruptRecordException, UnsupportedCodecError: it cannot be unpacked.
+        """
         while not self.seeking:
-            if self._index < len(self._batch):
-                record = self._batch[self._index]
-                if record.offset >= self.position:
-                    return record
-                self._index += 1
-            elif self.batches:
-                self._batch = self.batches.popleft()
-                self._index = 0
-                self.buffered -= len(self._batch)
-            else:
-                self._batch = ()
-                self._index = 0
-                return None
+            if self._index < len(self._records):
+                return self._records[self._index]
+            reader = self._reader
+            if reader is None:
+                if not self.chunks:
+                    self._records, self._index = (), 0
+                    return None
+                reader = self._reader = Reader(self.chunks.popleft())
+            self._records, self._index = (), 0
+            size = reader.size_bytes
+            self._records = reader.read(READ_RECORDS)
+            self.size_bytes += reader.size_bytes - size
+            if reader.finished:
+                self._reader = None
+                finished(reader.chunk)
         return None
 
     def advance(self, offset: int) -> None:
@@ -118,11 +138,10 @@ class Stream:
 
     def clear(self) -> None:
         """Agent, while :attr:`seeking` keeps the user away: forget what is buffered."""
-        self.batches.clear()
-        self._batch = ()
+        self.chunks.clear()
+        self._reader = None
+        self._records = ()
         self._index = 0
-        self.buffered = 0
-        self.held = False
 
 
 class Handout:
@@ -131,7 +150,8 @@ class Handout:
     Args:
         user_loop: the loop that user code runs in.
         tell_agent: calls a function in the agent's loop, from the user's thread.
-        refill: agent's; called there when a stream runs low.
+        refill: agent's; called there when a chunk that wants it, or any while the buffers are full, is unpacked.
+        refetch: agent's; called there to have a stream fetched anew from its position, because what came is corrupt.
         drained: agent's; called there when a stopped stream has nothing in hand any more.
         key_deserializer, value_deserializer: the user's; they run in the user's thread, so that what they raise, they
             raise there, again at each call, until the user seeks past the record.
@@ -143,6 +163,7 @@ class Handout:
         tell_agent: Callable[..., object],
         *,
         refill: Callable[[Stream], None],
+        refetch: Callable[[Stream, int], None],
         drained: Callable[[Stream], None],
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
@@ -150,6 +171,7 @@ class Handout:
         self._user_loop = user_loop
         self._tell_agent = tell_agent
         self._refill = refill
+        self._refetch = refetch
         self._drained = drained
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
@@ -163,6 +185,8 @@ class Handout:
         """User: streams with something in hand, those given up meanwhile included."""
         self.lease_until = 0.0
         """Agent."""
+        self.budget: Budget | None = None
+        """Agent: of all buffers."""
         self.error: BaseException | None = None
         """Agent: raised by the user's next call."""
         self.failed = False
@@ -187,11 +211,9 @@ class Handout:
     def remove(self, partition: Partition) -> None:
         self.streams = {p: s for p, s in self.streams.items() if p != partition}
 
-    def feed(self, stream: Stream, records: list[Any], following: int) -> None:
-        """Add a fetched batch and wake the user if asleep."""
-        stream.batches.append(records)
-        stream.buffered += len(records)
-        stream.following = following
+    def feed(self, stream: Stream, chunk: Chunk) -> None:
+        """Add what was fetched and wake the user if asleep."""
+        stream.chunks.append(chunk)
         self.wake()
 
     def wake(self) -> None:
@@ -224,7 +246,7 @@ class Handout:
             stream = self._turn[0] if stay else self._current(wanted)
             if stream is None:
                 return None
-            record = stream.peek()
+            record = self._peek(stream)
             if record is None or not self._announce(stream, record.offset, record.timestamp, now):
                 self._next_turn()
                 continue
@@ -236,8 +258,6 @@ class Handout:
                     raise
             stream.advance(record.offset)
             self._left_in_slice -= 1
-            if stream.held and stream.buffered < LOW_RECORDS:
-                self._ask_refill(stream)
             return record
         return None
 
@@ -264,10 +284,10 @@ class Handout:
 
     def _take_batch(self, stream: Stream, limit: int, now: float) -> list[Any]:
         records: list[Any] = []
-        if stream.peek() is None or not self._announce(stream, stream.position, -1, now):
+        if self._peek(stream) is None or not self._announce(stream, stream.position, -1, now):
             return records
         try:
-            while len(records) != limit and (record := stream.peek()) is not None:
+            while len(records) != limit and (record := self._peek(stream)) is not None:
                 records.append(self._deserialized(record))
                 stream.advance(record.offset)
         except BaseException:
@@ -276,8 +296,6 @@ class Handout:
                 raise
         stream.in_hand_timestamp = [record.timestamp for record in records]
         stream.in_hand = records[-1].offset
-        if stream.held and stream.buffered < LOW_RECORDS:
-            self._ask_refill(stream)
         return records
 
     async def wait(self, timeout: float | None = None) -> None:
@@ -314,7 +332,7 @@ class Handout:
             return True
         if boot_time() >= self.lease_until:
             return False
-        return any(s.running and not s.paused and s.peek() is not None for s in self.streams.values())
+        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self.streams.values())
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """What is in hand of the partitions that this call could return is done."""
@@ -375,7 +393,7 @@ class Handout:
         for _ in range(len(turn)):
             stream = turn[0]
             eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
-            if eligible and self._left_in_slice > 0 and (stream._index < len(stream._batch) or stream.batches):
+            if eligible and self._left_in_slice > 0 and stream.has_more():
                 return stream
             self._next_turn()
         return None
@@ -384,9 +402,19 @@ class Handout:
         self._turn.rotate(-1)
         self._left_in_slice = SLICE_RECORDS
 
-    def _ask_refill(self, stream: Stream) -> None:
-        stream.held = False
-        self._tell_agent(self._refill, stream)
+    def _peek(self, stream: Stream) -> Any | None:
+        try:
+            return stream.peek(lambda chunk: self._finished(stream, chunk))
+        except Exception:
+            # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
+            stream.seeking = True
+            self._tell_agent(self._refetch, stream, stream.position)
+            raise
+
+    def _finished(self, stream: Stream, chunk: Chunk) -> None:
+        chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py
+        if chunk.refill or (self.budget is not None and self.budget.exhausted):
+            self._tell_agent(self._refill, stream)
 
     def _deserialized(self, record: Any) -> Any:
         if self._key_deserializer is not None or self._value_deserializer is not None:

@@ -298,7 +298,7 @@ class Leading:
             self._unowned_looked_at = boot_time()
             code, committed = await self._agent.requests.committed(unowned)
             if code == 0:
-                ends = await self._agent.plane.consumer.end_offsets([TopicPartition(*p) for p in unowned])
+                ends = await self._agent.plane.queries.end_offsets([TopicPartition(*p) for p in unowned])
                 self._unowned = {
                     p: max(0, int(ends[TopicPartition(*p)]) - offset) for p, offset in committed.items() if offset >= 0
                 }

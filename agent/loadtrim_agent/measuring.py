@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,7 @@ from .core.plan.measure import Meter, MeterConfig, MeterSnapshot, split_report
 from .core.records import LoadRecord, Record
 from .handout import Finished, Handout, Stream
 from .kafka.data import DataPlane
+from .kafka.fetch.chunk import Chunk
 from .observe.histogram import LATENCY_BOUNDS, tally
 from .observe.metrics import Metrics
 
@@ -86,15 +86,14 @@ class Measuring:
         self.meter.lost(stream.partition, wall_time())
         self._metrics.dropped_partition(*stream.partition)
 
-    def fetched(self, stream: Stream, records: list[Any], end_offset: int | None) -> None:
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
         self.meter.fetched(
             stream.partition,
             wall_time(),
-            [record.timestamp / 1000 for record in records],
-            next_offset=stream.following,
+            chunk.stamps(),
+            next_offset=chunk.end,
             end_offset=end_offset,
             answered_at=self._plane.end_offset_at(stream.partition) if self._plane is not None else None,
-            size_bytes=sum(r.serialized_key_size + r.serialized_value_size for r in records) + len(records),
         )
 
     def sought(self, stream: Stream, offset: int) -> None:
@@ -119,6 +118,10 @@ class Measuring:
             self._gather(stream, now, wall_offset)
 
     def _gather(self, stream: Stream, now: float, wall_offset: float) -> None:
+        size_bytes = stream.size_bytes
+        if size_bytes != stream.size_told:
+            self.meter.unpacked(stream.partition, size_bytes - stream.size_told)
+            stream.size_told = size_bytes
         finished = [stream.finished.popleft() for _ in range(len(stream.finished))]
         if not finished:
             return

@@ -20,14 +20,12 @@ from .core.group import events as e
 from .core.model import Partition
 from .handout import Handout, Stream
 from .kafka.data import DataPlane
+from .kafka.fetch.chunk import Chunk
 from .listener import Listener
 
 __all__ = ["Partitions"]
 
 log = logging.getLogger("loadtrim")
-
-BUFFER_RECORDS_MIN = 500
-"""A partition is always fetched until it has this many records buffered, however large they are."""
 
 
 class Partitions:
@@ -42,7 +40,6 @@ class Partitions:
         feed: gives the machine an event.
         spawn: starts a task that the agent owns.
         fail: raises an error in the user's loop.
-        buffer_bytes: per partition; a batch more may come on top.
         retry_backoff: seconds between tries.
     """
 
@@ -57,7 +54,6 @@ class Partitions:
         feed: Callable[[e.Event], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         fail: Callable[[BaseException], None],
-        buffer_bytes: int,
         retry_backoff: float,
     ) -> None:
         self.handout = handout
@@ -68,7 +64,6 @@ class Partitions:
         self._feed = feed
         self._spawn = spawn
         self._fail = fail
-        self._buffer_bytes = buffer_bytes
         self._retry_backoff = retry_backoff
         self._lingering: dict[Partition, Stream] = {}
         """Partitions lost while one of their records was in user code (rule 13)."""
@@ -187,8 +182,9 @@ class Partitions:
 
     def done_offset(self, stream: Stream) -> int | None:
         """What may be committed: behind the last record done, and behind what the log holds no records of."""
-        done = stream.done
-        if done is not None and stream.in_hand is None and done == stream.following:
+        # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
+        exhausted, in_hand, done = stream.exhausted, stream.in_hand, stream.done
+        if exhausted and in_hand is None and done is not None and not stream.seeking:
             behind = self._plane.position(stream.partition)
             if behind is not None and behind > done and self.stream(stream.partition, stream.take) is stream:
                 return behind
@@ -242,7 +238,6 @@ class Partitions:
         if self.stream(stream.partition, stream.take) is stream:
             self._plane.take(stream.partition, offset)
             stream.clear()
-            stream.following = offset
             stream.seeking = False
             self.handout.wake()
             self._tell("sought", self._companion.sought, stream, offset)
@@ -255,32 +250,23 @@ class Partitions:
 
     async def fetch(self) -> None:
         """Fetch for ever; what fetching raises, the user's next call raises."""
-        while True:
-            try:
-                await self._plane.run(self._batch)
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                log.warning("Fetching raised %r; the next call of user code raises it.", error)
-                self.handout.fail(error)
-                await asyncio.sleep(self._retry_backoff)
+        await self._plane.run(self._chunk, self._failed)
 
-    def _batch(self, partition: Partition, records: list[Any], following: int, end_offset: int | None) -> None:
-        stream = self.handout.streams.get(partition)
-        if stream is None or stream.seeking:
-            return
-        self.handout.feed(stream, records, following)
-        self._bound(stream, records)
-        self._tell("fetched", self._companion.fetched, stream, records, end_offset)
+    def _chunk(self, chunk: Chunk) -> None:
+        stream = self.handout.streams.get(chunk.partition)
+        if stream is not None and not stream.seeking:
+            self.handout.feed(stream, chunk)
+            self._tell("fetched", self._companion.fetched, stream, chunk, self._plane.end_offset(chunk.partition))
 
-    def _bound(self, stream: Stream, records: list[Any]) -> None:
-        """Hold a partition whose buffer is full; a batch is about as large as the one before."""
-        size = sum(max(r.serialized_value_size, 0) + 64 for r in records[:8]) * len(records) // min(8, len(records))
-        mean = max(1, size // len(records))
-        if stream.buffered >= max(BUFFER_RECORDS_MIN, self._buffer_bytes // mean):
-            stream.held = True
-            self._plane.hold(stream.partition)
+    def _failed(self, error: Exception, for_good: bool) -> None:
+        self.handout.fail(error, for_good=for_good)
 
     def refill(self, stream: Stream) -> None:
+        """A chunk of it was unpacked that was waited for."""
         if self.stream(stream.partition, stream.take) is stream:
-            self._plane.release(stream.partition)
+            self._plane.refill(stream.partition)
+
+    def refetch(self, stream: Stream, offset: int) -> None:
+        """What was fetched cannot be read: fetch it anew."""
+        log.warning("%s: what was fetched cannot be unpacked; fetching it again from %d", stream.partition, offset)
+        self.seek(stream, offset)

@@ -24,7 +24,8 @@ from loadtrim_agent.core.group.values import GroupConfig
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.names import control_topic
 from loadtrim_agent.handout import Handout
-from loadtrim_agent.kafka.data import AiokafkaPlane
+from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
+from loadtrim_agent.kafka.fetch.plane import FetchPlane
 from loadtrim_agent.kafka.topics import Subscription
 from loadtrim_agent.thread import AgentThread
 
@@ -156,11 +157,10 @@ class Consumer:
                 subscription=self._subscription,
                 settings=arguments.kafka,
                 control_topic=topic,
-                plane=lambda: AiokafkaPlane(arguments.plane),
+                plane=lambda: FetchPlane(arguments.plane),
                 user_loop=self._user_loop,
                 companion=self._assembly,
                 auto_commit_seconds=arguments.auto_commit_interval_ms / 1000,
-                buffer_bytes=max(1 << 20, arguments.max_partition_fetch_bytes),
                 max_poll_seconds=arguments.max_poll_interval_ms / 1000,
             )
         )
@@ -491,40 +491,50 @@ class Consumer:
 
     async def topics(self) -> set[str]:
         """All topics that this user may see."""
-        return set(await self._in_plane(lambda consumer: consumer.topics()))
+        return set(await self._in_plane(lambda queries: queries.topics()))
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Partition numbers of a topic; None where its metadata is not known."""
-        consumer = self._plain or self._plane_consumer()
-        return consumer.partitions_for_topic(topic) if consumer is not None else None
+        queries = self._plain or self._queries()
+        return queries.partitions_for_topic(topic) if queries is not None else None
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """See ``AIOKafkaConsumer.offsets_for_times``; timestamps in milliseconds."""
-        return dict(await self._in_plane(lambda consumer: consumer.offsets_for_times(dict(timestamps))))
+        return dict(await self._in_plane(lambda queries: queries.offsets_for_times(dict(timestamps))))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each."""
         wanted = list(partitions)
-        return dict(await self._in_plane(lambda consumer: consumer.beginning_offsets(wanted)))
+        return dict(await self._in_plane(lambda queries: queries.beginning_offsets(wanted)))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each."""
         wanted = list(partitions)
-        return dict(await self._in_plane(lambda consumer: consumer.end_offsets(wanted)))
+        return dict(await self._in_plane(lambda queries: queries.end_offsets(wanted)))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """End of the log as the last fetch told it; None before the first."""
-        return self._from_plane("highwater", partition)  # type: ignore[no-any-return]
+        if self._plain is not None:
+            return self._plain.highwater(partition)  # type: ignore[no-any-return]
+        self._stream(Partition(*partition))
+        return self._need_agent().plane.high_watermark(Partition(*partition))
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """See ``AIOKafkaConsumer.last_stable_offset``."""
-        return self._from_plane("last_stable_offset", partition)  # type: ignore[no-any-return]
+        if self._plain is not None:
+            return self._plain.last_stable_offset(partition)  # type: ignore[no-any-return]
+        self._stream(Partition(*partition))
+        return self._need_agent().plane.last_stable_offset(Partition(*partition))
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """When :meth:`highwater` was updated last, milliseconds."""
-        return self._from_plane("last_poll_timestamp", partition)  # type: ignore[no-any-return]
+        if self._plain is not None:
+            return self._plain.last_poll_timestamp(partition)  # type: ignore[no-any-return]
+        self._stream(Partition(*partition))
+        told_at = self._need_agent().plane.end_offset_at(Partition(*partition))
+        return int(told_at * 1000) if told_at is not None else None
 
     # -- the two threads -----------------------------------------------------------------------------------------
 
@@ -538,25 +548,20 @@ class Consumer:
         if self._thread is not None:
             self._thread.post(call, *args)
 
-    async def _in_plane(self, call: Callable[[AIOKafkaConsumer], Coroutine[Any, Any, T]]) -> T:
+    async def _in_plane(self, call: Callable[[AIOKafkaConsumer | OffsetQueries], Coroutine[Any, Any, T]]) -> T:
         if self._plain is not None:
             return await call(self._plain)
-        consumer = self._plane_consumer()
-        if consumer is None:
+        queries = self._queries()
+        if queries is None:
             raise ConsumerStoppedError()
 
         async def there() -> T:
-            return await call(consumer)
+            return await call(queries)
 
         return await self._in_agent(there())
 
-    def _plane_consumer(self) -> AIOKafkaConsumer | None:
-        return self._agent.plane.consumer if self._agent is not None else None
-
-    def _from_plane(self, method: str, partition: TopicPartition) -> Any:
-        if self._plain is None:
-            self._stream(Partition(*partition))
-        return getattr(self._plain or self._plane_consumer(), method)(partition)
+    def _queries(self) -> OffsetQueries | None:
+        return self._agent.plane.queries if self._agent is not None else None
 
     def _streams(self) -> dict[Partition, Any]:
         return self._handout.streams if self._handout is not None else {}

@@ -52,7 +52,9 @@ class World:
         self.go = asyncio.Event()
         self.plane = Plane()
         guard = Guard(Companion())
-        self.handout = Handout(loop, loop.call_soon_threadsafe, refill=lambda s: None, drained=self.drained)
+        self.handout = Handout(
+            loop, loop.call_soon_threadsafe, refill=lambda s: None, refetch=lambda s, o: None, drained=self.drained
+        )
         listener = Listener(loop, lambda: None)
         listener.target = self
         self.partitions = Partitions(
@@ -64,7 +66,6 @@ class World:
             feed=self.events.append,
             spawn=self.spawn,
             fail=lambda error: None,
-            buffer_bytes=1 << 20,
             retry_backoff=0.1,
         )
 

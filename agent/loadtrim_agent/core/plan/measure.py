@@ -172,7 +172,7 @@ class Meter:
             next_offset: the next offset to be fetched (behind gaps and transaction markers).
             end_offset: end of the log as the answer told it: the high watermark, with ``read_committed`` the last
                 stable offset; None: not told.
-            size_bytes: of the records.
+            size_bytes: of the records, where it is known already; else :meth:`unpacked` tells it.
             answered_at: own clock when the broker told ``end_offset``, where the records have waited in a client's
                 buffer since; None: now.
         """
@@ -182,6 +182,12 @@ class Meter:
             return
         at = self._log_time(now if answered_at is None else min(answered_at, now))
         part.fetched(max(at, part.acquired_at), timestamps, next_offset, end_offset, size_bytes)
+
+    def unpacked(self, partition: Partition, size_bytes: int) -> None:
+        """Records of one partition turned out to be so large, uncompressed."""
+        part = self._parts.get(partition)
+        if part is not None:
+            part.unpacked(size_bytes)
 
     def observed(self, partition: Partition, at: float, end_offset: int) -> None:
         """The broker told the end of a log without records.

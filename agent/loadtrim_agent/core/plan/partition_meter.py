@@ -188,6 +188,10 @@ class PartitionMeter:
         self._bytes += size_bytes
         self._grew(now, lagged, known_end)
 
+    def unpacked(self, size_bytes: int) -> None:
+        """Records turned out to be so large; see :meth:`Meter.unpacked`."""
+        self._bytes += size_bytes
+
     def _mark(self, timestamp: float, now: float, held_back: bool, since: float) -> Mark:
         """Was a record that is too old when it is fetched too old when it could have been fetched first?
 

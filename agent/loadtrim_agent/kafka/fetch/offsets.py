@@ -1,0 +1,135 @@
+"""Queries that need no group and no fetch: topics, and offsets by time, on the data plane's own client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NoError,
+    StaleMetadata,
+    UnsupportedForMessageFormatError,
+    for_code,
+)
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.structs import OffsetAndTimestamp, TopicPartition
+
+__all__ = ["EARLIEST", "LATEST", "OffsetQueries"]
+
+LATEST = -1
+EARLIEST = -2
+"""Instead of a timestamp."""
+_CONSUMER = -1
+_NONE = -1
+
+
+class OffsetQueries:
+    """With the meaning of ``AIOKafkaConsumer``'s methods of the same names. The agent's loop.
+
+    Args:
+        client: connected.
+        isolation_level: 1 for ``read_committed``: the end is the last stable offset.
+        timeout_ms: of one query, tries included.
+        retry_backoff: seconds between tries.
+    """
+
+    def __init__(self, client: AIOKafkaClient, *, isolation_level: int, timeout_ms: int, retry_backoff: float) -> None:
+        self._client = client
+        self._isolation_level = isolation_level
+        self._timeout_ms = timeout_ms
+        self._retry_backoff = retry_backoff
+
+    async def topics(self) -> set[str]:
+        """All topics that this user may see."""
+        cluster = await self._client.fetch_all_metadata()
+        return set(cluster.topics())
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Partition numbers of a topic; None where its metadata is not known. Any thread."""
+        found = self._client.cluster.partitions_for_topic(topic)
+        return None if found is None else set(found)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first offset written at or after each timestamp (ms); None where there is none.
+
+        Raises:
+            ValueError: a negative timestamp. KafkaTimeoutError: no answer in time. KafkaError: refused.
+        """
+        for at, stamp in timestamps.items():
+            if stamp < 0:
+                raise ValueError(f"The target time for partition {at} is {stamp}. The target time cannot be negative.")
+        found = await self._look_up({at: int(stamp) for at, stamp in timestamps.items()})
+        return {
+            at: OffsetAndTimestamp(*found[at]) if at in found and found[at][0] != _NONE else None for at in timestamps
+        }
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each. Raises as :meth:`offsets_for_times` does."""
+        found = await self._look_up(dict.fromkeys(partitions, EARLIEST))
+        return {at: offset for at, (offset, _) in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record of each. Raises as :meth:`offsets_for_times` does."""
+        found = await self._look_up(dict.fromkeys(partitions, LATEST))
+        return {at: offset for at, (offset, _) in found.items()}
+
+    async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int | None]]:
+        if not timestamps:
+            return {}
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                while True:
+                    try:
+                        return await self.look_up_once(timestamps)
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        if error.invalid_metadata:
+                            self._client.force_metadata_update()
+                        await asyncio.sleep(self._retry_backoff)
+        except TimeoutError as error:
+            raise KafkaTimeoutError(f"Failed to get offsets by times in {self._timeout_ms} ms") from error
+
+    async def look_up_once(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int | None]]:
+        """(offset, timestamp) per partition, asked once of each leader.
+
+        Raises:
+            KafkaError: one of them could not be asked, or refused; :attr:`retriable` says whether to try again.
+        """
+        await self._client._maybe_wait_metadata()
+        by_leader: dict[int, dict[str, list[tuple[int, int]]]] = {}
+        for at, stamp in timestamps.items():
+            leader = self._client.cluster.leader_for_partition(at)
+            if leader is None:
+                self._client.add_topic(at.topic)
+                raise StaleMetadata(at)
+            if leader == _NONE:
+                raise LeaderNotAvailableError(at)
+            by_leader.setdefault(leader, {}).setdefault(at.topic, []).append((at.partition, stamp))
+        answers = await asyncio.gather(*(self._ask(leader, topics) for leader, topics in by_leader.items()))
+        return {at: entry for answer in answers for at, entry in answer.items()}
+
+    async def _ask(
+        self, leader: int, topics: Mapping[str, list[tuple[int, int]]]
+    ) -> dict[TopicPartition, tuple[int, int | None]]:
+        request = OffsetRequest(_CONSUMER, self._isolation_level, list(topics.items()))
+        answer = await self._client.send(leader, request)
+        found: dict[TopicPartition, tuple[int, int | None]] = {}
+        for topic, entries in answer.topics:
+            for partition, code, *rest in entries:
+                at = TopicPartition(topic, partition)
+                kind = for_code(code)
+                if kind is NoError:
+                    stamp, offset = rest
+                    found[at] = (offset, stamp)
+                elif kind is not UnsupportedForMessageFormatError:
+                    raise kind(at)
+        return found

@@ -1,0 +1,478 @@
+"""The data plane's shell: connections, metadata, timers and errors around the parts that do no I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.clock import wall_time
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.kafka.connections import CONNECTION_SETTINGS
+from loadtrim_agent.kafka.data import OnChunk, OnError
+
+from .chunk import frame
+from .lanes import BrokerLanes, Lane, LaneRequest
+from .offsets import EARLIEST, LATEST, OffsetQueries
+from .request import SessionFetchRequest
+from .state import Budget, Taken
+
+__all__ = ["FetchPlane"]
+
+log = logging.getLogger("loadtrim")
+
+REQUEST_BYTES_MAX = 16 << 20
+"""An answer is held three times while it is taken apart, so one request asks for no more than this."""
+BUFFERS_BYTES_MIN = 16 << 20
+"""All buffers together may hold ``fetch_max_bytes``, but never less than this."""
+BACKOFF_SECONDS_MAX = 1.0
+"""A broker that cannot be reached is tried again after the user's back-off, doubled each time up to this."""
+SESSION_UNKNOWN, SESSION_EPOCH = 70, 71
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE = 74, 75, 78
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+_ELSEWHERE = frozenset(
+    {
+        errors.UnknownTopicOrPartitionError.errno,
+        errors.LeaderNotAvailableError.errno,
+        errors.NotLeaderForPartitionError.errno,
+        errors.ReplicaNotAvailableError.errno,
+        errors.KafkaStorageError.errno,
+        FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH,
+        OFFSET_NOT_AVAILABLE,
+    }
+)
+"""The partition is to be had from another broker, or later: ask where."""
+
+
+class _Broker:
+    """One broker and its two lanes."""
+
+    def __init__(self, lanes: BrokerLanes) -> None:
+        self.lanes = lanes
+        self.wake = {lane: asyncio.Event() for lane in Lane}
+        self.tasks: list[asyncio.Task[None]] = []
+        self.backoff = 0.0
+        """Seconds; 0 while it answers."""
+
+    def stir(self) -> None:
+        """Let its lanes look whether there is something to ask."""
+        for event in self.wake.values():
+            event.set()
+
+
+class FetchPlane:
+    """Fetches on aiokafka's client, with sessions, two lanes per broker and bounded buffers.
+
+    Implements :class:`~loadtrim_agent.kafka.data.DataPlane`, whose methods say what they mean.
+
+    Args:
+        settings: the user's constructor arguments for ``AIOKafkaConsumer``, without those of the group.
+
+    Raises:
+        ValueError: ``isolation_level`` is none that Kafka has.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        isolation = settings.get("isolation_level", "read_uncommitted")
+        if isolation not in _ISOLATION:
+            raise ValueError(f"Incorrect isolation level {isolation}")
+        self._settings = settings
+        self._committed_only = isolation == "read_committed"
+        self._isolation_level = _ISOLATION[isolation]
+        self._reset = str(settings.get("auto_offset_reset", "latest"))
+        self._retry_backoff = float(settings.get("retry_backoff_ms", 100)) / 1000
+        self._partition_bytes = int(settings.get("max_partition_fetch_bytes", 1 << 20))
+        self._low_bytes = max(1 << 20, self._partition_bytes) // 2
+        self._client = AIOKafkaClient(**{n: settings[n] for n in CONNECTION_SETTINGS if n in settings})
+        self._queries = OffsetQueries(
+            self._client,
+            isolation_level=self._isolation_level,
+            timeout_ms=int(settings.get("request_timeout_ms", 40_000)),
+            retry_backoff=self._retry_backoff,
+        )
+        self._request_bytes = min(int(settings.get("fetch_max_bytes", 50 << 20)), REQUEST_BYTES_MAX)
+        self._budget = Budget(max(int(settings.get("fetch_max_bytes", 50 << 20)), BUFFERS_BYTES_MIN))
+        self._states: dict[Partition, Taken] = {}
+        self._brokers: dict[int, _Broker] = {}
+        self._leaderless: dict[Partition, None] = {}
+        self._refused: dict[Partition, None] = {}
+        """Not fetched because the buffers of all are full."""
+        self._numbers = 0
+        self._topics: frozenset[str] = frozenset()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._on_chunk: OnChunk | None = None
+        self._on_error: OnError | None = None
+
+    # -- life cycle ----------------------------------------------------------------------------------------------
+
+    @property
+    def queries(self) -> OffsetQueries:
+        return self._queries
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
+
+    async def start(self) -> None:
+        await self._client.bootstrap()
+        self._client.cluster.add_listener(self._metadata_changed)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+
+    async def run(self, on_chunk: OnChunk, on_error: OnError) -> None:
+        self._on_chunk, self._on_error = on_chunk, on_error
+        for broker in self._brokers.values():
+            self._start_lanes(broker)
+        await asyncio.get_running_loop().create_future()
+
+    def _start_lanes(self, broker: _Broker) -> None:
+        if self._on_chunk is not None and not broker.tasks:
+            broker.tasks = [self._spawn(self._run_lane(broker, lane), lane.value) for lane in Lane]
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=f"loadtrim-{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s broke", task.get_name(), exc_info=error)
+            if self._on_error is not None:
+                self._on_error(errors.KafkaError(f"Unexpected error during data retrieval: {error!r}"), True)
+
+    # -- what is fetched -----------------------------------------------------------------------------------------
+
+    def cover(self, partitions: Iterable[Partition]) -> None:
+        topics = frozenset(topic for topic, _ in partitions) | {topic for topic, _ in self._states}
+        if topics and topics != self._topics:
+            self._topics = topics
+            self._client.set_topics(sorted(topics))
+
+    def take(self, partition: Partition, offset: int) -> None:
+        old = self._states.get(partition)
+        self._numbers += 1
+        state = self._states[partition] = Taken(partition, self._numbers, offset)
+        if old is not None:
+            state.end_offset, state.last_stable_offset = old.end_offset, old.last_stable_offset
+            state.told_at, state.trouble = self._told_at(old), old.trouble
+            self._unroute(old)
+        self._route(state)
+
+    def drop(self, partition: Partition) -> None:
+        state = self._states.pop(partition, None)
+        self._leaderless.pop(partition, None)
+        self._refused.pop(partition, None)
+        if state is not None:
+            self._unroute(state)
+
+    def refill(self, partition: Partition) -> None:
+        self._touch(partition)
+        if self._refused:
+            refused, self._refused = self._refused, {}
+            for waiting in refused:
+                self._touch(waiting)
+
+    def _touch(self, partition: Partition) -> None:
+        state = self._states.get(partition)
+        broker = self._brokers.get(state.node) if state is not None and state.node is not None else None
+        if broker is not None:
+            broker.lanes.touch(partition)
+            broker.stir()
+
+    def _unroute(self, state: Taken) -> None:
+        if state.node is not None:
+            broker = self._brokers[state.node]
+            broker.lanes.remove(state.partition)
+            broker.stir()
+            state.node = None
+
+    def _route(self, state: Taken) -> None:
+        """Have it fetched from its leader, or from a follower that the leader named."""
+        node = self._node_of(state)
+        if node == state.node and node is not None:
+            return
+        self._unroute(state)
+        if node is None:
+            if not self._leaderless:
+                self._spawn(self._find_leaders(), "find-leaders")
+            self._leaderless[state.partition] = None
+            return
+        state.node = node
+        self._leaderless.pop(state.partition, None)
+        broker = self._brokers.get(node)
+        if broker is None:
+            lanes = BrokerLanes(
+                node, wait_ms=int(self._settings.get("fetch_max_wait_ms", 500)), has_room=self._has_room
+            )
+            broker = self._brokers[node] = _Broker(lanes)
+            self._start_lanes(broker)
+        broker.lanes.add(state)
+        broker.stir()
+
+    def _node_of(self, state: Taken) -> int | None:
+        cluster = self._client.cluster
+        if state.replica is not None:
+            if time.monotonic() < state.replica_until and cluster.broker_metadata(state.replica) is not None:
+                return state.replica
+            state.replica = None
+        node = cluster.leader_for_partition(TopicPartition(*state.partition))
+        return node if node is not None and node != -1 else None
+
+    def _metadata_changed(self, cluster: Any) -> None:
+        for state in list(self._states.values()):
+            self._route(state)
+
+    async def _find_leaders(self) -> None:
+        """Ask for metadata until every partition has a leader."""
+        while self._leaderless:
+            missing = {topic for topic, _ in self._leaderless}
+            self._client._topics.update(missing)
+            await self._client.force_metadata_update()
+            await asyncio.sleep(self._retry_backoff)
+
+    def _has_room(self, state: Taken) -> bool:
+        if not state.has_room(self._low_bytes):
+            return False
+        # With the buffers of all full, only who has nothing gets something.
+        if self._budget.exhausted and state.count() > 0:
+            self._refused[state.partition] = None
+            return False
+        return True
+
+    # -- one lane ------------------------------------------------------------------------------------------------
+
+    async def _run_lane(self, broker: _Broker, lane: Lane) -> None:
+        wake = broker.wake[lane]
+        while True:
+            if broker.backoff:
+                await asyncio.sleep(broker.backoff)
+            wake.clear()
+            room = self._budget.room(self._request_bytes, self._states.values())
+            asked = broker.lanes.next(lane)
+            if asked is None:
+                await wake.wait()
+                continue
+            if lane is Lane.POLL:
+                broker.wake[Lane.EXPRESS].set()
+            await self._ask(broker, asked, room or self._partition_bytes)
+
+    async def _ask(self, broker: _Broker, asked: LaneRequest, max_bytes: int) -> None:
+        lane, lanes = asked.lane, broker.lanes
+        request = SessionFetchRequest(
+            max_wait_ms=asked.wait_ms,
+            min_bytes=int(self._settings.get("fetch_min_bytes", 1)),
+            max_bytes=max_bytes,
+            partition_max_bytes=self._partition_bytes,
+            isolation_level=self._isolation_level,
+            session=asked.session,
+            fetch=asked.fetch,
+            forget=asked.forget,
+            rack=self._settings.get("client_rack") or "",
+        )
+        try:
+            answer = await self._client.send(lanes.node, request, group=lane)
+        except (errors.KafkaError, OSError, TimeoutError) as error:
+            lanes.failed(lane)
+            self._unreachable(broker, error)
+            return
+        self._reachable(broker)
+        code = getattr(answer, "error_code", 0)
+        if code:
+            lanes.failed(lane, session_known=code != SESSION_UNKNOWN)
+            if code not in (SESSION_UNKNOWN, SESSION_EPOCH):
+                self._unreachable(broker, errors.for_code(code)())
+            return
+        self._answered(broker, lane, answer)
+        if answer.throttle_time_ms > 0:
+            await asyncio.sleep(answer.throttle_time_ms / 1000)
+
+    def _unreachable(self, broker: _Broker, error: BaseException) -> None:
+        if not broker.backoff:
+            log.warning("Fetching from broker %s failed, trying again: %r", broker.lanes.node, error)
+        broker.backoff = min(max(2 * broker.backoff, self._retry_backoff), BACKOFF_SECONDS_MAX)
+        for state in list(broker.lanes.states.values()):
+            if state.replica == broker.lanes.node:
+                state.replica = None
+                self._route(state)
+
+    def _reachable(self, broker: _Broker) -> None:
+        if broker.backoff:
+            broker.backoff = 0.0
+            log.info("Broker %s answers fetches again", broker.lanes.node)
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def _answered(self, broker: _Broker, lane: Lane, answer: Any) -> None:
+        now = wall_time()
+        lanes = broker.lanes
+        version = answer.API_VERSION
+        due: list[Partition] = []
+        for topic, entries in answer.topics or ():
+            for index, code, end_offset, stable, *rest in entries:
+                partition = Partition(topic, index)
+                due.append(partition)
+                state = lanes.asked(lane, partition)
+                if state is None:
+                    continue
+                if code:
+                    self._refused_by_broker(state, code)
+                    continue
+                if state.trouble:
+                    log.info("%s is fetched again", partition)
+                    state.trouble = ""
+                state.end_offset, state.last_stable_offset, state.told_at = end_offset, stable, now
+                data = rest[-1]
+                if data:
+                    self._take_apart(state, data, rest[-3] if version >= 11 else rest[-2])
+                if version >= 11 and rest[-2] >= 0:
+                    self._go_nearer(state, rest[-2])
+        lanes.answered(lane, getattr(answer, "session_id", 0), now)
+        for partition in due:
+            lanes.touch(partition)
+        if due:
+            broker.stir()
+
+    def _take_apart(self, state: Taken, data: bytes, aborted: Any) -> None:
+        try:
+            chunk = frame(
+                state.partition,
+                state.offset,
+                data,
+                aborted,
+                committed_only=self._committed_only,
+                check_crcs=bool(self._settings.get("check_crcs", True)),
+            )
+        except errors.CorruptRecordException as error:
+            self._tell_error(error)
+            self._rest(state)
+            return
+        if chunk is None:
+            self._tell_error(
+                errors.RecordTooLargeError(
+                    f"The record at {state.partition}, offset {state.offset}, is larger than the fetch size "
+                    f"{self._partition_bytes} and the broker cannot send it. It is skipped. Raise "
+                    "max_partition_fetch_bytes, or lower the broker's message.max.bytes."
+                )
+            )
+            state.offset += 1
+            return
+        state.offset = chunk.end
+        state.hot = True
+        if chunk.batches:
+            state.buffer(chunk)
+            self._budget.grew(chunk.size_bytes)
+            assert self._on_chunk is not None
+            self._on_chunk(chunk)
+
+    def _go_nearer(self, state: Taken, replica: int) -> None:
+        state.replica = replica
+        state.replica_until = time.monotonic() + float(self._settings.get("metadata_max_age_ms", 300_000)) / 1000
+        self._route(state)
+
+    def _refused_by_broker(self, state: Taken, code: int) -> None:
+        kind = errors.for_code(code)
+        if state.trouble != kind.__name__:
+            state.trouble = kind.__name__
+            log.warning("%s cannot be fetched at offset %d: %s", state.partition, state.offset, kind.__name__)
+        if state.replica is not None:
+            state.replica = None  # ask the leader before anything is made of it
+            self._route(state)
+        elif code in _ELSEWHERE:
+            self._client.force_metadata_update()
+            self._rest(state)
+        elif code == errors.OffsetOutOfRangeError.errno:
+            if self._reset == "none":
+                at = TopicPartition(*state.partition)
+                self._tell_error(errors.OffsetOutOfRangeError({at: state.offset}))
+                self._rest(state)
+            else:
+                state.resetting = True
+                self._spawn(self._reset_offset(state), "reset-offset")
+        elif code == errors.TopicAuthorizationFailedError.errno:
+            self._tell_error(errors.TopicAuthorizationFailedError(state.partition.topic))
+            self._rest(state)
+        else:
+            self._rest(state)
+
+    def _tell_error(self, error: Exception) -> None:
+        if self._on_error is not None:
+            self._on_error(error, False)
+
+    def _rest(self, state: Taken) -> None:
+        """Ask for it again in a moment."""
+        state.resting = True
+        asyncio.get_running_loop().call_later(self._retry_backoff, self._rested, state)
+
+    def _rested(self, state: Taken) -> None:
+        state.resting = False
+        if self._states.get(state.partition) is state:
+            self._touch(state.partition)
+
+    # -- offsets -------------------------------------------------------------------------------------------------
+
+    async def _reset_offset(self, state: Taken) -> None:
+        """Where ``auto_offset_reset`` says, once the leader has told it."""
+        at = TopicPartition(*state.partition)
+        while self._states.get(state.partition) is state:
+            try:
+                found = await self._queries.look_up_once({at: EARLIEST if self._reset == "earliest" else LATEST})
+                offset, _ = found[at]
+            except errors.KafkaError as error:
+                if error.invalid_metadata:
+                    self._client.force_metadata_update()
+                await asyncio.sleep(self._retry_backoff)
+                continue
+            if self._states.get(state.partition) is state:
+                log.info("%s: offset %d is out of range, going on at %d", state.partition, state.offset, offset)
+                state.offset, state.resetting, state.hot = offset, False, True
+                self._touch(state.partition)
+            return
+
+    async def reset_offset(self, partition: Partition) -> int:
+        at = TopicPartition(*partition)
+        if self._reset == "earliest":
+            return (await self._queries.beginning_offsets([at]))[at]
+        if self._reset == "latest":
+            return (await self._queries.end_offsets([at]))[at]
+        raise errors.NoOffsetForPartitionError(at)
+
+    def position(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        return state.offset if state is not None else None
+
+    def end_offset(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        if state is None:
+            return None
+        # Records of an open transaction are not there yet for those who read committed ones only.
+        stable = state.last_stable_offset
+        return stable if self._committed_only and stable is not None and stable >= 0 else state.end_offset
+
+    def end_offset_at(self, partition: Partition) -> float | None:
+        state = self._states.get(partition)
+        return self._told_at(state) if state is not None else None
+
+    def _told_at(self, state: Taken) -> float | None:
+        polled_at = self._brokers[state.node].lanes.polled_at if state.followed and state.node is not None else None
+        return max(state.told_at, polled_at) if polled_at is not None and state.told_at is not None else state.told_at
+
+    def high_watermark(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        return state.end_offset if state is not None else None
+
+    def last_stable_offset(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        return state.last_stable_offset if state is not None else None

@@ -1,0 +1,92 @@
+"""Fetch requests with a session, for every version that aiokafka has structs for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiokafka.protocol.api import Request
+from aiokafka.protocol.fetch import (
+    FetchRequest_v4,
+    FetchRequest_v5,
+    FetchRequest_v6,
+    FetchRequest_v7,
+    FetchRequest_v8,
+    FetchRequest_v9,
+    FetchRequest_v10,
+    FetchRequest_v11,
+)
+
+from loadtrim_agent.core.model import Partition
+
+__all__ = ["NO_SESSION", "SessionFetchRequest"]
+
+NO_SESSION = (0, -1)
+"""Session id and epoch of a request that stands alone."""
+_CONSUMER = -1
+_NOT_KNOWN = -1
+_Struct = (
+    FetchRequest_v4
+    | FetchRequest_v5
+    | FetchRequest_v6
+    | FetchRequest_v7
+    | FetchRequest_v8
+    | FetchRequest_v9
+    | FetchRequest_v10
+    | FetchRequest_v11
+)
+
+
+class SessionFetchRequest(Request[_Struct]):  # type: ignore[misc]
+    """aiokafka's own builder has no sessions.
+
+    Before version 7 there are none: requests must be full ones then, and their answers carry no id.
+    """
+
+    API_KEY = 1
+
+    def __init__(
+        self,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        partition_max_bytes: int,
+        isolation_level: int,
+        session: tuple[int, int],
+        fetch: Sequence[tuple[Partition, int]],
+        forget: Iterable[Partition] = (),
+        rack: str = "",
+    ) -> None:
+        self._limits = (max_wait_ms, min_bytes, max_bytes, isolation_level)
+        self._partition_max_bytes = partition_max_bytes
+        self._session = session
+        self._fetch = fetch
+        self._forget = forget
+        self._rack = rack
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The struct of the version that the broker and we share."""
+        version = request_struct_class.API_VERSION
+        topics: dict[str, list[tuple[int, ...]]] = {}
+        limit = self._partition_max_bytes
+        for (topic, partition), offset in self._fetch:
+            if version >= 9:
+                entry: tuple[int, ...] = (partition, _NOT_KNOWN, offset, _NOT_KNOWN, limit)
+            elif version >= 5:
+                entry = (partition, offset, _NOT_KNOWN, limit)
+            else:
+                entry = (partition, offset, limit)
+            topics.setdefault(topic, []).append(entry)
+        fields: list[Any] = [_CONSUMER, *self._limits]
+        if version >= 7:
+            fields += self._session
+        fields.append(list(topics.items()))
+        if version >= 7:
+            forgotten: dict[str, list[int]] = {}
+            for topic, partition in self._forget:
+                forgotten.setdefault(topic, []).append(partition)
+            fields.append(list(forgotten.items()))
+        if version >= 11:
+            fields.append(self._rack)
+        return request_struct_class(*fields)

@@ -1,0 +1,131 @@
+"""What is known of one taken partition, and how much of it is buffered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from loadtrim_agent.core.model import Partition
+
+from .chunk import Chunk
+
+__all__ = ["Budget", "Taken"]
+
+
+class Taken:
+    """One take of one partition: from :meth:`~.plane.FetchPlane.take` until the next, or the drop."""
+
+    __slots__ = (
+        "buffered_bytes",
+        "chunks",
+        "end_offset",
+        "followed",
+        "hot",
+        "last_stable_offset",
+        "node",
+        "number",
+        "offset",
+        "partition",
+        "replica",
+        "replica_until",
+        "resetting",
+        "resting",
+        "told_at",
+        "trouble",
+    )
+
+    def __init__(self, partition: Partition, number: int, offset: int) -> None:
+        self.partition = partition
+        self.number = number
+        """Of this take; an answer to a request for another one is thrown away."""
+        self.offset = offset
+        """Fetched next."""
+        self.node: int | None = None
+        """The broker it is fetched from; None: no leader is known."""
+        self.replica: int | None = None
+        """A follower that the leader named as nearer (KIP-392), until :attr:`replica_until`."""
+        self.replica_until = 0.0
+        self.hot = True
+        """There may be records to be had at once: nobody has said yet that there are none at this offset."""
+        self.resting = False
+        """Something went wrong; it is tried again in a moment."""
+        self.resetting = False
+        """Its offset was out of range, and is being looked up."""
+        self.trouble = ""
+        """What went wrong, so that it is said once and not at each try."""
+        self.end_offset: int | None = None
+        """The high watermark."""
+        self.last_stable_offset: int | None = None
+        self.told_at: float | None = None
+        """When an answer told them, own wall clock."""
+        self.followed = False
+        """In a session: what its broker does not mention has not changed."""
+        self.chunks: deque[Chunk] = deque()
+        """Given to the user's thread and, as far as the agent has looked, not unpacked yet."""
+        self.buffered_bytes = 0
+
+    @property
+    def waits(self) -> bool:
+        """Not to be fetched for now."""
+        return self.resting or self.resetting
+
+    def buffer(self, chunk: Chunk) -> None:
+        """Count a chunk as buffered until the user's thread is done with it."""
+        self.chunks.append(chunk)
+        self.buffered_bytes += chunk.size_bytes
+
+    def count(self) -> int:
+        """Bytes buffered now. O(chunks done since)."""
+        chunks = self.chunks
+        while chunks and chunks[0].done:
+            self.buffered_bytes -= chunks.popleft().size_bytes
+        return self.buffered_bytes
+
+    def has_room(self, below_bytes: int) -> bool:
+        """Is less buffered than that? If not, the chunk whose end changes it is told to say so."""
+        if self.count() <= below_bytes:
+            return True
+        left = self.buffered_bytes
+        for chunk in self.chunks:
+            left -= chunk.size_bytes
+            if left <= below_bytes:
+                chunk.refill = True
+                # First this, then look: the user's thread first finishes, then looks whether to tell.
+                return chunk.done and self.count() <= below_bytes
+        return False
+
+
+class Budget:
+    """How much is buffered of all partitions together, and how much may be.
+
+    The sum is kept as an upper bound that grows with each chunk; only when it reaches the limit is it counted.
+
+    Args:
+        limit_bytes: of all buffers.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.exhausted = False
+        """Read by the user's thread at the end of each chunk: then the agent wants to hear of it."""
+        self._at_most = 0
+
+    def grew(self, size_bytes: int) -> None:
+        """A chunk was buffered."""
+        self._at_most += size_bytes
+
+    def room(self, wanted_bytes: int, states: Iterable[Taken]) -> int:
+        """How many bytes may be fetched now: 0 where it would be less than a quarter of what is wanted.
+
+        Args:
+            wanted_bytes: as much as would be fetched at once.
+            states: all taken partitions.
+        """
+        if self.limit_bytes - self._at_most < wanted_bytes:
+            self.exhausted = True  # first this, then count: see Taken.has_room
+            self._at_most = sum(state.count() for state in states)
+        room = min(wanted_bytes, self.limit_bytes - self._at_most)
+        if room * 4 >= wanted_bytes:
+            self.exhausted = False
+            return room
+        return 0
