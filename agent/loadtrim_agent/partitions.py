@@ -183,8 +183,9 @@ class Partitions:
     def done_offset(self, stream: Stream) -> int | None:
         """What may be committed: behind the last record done, and behind what the log holds no records of."""
         # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
-        exhausted, in_hand, done = stream.exhausted, stream.in_hand, stream.done
-        if exhausted and in_hand is None and done is not None and not stream.seeking:
+        exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
+        # What user code gave up with is not in hand, and not done either: its offset has been handed out.
+        if exhausted and in_hand is None and done is not None and done == handed_out and not stream.seeking:
             behind = self._plane.position(stream.partition)
             if behind is not None and behind > done and self.stream(stream.partition, stream.take) is stream:
                 return behind
