@@ -7,6 +7,7 @@ the user's thread takes records from. What to do is decided in :mod:`loadtrim_ag
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -25,7 +26,7 @@ from .core.group.ownership import HoldState
 from .core.group.values import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from .core.model import InvariantError, Partition
 from .handout import Handout
-from .kafka.connections import Connections
+from .kafka.connections import UNREACHABLE, Connections, Coordinator
 from .kafka.controllog import ControlLog, ControlTopicUnusable
 from .kafka.data import DataPlane
 from .kafka.group import GroupRequests
@@ -76,7 +77,8 @@ class Agent:
         self.listener = Listener(options.user_loop, lambda: self.guard.broke("listener"))
         session = options.config.session_timeout
         self._connections = Connections(options.settings, request_timeout=options.config.rebalance_timeout + session)
-        self.requests = GroupRequests(options.config, self._connections, self.feed, self.spawn)
+        self._coordinator = Coordinator(self._connections, options.config.group)
+        self.requests = GroupRequests(options.config, self._coordinator, self.feed, self.spawn)
         self.plane = options.plane()
         self.handout.budget = self.plane.budget
         self.partitions = Partitions(
@@ -143,9 +145,9 @@ class Agent:
         """
         warn_about_clock()
         await self._connections.start()
-        topics, partitions = await self.topics.start()
-        await self.plane.start()
-        await self._start_log()
+        self.spawn(self._connect_coordinator(), "connect")
+        told = await self._together(self.topics.start(), self.plane.start(), self._start_log())
+        topics, partitions = told[0]
         self.feed(e.SubscriptionEvent(now=boot_time(), topics=topics))
         self.feed(e.TopicsEvent(now=boot_time(), partitions=partitions))
         self.plane.cover(self._coverable())
@@ -157,8 +159,21 @@ class Agent:
         self.feed(e.StartEvent(now=boot_time()))
         await self._first_generation()
 
+    async def _together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Wait for all of them, then raise what the first in order raised, if any did."""
+        outcomes = await asyncio.gather(*works, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return outcomes
+
+    async def _connect_coordinator(self) -> None:
+        """While the rest starts: connections cost more than anything else of a start. Who needs them looks again."""
+        with contextlib.suppress(*UNREACHABLE):
+            await self._coordinator.find()
+
     async def _start_log(self) -> None:
-        control = ControlLog(
+        self.log = ControlLog(
             self.options.settings,
             self.options.control_topic,
             feed=self._read_log,
@@ -167,14 +182,14 @@ class Agent:
             on_clock=lambda *sample: self.guard.call("clock", self.options.companion.clock, *sample),
         )
         try:
-            await control.start()
+            await self.log.start()
         except ControlTopicUnusable as error:
             log.error("%s", error)
             self.guard.broke("control_topic")
             self.machine.without_log()
+            self.log = None
             return
-        self.log = control
-        self.spawn(control.run(), "log")
+        self.spawn(self.log.run(), "log")
 
     async def _first_generation(self) -> None:
         """Wait for the first generation, and until what its map gives is positioned."""

@@ -8,8 +8,9 @@ Kafka's broker never looks into them, but members of other clients do: the subsc
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BytesIO
+from typing import TypeVar
 
 import msgspec
 from aiokafka.protocol.struct import Struct
@@ -19,7 +20,9 @@ from loadtrim_agent.core.group.events import GroupAnswer, JoinedMember
 from loadtrim_agent.core.group.values import LOADTRIM
 from loadtrim_agent.core.model import Partition
 
-__all__ = ["decode_answer", "decode_member", "encode_answer", "encode_subscription"]
+__all__ = ["by_topic", "decode_answer", "decode_member", "encode_answer", "encode_subscription"]
+
+T = TypeVar("T")
 
 _ATTEMPT = struct.Struct(">2sq")
 _ATTEMPT_MAGIC = b"lt"
@@ -52,7 +55,7 @@ class _Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def encode_subscription(topics: Iterable[str], owned: Iterable[Partition], attempt: int) -> bytes:
     """Metadata of one protocol in a JoinGroup. The attempt makes the bytes differ each time (rule 6)."""
     user_data = _ATTEMPT.pack(_ATTEMPT_MAGIC, attempt)
-    return bytes(_Subscription(1, sorted(topics), user_data, _by_topic(owned)).encode())
+    return bytes(_Subscription(1, sorted(topics), user_data, by_topic(owned, _index)).encode())
 
 
 def decode_member(member: str, metadata: bytes) -> JoinedMember:
@@ -74,7 +77,7 @@ def encode_answer(answer: GroupAnswer, protocol: str) -> bytes:
     extra = b""
     if protocol == LOADTRIM:
         extra = msgspec.json.encode(_Extra(answer=msgspec.structs.replace(answer, partitions=())))
-    return bytes(_Assignment(0, _by_topic(answer.partitions), extra).encode())
+    return bytes(_Assignment(0, by_topic(answer.partitions, _index), extra).encode())
 
 
 def decode_answer(data: bytes, protocol: str) -> GroupAnswer:
@@ -93,8 +96,13 @@ def decode_answer(data: bytes, protocol: str) -> GroupAnswer:
     return msgspec.structs.replace(extra.answer, partitions=partitions)
 
 
-def _by_topic(partitions: Iterable[Partition]) -> list[tuple[str, list[int]]]:
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, []).append(index)
+def by_topic(partitions: Iterable[Partition], entry: Callable[[Partition], T]) -> list[tuple[str, list[T]]]:
+    """Entries grouped by topic, as Kafka's requests have them; sorted by (topic, partition)."""
+    topics: dict[str, list[T]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition.topic, []).append(entry(partition))
     return list(topics.items())
+
+
+def _index(partition: Partition) -> int:
+    return partition.partition

@@ -1,4 +1,4 @@
-"""The agent's connections: one ``AIOKafkaClient``, one socket per purpose.
+"""The agent's connections: per client one socket per purpose.
 
 The broker answers one request per connection at a time, so a parked JoinGroup would hold up the heartbeats that share
 its connection. Each :class:`Lane` is therefore a connection of its own to the same broker.
@@ -13,9 +13,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
+from aiokafka.protocol.coordination import FindCoordinatorRequest
 
-__all__ = ["CONNECTION_SETTINGS", "Connections", "Lane"]
+from loadtrim_agent.clock import boot_time
+
+__all__ = [
+    "CONNECTION_SETTINGS",
+    "RECONNECT_SECONDS_MAX",
+    "UNREACHABLE",
+    "Backoff",
+    "Connections",
+    "Coordinator",
+    "Lane",
+]
 
 log = logging.getLogger("loadtrim")
 
@@ -37,6 +48,16 @@ CONNECTION_SETTINGS = (
 )
 """Constructor arguments that every client of the agent takes over from the user's consumer: TLS and SASL included."""
 
+UNREACHABLE = (KafkaError, OSError, asyncio.TimeoutError)
+"""No answer, or none that can be used."""
+
+RECONNECT_SECONDS_MAX = 1.0
+"""A broker that does not take connections is tried at least this often. Source: ``reconnect.backoff.max.ms``, whose
+default in Kafka's own clients this is."""
+LOOKUP_SECONDS = 5.0
+GROUP_COORDINATOR = 0
+"""Type of coordinator in FindCoordinator."""
+
 
 class Lane(enum.Enum):
     """What a connection is for."""
@@ -45,21 +66,58 @@ class Lane(enum.Enum):
     HEARTBEAT = "heartbeat"
     COMMIT = "commit"
     OFFSETS = "offsets"
+    TAIL = "tail"
+    APPEND = "append"
+    TELEMETRY = "telemetry"
+    REPORT = "report"
+    LOOK = "look"
+
+
+COORDINATOR_LANES = (Lane.JOIN, Lane.HEARTBEAT, Lane.COMMIT, Lane.OFFSETS)
+
+
+class Backoff:
+    """How long to wait before the next try: doubled at each failure in a row, up to a bound.
+
+    Args:
+        first: seconds after the first failure.
+        most: seconds at most.
+    """
+
+    def __init__(self, first: float, most: float = RECONNECT_SECONDS_MAX) -> None:
+        self._first = min(first, most)
+        self._most = most
+        self._next = self._first
+
+    def failed(self) -> float:
+        """One more failure: seconds to wait now."""
+        wait, self._next = self._next, min(self._most, self._next * 2)
+        return wait
+
+    def succeeded(self) -> None:
+        """Begin anew."""
+        self._next = self._first
 
 
 class Connections:
-    """Requests to the group's coordinator, with a time limit of their own each.
+    """Requests over one ``AIOKafkaClient``, with a lane and a time limit each.
+
+    A node that has just refused a connection is not tried again before its back-off has passed, whichever lane asks:
+    what needs it fails at once. Otherwise every loop that wants something of a broker that is down would try, and
+    aiokafka would log, on its own.
 
     Args:
         settings: the user's constructor arguments; those of :data:`CONNECTION_SETTINGS` are used.
-        request_timeout: upper bound of any request, seconds: above the longest barrier.
+        request_timeout: upper bound of any request, seconds: above the longest that is asked for.
     """
 
-    def __init__(self, settings: Mapping[str, Any], *, request_timeout: float) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, request_timeout: float = 0.0) -> None:
         taken = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
         taken["request_timeout_ms"] = max(int(request_timeout * 1000), int(taken.get("request_timeout_ms", 40_000)))
+        self.retry_backoff = int(taken.get("retry_backoff_ms", 100)) / 1000
         self.client = AIOKafkaClient(**taken)
-        self._coordinator: int | None = None
+        self._backoffs: dict[int, Backoff] = {}
+        self._refused_until: dict[int, float] = {}
 
     async def start(self) -> None:
         """Connect.
@@ -72,38 +130,86 @@ class Connections:
     async def close(self) -> None:
         await self.client.close()
 
-    async def find_coordinator(self, group: str) -> None:
-        """Look the coordinator up and connect the lanes, so that requests later leave in the order they are made.
+    async def connect(self, node: int, lane: Lane) -> None:
+        """Have a connection, an earlier one where it still stands.
 
         Raises:
-            KafkaError: it cannot be found now; worth another try.
+            NodeNotReadyError: the node does not take connections, or did not a moment ago.
         """
-        node = await self.client.coordinator_lookup(0, group)
-        if node != self._coordinator:
-            await self.client.force_metadata_update()
-        self._coordinator = node
-        for lane in Lane:
-            if not await self.client.ready(node, group=lane):
-                raise KafkaError(f"coordinator {node} does not take connections")
+        connection = self.client._conns.get((node, lane))
+        if connection is not None and connection.connected():
+            return
+        if boot_time() < self._refused_until.get(node, 0.0):
+            raise NodeNotReadyError(f"Node {node} did not take a connection a moment ago")
+        backoff = self._backoffs.setdefault(node, Backoff(self.retry_backoff))
+        if await self.client.ready(node, group=lane):
+            backoff.succeeded()
+            self._refused_until.pop(node, None)
+            return
+        self._refused_until[node] = boot_time() + backoff.failed()
+        raise NodeNotReadyError(f"Node {node} does not take connections")
 
-    async def ask(self, lane: Lane, request: Any, *, timeout: float) -> Any:
-        """Send one request to the coordinator and wait for its answer.
+    async def send(self, node: int, lane: Lane, request: Any, *, timeout: float) -> Any:
+        """Send one request and wait for its answer.
 
         Raises:
             KafkaError: no connection. TimeoutError: no answer in time; the connection is closed then, because an
             answer might still hang in it.
         """
-        if self._coordinator is None:
-            raise KafkaError("the coordinator is not known")
         try:
             async with asyncio.timeout(timeout):
-                return await self.client.send(self._coordinator, request, group=lane)
+                await self.connect(node, lane)
+                return await self.client.send(node, request, group=lane)
         except TimeoutError:
-            self.cut(lane)
+            self.cut(node, lane)
             raise
+
+    def cut(self, node: int | None, lane: Lane) -> None:
+        """Close one lane; the next request opens it again."""
+        connection = self.client._conns.pop((node, lane), None)
+        if connection is not None:
+            connection.close()
+
+
+class Coordinator:
+    """Requests to the group's coordinator.
+
+    Args:
+        connections: started before the first request.
+        group: whose coordinator it is.
+    """
+
+    def __init__(self, connections: Connections, group: str) -> None:
+        self._connections = connections
+        self._group = group
+        self._node: int | None = None
+
+    async def find(self) -> None:
+        """Look the coordinator up and connect the lanes, so that requests later leave in the order they are made.
+
+        Raises:
+            KafkaError: it cannot be found now; worth another try.
+        """
+        client = self._connections.client
+        asked = client.get_random_node()
+        if asked is None:
+            raise KafkaError("no broker is known")
+        request = FindCoordinatorRequest(self._group, GROUP_COORDINATOR)
+        answer = await self._connections.send(asked, Lane.OFFSETS, request, timeout=LOOKUP_SECONDS)
+        if answer.error_code:
+            raise for_code(answer.error_code)()
+        self._node = node = int(answer.coordinator_id)
+        if client.cluster.broker_metadata(node) is None:
+            await client.force_metadata_update()
+        for lane in COORDINATOR_LANES:
+            await self._connections.connect(node, lane)
+
+    async def ask(self, lane: Lane, request: Any, *, timeout: float) -> Any:
+        """Send one request and wait for its answer; raises what :meth:`Connections.send` does."""
+        if self._node is None:
+            raise KafkaError("the coordinator is not known")
+        return await self._connections.send(self._node, lane, request, timeout=timeout)
 
     def cut(self, lane: Lane) -> None:
         """Close one lane; the next request opens it again."""
-        connection = self.client._conns.pop((self._coordinator, lane), None)
-        if connection is not None:
-            connection.close()
+        self._connections.cut(self._node, lane)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
-from aiokafka.structs import TopicPartition
+from aiokafka.protocol.metadata import MetadataRequest
 
 from loadtrim_agent.clock import boot_time, wall_time
 from loadtrim_agent.core.group.commands import AppendCommand, ReadBaseCommand
@@ -35,18 +32,22 @@ from loadtrim_agent.core.records import (
     encode,
 )
 
-from .connections import CONNECTION_SETTINGS
+from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Connections, Lane
+from .partition_log import Appended, PartitionLog
 
 __all__ = ["ControlLog", "ControlTopicUnusable", "TelemetryEntry"]
 
 log = logging.getLogger("loadtrim")
+T = TypeVar("T")
 
 RETENTION_MS = 7 * 24 * 3600 * 1000
 RETENTION_BYTES = 1 << 30
 SEGMENT_BYTES = 64 << 20
 TOPIC_ALREADY_EXISTS = 36
+POLL_SECONDS = 1.0
+"""The broker answers a read as soon as there is a record; with none, after this long."""
 SILENT_SECONDS = 3.0
-"""No answer to the tail's fetches for this long: the log has failed."""
+"""No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
 PROBE_SECONDS = 5.0
 BASE_CHUNK_RECORDS = 2_000
 KEY_SEPARATOR = "\x00"
@@ -96,10 +97,16 @@ class ControlLog:
         self._spawn = spawn
         self._on_unreadable = on_unreadable
         self._on_clock = on_clock
-        self._tail: AIOKafkaConsumer | None = None
-        self._producer: AIOKafkaProducer | None = None
-        self._telemetry: AIOKafkaProducer | None = None
+        self._connections = Connections(settings)
+        self._coordination = self._partition(COORDINATION, Lane.TAIL, Lane.APPEND)
+        self._telemetry = self._partition(TELEMETRY, Lane.TELEMETRY, Lane.REPORT, compressed=True)
+        self._position = 0
+        """Of the tail: offset read next."""
+        self._answered_at = boot_time()
         self._failed = False
+
+    def _partition(self, partition: int, read: Lane, append: Lane, *, compressed: bool = False) -> PartitionLog:
+        return PartitionLog(self._connections, self.topic, partition, read=read, append=append, compressed=compressed)
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
@@ -110,70 +117,63 @@ class ControlLog:
             ControlTopicUnusable: one of these is not possible.
         """
         try:
+            await self._connections.start()
             await self._ensure_topic()
-            self._producer = AIOKafkaProducer(**self._settings, acks="all", linger_ms=0)
-            self._telemetry = AIOKafkaProducer(**self._settings, acks="all", compression_type="gzip", linger_ms=5)
-            await self._producer.start()
-            await self._telemetry.start()
-            self._tail = await self._reader(COORDINATION)
-            end = await self._seek_to_end(self._tail, COORDINATION)
             async with asyncio.timeout(PROBE_SECONDS):
-                await self._probe(end)
+                await self._connections.client.set_topics([self.topic])
+                self._position = await self._patiently(self._coordination.end)
+                await self._probe()
         except ControlTopicUnusable:
             await self.close()
             raise
-        except (KafkaError, OSError, TimeoutError) as error:
+        except UNREACHABLE as error:
             await self.close()
             raise ControlTopicUnusable(self._advice(error)) from error
 
     async def close(self) -> None:
-        for client in (self._tail, self._producer, self._telemetry):
-            if client is not None:
-                with contextlib.suppress(KafkaError, OSError, asyncio.TimeoutError):
-                    await client.stop()
-        self._tail = self._producer = self._telemetry = None
+        await self._connections.close()
 
-    async def _reader(self, partition: int) -> AIOKafkaConsumer:
-        reader = AIOKafkaConsumer(
-            **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="none", fetch_max_wait_ms=500
-        )
-        try:
-            await reader.start()
-        except BaseException:
-            await reader.stop()
-            raise
-        reader.assign([TopicPartition(self.topic, partition)])
-        return reader
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """A topic that was just created has no leader for a moment."""
+        backoff = Backoff(self._connections.retry_backoff)
+        while True:
+            try:
+                return await ask()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(backoff.failed())
 
-    async def _seek_to_end(self, reader: AIOKafkaConsumer, partition: int) -> int:
-        at = TopicPartition(self.topic, partition)
-        end = int((await reader.end_offsets([at]))[at])
-        reader.seek(at, end)
-        return end
-
-    async def _probe(self, end: int) -> None:
+    async def _probe(self) -> None:
         """Write a record that means nothing and read it back."""
-        assert self._producer is not None
-        assert self._tail is not None
         sent_at = wall_time()
         probe = LoadRecord(group="", member="", at=sent_at, generation=-1)
-        written = await self._producer.send_and_wait(self.topic, encode(probe), partition=COORDINATION)
+        written = await self._coordination.append(encode(probe))
         self._tell_clock(sent_at, written)
-        at = TopicPartition(self.topic, COORDINATION)
-        while (position := await self._tail.position(at)) <= written.offset:
-            await self._deliver(await self._tail.getmany(timeout_ms=200), position)
+        while self._position <= written.offset:
+            await self._read_on()
 
     # -- creating ------------------------------------------------------------------------------------------------
 
     async def _ensure_topic(self) -> None:
+        node = self._connections.client.get_random_node()
+        if node is None:
+            raise KafkaError("no broker is known")
+        # Not by the client's own metadata: a broker that creates topics by itself would make it with one partition.
+        request = MetadataRequest([self.topic], allow_auto_topic_creation=False)
+        answer = await self._connections.send(node, Lane.APPEND, request, timeout=PROBE_SECONDS)
+        code, *_, partitions = answer.topics[0]
+        if code != 0:
+            await self._create_topic()
+        elif len(partitions) < 2:
+            raise ControlTopicUnusable(self._advice("it has fewer than 2 partitions"))
+
+    async def _create_topic(self) -> None:
+        from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # once in a group's life, and slow to import
+
         admin = AIOKafkaAdminClient(**self._settings)
         await admin.start()
         try:
-            described = await admin.describe_topics([self.topic])
-            if described and described[0]["error_code"] == 0:
-                if len(described[0]["partitions"]) < 2:
-                    raise ControlTopicUnusable(self._advice("it has fewer than 2 partitions"))
-                return
             new = NewTopic(self.topic, 2, 1, topic_configs=_topic_configs())
             new.replication_factor = -1  # the broker's default (KIP-464); the constructor does not take it
             answer = await admin.create_topics([new])
@@ -197,50 +197,54 @@ class ControlLog:
 
     async def run(self) -> None:
         """Tail the log for ever."""
-        assert self._tail is not None
-        at = TopicPartition(self.topic, COORDINATION)
+        backoff = Backoff(self._connections.retry_backoff)
         while True:
-            position = await self._tail.position(at)
             try:
-                batches = await self._tail.getmany(timeout_ms=1000)
-            except OffsetOutOfRangeError:
-                self._feed(LogGapEvent(now=boot_time()))
-                await self._seek_to_end(self._tail, COORDINATION)
-                continue
-            except KafkaError as error:
-                log.warning("The coordination log %s cannot be read now (%r); trying again.", self.topic, error)
-                await asyncio.sleep(0.2)
-                continue
-            await self._deliver(batches, position)
-            self._watch_silence(self._tail.last_poll_timestamp(at))
+                await self._read_on()
+            except UNREACHABLE as error:
+                log.debug("The coordination log %s cannot be read now (%r); trying again.", self.topic, error)
+                self._watch_silence()
+                await asyncio.sleep(backoff.failed())
+            else:
+                self._answered_at = boot_time()
+                self._watch_silence()
+                backoff.succeeded()
 
-    async def _deliver(self, batches: Mapping[Any, list[Any]], position: int) -> None:
-        assert self._tail is not None
-        now = boot_time()
-        for messages in batches.values():
-            for message in messages:
-                if message.offset != position:
-                    self._feed(LogGapEvent(now=now))
-                position = message.offset + 1
-                record = self._decode(message.value)
-                if record is not None:
-                    self._feed(LogReadEvent(now=now, offset=message.offset, record=record))
-        if batches:
+    async def _read_on(self) -> None:
+        """One read of the tail."""
+        try:
+            fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
+        except OffsetOutOfRangeError:
+            self._feed(LogGapEvent(now=boot_time()))
+            self._position = await self._coordination.end()
+            return
+        now, position = boot_time(), self._position
+        for message in fetched.records:
+            if message.offset != position:
+                self._feed(LogGapEvent(now=now))
+            position = message.offset + 1
+            record = self._decode(message.value)
+            if record is not None:
+                self._feed(LogReadEvent(now=now, offset=message.offset, record=record))
+        self._position = fetched.following
+        if fetched.records:
             self._feed(LogPositionEvent(now=now, position=position))
 
-    def _watch_silence(self, answered_at_ms: int | None) -> None:
-        failed = answered_at_ms is not None and wall_time() - answered_at_ms / 1000 > SILENT_SECONDS
+    def _watch_silence(self) -> None:
+        failed = boot_time() - self._answered_at > SILENT_SECONDS
         if failed != self._failed:
             self._failed = failed
             self._feed(LogFailedEvent(now=boot_time(), failed=failed))
             if failed:
                 log.warning("The coordination log %s does not answer: nothing moves until it does.", self.topic)
+            else:
+                log.info("The coordination log %s answers again.", self.topic)
 
-    def _tell_clock(self, sent_at: float, written: Any) -> None:
+    def _tell_clock(self, sent_at: float, written: Appended) -> None:
         """The broker stamped the record somewhere between our sending it and its answer."""
-        if written.timestamp_type == 1:
+        if written.appended_at is not None:
             answered_at = wall_time()
-            self._on_clock((sent_at + answered_at) / 2 - written.timestamp / 1000, answered_at - sent_at)
+            self._on_clock((sent_at + answered_at) / 2 - written.appended_at, answered_at - sent_at)
 
     def _decode(self, value: bytes | None) -> Record | None:
         try:
@@ -263,16 +267,14 @@ class ControlLog:
         return await self._write(record) is not None
 
     async def _write(self, record: Record) -> int | None:
-        if self._producer is None:
-            return None
         sent_at = wall_time()
         try:
-            written = await self._producer.send_and_wait(self.topic, encode(record), partition=COORDINATION)
-        except (TimeoutError, KafkaError, OSError) as error:
+            written = await self._coordination.append(encode(record))
+        except UNREACHABLE as error:
             log.debug("An append to %s failed: %r", self.topic, error)
             return None
         self._tell_clock(sent_at, written)
-        return int(written.offset)
+        return written.offset
 
     def read_base(self, command: ReadBaseCommand) -> None:
         """Look for the newest map in the log."""
@@ -283,42 +285,39 @@ class ControlLog:
         try:
             async with asyncio.timeout(timeout):
                 found = await self._newest_base()
-        except (KafkaError, OSError, TimeoutError) as error:
+        except UNREACHABLE as error:
             log.info("No earlier map was found in %s (%r): going by the claims.", self.topic, error)
         self._feed(BaseFoundEvent(now=boot_time(), base=found))
 
     async def _newest_base(self) -> BaseRecord | None:
-        reader = await self._reader(COORDINATION)
-        at = TopicPartition(self.topic, COORDINATION)
-        try:
-            end = int((await reader.end_offsets([at]))[at])
-            begin = int((await reader.beginning_offsets([at]))[at])
-            while end > begin:
-                start = max(begin, end - BASE_CHUNK_RECORDS)
-                reader.seek(at, start)
-                newest: BaseRecord | None = None
-                while await reader.position(at) < end:
-                    for messages in (await reader.getmany(timeout_ms=100)).values():
-                        for message in messages:
-                            record = self._decode(message.value) if message.offset < end else None
-                            newest = record if isinstance(record, BaseRecord) else newest
-                if newest is not None:
-                    return newest
-                end = start
-            return None
-        finally:
-            await reader.stop()
+        # On a lane of its own: the tail's is held by its long poll.
+        reader = self._partition(COORDINATION, Lane.LOOK, Lane.LOOK)
+        begin, end = await reader.first(), await reader.end()
+        while end > begin:
+            start = max(begin, end - BASE_CHUNK_RECORDS)
+            newest: BaseRecord | None = None
+            position = start
+            while position < end:
+                fetched = await reader.read(position, wait_seconds=0.1, timeout=SILENT_SECONDS)
+                position = fetched.following
+                for record in self._decoded(message for message in fetched.records if message.offset < end):
+                    newest = record if isinstance(record, BaseRecord) else newest
+            if newest is not None:
+                return newest
+            end = start
+        return None
+
+    def _decoded(self, messages: Iterable[Any]) -> list[Record]:
+        return [record for message in messages if (record := self._decode(message.value)) is not None]
 
     # -- telemetry -----------------------------------------------------------------------------------------------
 
     async def publish(self, record: Record, *, sequence: int) -> bool:
         """Write a report or a decision to the telemetry partition."""
-        if self._telemetry is None:
-            return False
         key = KEY_SEPARATOR.join((record.group, record.member, str(sequence))).encode()
         try:
-            await self._telemetry.send_and_wait(self.topic, encode(record), key=key, partition=TELEMETRY)
-        except (TimeoutError, KafkaError, OSError) as error:
+            await self._telemetry.append(encode(record), key)
+        except UNREACHABLE as error:
             log.debug("A record of the telemetry did not get through: %r", error)
             return False
         return True
@@ -329,32 +328,34 @@ class ControlLog:
         Yields:
             A batch, empty at least every second while nothing is new, and whether all that was there at the start has
             been read.
-        """
-        reader = await self._reader(TELEMETRY)
-        at = TopicPartition(self.topic, TELEMETRY)
-        try:
-            found = (await reader.offsets_for_times({at: int(since * 1000)}))[at]
-            end = await self._seek_to_end(reader, TELEMETRY)
-            if found is not None:
-                reader.seek(at, found.offset)
-            while True:
-                try:
-                    batches = await reader.getmany(timeout_ms=1000, max_records=2_000)
-                except OffsetOutOfRangeError:
-                    await self._seek_to_end(reader, TELEMETRY)
-                    continue
-                yield self._entries(batches), await reader.position(at) >= end
-        finally:
-            await reader.stop()
 
-    def _entries(self, batches: Mapping[Any, list[Any]]) -> list[TelemetryEntry]:
-        entries = []
-        for messages in batches.values():
-            for message in messages:
-                record = self._decode(message.value)
-                if record is not None:
-                    entries.append(TelemetryEntry(record, message.offset, message.timestamp / 1000))
-        return entries
+        Raises:
+            KafkaError, OSError, TimeoutError: it cannot be read at the start. Later troubles are waited out.
+        """
+        end = await self._telemetry.end()
+        found = await self._telemetry.offset_at(int(since * 1000))
+        position = found if found >= 0 else end
+        backoff = Backoff(self._connections.retry_backoff)
+        while True:
+            try:
+                fetched = await self._telemetry.read(position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
+            except OffsetOutOfRangeError:
+                position = await self._patiently(self._telemetry.end)
+                continue
+            except UNREACHABLE as error:
+                log.debug("The telemetry of %s cannot be read now (%r); trying again.", self.topic, error)
+                await asyncio.sleep(backoff.failed())
+                continue
+            backoff.succeeded()
+            position = fetched.following
+            yield self._entries(fetched.records), position >= end
+
+    def _entries(self, messages: Iterable[Any]) -> list[TelemetryEntry]:
+        return [
+            TelemetryEntry(record, message.offset, message.timestamp / 1000)
+            for message in messages
+            if (record := self._decode(message.value)) is not None
+        ]
 
 
 def _topic_configs() -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import msgspec
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
@@ -36,16 +36,14 @@ from loadtrim_agent.core.group.events import (
 from loadtrim_agent.core.group.values import Code, GroupConfig
 from loadtrim_agent.core.model import Partition
 
-from .codec import decode_answer, decode_member, encode_answer, encode_subscription
-from .connections import Connections, Lane
+from .codec import by_topic, decode_answer, decode_member, encode_answer, encode_subscription
+from .connections import UNREACHABLE, Backoff, Coordinator, Lane
 
 __all__ = ["GroupRequests"]
 
 log = logging.getLogger("loadtrim")
 
 LEAVE_TIMEOUT_SECONDS = 3.0
-UNREACHABLE = (KafkaError, OSError, asyncio.TimeoutError)
-"""No answer: reported to the machine as DISCONNECTED."""
 
 
 class GroupRequests:
@@ -53,7 +51,7 @@ class GroupRequests:
 
     Args:
         config: the protocol's settings.
-        connections: started.
+        coordinator: its client is started.
         feed: takes the machine's events, in the agent's loop.
         spawn: starts a task that the agent owns.
     """
@@ -61,12 +59,12 @@ class GroupRequests:
     def __init__(
         self,
         config: GroupConfig,
-        connections: Connections,
+        coordinator: Coordinator,
         feed: Callable[[Event], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
     ) -> None:
         self._config = config
-        self._connections = connections
+        self._coordinator = coordinator
         self._feed = feed
         self._spawn = spawn
         self._looking = False
@@ -80,10 +78,11 @@ class GroupRequests:
 
     async def _find_coordinator(self) -> None:
         complained = False
+        backoff = Backoff(self._config.retry_backoff)
         try:
             while True:
                 try:
-                    await self._connections.find_coordinator(self._config.group)
+                    await self._coordinator.find()
                     break
                 except GroupAuthorizationFailedError as error:
                     raise GroupAuthorizationFailedError(
@@ -99,14 +98,14 @@ class GroupRequests:
                         self._config.group,
                         error,
                     )
-                    await asyncio.sleep(self._config.retry_backoff)
+                    await asyncio.sleep(backoff.failed())
         finally:
             self._looking = False
         self._feed(CoordinatorFoundEvent(now=boot_time()))
 
     def join(self, command: SendJoinCommand) -> None:
         if command.fresh:
-            self._connections.cut(Lane.JOIN)
+            self._coordinator.cut(Lane.JOIN)
         self._spawn(self._join(command), f"join-{command.attempt}")
 
     async def _join(self, command: SendJoinCommand) -> None:
@@ -124,7 +123,7 @@ class GroupRequests:
         event = JoinAnsweredEvent(now=sent_at, sent_at=sent_at, attempt=command.attempt, code=Code.DISCONNECTED)
         try:
             # The lane is given a moment more than the protocol waits, so that the machine decides about time-outs.
-            answer = await self._connections.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout + 5)
+            answer = await self._coordinator.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout + 5)
             members = () if answer.error_code else _members(answer.members)
             event = msgspec.structs.replace(
                 event,
@@ -155,7 +154,7 @@ class GroupRequests:
         sent_at = boot_time()
         code, given = int(Code.DISCONNECTED), None
         try:
-            answer = await self._connections.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout)
+            answer = await self._coordinator.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout)
             code = answer.error_code
             given = decode_answer(answer.member_assignment, protocol) if code == 0 else None
         except UNREACHABLE as error:
@@ -184,7 +183,7 @@ class GroupRequests:
         code = int(Code.DISCONNECTED)
         try:
             # Several tries must fit into one session.
-            answer = await self._connections.ask(Lane.HEARTBEAT, request, timeout=self._config.session_timeout / 4)
+            answer = await self._coordinator.ask(Lane.HEARTBEAT, request, timeout=self._config.session_timeout / 4)
             code = answer.error_code
         except UNREACHABLE as error:
             log.debug("A heartbeat was not answered: %r", error)
@@ -198,13 +197,12 @@ class GroupRequests:
         self._spawn(self._commit(command), f"commit-{command.commit}")
 
     async def _commit(self, command: SendCommitCommand) -> None:
-        topics: dict[str, list[tuple[int, int, str]]] = {}
-        for (topic, index), (offset, metadata) in sorted(command.offsets.items()):
-            topics.setdefault(topic, []).append((index, offset, metadata))
-        request = OffsetCommitRequest(self._config.group, command.generation, command.member, -1, list(topics.items()))
+        offsets = command.offsets
+        topics = by_topic(offsets, lambda partition: (partition.partition, *offsets[partition]))
+        request = OffsetCommitRequest(self._config.group, command.generation, command.member, -1, topics)
         codes: dict[Partition, int] = {}
         try:
-            answer = await self._connections.ask(Lane.COMMIT, request, timeout=self._config.session_timeout)
+            answer = await self._coordinator.ask(Lane.COMMIT, request, timeout=self._config.session_timeout)
             codes = {Partition(t, p): code for t, partitions in answer.topics for p, code in partitions}
         except UNREACHABLE as error:
             log.debug("A commit was not answered: %r", error)
@@ -228,12 +226,9 @@ class GroupRequests:
 
     async def committed(self, partitions: Iterable[Partition]) -> tuple[int, dict[Partition, int]]:
         """(code, committed offset per partition; -1: none)."""
-        topics: dict[str, list[int]] = {}
-        for topic, index in sorted(partitions):
-            topics.setdefault(topic, []).append(index)
-        request = OffsetFetchRequest(self._config.group, list(topics.items()))
+        request = OffsetFetchRequest(self._config.group, by_topic(partitions, lambda partition: partition.partition))
         try:
-            answer = await self._connections.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+            answer = await self._coordinator.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
         except UNREACHABLE as error:
             log.debug("An offset fetch was not answered: %r", error)
             return int(Code.DISCONNECTED), {}
@@ -249,7 +244,7 @@ class GroupRequests:
         """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""
         try:
             request = DescribeGroupsRequest([self._config.group])
-            answer = await self._connections.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+            answer = await self._coordinator.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
             _, _, state, _, protocol, *_ = answer.groups[0]
         except (*UNREACHABLE, LookupError, ValueError) as error:
             log.debug("Group %s could not be described: %r", self._config.group, error)
@@ -262,7 +257,7 @@ class GroupRequests:
     async def _leave(self, command: SendLeaveCommand) -> None:
         try:
             request = LeaveGroupRequest(self._config.group, command.member)
-            await self._connections.ask(Lane.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
+            await self._coordinator.ask(Lane.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
         except UNREACHABLE as error:
             log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
         self._feed(LeaveAnsweredEvent(now=boot_time()))
