@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
+from aiokafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
 from aiokafka.protocol.metadata import MetadataRequest
 
 from loadtrim_agent.clock import boot_time, wall_time
@@ -118,8 +118,8 @@ class ControlLog:
         """
         try:
             await self._connections.start()
-            await self._ensure_topic()
             async with asyncio.timeout(PROBE_SECONDS):
+                await self._ensure_topic()
                 await self._connections.client.set_topics([self.topic])
                 self._position = await self._patiently(self._coordination.end)
                 await self._probe()
@@ -156,6 +156,15 @@ class ControlLog:
     # -- creating ------------------------------------------------------------------------------------------------
 
     async def _ensure_topic(self) -> None:
+        partitions = await self._count_partitions()
+        if partitions is None:
+            await self._create_topic()
+            partitions = await self._patiently(self._created_partitions)
+        if partitions < 2:
+            raise ControlTopicUnusable(self._advice("it has fewer than 2 partitions"))
+
+    async def _count_partitions(self) -> int | None:
+        """None: the topic does not exist, or this principal may not see it."""
         node = self._connections.client.get_random_node()
         if node is None:
             raise KafkaError("no broker is known")
@@ -163,10 +172,13 @@ class ControlLog:
         request = MetadataRequest([self.topic], allow_auto_topic_creation=False)
         answer = await self._connections.send(node, Lane.APPEND, request, timeout=PROBE_SECONDS)
         code, *_, partitions = answer.topics[0]
-        if code != 0:
-            await self._create_topic()
-        elif len(partitions) < 2:
-            raise ControlTopicUnusable(self._advice("it has fewer than 2 partitions"))
+        return len(partitions) if code == 0 else None
+
+    async def _created_partitions(self) -> int:
+        partitions = await self._count_partitions()
+        if partitions is None:
+            raise LeaderNotAvailableError(self.topic)
+        return partitions
 
     async def _create_topic(self) -> None:
         from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # once in a group's life, and slow to import
