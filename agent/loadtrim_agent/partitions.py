@@ -27,6 +27,8 @@ __all__ = ["Partitions"]
 
 log = logging.getLogger("loadtrim")
 
+TOGETHER_SECONDS = 0.05
+"""How long partitions whose start is known wait for those whose start is being looked up, to share a listener call."""
 
 class Partitions:
     """All methods run in the agent's loop.
@@ -73,36 +75,51 @@ class Partitions:
         """Partition -> take that is to be opened; one lost before it was is not opened any more."""
 
     # -- commands ------------------------------------------------------------------------------------------------
-    # -- commands: partitions ------------------------------------------------------------------------------------
 
     def open(self, commands: list[c.OpenCommand]) -> None:
-        """Begin fetching at once; answer when the listener has returned."""
+        """Begin fetching; answer when the listener has returned. Each partition waits for itself only."""
         self._opening.update({command.partition: command.take for command in commands})
-        simple = self.listener.target is None and all(
-            command.offset is not None and command.partition not in self._lingering for command in commands
-        )
-        if simple:
-            for command in commands:
-                self._opened(command, command.offset or 0)
-        else:
-            self._spawn(self._open_slowly(commands), "open")
+        slow: list[c.OpenCommand] = []
+        for command in commands:
+            if command.partition in self._lingering:
+                self._spawn(self._open_late(command, self._lingering_ended[command.partition]), "open-late")
+            elif self.listener.target is None and command.offset is not None:
+                self._opened(command, command.offset)
+            else:
+                slow.append(command)
+        if slow:
+            self._spawn(self._open_slowly(slow), "open")
+
+    async def _open_late(self, command: c.OpenCommand, ended: asyncio.Event) -> None:
+        """One of its records is still in user code, from the time when it was held before."""
+        await ended.wait()
+        await self._open_slowly([command])
 
     async def _open_slowly(self, commands: list[c.OpenCommand]) -> None:
-        streams = []
-        for command in commands:
-            waiting = self._lingering_ended.get(command.partition)
-            if waiting is not None:
-                await waiting.wait()
-            offset = command.offset
-            if offset is None:
-                offset = await self._start_offset(command.partition)
-            if offset is not None and self._opening.get(command.partition) == command.take:
-                streams.append(self._begin(command, offset))
-        if not streams:
-            return
-        await self.listener.assigned([stream.partition for stream in streams])
-        for stream in streams:
-            self._tell_opened(stream)
+        """The listener is called once for those whose offsets are there together."""
+        async with asyncio.TaskGroup() as tasks:
+            waiting = {tasks.create_task(self._offset(command)): command for command in commands}
+            while waiting:
+                done, late = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if late:
+                    done, _ = await asyncio.wait(waiting, timeout=TOGETHER_SECONDS)
+                found = [(waiting.pop(task), task.result()) for task in done]
+                await self._assign([(command, offset) for command, offset in found if offset is not None])
+
+    async def _offset(self, command: c.OpenCommand) -> int | None:
+        return command.offset if command.offset is not None else await self._start_offset(command.partition)
+
+    async def _assign(self, found: list[tuple[c.OpenCommand, int]]) -> None:
+        found.sort(key=lambda each: each[0].partition)
+        streams = [
+            self._begin(command, offset)
+            for command, offset in found
+            if self._opening.get(command.partition) == command.take
+        ]
+        if streams:
+            await self.listener.assigned([stream.partition for stream in streams])
+            for stream in streams:
+                self._tell_opened(stream)
 
     async def _start_offset(self, partition: Partition) -> int | None:
         while True:

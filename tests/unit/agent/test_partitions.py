@@ -1,0 +1,171 @@
+"""The shell's side of held partitions, on a loop of its own, with a data plane that fetches nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from loadtrim_agent.companion import Companion, Guard
+from loadtrim_agent.core.group import commands as c
+from loadtrim_agent.core.group import events as e
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.handout import Handout
+from loadtrim_agent.listener import Listener
+from loadtrim_agent.partitions import Partitions
+
+FIRST, SECOND, THIRD = (Partition("orders", index) for index in range(3))
+
+
+class QuietPlane:
+    """What :class:`Partitions` asks of a data plane. Offsets are looked up when the test says so."""
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        self._changed = changed
+        self.looked_up: dict[Partition, asyncio.Future[int]] = {}
+
+    def take(self, partition: Partition, offset: int) -> None: ...
+
+    def drop(self, partition: Partition) -> None: ...
+
+    def position(self, partition: Partition) -> int | None:
+        return None
+
+    async def reset_offset(self, partition: Partition) -> int:
+        self.looked_up[partition] = asyncio.get_running_loop().create_future()
+        self._changed.set()
+        return await self.looked_up[partition]
+
+
+class Calls(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.assigned: list[set[TopicPartition]] = []
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.assigned.append(assigned)
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
+
+
+class House:
+    """Partitions with everything around them."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.tasks: list[asyncio.Task[None]] = []
+        self.events: list[e.Event] = []
+        self.changed = asyncio.Event()
+        self.plane = QuietPlane(self.changed)
+        self.calls = Calls()
+        listener = Listener(loop, lambda: None)
+        listener.target = self.calls
+        companion = Companion()
+        self.handout = Handout(
+            loop, loop.call_soon, refill=lambda _: None, drained=lambda stream: self.partitions.drained(stream)
+        )
+        self.handout.lease_until = float("inf")
+        self.partitions = Partitions(
+            handout=self.handout,
+            plane=self.plane,  # type: ignore[arg-type]
+            listener=listener,
+            companion=companion,
+            guard=Guard(companion),
+            feed=self._feed,
+            spawn=self._spawn,
+            fail=lambda error: None,
+            buffer_bytes=1 << 20,
+            retry_backoff=0.1,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    def _feed(self, event: e.Event) -> None:
+        self.events.append(event)
+        self.changed.set()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5.0):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def until_opened(self, *partitions: Partition) -> None:
+        await self._until(lambda: set(partitions) <= {x.partition for x in self.events if isinstance(x, e.OpenedEvent)})
+
+    async def until_looked_up(self, *partitions: Partition) -> None:
+        await self._until(lambda: set(partitions) <= set(self.plane.looked_up))
+
+    async def with_a_record_in_hand(self, partition: Partition) -> None:
+        self.partitions.open([_open(partition, take=1, offset=0)])
+        await self.until_opened(partition)
+        self.partitions.run(c.RunCommand(partition=partition, take=1))
+        record = ConsumerRecord(partition.topic, partition.partition, 0, 0, 0, None, b"", None, 0, 0, ())
+        self.handout.feed(self.handout.streams[partition], [record], 1)
+        assert self.handout.take_one() is not None
+        self.events.clear()
+        self.calls.assigned.clear()
+
+
+def _open(partition: Partition, *, take: int, offset: int | None) -> c.OpenCommand:
+    return c.OpenCommand(partition=partition, take=take, offset=offset)
+
+
+async def test_a_partition_waits_for_its_own_record_in_user_code_and_delays_no_other() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.partitions.drop(c.DropCommand(partition=FIRST, take=1))
+    house.partitions.open(
+        [_open(FIRST, take=2, offset=7), _open(SECOND, take=3, offset=0), _open(THIRD, take=4, offset=0)]
+    )
+
+    await house.until_opened(SECOND, THIRD)
+
+    assert house.calls.assigned == [{TopicPartition(*SECOND), TopicPartition(*THIRD)}]
+    assert FIRST not in house.handout.streams
+    house.handout.take_one()  # the record in hand is done
+    await house.until_opened(FIRST)
+    assert house.calls.assigned[1:] == [{TopicPartition(*FIRST)}]
+    assert house.handout.streams[FIRST].position == 7
+
+
+async def test_a_start_that_cannot_be_looked_up_delays_no_other_partition() -> None:
+    house = House()
+    house.partitions.open([_open(FIRST, take=1, offset=None), _open(SECOND, take=2, offset=3)])
+
+    await house.until_opened(SECOND)
+
+    assert house.calls.assigned == [{TopicPartition(*SECOND)}]
+    await house.until_looked_up(FIRST)
+    house.plane.looked_up[FIRST].set_result(5)
+    await house.until_opened(FIRST)
+    assert house.handout.streams[FIRST].position == 5
+
+
+async def test_starts_that_are_found_together_share_a_call_of_the_listener() -> None:
+    house = House()
+    house.partitions.open([_open(p, take=index, offset=None) for index, p in enumerate((FIRST, SECOND, THIRD))])
+    await house.until_looked_up(FIRST, SECOND, THIRD)
+    for future in house.plane.looked_up.values():
+        future.set_result(0)
+
+    await house.until_opened(FIRST, SECOND, THIRD)
+
+    assert house.calls.assigned == [{TopicPartition(*p) for p in (FIRST, SECOND, THIRD)}]
+
+
+async def test_a_partition_lost_while_its_start_is_looked_up_is_not_opened() -> None:
+    house = House()
+    house.partitions.open([_open(FIRST, take=1, offset=None), _open(SECOND, take=2, offset=None)])
+    await house.until_looked_up(FIRST, SECOND)
+    house.partitions.drop(c.DropCommand(partition=FIRST, take=1))
+    for future in house.plane.looked_up.values():
+        future.set_result(0)
+
+    await asyncio.gather(*house.tasks)
+
+    assert house.calls.assigned == [{TopicPartition(*SECOND)}]
+    assert FIRST not in house.handout.streams
