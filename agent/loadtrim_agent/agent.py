@@ -38,6 +38,9 @@ __all__ = ["Agent", "AgentOptions"]
 
 log = logging.getLogger("loadtrim")
 
+LAST_REPORT_SECONDS = 0.5
+"""How long a member that has left waits at most for its last report to be written."""
+
 
 @dataclass(slots=True)
 class AgentOptions:
@@ -100,6 +103,9 @@ class Agent:
         """Set once everything held in the first generation is handed out."""
         self.generation: c.EnteredCommand | None = None
         self.left = asyncio.Event()
+        self._reported = asyncio.Event()
+        """Unset while the last report is on its way."""
+        self._reported.set()
         self.failure: BaseException | None = None
         self._commit_requests: dict[int, asyncio.Future[int]] = {}
         self._commit_numbers = 0
@@ -115,7 +121,7 @@ class Agent:
             c.SendJoinCommand: self.requests.join,
             c.SendSyncCommand: self.requests.sync,
             c.SendHeartbeatCommand: self.requests.heartbeat,
-            c.SendLeaveCommand: self.requests.leave,
+            c.SendLeaveCommand: self._send_leave,
             c.SendCommitCommand: self.requests.commit,
             c.FetchCommittedCommand: self.requests.fetch_committed,
             c.CommitResultCommand: self._commit_result,
@@ -243,6 +249,9 @@ class Agent:
                     await self.left.wait()
             except TimeoutError:
                 log.warning("The group could not be left in time; it notices by the session timeout.")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_REPORT_SECONDS):
+                await self._reported.wait()
         await self.close()
 
     async def close(self) -> None:
@@ -380,6 +389,19 @@ class Agent:
             "" if self.machine.membership.speaks_loadtrim else f", mixed group, protocol {command.protocol}",
         )
         self.guard.call("entered", self.options.companion.entered, command)
+
+    def _send_leave(self, command: c.SendLeaveCommand) -> None:
+        """The last report goes out beside the LeaveGroup, so that it delays nothing."""
+        self._reported.clear()
+        self.spawn(self._report(command.member), "last-report")
+        self.requests.leave(command)
+
+    async def _report(self, member: str) -> None:
+        generation = self.generation.generation if self.generation is not None else -1
+        try:
+            await self.guard.wait("last_report", self.options.companion.leaving(member, generation))
+        finally:
+            self._reported.set()
 
     def _lease(self, command: c.LeaseCommand) -> None:
         ran_out = boot_time() >= self.handout.lease_until

@@ -141,6 +141,10 @@ class Assembly(Companion):
             log.error("%s broke and is off from now on; the consumer goes on.", task.get_name(), exc_info=error)
             self.error(task.get_name().removeprefix("loadtrim-"))
 
+    async def leaving(self, member: str, generation: int) -> None:
+        """What was done since the last report: the leader would take its absence for less load."""
+        await self.measuring.report(member, generation, self._publish)
+
     async def stop(self) -> None:
         if self._leading is not None:
             await self._leading.close()

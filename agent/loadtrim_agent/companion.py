@@ -29,6 +29,9 @@ class Companion:
     async def start(self, agent: Agent) -> None:
         """The agent is connected; it joins next."""
 
+    async def leaving(self, member: str, generation: int) -> None:
+        """Everything is put down, and the group is being told that this member leaves. Not waited for for long."""
+
     async def stop(self) -> None:
         """The agent has left the group."""
 

@@ -155,16 +155,20 @@ class Measuring:
         while True:
             due += self._report_seconds
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-            self.gather()
-            self._observe_ends()
             self.committed(committed())
-            member, generation = who()
-            report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
-            report = msgspec.structs.replace(report, latency_counts=self._latency_counts())
-            self.show()
-            for part in split_report(report):
-                self._sequence = part.sequence
-                await publish(part, part.sequence)
+            await self.report(*who(), publish)
+
+    async def report(self, member: str, generation: int, publish: Callable[[Record, int], Awaitable[bool]]) -> None:
+        """Report what happened since the last time."""
+        self.gather()
+        self._observe_ends()
+        report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
+        report = msgspec.structs.replace(report, latency_counts=self._latency_counts())
+        self.show()
+        parts = split_report(report)
+        self._sequence = parts[-1].sequence  # before anything is waited for: the last report may come in between
+        for part in parts:
+            await publish(part, part.sequence)
 
     def _latency_counts(self) -> tuple[tuple[float, int], ...]:
         """Latencies since the last report, by bucket."""

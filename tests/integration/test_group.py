@@ -24,6 +24,7 @@ from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim.testing.ports import free_ports
 from loadtrim_agent.core.names import control_topic
+from loadtrim_agent.core.records import TELEMETRY, Record, ReportRecord, decode
 
 pytestmark = pytest.mark.kafka
 
@@ -337,3 +338,33 @@ async def test_user_code_that_asks_for_nothing_is_out_and_comes_back(quick_kafka
             assert [m.value for m in await take(other, 2)] == [b"0", b"1"]
         assert [m.value for m in await take(consumer, 2)] == [b"1", b"2"]
         assert agent.machine.membership.member != member
+
+
+# -- telemetry ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_member_that_leaves_reports_what_it_did_last(quick_kafka: Cluster) -> None:
+    """Its work since the report before would be missing from the leader's rates."""
+    topic, group = quick_kafka.create_topic(partitions=2), new_group()
+    await send(quick_kafka, topic, numbers(20), partition=None)
+    settings = Settings(http="off", report_seconds=60.0)
+    async with started(quick_kafka, topic, group=group, settings=settings) as consumer:
+        await take(consumer, 20)
+        await consumer.getmany()  # the last one is done
+    reports = [record for record in await telemetry(quick_kafka, group) if isinstance(record, ReportRecord)]
+    assert sum(entry.done for report in reports for entry in report.partitions) == 20
+    assert {report.instance for report in reports} == {settings.instance_name}
+    assert all(report.member for report in reports)
+
+
+async def telemetry(kafka: Cluster, group: str) -> list[Record]:
+    """Every record of a group's telemetry up to now."""
+    at = TopicPartition(control_topic(group), TELEMETRY)
+    records: list[Record] = []
+    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest") as reader:
+        reader.assign([at])
+        end = (await reader.end_offsets([at]))[at]
+        while await reader.position(at) < end:
+            for messages in (await reader.getmany(timeout_ms=200)).values():
+                records += [decode(message.value) for message in messages]
+    return records
