@@ -11,16 +11,17 @@ import contextlib
 import json
 import os
 import signal
+import struct
 import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
@@ -30,11 +31,22 @@ from demo.journal import Journal, Supervisor, clock_ns, read_run
 from loadtrim.testing import Cluster
 from loadtrim.testing.ports import free_ports
 
-__all__ = ["WAIT_SECONDS", "Group", "Load", "Member", "committed_offsets", "eventually", "group_of_processes"]
+__all__ = [
+    "WAIT_SECONDS",
+    "Commit",
+    "Group",
+    "Load",
+    "Member",
+    "accepted_commits",
+    "committed_offsets",
+    "eventually",
+    "group_of_processes",
+]
 
 WAIT_SECONDS = 40.0
 """Longest wait for a state: some 2 s on a quiet machine."""
 LOOK_SECONDS = 0.02
+OFFSETS_TOPIC = "__consumer_offsets"
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("member.py")
 PLAIN_SCRIPT = PROJECT / "examples" / "payments" / "service.py"
@@ -69,6 +81,60 @@ async def committed_offsets(bootstrap: str, group: str) -> dict[tuple[str, int],
         return {(at.topic, at.partition): entry.offset for at, entry in found.items()}
     finally:
         await admin.close()
+
+
+class Commit(NamedTuple):
+    """One commit that the coordinator accepted."""
+
+    partition: int
+    offset: int
+    at: float
+    """Seconds since the epoch, by the broker's clock."""
+
+
+async def accepted_commits(bootstrap: str, group: str, topic: str) -> list[Commit]:
+    """Every commit of one topic that the broker accepted, in its order: what is in ``__consumer_offsets``.
+
+    Source: Kafka's ``OffsetCommitKey`` and ``OffsetCommitValue``, whose fields used here are the same in all versions.
+    """
+    found: list[tuple[int, Commit]] = []
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as reader:
+        count = reader.partitions_for_topic(OFFSETS_TOPIC) or await _partitions_of(reader)
+        partitions = [TopicPartition(OFFSETS_TOPIC, index) for index in sorted(count)]
+        reader.assign(partitions)
+        begins, ends = await reader.beginning_offsets(partitions), await reader.end_offsets(partitions)
+        wanted = [at for at in partitions if begins[at] < ends[at]]
+        reader.assign(wanted)
+        for at in wanted:
+            reader.seek(at, begins[at])
+        while any([await reader.position(at) < ends[at] for at in wanted]):
+            for messages in (await reader.getmany(timeout_ms=200)).values():
+                for message in messages:
+                    commit = _read_commit(message, group, topic)
+                    if commit is not None:
+                        found.append((message.offset, commit))
+    return [commit for _, commit in sorted(found)]
+
+
+async def _partitions_of(reader: AIOKafkaConsumer) -> set[int]:
+    await reader._client.add_topic(OFFSETS_TOPIC)
+    return set(reader.partitions_for_topic(OFFSETS_TOPIC) or ())
+
+
+def _read_commit(message: Any, group: str, topic: str) -> Commit | None:
+    key = message.key
+    if key is None or message.value is None or struct.unpack_from(">h", key)[0] > 1:
+        return None  # a tombstone, or not a commit
+    names, at = [], 2
+    for _ in range(2):
+        (length,) = struct.unpack_from(">h", key, at)
+        names.append(key[at + 2 : at + 2 + length].decode())
+        at += 2 + length
+    if names != [group, topic]:
+        return None
+    (partition,) = struct.unpack_from(">i", key, at)
+    (offset,) = struct.unpack_from(">q", message.value, 2)
+    return Commit(partition, offset, message.timestamp / 1000)
 
 
 class Load:

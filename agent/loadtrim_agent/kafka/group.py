@@ -207,6 +207,9 @@ class GroupRequests:
         except UNREACHABLE as error:
             log.debug("A commit was not answered: %r", error)
             codes = dict.fromkeys(command.offsets, int(Code.DISCONNECTED))
+        if log.isEnabledFor(logging.DEBUG):
+            told = ", ".join(f"{p}={codes.get(p, '?')}" for p in sorted(command.offsets))
+            log.debug("Commit answered to %s in generation %d: %s", command.member, command.generation, told)
         self._feed(
             CommitAnsweredEvent(
                 now=boot_time(),
