@@ -30,6 +30,7 @@ log = logging.getLogger("loadtrim")
 TOGETHER_SECONDS = 0.05
 """How long partitions whose start is known wait for those whose start is being looked up, to share a listener call."""
 
+
 class Partitions:
     """All methods run in the agent's loop.
 
