@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from . import __version__
@@ -73,7 +74,7 @@ class Assembly(Companion):
     """The companion of a real consumer.
 
     Args:
-        options: the settings that matter here.
+        options: the settings; all of them are shown by ``/status``.
         group: group id. client_id: of the consumer.
         registry: Prometheus registry; None: the default one.
 
@@ -95,7 +96,7 @@ class Assembly(Companion):
             MeterConfig(
                 group=group,
                 objective_seconds=options.sla_seconds,
-                instance=options.instance,
+                instance=options.instance_name,
                 instance_type=options.instance_type,
                 concurrency=options.concurrency,
                 started_at=started_at,
@@ -268,7 +269,7 @@ class Assembly(Companion):
             at=wall_time(),
             version=__version__,
             member=membership.member,
-            instance=self._options.instance,
+            instance=self._options.instance_name,
             state=self._state(agent),
             state_since=self._state_since,
             protocol=membership.protocol,
@@ -290,7 +291,7 @@ class Assembly(Companion):
             last_decision=last,
             last_decision_words=decision_line(last) if isinstance(last, DecisionRecord) else "",
             errors=dict(sorted(self._errors.items())),
-            settings=shown_settings(self._options.shown),
+            settings=shown_settings(msgspec.structs.asdict(self._options)),
         )
 
     def _state(self, agent: Agent) -> AgentState:

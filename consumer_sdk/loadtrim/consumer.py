@@ -87,7 +87,7 @@ class Consumer:
         self._plain_wait = EndableWait()
         if self._settings.enabled:
             self._assembly = Assembly(
-                self._settings.run_options(),
+                self._settings,
                 group=self._arguments.group_id,
                 client_id=self._arguments.client_id,
                 registry=registry,

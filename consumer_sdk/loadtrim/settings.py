@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-import socket
 import zoneinfo
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -16,7 +15,7 @@ from loadtrim_agent.core.model import LoadtrimError
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.policies import make_policy
 from loadtrim_agent.observe.http import parse_address
-from loadtrim_agent.options import RunOptions
+from loadtrim_agent.options import Mode, Positive, RunOptions, ScalerName
 
 __all__ = ["Settings", "SettingsError"]
 
@@ -26,18 +25,12 @@ PREFIX = "LOADTRIM_"
 KNOWN_ELSEWHERE = frozenset({"LOADTRIM_KAFKA_VERSION", "LOADTRIM_DATA", "LOADTRIM_SIM_SEEDS"})
 """Variables of the test tools: known, and none of the consumer's business."""
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Mode = Literal["active", "shadow"]
-ScalerName = Literal["none", "webhook", "kubernetes"]
-
 
 class SettingsError(LoadtrimError, ValueError):
     """A setting cannot be used. One line: the variable, its value, what is allowed."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(RunOptions, frozen=True, kw_only=True):
     """What the environment says, or the caller: each field is the variable ``LOADTRIM_<FIELD>``. Durations in seconds.
 
     Raises:
@@ -46,39 +39,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
-    mode: Mode = "active"
-    """``shadow``: plans are made, logged and counted; nothing is scaled."""
-    sla_seconds: Positive = 1.0
-    """The objective W: from a record's timestamp until it is done."""
-    sla_share: Share = 0.999
-    """Share of the records that must meet the objective."""
-    catchup_seconds: Positive = 300.0
-    """A backlog that is already late is to be worked off within this time."""
-    min_replicas: Count = 1
-    max_replicas: Count | None = None
-    """None: as many as there are partitions."""
-    policy: str = "objective"
-    packer: str = "trim"
     monitor: str = "reports"
-    decision_seconds: Positive = 1.0
-    report_seconds: Positive = 1.0
-    concurrency: Positive = 1.0
-    """Busy seconds per second that this member can give."""
-    instance_type: str = ""
-    """Members of one type have one speed."""
     time_zone: str = "UTC"
     drain_seconds: Positive = 20.0
     """Longest drain of the record in hand, at a stop or a move."""
-    scaler: ScalerName = "none"
-    scaler_url: str = ""
-    scaler_token: str = ""
-    instance: str = ""
-    """What the orchestrator calls this process; empty: the host's name."""
-    http: str = "127.0.0.1:0"
-    """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
-    requested_at: float | None = None
-    """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start
-    of the measured start-up time; else the process's start."""
     control_topic: str = ""
     """Empty: ``__loadtrim.<group>``."""
     baseline_topic: str = "__loadtrim-baselines"
@@ -126,16 +90,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             zoneinfo.ZoneInfo(self.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
             raise _bad("time_zone", self.time_zone, "an IANA name such as UTC or Europe/Berlin") from error
-
-    def run_options(self) -> RunOptions:
-        """The part that the agent's companions work by."""
-        shown = msgspec.structs.asdict(self)
-        same = {name: shown[name] for name in RunOptions.__dataclass_fields__ if name in shown}
-        return RunOptions(**{**same, "instance": self.instance_name}, shown=shown)
-
-    @property
-    def instance_name(self) -> str:
-        return self.instance or socket.gethostname()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:

@@ -213,11 +213,27 @@ Event = PlanEvent | ScaleEvent | ExitedEvent | TickEvent | StopEvent | KillAllEv
 
 
 @dataclass(frozen=True, slots=True)
-class StartCommand:
-    """Start a process under this name."""
+class _InstanceCommand:
+    """What is to be done about one instance, and why."""
 
     name: str
     reason: str
+
+
+class StartCommand(_InstanceCommand):
+    """Start a process under this name."""
+
+
+class DropCommand(_InstanceCommand):
+    """Nothing to do but to tell: the instance is not started after all."""
+
+
+class TerminateCommand(_InstanceCommand):
+    """Ask the process to end (SIGTERM)."""
+
+
+class KillCommand(_InstanceCommand):
+    """End the process and all that it started (SIGKILL)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,30 +242,6 @@ class WaitCommand:
 
     name: str
     seconds: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class DropCommand:
-    """Nothing to do but to tell: the instance is not started after all."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TerminateCommand:
-    """Ask the process to end (SIGTERM)."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class KillCommand:
-    """End the process and all that it started (SIGKILL)."""
-
-    name: str
     reason: str
 
 
