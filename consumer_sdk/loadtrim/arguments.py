@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 
+from loadtrim_agent.core.group.values import HEARTBEATS_PER_SESSION
+
 __all__ = ["Arguments"]
+
+log = logging.getLogger("loadtrim")
+
+HEARTBEAT_MS_MAX = 1000.0
+"""Evictions are to be noticed within about a second."""
 
 _GROUP_ARGUMENTS = (
     "group_id",
@@ -52,7 +60,8 @@ class Arguments:
     auto_commit_interval_ms: int
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    heartbeat_interval_ms: int
+    heartbeat_interval_ms: float
+    """How often a heartbeat is sent at least; at most 1 s and a third of the session timeout."""
     max_poll_interval_ms: int
     max_poll_records: int | None
     max_partition_fetch_bytes: int
@@ -86,13 +95,27 @@ class Arguments:
             auto_commit_interval_ms=every["auto_commit_interval_ms"],
             session_timeout_ms=session,
             rebalance_timeout_ms=max(rebalance, 2 * session),
-            heartbeat_interval_ms=every["heartbeat_interval_ms"],
+            heartbeat_interval_ms=_heartbeat_interval_ms(given, every, session),
             max_poll_interval_ms=every["max_poll_interval_ms"],
             max_poll_records=every["max_poll_records"],
             max_partition_fetch_bytes=every["max_partition_fetch_bytes"],
             exclude_internal_topics=every["exclude_internal_topics"],
             retry_backoff_ms=every["retry_backoff_ms"],
         )
+
+
+def _heartbeat_interval_ms(given: Mapping[str, Any], every: Mapping[str, Any], session_ms: int) -> float:
+    """The argument is an upper bound, so a shorter interval keeps to it."""
+    wanted = every["heartbeat_interval_ms"]
+    if "heartbeat_interval_ms" in given and wanted >= session_ms:
+        log.warning(
+            "heartbeat_interval_ms=%d is not below session_timeout_ms=%d, so every member would be evicted between two "
+            "heartbeats. They are sent every %.0f ms instead; choose a third of the session timeout or less.",
+            wanted,
+            session_ms,
+            min(HEARTBEAT_MS_MAX, session_ms / HEARTBEATS_PER_SESSION),
+        )
+    return min(float(wanted), HEARTBEAT_MS_MAX, session_ms / HEARTBEATS_PER_SESSION)
 
 
 def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:

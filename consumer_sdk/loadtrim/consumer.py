@@ -144,7 +144,7 @@ class Consumer:
             topics=self._subscription.topics,
             session_timeout=arguments.session_timeout_ms / 1000,
             rebalance_timeout=arguments.rebalance_timeout_ms / 1000,
-            heartbeat_interval=min(1.0, arguments.heartbeat_interval_ms / 1000),
+            heartbeat_interval=arguments.heartbeat_interval_ms / 1000,
             drain_seconds=settings.drain_seconds,
             auto_commit=arguments.enable_auto_commit,
             retry_backoff=arguments.retry_backoff_ms / 1000,

@@ -6,13 +6,16 @@ import enum
 
 import msgspec
 
-__all__ = ["LOADTRIM", "STANDARD_PROTOCOLS", "Code", "GroupConfig"]
+__all__ = ["HEARTBEATS_PER_SESSION", "LOADTRIM", "STANDARD_PROTOCOLS", "Code", "GroupConfig"]
 
 LOADTRIM = "loadtrim"
 """Name of our protocol in JoinGroup; a group speaks it when every member offers it."""
 
 STANDARD_PROTOCOLS = ("range", "roundrobin")
 """What we offer beside it, so that members without the agent can share the group (mixed group)."""
+
+HEARTBEATS_PER_SESSION = 3
+"""Source: Kafka's advice for ``heartbeat.interval.ms``."""
 
 
 class Code(enum.IntEnum):
@@ -49,8 +52,8 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_timeout: float = 20.0
     """At least twice the session timeout: a barrier with a dead member ends with that member's session (rule 12)."""
     heartbeat_interval: float = 1.0
-    """Upper bound. Heartbeats are sent at once when the log tells of a rebalance, and every 0.25 s when a member is
-    overdue."""
+    """Upper bound, at most a third of the session timeout: two may go amiss. Heartbeats are sent at once when the log
+    tells of a rebalance, and every 0.25 s when a member is overdue."""
     drain_seconds: float = 20.0
     """How long user code may keep the record in hand before a move is given up."""
     auto_commit: bool = True
@@ -65,3 +68,5 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.rebalance_timeout < 2 * self.session_timeout:
             raise ValueError("rebalance_timeout must be at least twice session_timeout")
+        if self.heartbeat_interval * HEARTBEATS_PER_SESSION > self.session_timeout + 1e-6:
+            raise ValueError("heartbeat_interval must be at most a third of session_timeout")

@@ -556,7 +556,7 @@ def test_no_hint(record) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_a_silent_member_makes_the_others_look_for_its_eviction() -> None:
-    d = Driver(heartbeat_interval=30.0, session_timeout=60.0, rebalance_timeout=120.0).running(0)
+    d = Driver(heartbeat_interval=20.0, session_timeout=60.0, rebalance_timeout=120.0).running(0)
     d.after(3.0)
     assert d.machine.wakeup() == pytest.approx(d.now + 0.25)
     d.after(0.25)
