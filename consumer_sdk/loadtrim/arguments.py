@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.abc import ConsumerRebalanceListener
 
 from loadtrim_agent.core.group.values import HEARTBEATS_PER_SESSION
 
-__all__ = ["Arguments"]
+__all__ = ["Arguments", "check_subscription", "compiled"]
 
 log = logging.getLogger("loadtrim")
 
@@ -138,3 +140,33 @@ def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:
         raise ValueError("`max_poll_records` should be positive Integer")
     if every["auto_offset_reset"] not in ("earliest", "latest", "none"):
         raise ValueError(f"auto_offset_reset={every['auto_offset_reset']!r}: allowed are earliest, latest and none")
+
+
+def check_subscription(topics: object, pattern: str | None, listener: object) -> None:
+    """As ``AIOKafkaConsumer.subscribe`` does.
+
+    Raises:
+        TypeError: not topics or a pattern, or something else than these.
+    """
+    if not (topics or pattern):
+        raise TypeError("You should provide either `topics` or `pattern`")
+    if topics and pattern:
+        raise TypeError("You can't provide both `topics` and `pattern`")
+    if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+        raise TypeError("listener should be an instance of ConsumerRebalanceListener")
+    if topics and not isinstance(topics, (tuple, set, list)):
+        raise TypeError("Topics should be list of strings")
+
+
+def compiled(pattern: str | None) -> re.Pattern[str] | None:
+    """The pattern of a subscription.
+
+    Raises:
+        ValueError: it cannot be compiled.
+    """
+    if pattern is None:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -23,13 +22,13 @@ from loadtrim_agent.clock import boot_time
 from loadtrim_agent.core.group.values import GroupConfig
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.names import control_topic
-from loadtrim_agent.handout import Handout
+from loadtrim_agent.handout import Handout, Stream
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.fetch.plane import FetchPlane
 from loadtrim_agent.kafka.topics import Subscription
 from loadtrim_agent.thread import AgentThread
 
-from .arguments import Arguments
+from .arguments import Arguments, check_subscription, compiled
 from .settings import Settings
 from .signals import EndableWait, StopSignals
 
@@ -97,6 +96,8 @@ class Consumer:
         self._thread: AgentThread | None = None
         self._agent: Agent | None = None
         self._handout: Handout | None = None
+        self._put_aside: dict[Partition, Stream] = {}
+        """Not subscribed any more, and not yet given up."""
         self._closed = False
         self._stopping: asyncio.Task[None] | None = None
 
@@ -334,32 +335,40 @@ class Consumer:
         if self._plain is not None:
             self._plain.subscribe(topics=topics, pattern=pattern, listener=listener)
             return
-        if not (topics or pattern):
-            raise TypeError("You should provide either `topics` or `pattern`")
-        if topics and pattern:
-            raise TypeError("You can't provide both `topics` and `pattern`")
-        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
-            raise TypeError("listener should be an instance of ConsumerRebalanceListener")
-        if topics and not isinstance(topics, (tuple, set, list)):
-            raise TypeError("Topics should be list of strings")
+        check_subscription(topics, pattern, listener)
         self._subscription = Subscription(
             topics=tuple(sorted(set(topics))),
-            pattern=_compiled(pattern),
+            pattern=compiled(pattern),
             exclude_internal=self._arguments.exclude_internal_topics,
             own=(self._settings.control_topic, self._settings.baseline_topic),
         )
         self._listener = listener
-        if self._agent is not None and self._thread is not None:
-            self._thread.post(self._agent.subscribe, self._subscription, listener)
+        self._subscribed()
 
     def unsubscribe(self) -> None:
-        """Give everything up; the member stays in the group with nothing to own until it subscribes again."""
+        """Give everything up; the member stays in the group with nothing to own until it subscribes again.
+
+        A partition with a record in hand goes when that is done: at the next call that asks for records, which returns
+        none. aiokafka leaves the group at once instead, and another member is handed the record again.
+        """
         if self._plain is not None:
             self._plain.unsubscribe()
             return
         self._subscription = Subscription()
-        if self._agent is not None and self._thread is not None:
-            self._thread.post(self._agent.subscribe, self._subscription, self._listener)
+        self._subscribed()
+
+    def _subscribed(self) -> None:
+        """Nothing of what is not subscribed any more is handed out from here on, whenever the agent hears of it."""
+        streams, before = self._streams(), self._put_aside
+        ended = {p: s for p, s in streams.items() if p.topic not in self._subscription.matches([p.topic])}
+        self._put_aside = {p: s for p, s in ended.items() if not s.paused or before.get(p) is s}
+        for stream in self._put_aside.values():
+            stream.paused = True
+        for partition, stream in before.items():
+            if partition not in ended and streams.get(partition) is stream:
+                stream.paused = False
+        if self._agent is not None:
+            self._post(self._agent.subscribe, self._subscription, self._listener)
 
     def subscription(self) -> frozenset[str]:
         """Topics subscribed now."""
@@ -563,10 +572,10 @@ class Consumer:
     def _queries(self) -> OffsetQueries | None:
         return self._agent.plane.queries if self._agent is not None else None
 
-    def _streams(self) -> dict[Partition, Any]:
+    def _streams(self) -> dict[Partition, Stream]:
         return self._handout.streams if self._handout is not None else {}
 
-    def _stream(self, partition: Partition) -> Any:
+    def _stream(self, partition: Partition) -> Stream:
         stream = self._streams().get(partition)
         if stream is None:
             raise IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")
@@ -592,12 +601,3 @@ class Consumer:
 
 def _wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[Partition]:
     return frozenset(Partition(*p) for p in partitions)
-
-
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
-    if pattern is None:
-        return None
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error

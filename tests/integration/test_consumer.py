@@ -445,6 +445,18 @@ async def test_subscribe_again_and_unsubscribe_while_running(quick_kafka: Cluste
         await eventually(lambda: listener.held() == set() == consumer.assignment(), "nothing is held")
 
 
+async def test_unsubscribe_with_a_record_in_hand(quick_kafka: Cluster) -> None:
+    """It is done at the next call, and only then handed over: nobody else is handed it."""
+    topic, group = quick_kafka.create_topic(partitions=1), new_group()
+    await send(quick_kafka, topic, numbers(2))
+    async with started(quick_kafka, topic, group=group) as one, started(quick_kafka, topic, group=group) as two:
+        first, other = (one, two) if one.assignment() else (two, one)
+        assert values(await take(first, 1)) == ["0"]
+        first.unsubscribe()
+        assert await first.getmany(timeout_ms=0) == {}
+        assert values(await take(other, 1)) == ["1"]
+
+
 # -- the rebalance listener --------------------------------------------------------------------------------------
 
 
