@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model import Partition
+from .forecast import alike_seconds
 from .observe import SLOT_SECONDS, Observation, PartitionObservation
 from .values import (
     TAUS_SECONDS,
@@ -47,6 +48,7 @@ WHOLE_SLOTS = 5
 CHANGE_SDS = 2.0
 """A partition's share of the group over the last seconds is believed when it is this many standard deviations of one
 interval away from its share before (about four standard errors)."""
+SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
@@ -94,7 +96,7 @@ def estimate(observation: Observation, group: GroupState, config: PlanConfig) ->
         rates=rates,
         costs=costs,
         cost=statistics.fmean(costs.values()) if costs else 0.0,
-        shape=unit_curve(observation.slots),
+        shape=unit_curve(observation.slots, alike_seconds(series)),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
     partitions = {p: _mark_serial(_partition(p, inputs), fastest, config) for p in sorted(group.owners)}
@@ -187,7 +189,7 @@ def _series(slots: Sequence[float]) -> tuple[float, ...]:
     return tuple(sum(slots[index : index + per_second]) for index in range(start, len(slots), per_second))
 
 
-def unit_curve(slots: Sequence[float]) -> Curve:
+def unit_curve(slots: Sequence[float], alike: int | None = None) -> Curve:
     """Shape of the load: its work curve at a level of one busy second per second.
 
     Each window is divided by the mean of the 15 s around it, so that what remains is the load's burstiness and not its
@@ -196,18 +198,22 @@ def unit_curve(slots: Sequence[float]) -> Curve:
 
     Args:
         slots: work per 0.1 s, oldest first.
+        alike: so many of the newest seconds are of one kind. What jumped is no burst: levels are taken on one side of
+            the jump. None: all are.
     """
     prefix = [0.0, *itertools.accumulate(slots)]
     half, least = round(LEVEL_SECONDS / SLOT_SECONDS / 2), round(LEVEL_SECONDS_MIN / SLOT_SECONDS / 2)
     first = max(0, len(slots) - round(SHAPE_SECONDS / SLOT_SECONDS))
+    jump = 0 if alike is None else max(0, len(slots) - round(alike / SLOT_SECONDS))
     samples: list[tuple[int, float, float]] = []
     for index in range(first, len(slots)):
         if slots[index] > 0:
+            begin, end = (jump, len(slots)) if index >= jump else (0, jump)
             # As much before as after, else a rising load would look like bursts at its end.
-            reach = max(least, min(half, index, len(slots) - index))
+            reach = max(least, min(half, index - begin, end - index))
             reach -= reach % WHOLE_SLOTS
-            high = min(len(slots), max(index + reach, 2 * reach))
-            low = max(0, high - 2 * reach)
+            high = min(end, max(index + reach, begin + 2 * reach))
+            low = max(begin, high - 2 * reach)
             level = (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS)
             samples.append((index + 1, slots[index], level))
     widths = [tau / SLOT_SECONDS for tau in TAUS_SECONDS[1:]]
@@ -340,7 +346,9 @@ def _partition_curve(entry: PartitionObservation, work: float, rate: float, scat
     parts as large as what the window holds (the members' own variances hold the ups and downs of half a minute), and
     that of the records' costs.
     """
-    means = _interpolated(entry.shape) if entry.shape else shape.mean
+    # Windows of half a minute tell nothing about a load that has just jumped: the jump would look like a burst.
+    known = entry.shape and entry.cost is not None and rate * entry.cost <= SHAPE_JUMP * entry.shape_rate
+    means = _interpolated(entry.shape) if known else shape.mean
     variation = entry.rate_sd / rate if rate > 0 else 0.0
     parts = work * work * variation * variation + work * scatter
     return Curve(tuple(work * mean for mean in means), tuple(math.sqrt(parts * max(mean, 0.0)) for mean in means))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .values import Forecast
 
-__all__ = ["WINDOWS_SECONDS", "forecast"]
+__all__ = ["WINDOWS_SECONDS", "alike_seconds", "forecast"]
 
 WINDOWS_SECONDS = (120, 60, 30, 15, 8)
 """Pasts that are tried, longest first."""
@@ -23,6 +23,9 @@ BEFORE_SECONDS = 30
 NEWEST = 3
 DISAGREE = 4.0
 """Standard errors by which the newest seconds may be off what the ones before them predict."""
+UNLIKE = 3.0
+"""Standard errors between the seconds before and after a jump. That there is one is known by then, so to stop looking
+back too early costs little."""
 STRAIGHT = 1.8
 """A line that leaves more than this many times the noise is no picture of what happened."""
 SLOPE_ERRORS = 2.5
@@ -37,9 +40,16 @@ JUMP_NOISE_MAX = 0.15
 """Noise after a jump, as a share of the load, is taken to be no more than this."""
 NOISE_SECONDS = 30
 SHARE = 0.85
-NORMAL = 1.44
-"""Quantile of the absolute value of a standard normal variable at that share."""
+JUMPS = 3
+"""So many differences of a short past may be jumps: a jump inside a second makes two."""
+NOISE_FLOOR_VALUES = 2.0
+"""Of few values the noise is easily taken for too small: it counts for (1 + this / their number) times as much."""
+IDLE_SECONDS = 10
+"""Nothing for so long is no part of the load that comes after it."""
+IDLE_SHARE = 0.02
+"""Of the newest seconds: less is nothing."""
 CALMER = 0.8
+STANDARD = statistics.NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +68,23 @@ class _Line:
 def _noise(series: Sequence[float]) -> float:
     """Standard deviation of one second around whatever the load does, from the differences of neighbours.
 
-    Slow ups and downs hardly show in them, and a jump or two are left out: 85 % of the differences are below 1.44 times
-    their standard deviation where the noise is normal.
+    Slow ups and downs hardly show in them, and jumps are left out: the quantile of the differences that is taken for
+    that of a normal variable leaves out one in seven, and three of a short past.
     """
     differences = [abs(right - left) for left, right in itertools.pairwise(series)]
-    lately, always = _large(differences[-NOISE_SECONDS:]), _large(differences)
+    lately, always = _spread(differences[-NOISE_SECONDS:]), _spread(differences)
     # Thirty differences may happen to be small; a load seldom becomes so much calmer.
-    return max(lately, CALMER * always) / (NORMAL * math.sqrt(2.0))
+    return max(lately, CALMER * always) / math.sqrt(2.0)
 
 
-def _large(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(SHARE * len(ordered)) - 1)] if ordered else 0.0
+def _spread(values: Sequence[float]) -> float:
+    """Standard deviation of normal variables of mean 0, from their absolute values, some of which are jumps."""
+    count = len(values)
+    if not count:
+        return 0.0
+    rank = max(1, min(math.ceil(SHARE * count), count - JUMPS))
+    quantile = STANDARD.inv_cdf(0.5 + 0.5 * (rank - 0.3) / (count + 0.4))
+    return sorted(values)[rank - 1] / quantile * (1.0 + NOISE_FLOOR_VALUES / count)
 
 
 def _fit(values: Sequence[float], noise: float) -> _Line:
@@ -142,7 +157,7 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
 
     Cost: ``O(len(series))``, about 0.2 ms.
     """
-    line, window = _longest_that_agrees(series)
+    line, window = _longest_that_agrees(_since_idle(series))
     # A slope loses 3 % a second: no trend lasts.
     reach = DAMPING_PER_SECOND * (1 - DAMPING_PER_SECOND**horizon_seconds) / (1 - DAMPING_PER_SECOND)
     ahead = max(0.0, line.level + line.slope * reach)
@@ -158,6 +173,24 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
         window_seconds=window,
         source=source,
     )
+
+
+def alike_seconds(series: Sequence[float]) -> int:
+    """How many of the newest seconds are of one kind: what was before is another load."""
+    return _longest_that_agrees(_since_idle(series))[1]
+
+
+def _since_idle(series: Sequence[float]) -> Sequence[float]:
+    """What came after the last idle time, or after the nothing before the load began; all of it while it is idle."""
+    nothing = IDLE_SHARE * statistics.fmean(series[-NEWEST:])
+    if series[-1] <= nothing:
+        return series
+    begin = run = 0
+    for second, value in enumerate(series):
+        run = run + 1 if value <= nothing else 0
+        if run >= IDLE_SECONDS or run == second + 1:
+            begin = second + 1
+    return series[begin:]
 
 
 def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:
@@ -185,12 +218,21 @@ def _since_jump(series: Sequence[float], noise: float) -> tuple[_Line, int]:
     before = statistics.fmean(series[-BEFORE_SECONDS:-NEWEST] or series)
     # Of next to nothing every share is large, and would hide the jump.
     share = min(noise / before, JUMP_NOISE_MAX) if before > 0 else 0.0
-    count, mean = 1, series[-1]
-    while count < min(len(series), WINDOWS_SECONDS[-1]):
-        off = abs(series[-count - 1] - mean)
-        if off > DISAGREE * max(noise, share * mean) * math.sqrt(1 + 1 / count):
-            break
-        count += 1
-        mean = statistics.fmean(series[-count:])
+    newest = series[-WINDOWS_SECONDS[-1] :]
+    while (count := _after_jump(newest, noise)) < len(newest):
+        newest = newest[-count:]
+    mean = statistics.fmean(newest)
     sd = max(noise, share * mean)
-    return _Line(mean, 0.0, 0.0, sd / math.sqrt(count), sd, count - 1), count
+    return _Line(mean, 0.0, 0.0, sd / math.sqrt(len(newest)), sd, len(newest) - 1), len(newest)
+
+
+def _after_jump(values: Sequence[float], noise: float) -> int:
+    """How many of the values come after the one jump that explains them best; all where noise explains them as well."""
+    total, size = sum(values), len(values)
+    best, chosen, after = 0.0, size, 0.0
+    for count in range(1, size):
+        after += values[-count]
+        contrast = abs(after / count - (total - after) / (size - count)) / math.sqrt(1 / count + 1 / (size - count))
+        if contrast > best:
+            best, chosen = contrast, count
+    return chosen if best > UNLIKE * noise else size

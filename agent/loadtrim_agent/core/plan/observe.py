@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..model import Partition
-from ..records import PartitionReport, ReportRecord, WorkWindow
+from ..records import PartitionReport, ReportRecord
 from .values import GroupState, PlanConfig
 
 __all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"]
@@ -26,6 +26,9 @@ SAMPLES_MAX = 256
 FAST_SECONDS = 2.0
 SLOW_SECONDS = 20.0
 MEMBER_SECONDS = 10.0
+JUMP_VARIANCES = 6.0
+"""A rate that is further off the one before counts as off by the root of this many variances, or of as many as are
+usual for arrivals at random."""
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
 
@@ -69,6 +72,8 @@ class PartitionObservation:
     lag_seconds: float
     shape: tuple[tuple[float, float], ...]
     """(window seconds, seconds' worth of its mean work that arrive in it); empty: not measured."""
+    shape_rate: float
+    """Busy seconds per second on the reporter in the longest of these windows."""
     state: str
 
 
@@ -114,15 +119,31 @@ class _Average:
 class _PartitionTrack:
     """Moving averages of one partition."""
 
-    __slots__ = ("at", "cost", "cost_variance", "fast", "interval", "last", "reporter", "shape", "slow", "variance")
+    __slots__ = (
+        "at",
+        "cost",
+        "cost_variance",
+        "fast",
+        "interval",
+        "last",
+        "rate",
+        "reporter",
+        "shape",
+        "shape_rate",
+        "slow",
+        "variance",
+    )
 
     def __init__(self) -> None:
         self.fast = _Average(FAST_SECONDS)
         self.slow = _Average(SLOW_SECONDS)
         self.variance = _Average(SLOW_SECONDS)
+        self.rate: float | None = None
+        """Records/s in the last interval in which something could be seen."""
         self.cost: float | None = None
         self.cost_variance = 0.0
         self.shape: tuple[tuple[float, float], ...] = ()
+        self.shape_rate = 0.0
         self.at = 0.0
         self.interval = 1.0
         self.reporter = ""
@@ -134,7 +155,12 @@ class _PartitionTrack:
             return  # what its new owner told already is newer
         if report.cost_mean is not None and report.cost_mean > 0:
             self.cost, self.cost_variance = report.cost_mean, report.cost_variance or 0.0
-        self.shape = _shape(report.work_windows) or self.shape
+        longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
+        if longest is not None and longest.mean > 0:
+            # Each window as so many seconds' worth of the mean work of the longest.
+            per_second = longest.mean / longest.seconds
+            self.shape = tuple(sorted((window.seconds, window.mean / per_second) for window in report.work_windows))
+            self.shape_rate = per_second
         self.at, self.interval, self.reporter, self.last = max(received_at, self.at), interval, member, report
 
     def _add_rate(self, report: PartitionReport, interval: float, received_at: float) -> None:
@@ -144,7 +170,12 @@ class _PartitionTrack:
             silence = max(0.0, elapsed - 1.5 * interval)
             rate = report.arrived / observed
             if self.last is not None and observed >= 0.5 * interval:
-                self.variance.add((rate - self.fast.value()) ** 2 * observed, observed, elapsed, 0.0)
+                # Neighbours, so that ups and downs hardly count; a jump counts as a large accident at most.
+                before = self.rate if self.rate is not None else rate
+                usual = max(self.variance.value(), 0.5 * (rate + before) / observed)
+                off = min(0.5 * (rate - before) ** 2, JUMP_VARIANCES * usual)
+                self.variance.add(off * observed, observed, elapsed, 0.0)
+            self.rate = rate
             self.fast.add(report.arrived, observed, elapsed, silence)
             self.slow.add(report.arrived, observed, elapsed, silence)
 
@@ -167,16 +198,9 @@ class _PartitionTrack:
             standing_records=float(last.lag_min if last.lag_min is not None else max(0, last.lag - last.arrived)),
             lag_seconds=last.lag_seconds,
             shape=self.shape,
+            shape_rate=self.shape_rate,
             state=last.state,
         )
-
-
-def _shape(windows: tuple[WorkWindow, ...]) -> tuple[tuple[float, float], ...]:
-    """Each window as so many seconds' worth of the mean work of the longest; empty: not measured."""
-    longest = max(windows, key=lambda window: window.seconds, default=None)
-    if longest is None or longest.mean <= 0:
-        return ()
-    return tuple(sorted((window.seconds, window.mean * longest.seconds / longest.mean) for window in windows))
 
 
 class History:

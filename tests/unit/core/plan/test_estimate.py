@@ -218,3 +218,24 @@ def test_partitions_that_rise_together_correlate() -> None:
         ran(Fleet(CONFIG, lambda second: [50.0 + 40.0 * ((second + 2 * n) * 7 % 5 - 2) / 2 for n in range(4)]), 60)
     )
     assert 0.0 <= apart.correlation < together.correlation <= 1.0
+
+
+def test_a_jump_is_no_burst() -> None:
+    """Ten seconds of nothing, or of half, and then an even stream: in no window comes more than the stream brings."""
+    for before in (0.0, 0.1):
+        slots = [before] * 300 + [0.2] * 20
+        shape = unit_curve(slots, alike=2)
+        assert all(mean <= 1.05 * tau + 0.02 for tau, mean in zip(TAUS_SECONDS, shape.mean, strict=True))
+
+
+def test_windows_of_another_load_tell_nothing_about_the_shape() -> None:
+    """The members' windows reach back half a minute; right after a jump the stream would look like a burst."""
+    fleet = ran(Fleet(CONFIG, even(2, 100.0)))
+    observation, group = looked(fleet)
+    known = observation.partitions[partition(0)]
+    jumped = replace(known, shape=((0.1, 1.0), (5.0, 5.0)), shape_rate=0.1 * known.rate_fast * COST)
+    partitions = {**observation.partitions, partition(0): jumped}
+    answer = estimate(replace(observation, partitions=partitions), group, CONFIG)
+    assert isinstance(answer, Estimate)
+    entry = answer.partitions[partition(0)]
+    assert entry.curve.mean[AT[0.1]] == pytest.approx(0.1 * entry.work, rel=0.05)

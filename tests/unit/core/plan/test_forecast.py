@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtrim_agent.core.plan.forecast import DAMPING_PER_SECOND, forecast
+from loadtrim_agent.core.plan.forecast import DAMPING_PER_SECOND, alike_seconds, forecast
 
 
 def noise(seed: int, share: float = 0.1) -> list[float]:
@@ -88,6 +88,33 @@ def test_a_step_from_next_to_nothing(idle: list[float]) -> None:
     made = forecast([*idle, 2.0, 2.0], 5.0)
     assert made.level == pytest.approx(2.0)
     assert made.error < 0.3
+
+
+@pytest.mark.parametrize("calm", [8, 10, 14, 20, 30])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_step_soon_after_the_load_began(calm: int, seed: int) -> None:
+    """The load's own beginning is a jump as well, inside a second, and must not pass for noise."""
+    random = Random(1000 * calm + seed)
+    calm_series = [0.65 * (1.0 + random.gauss(0.0, 0.06)) for _ in range(calm)]
+    begun, stepped = random.random(), random.random()
+    series = [0.0, 0.0, 0.65 * begun, *calm_series, 0.65 + 0.75 * stepped, 1.4 * (1 + random.gauss(0.0, 0.04))]
+    assert forecast(series, 3.0).level > 1.0
+    assert forecast([*series, 1.4], 3.0).level > 1.2
+
+
+def test_idle_time_is_no_part_of_the_load_after_it() -> None:
+    series = [2.0] * 30 + [0.0] * 60 + [1.1, 2.0, 2.0, 2.0, 2.0]
+    made = forecast(series, 5.0)
+    assert made.level == pytest.approx(2.0, rel=0.05)
+    assert made.slope == 0.0
+    assert alike_seconds(series) <= 5
+    assert alike_seconds([2.0] * 60) == 60
+    assert forecast([2.0] * 30 + [0.0] * 30, 5.0).level == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_batch_every_few_seconds_is_no_idle_time() -> None:
+    made = forecast([5.0, 0.0, 0.0, 0.0, 0.0] * 24, 5.0)
+    assert made.level == pytest.approx(1.0, rel=0.1)
 
 
 def test_the_window_grows_again_after_a_step() -> None:

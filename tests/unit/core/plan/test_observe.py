@@ -56,6 +56,14 @@ def test_rates_settle_at_the_rate() -> None:
     assert (known.cost, known.reporter, known.state) == (0.005, "a", "running")
 
 
+def test_a_jump_of_the_rate_is_no_scatter() -> None:
+    """From nothing to 100 records/s: what comes at random varies by 10, and the jump must not make it 50."""
+    history = History(CONFIG)
+    feed(history, 10, arrived=0)
+    feed(history, 3, first=10)
+    assert seen(history, 13).partitions[partition(0)].rate_sd < 15.0
+
+
 def test_the_first_report_is_believed_as_it_is() -> None:
     history = History(CONFIG)
     feed(history, 1)

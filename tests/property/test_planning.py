@@ -1,0 +1,67 @@
+"""What planning promises about scaling, record by record in virtual time and from seeds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from loadtrim_agent.core.plan.values import PlanConfig
+from sim.fleet import Fleet, FleetOptions, Load, Outcome
+
+COST = 0.0059
+PARTITIONS = 9
+
+
+def play(per_second: list[float], *, replicas: int, seed: int, startup_seconds: float = 3.0) -> Outcome:
+    return Fleet(
+        Load(per_second=tuple(per_second), shares=(1.0,) * PARTITIONS),
+        PlanConfig(group="g", objective_seconds=0.5, startup_seconds=startup_seconds),
+        FleetOptions(seed=seed, cost_seconds=COST, startup_seconds=startup_seconds, replicas=replicas),
+    ).run()
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_noise_scales_and_moves_nothing(replicas: int) -> None:
+    """+-10 % from one second to the next, 5 % below a whole number of replicas."""
+    random = Random(replicas)
+    rate = 0.95 * replicas / COST
+    outcome = play([rate * random.uniform(0.9, 1.1) for _ in range(150)], replicas=replicas, seed=replicas)
+    settled = [decision for at, decision in outcome.decisions if 60.0 <= at < 150.0]
+    assert len({decision.replicas_wanted for decision in settled}) == 1
+    assert not any(decision.moves for decision in settled)
+
+
+@pytest.mark.parametrize("calm_seconds", [8, 14, 25])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_step_is_answered_soon_also_soon_after_the_load_began(calm_seconds: int, seed: int) -> None:
+    """From 0.65 to 1.42 members' worth, at any moment of a second; three seconds of silence before the load."""
+    part = Random(seed).random()
+    before, after = 0.65 / COST, 1.416 / COST
+    per_second = [0.0] * 3 + [before] * calm_seconds + [before * part + after * (1.0 - part)] + [after] * 4
+    step = 3.0 + calm_seconds + part
+    outcome = play(per_second, replicas=1, seed=seed, startup_seconds=30.0)
+    assert all(decision.replicas_wanted == 1 for at, decision in outcome.decisions if at < step)
+    answered = outcome.first_above(1, step)
+    assert answered is not None
+    assert answered <= 3.5
+
+
+def test_a_load_after_idle_time_is_not_taken_for_a_burst() -> None:
+    """Two members' worth after 40 s of nothing: two or three, and one more while what came meanwhile is worked off."""
+    outcome = play([0.0] * 40 + [2.0 / COST] * 12, replicas=1, seed=1)
+    assert 3 <= max(decision.replicas_wanted for _, decision in outcome.decisions) <= 5
+
+
+def test_every_record_is_done_once_and_in_order_of_virtual_time() -> None:
+    """The simulation itself: nothing is lost over handoffs and scalings, and one seed plays one way."""
+    per_second = [20.0 + 3.0 * second for second in range(60)] + [200.0 - 3.0 * second for second in range(60)]
+    first, second = (play(per_second, replicas=1, seed=3) for _ in range(2))
+    assert first == second
+    assert len(first.latencies) == first.arrived
+    assert first.moves > 0
+    assert first.scalings() >= 2
+    assert min(first.latencies) >= COST
+    assert first.replica_minutes >= 120 / 60
+    assert all(left < right for (left, _), (right, _) in pairwise(first.decisions))
