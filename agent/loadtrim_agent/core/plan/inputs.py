@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .packers.problem import Bin, Dealer, Item, Limits, Problem
 from .policies.base import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
@@ -40,7 +42,9 @@ def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, conf
         key = (replicas, factor)
         if key not in late:
             if factor not in dealers:
-                dealers[factor] = Dealer(items, _limits(seen, config, factor))
+                # To expect is not to keep free: what is judged is W, less the record in hand.
+                limits = replace(_limits(seen, config, factor), overhead_seconds=min(seen.cost, seen.overhead_seconds))
+                dealers[factor] = Dealer(items, limits)
             late[key] = dealers[factor].late(members_of(replicas))
         return late[key]
 

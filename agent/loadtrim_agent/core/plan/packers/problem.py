@@ -229,11 +229,13 @@ class Dealer:
         self._limits = limits.for_items(items)
         sized = ((size_of(item, self._limits), item) for item in items)
         self._largest_first = sorted(sized, key=lambda entry: (-entry[0], entry[1].partition))
+        self._together = Load(self._limits, (item for item in items if not item.serial))
 
     def late(self, capacities: Sequence[float]) -> float:
-        """How much work per second would be late with members of these capacities.
+        """How much more work per second would be late with members of these capacities than with one of them all.
 
-        Serial partitions count only with what they add to others: no number of members helps them.
+        That is what whole partitions cost. What one member of the whole capacity could not do in time either is the
+        sizing's affair, and what is late in a serial partition alone nobody's: no number of members helps it.
 
         Cost: ``O(p log n + n)``: 3 ms for 1,000 partitions.
         """
@@ -247,9 +249,10 @@ class Dealer:
             if item.serial:
                 alone[index] += Load(self._limits, (item,)).late(capacities[index])
             heapq.heapreplace(queue, (filled + size / capacities[index], index))
-        return sum(
+        late = sum(
             max(0.0, load.late(capacity) - own) for load, capacity, own in zip(loads, capacities, alone, strict=True)
         )
+        return max(0.0, late - self._together.late(sum(capacities)))
 
 
 def divide(items: Sequence[Item], capacities: Sequence[float], limits: Limits) -> float:

@@ -26,9 +26,15 @@ STAY = 1.015
 capacity), or the noise of the measurement would scale it. What builds up meanwhile is seen as backlog."""
 BACKLOG_SECONDS = 30.0
 """A standing backlog is worked off within this time."""
-GAIN = 0.16
-"""A replica for the placement's sake must bring this share of its capacity as work in time. Parameter
-``placement_gain``; 0: as many replicas as whole partitions need."""
+SOON_SECONDS = 10.0
+SOON_STARTUPS = 3.0
+"""Late work is to be worked off within this time, or this many times the start-up time, where a doubled group can; else
+within the configured time."""
+GAINS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.16, 0.125, 0.1, 0.07, 0.05, 0.03, 0.015, 0.005)
+"""A replica for the placement's sake must bring some share of its capacity as work in time. Which of these, follows from
+the objective's share (:func:`_priced`); parameter ``placement_gain`` sets it."""
+PRICED_SECONDS = 300.0
+"""The share is to be kept over about this time: as long as a new leader looks back."""
 GAIN_REACH = 3
 """So many more replicas are looked at together: one alone may bring nothing where two do."""
 DOWN_MARGIN = 1.03
@@ -58,10 +64,12 @@ class Need:
     """Window that binds; None: the mean rate."""
     late: float
     """Work per second that is late even so, because whole partitions do not divide better."""
+    late_pool: float
+    """The same with ``pool`` replicas."""
     at_max: bool = False
 
 
-def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0) -> Need:
+def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, gain: float = 0.0) -> Need:
     """The fewest replicas for arrivals of ``level`` work per second.
 
     Args:
@@ -69,23 +77,31 @@ def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0) -> 
         level: work per second.
         error: its standard error, to be kept free.
         slack: so many times their capacity may be asked for.
+        gain: what a replica must bring for the placement's sake.
 
     Cost: O(p log p) per number that is looked at.
     """
-    required, tau = _required(view, level, error)
-    pool = 1
-    while pool < view.replicas_max and view.capacity(pool) * slack < required:
-        pool += 1
-    pool = max(pool, view.replicas_min)
-    replicas, late = _divided(view, pool, level)
+    pool, required, tau = _pool(view, level, error, slack)
+    replicas, late = _divided(view, pool, level, gain)
+    total = sum(item.work for item in view.items)
     return Need(
         replicas=replicas,
         pool=pool,
         required=required,
         tau_seconds=tau,
         late=late,
+        late_pool=view.late(pool, level / total) if total > 0 else 0.0,
         at_max=pool == view.replicas_max and view.capacity(pool) * slack < required,
     )
+
+
+def _pool(view: View, level: float, error: float, slack: float) -> tuple[int, float, float | None]:
+    """The fewest replicas that have the capacity for the group's work, how much it is, and the window that binds."""
+    required, tau = _required(view, level, error)
+    pool = 1
+    while pool < view.replicas_max and view.capacity(pool) * slack < required:
+        pool += 1
+    return max(pool, view.replicas_min), required, tau
 
 
 def _limits(view: View) -> Limits:
@@ -103,7 +119,7 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     total = sum(item.work for item in view.items)
     factor = level / total if total > 0 else 1.0
     fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
-    rate = level + error + estimate.backlog / BACKLOG_SECONDS + estimate.late / config.catchup_seconds
+    rate = level + error + estimate.backlog / BACKLOG_SECONDS + _catching_up(view, level)
     rate -= sum(max(0.0, item.work * factor - fastest) for item in serial)
     best, binding = rate / RATE_SHARE, None
     for index, (tau, window) in enumerate(zip(TAUS_SECONDS, _limits(view).windows, strict=True)):
@@ -117,20 +133,33 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     return best, binding
 
 
-def _divided(view: View, pool: int, level: float) -> tuple[int, float]:
+def _catching_up(view: View, level: float) -> float:
+    """Capacity to work off what is already late.
+
+    Partitions are read in order, so everything behind late work is late as well, for as long as there is any; and to
+    work it off takes the same replica-time whether it is done soon or slowly, as long as the replicas stay for longer
+    than they take to start. So it is done as soon as that allows, and the configured time is the longest: it binds
+    where the backlog is so large that it would take more than twice the group.
+    """
+    estimate, config = view.estimate, view.config
+    permitted = (1.0 - config.objective_share) * PRICED_SECONDS
+    soon = max(SOON_SECONDS, SOON_STARTUPS * estimate.startup_seconds, permitted)
+    return max(estimate.late / config.catchup_seconds, min(estimate.late / soon, level))
+
+
+def _divided(view: View, pool: int, level: float, gain: float) -> tuple[int, float]:
     """``pool`` or more replicas, as long as more bring enough work into time."""
-    gain_min = view.config.parameters.get("placement_gain", GAIN)
     total = sum(item.work for item in view.items)
     if total <= 0:
         return pool, 0.0
     factor = level / total
     replicas, late = pool, view.late(pool, factor)
     # What is late at all is the most that more replicas can bring.
-    while late > 1e-9 and late >= gain_min * (view.capacity(replicas + 1) - view.capacity(replicas)):
+    while late > 1e-9 and late >= gain * (view.capacity(replicas + 1) - view.capacity(replicas)):
         best: tuple[float, int, float] | None = None
         for more in range(replicas + 1, min(replicas + GAIN_REACH, view.replicas_max) + 1):
             other = view.late(more, factor)
-            worth = late - other - gain_min * (view.capacity(more) - view.capacity(replicas))
+            worth = late - other - gain * (view.capacity(more) - view.capacity(replicas))
             if late - other > 1e-9 and worth >= 0 and (best is None or worth > best[0]):
                 best = (worth, more, other)
         if best is None:
@@ -150,11 +179,12 @@ class Objective:
         memory = dict(view.memory)
         wanted = view.bounded(round(memory.get("wanted", view.replicas)))
         peak = view.forecast.peak
-        need = needed(view, peak, slack=STAY)
+        gain = _priced(view, memory)
+        need = needed(view, peak, slack=STAY, gain=gain)
         if need.replicas > wanted:
-            need = needed(view, peak, view.forecast.error)
+            need = needed(view, peak, view.forecast.error, gain=gain)
         futile = _watch_futile(view, memory)
-        sizing = self._up(view, memory, wanted, need) or self._down(view, memory, wanted, need)
+        sizing = self._up(view, memory, wanted, need) or self._down(view, memory, wanted, need, gain)
         if futile and sizing.replicas > wanted:
             sizing = replace(
                 sizing,
@@ -187,13 +217,13 @@ class Objective:
         reason = Reason.NEEDS_MORE if need.pool > wanted else Reason.PLACEMENT
         return Sizing(replicas=need.replicas, reason=reason, text=_words(view, need), rejected=tuple(rejected))
 
-    def _down(self, view: View, memory: dict[str, float], wanted: int, need: Need) -> Sizing:
+    def _down(self, view: View, memory: dict[str, float], wanted: int, need: Need, gain: float) -> Sizing:
         text = _words(view, need)
         smaller = need
         if need.replicas < wanted:
             # The present fits (need); what is expected must fit with a margin as well.
             margin = view.forecast.ahead * DOWN_MARGIN + view.forecast.error
-            ahead = needed(view, margin, slack=STAY)
+            ahead = needed(view, margin, slack=STAY, gain=gain)
             smaller = max(need, ahead, key=lambda entry: entry.replicas)
         if smaller.replicas >= wanted:
             memory.pop("fit_since", None)
@@ -227,6 +257,38 @@ class Objective:
             text=f"{text}; {most} would have done for the last {view.now - since:.1f} s",
             rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
         )
+
+
+def _priced(view: View, memory: dict[str, float]) -> float:
+    """The most that may be asked of a replica for the placement's sake so that the objective's share is kept.
+
+    How much of the work is late because whole partitions do not divide depends on the load: it is nothing at one level
+    and a lot at the next. The share is promised over time, so what counts is the mean over the loads of the last
+    minutes. Of all rules that keep it, the one with the fewest replicas asks the same gain of every replica (the
+    multiplier of the constrained problem). So it is remembered for each of some gains how much would have been late
+    with it, and the largest is used that would have kept the share. Under a constant load that is the share at this
+    load, so nothing is saved up and spent in turns.
+    """
+    given = view.config.parameters.get("placement_gain")
+    if given is not None:
+        return given
+    ahead, level = view.forecast, view.forecast.level
+    # As many as would be kept: a replica is given back with a margin only.
+    asked = max(ahead.peak, ahead.ahead * DOWN_MARGIN + ahead.error)
+    total = sum(item.work for item in view.items)
+    pool = _pool(view, asked, 0.0, STAY)[0]
+    keep = math.exp(-max(0.0, view.now - memory.get("priced_at", view.now)) / PRICED_SECONDS)
+    memory["priced_at"] = view.now
+    memory["priced_work"] = memory.get("priced_work", 0.0) * keep + level
+    permitted = (1.0 - view.config.objective_share) * memory["priced_work"]
+    chosen = 0.0
+    for gain in sorted(GAINS):
+        name = f"late_{gain:g}"
+        late = view.late(_divided(view, pool, asked, gain)[0], level / total) if total > 0 else 0.0
+        memory[name] = memory.get(name, 0.0) * keep + late
+        if memory[name] <= permitted:
+            chosen = gain
+    return chosen
 
 
 def _patience(view: View, memory: dict[str, float]) -> float:
@@ -296,17 +358,23 @@ def _words(view: View, need: Need) -> str:
         text += f"; to do a burst within {within} takes {_number(need.required)}"
     else:
         text += f"; to do what comes in {need.tau_seconds:g} s within {within} takes {_number(need.required)}"
+    level, permitted = max(ahead.level, 1e-9), 1.0 - view.config.objective_share
     if need.replicas > need.pool:
-        text += f"; {need.pool} would do if partitions could be divided"
+        text += f"; with {need.pool} about {_percent(need.late_pool / level)} would be late, because whole partitions "
+        text += f"divide badly, and the share permits {_percent(permitted)} over time"
     if need.at_max:
         text += f"; no more than {view.replicas_max} are allowed or have a partition"
-    elif need.late > 0.01 * ahead.level:
-        share = need.late / max(ahead.level, 1e-9)
-        text += f"; about {share:.0%} will be late, because whole partitions divide badly"
+    elif need.late > permitted * level:
+        text += f"; about {_percent(need.late / level)} will be late, because whole partitions divide badly"
     serial = [str(item.partition) for item in view.items if item.serial]
     if serial:
         text += f"; too large for one member, so replicas cannot help: {listed(serial)}"
     return text
+
+
+def _percent(share: float) -> str:
+    """Of 0 .. 1: "12 %", "0.1 %"."""
+    return f"{min(share, 1.0):.1%}".replace(".0%", "%").replace("%", " %")
 
 
 def _number(value: float) -> str:

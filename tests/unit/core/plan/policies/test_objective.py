@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -67,13 +68,26 @@ def test_a_standard_deviation_is_kept_free() -> None:
     assert Run(2, curve=rough).at(1.9).replicas == 3
 
 
-def test_a_standing_backlog_and_late_work_are_worked_off() -> None:
+def test_a_standing_backlog_is_worked_off() -> None:
     assert Run(2).at(1.9).replicas == 2
     assert Run(2, backlog=0.9).at(1.9).replicas == 2
-    assert Run(2, late=30.0).at(1.9).replicas == 3, "30 s of late work in 300 s take 0.1 of a member"
-    quick = replace(CONFIG, catchup_seconds=30.0)
-    assert Run(2, late=30.0, config=quick).at(1.9).replicas == 3
     assert Run(2, backlog=6.0).at(1.9).replicas > 10, "what waits and is not yet late wants W"
+
+
+def test_late_work_is_worked_off_soon_where_a_doubled_group_can() -> None:
+    """What is behind it is late as long as it is there, and it takes the same replica-time soon or slowly."""
+    assert Run(2, late=1.0).at(1.5).replicas == 2, "0.1 of a member for 10 s"
+    assert Run(2, late=12.0).at(1.5).replicas == 3, "1.2 members for 10 s"
+    assert Run(2, late=12.0, startup_seconds=20.0).at(1.5).replicas == 2, "a replica must stay longer than it starts"
+    easy = replace(CONFIG, objective_share=0.8)
+    assert Run(2, late=12.0, config=easy).at(1.5).replicas == 2, "a minute of late records in five is permitted"
+
+
+def test_a_large_late_backlog_at_most_doubles_the_group_unless_its_time_asks_for_more() -> None:
+    assert Run(2, late=200.0).at(1.9).replicas == 4
+    assert Run(2, late=3000.0).at(1.9).replicas == 13, "3000 s in 300 s take 10 members"
+    quick = replace(CONFIG, catchup_seconds=30.0)
+    assert Run(2, late=200.0, config=quick).at(1.9).replicas == 9
 
 
 def test_one_partition_too_large_is_said_and_not_answered() -> None:
@@ -90,10 +104,43 @@ def test_whole_partitions_that_do_not_divide_ask_for_another_member() -> None:
     items = tuple(entry(number, 0.65 * PER_MEMBER) for number in range(3))
     answer = make_policy("objective").decide(view(items, 2))
     assert (answer.replicas, answer.reason) == (3, "placement")
+    assert "the share permits 0.1 % over time" in answer.text
     thrifty = replace(CONFIG, parameters={"placement_gain": 5.0})
     kept = make_policy("objective").decide(view(items, 2, config=thrifty))
     assert kept.replicas == 2
     assert "late" in kept.text
+
+
+def wanted_at(share: float, loads: list[float]) -> list[int]:
+    """Replicas that are wanted second by second for loads (members' worth) in one burst a second on 5 partitions."""
+    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    memory: dict[str, float] = {}
+    answers = []
+    for second, load in enumerate(loads):
+        part = load / 5
+        items = tuple(entry(number, part * PER_MEMBER, mean=(part,) * 5 + (2 * part, 5 * part)) for number in range(5))
+        config = replace(CONFIG, objective_share=share)
+        there = answers[-1] if answers else 1
+        given = view(items, there, config=config, now=1000.0 + second, memory=memory, curve=at_once)
+        sizing = make_policy("objective").decide(given)
+        memory = dict(sizing.memory)
+        answers.append(sizing.replicas)
+    return answers
+
+
+def test_what_may_be_late_by_placement_follows_from_the_share() -> None:
+    """A load that rises and falls: the less has to be in time, the fewer replicas are there for the placement."""
+    swell = [1.2 + 0.5 * math.sin(second / 20.0) for second in range(250)]
+    costs = [sum(wanted_at(share, swell)) for share in (0.9, 0.95, 0.999)]
+    assert costs == sorted(set(costs))
+    assert costs[0] < 0.9 * costs[-1]
+
+
+def test_under_a_constant_load_nothing_is_saved_up_and_spent() -> None:
+    """At every level, whether partitions divide over it or not, the number stays once it is found."""
+    for level in range(5, 25):
+        answers = wanted_at(0.95, [level / 10.0] * 60)
+        assert len(set(answers[5:])) == 1, level
 
 
 def test_up_to_the_most_and_said() -> None:
