@@ -15,6 +15,7 @@ the machine talks to, as ``docs/protocol.md`` and the measurements say that Kafk
 * :mod:`.world`        all of it together, and the levers that scripts and :mod:`.chaos` pull
 * :mod:`.chaos`        faults at random, then healing, then the checks that only hold at the end
 * :mod:`.script`       schedules by hand; :mod:`.driver`: one machine by hand
+* :mod:`.fleet`        planning instead of protocol: a group under load, record by record
 
 ``python -m sim SEED`` (with ``PYTHONPATH=agent:tests``) replays one seed and prints what happened.
 """

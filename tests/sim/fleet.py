@@ -1,9 +1,10 @@
 """A group under load, record by record in virtual time, with the real planner and the real meters.
 
-What is real: :class:`~loadtrim_agent.core.plan.planner.Planner` and one :class:`~loadtrim_agent.core.plan.measure.Meter`
-per member, reports included. What is a model: records that arrive and wait, a member's work on the oldest head first,
-handoffs that take milliseconds, and an orchestrator that starts and stops what it is asked to. Membership is taken for
-granted here (:mod:`.world` is about that), so leaders do not change and nobody crashes.
+What is real: :class:`~loadtrim_agent.core.plan.planner.Planner` and a
+:class:`~loadtrim_agent.core.plan.measure.Meter` per member, reports included. What is a model: records that arrive and
+wait, a member's work on the oldest head first, handoffs that take milliseconds, and an orchestrator that starts and
+stops what it is asked to. Membership is taken for granted here (:mod:`.world` is about that), so leaders do not change
+and nobody crashes.
 
 From one seed; nothing else decides about order.
 """
@@ -95,10 +96,6 @@ class Outcome:
         """Changes of the wanted number of replicas."""
         wanted = [decision.replicas_wanted for at, decision in self.decisions if at >= after_seconds]
         return sum(before != now for before, now in pairwise(wanted))
-
-    def advised(self, after_seconds: float = 0.0) -> int:
-        """Partitions that were to move."""
-        return sum(len(decision.moves) for at, decision in self.decisions if at >= after_seconds)
 
     def first_above(self, replicas: int, since_seconds: float) -> float | None:
         """Seconds from ``since_seconds`` until more replicas than that were wanted."""

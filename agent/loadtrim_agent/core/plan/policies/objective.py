@@ -2,8 +2,8 @@
 
 The group is sized as one server of n members' capacity (handoffs of milliseconds let partitions be passed on), so that
 for every window length the work that arrives in it, one standard deviation and what waits fit what the group can do in
-the window plus the objective. Then it is looked at how whole partitions divide over that many members: a further
-replica is asked for only where it brings enough work into time to be worth it.
+the window plus the objective. Then it is looked at how whole partitions divide over that many members: further
+replicas are asked for where more would be late by the division than the share permits over time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SOON_STARTUPS = 3.0
 """Late work is to be worked off within this time, or this many times the start-up time, where a doubled group can; else
 within the configured time."""
 GAINS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.16, 0.125, 0.1, 0.07, 0.05, 0.03, 0.015, 0.005)
-"""A replica for the placement's sake must bring some share of its capacity as work in time. Which of these, follows from
-the objective's share (:func:`_priced`); parameter ``placement_gain`` sets it."""
+"""A replica for the placement's sake must bring this share of its capacity as work in time: the largest of them with
+which the objective's share is kept (:func:`_priced`), or what the parameter ``placement_gain`` says."""
 PRICED_SECONDS = 300.0
 """The share is to be kept over about this time: as long as a new leader looks back."""
 GAIN_REACH = 3
