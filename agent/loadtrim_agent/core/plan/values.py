@@ -362,6 +362,15 @@ class Placement:
     """Members whose own curve does not fit even so, sorted."""
     pressures: Mapping[str, float] = field(default_factory=dict)
     """Member -> needed capacity over capacity, in this placement."""
+    opened: int = 0
+    """Bins that hold something."""
+    bound: int = 0
+    """No placement that fits can do with fewer bins, as far as a quick lower bound can tell."""
+
+    @property
+    def gap(self) -> int:
+        """At most so many bins above the fewest that would do."""
+        return max(0, self.opened - self.bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,34 @@
-"""Where partitions go. One module each; a new one is a class with ``name`` and ``pack`` and a line below.
+"""Where partitions go. One registry; a packer has ``name``, ``parameters`` and ``pack`` (:class:`.problem.Packer`).
 
-* :mod:`.trim`          ours: keep owners, repair, spread
-* :mod:`.least_loaded`  ICCBDC'22 and CLOSER'24
-* :mod:`.sticky`        balances counts; what shadow mode does
-* :mod:`.spread`        no packer: how the group protocol gives away what nobody claims
-* :mod:`.standard`      no packers: Kafka's own assignors, for mixed groups
+Ours:
+
+* :mod:`.trim`          ``trim``: keep owners, repair, spread; with ``fewest`` onto as few bins as it can
+
+The papers':
+
+* :mod:`.any_fit`       ``nf ff wf bf nfd ffd wfd bfd``, and each with ``_sticky`` as Landau'24 adapted it
+* :mod:`.modified`      ``mwf mbf mwfp mbfp``: Landau'24
+* :mod:`.least_loaded`  ``iccbdc22 closer24``, each also ``_as_run``; ``least_loaded`` is ``closer24_as_run``
+
+By count only:
+
+* :mod:`.assignors`     Kafka's ``range`` and ``roundrobin``, and ``kd_n``
+* :mod:`.sticky`        ``sticky``: balances counts; what shadow mode does
+
+No packers: :mod:`.spread` (how the group protocol gives away what nobody claims) and :mod:`.standard` (Kafka's
+assignors for mixed groups). :mod:`.supply` says how packers that open their own number of bins live with a policy's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ..naming import check_parameters, chosen, parse_choice
-from .least_loaded import LeastLoaded
+from .any_fit import ANY_FITS, AnyFit
+from .assignors import Dealt, KafkaOnce
+from .least_loaded import LEAST_LOADED, LeastLoaded
+from .modified import MODIFIED, ModifiedAnyFit
 from .problem import Packer
 from .sticky import Sticky
 from .trim import Trim
@@ -20,9 +36,13 @@ from .trim import Trim
 __all__ = ["PACKERS", "make_packer"]
 
 PACKERS: dict[str, Callable[[], Packer]] = {
-    LeastLoaded.name: LeastLoaded,
-    Sticky.name: Sticky,
     Trim.name: Trim,
+    **{name: partial(AnyFit, name) for name in ANY_FITS},
+    **{name: partial(ModifiedAnyFit, name) for name in MODIFIED},
+    **{name: partial(LeastLoaded, name) for name in LEAST_LOADED},
+    **{name: partial(Dealt, name) for name in ("range", "roundrobin")},
+    KafkaOnce.name: KafkaOnce,
+    Sticky.name: Sticky,
 }
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ...model import Partition
+from ...model import LoadtrimError, Partition
 from ..values import TAUS_SECONDS, Placement
 
-__all__ = ["Bin", "Dealer", "Item", "Limits", "Load", "Packer", "Problem", "divide", "size_of"]
+__all__ = ["Bin", "Dealer", "Item", "Limits", "Load", "LoadError", "Packer", "Problem", "divide", "size_of"]
 
 RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
@@ -19,9 +19,17 @@ WINDOW_MIN_SHARE = 0.25
 """Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
 
 
+class LoadError(LoadtrimError, ValueError):
+    """A load or a capacity that nothing can be packed by. Raised where the value is made; the planner contains it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """One member that partitions can be placed on."""
+    """One member that partitions can be placed on, or one that could be added.
+
+    Raises:
+        LoadError: a capacity that is not above 0 and finite.
+    """
 
     member: str
     unit: str
@@ -32,13 +40,24 @@ class Bin:
     """What it may own; None: everything (a replica that does not exist yet)."""
     leaving: bool = False
 
+    def __post_init__(self) -> None:
+        if not 0.0 < self.capacity < math.inf:
+            raise LoadError(
+                f"the capacity of {self.member!r} is {self.capacity}, so nothing can be placed on it; "
+                "give it a finite one above 0, or leave the member out"
+            )
+
     def may_own(self, partition: Partition) -> bool:
         return self.topics is None or partition.topic in self.topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One partition with its load."""
+    """One partition with its load. What was not measured weighs nothing (the defaults); it is placed all the same.
+
+    Raises:
+        LoadError: a load that is negative, infinite, not a number or None.
+    """
 
     partition: Partition
     owner: str | None
@@ -62,6 +81,21 @@ class Item:
     serial: bool = False
     movable: bool = True
     """False: on its way to its owner already."""
+
+    def __post_init__(self) -> None:
+        try:
+            # One sum over everything: NaN and infinity survive it, and it costs a microsecond.
+            total = self.work + self.rate + self.lag + self.cost + self.standing + self.queue
+            total += sum(self.mean) + sum(self.sd)
+            least = min(self.work, self.rate, self.lag, self.cost, self.standing, self.queue, *self.mean, *self.sd)
+            good = least >= 0.0 and total < math.inf
+        except TypeError:
+            good = False
+        if not good:
+            raise LoadError(
+                f"the load of {self.partition} is negative or no finite number (work {self.work}, rate {self.rate}, "
+                f"lag {self.lag}), so it cannot be packed; where nothing was measured leave the fields out"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,37 +220,52 @@ def _overshoot(off: float, sd: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Items, bins and what is wanted."""
+    """Items with their owners, an ordered supply of bins, and what is wanted."""
 
     items: tuple[Item, ...]
-    """Sorted by partition."""
+    """In the order in which packers that do not sort take them; a group's are sorted by partition."""
     bins: tuple[Bin, ...]
-    """Sorted by member."""
-    limits: Limits
+    """The supply: bins are opened in this order. A group's are its members, sorted; a laboratory's may be as many as
+    there are items."""
+    limits: Limits = field(default_factory=lambda: Limits(objective_seconds=1.0))
     replicas: int | None = None
     """How many instances may stay; None: all that are not leaving."""
+    fewest: bool = False
+    """Open no more bins than are needed; the rest stay empty. Packers that open bins one by one always do."""
     victims: tuple[str, ...] = ()
     """Members that were to go already."""
     leader: str = ""
     may_move: bool = True
     """False: only what has to move does (no owner, owner leaves or is a victim)."""
     fill: float = 1.0
+    """Share of a bin's capacity that the papers' packers fill."""
     extra_lag_seconds: float = 0.0
     parameters: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def staying(self) -> list[Bin]:
+        """Bins that are not leaving, in the order of the supply."""
+        return [entry for entry in self.bins if not entry.leaving]
+
 
 class Packer(Protocol):
-    """Decides where. Deterministic: equal problems give equal placements, whatever the hash seed."""
+    """Decides where. Deterministic: equal problems give equal placements, whatever the hash seed.
+
+    The papers' packers open as many bins as they need. In a group that number is the policy's to decide: the supply is
+    the members that are there, ``replicas`` of them stay, and :func:`.supply.opening` says how the two live together.
+    The policy that wants what the packer would open (Landau'24's controller) asks it with :func:`.supply.wanted`.
+    """
 
     name: str
     parameters: frozenset[str]
     """Names of the parameters it takes."""
 
     def pack(self, problem: Problem) -> Placement:
-        """Place every item that some member may own.
+        """Place every item that some bin may own.
 
         Never loses or doubles an item, never gives one to a leaving member or a victim, and always succeeds: what
-        does not fit is placed all the same, and the member named as a misfit.
+        does not fit is placed all the same, and the member named as a misfit. A partition larger than any bin gets an
+        empty one where one is left. No bins: an empty placement.
         """
         ...
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...model import Partition
-from ..values import Placement, PlannedMove
-from .problem import Item, Load, Problem
+from ..values import Placement
+from .outcome import placement
+from .problem import Problem
 from .spread import spread
 from .victims import going
 
@@ -62,27 +63,3 @@ def _level(owners: dict[Partition, str], members: Mapping[str, frozenset[str]], 
                 break
             if moved:
                 break
-
-
-def placement(problem: Problem, owners: Mapping[Partition, str], victims: tuple[str, ...], reason: str) -> Placement:
-    """A packer's result from its owners, with every member's pressure."""
-    owned: dict[str, list[Item]] = {}
-    for item in problem.items:
-        if item.partition in owners:
-            owned.setdefault(owners[item.partition], []).append(item)
-    pressures = {
-        entry.member: Load(problem.limits, owned.get(entry.member, ())).pressure(entry.capacity)
-        for entry in problem.bins
-        if not entry.leaving and entry.member not in victims
-    }
-    return Placement(
-        owners=dict(sorted(owners.items())),
-        moves=tuple(
-            PlannedMove(item.partition, item.owner, owners[item.partition], reason)
-            for item in problem.items
-            if item.partition in owners and owners[item.partition] != item.owner
-        ),
-        victims=victims,
-        misfits=tuple(member for member, pressure in sorted(pressures.items()) if pressure > 1.0),
-        pressures=pressures,
-    )

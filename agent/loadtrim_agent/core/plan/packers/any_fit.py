@@ -1,0 +1,58 @@
+"""Next, first, worst and best fit, and their decreasing forms: plain, and sticky as Landau'24 adapted them.
+
+Plain (``ffd``): the k-th bin that is opened is the k-th of the supply. Sticky (``ffd_sticky``): the bin that is opened
+for a partition is its owner's if that is not open yet, else the lowest that is not open. The adaptation changes which
+bins are opened, never how many (where bins are alike). Non-decreasing forms take the items in the problem's order;
+the papers shuffle them. An empty bin takes any item, even a larger one.
+
+Source: Landau'24, sections II-B and VI-A (equations 12 to 14); ties, and the empty bin, as its authors ran it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..values import Placement
+from .problem import Item, Problem
+from .supply import Fit, Shelf, best, first, opening, worst
+
+__all__ = ["ANY_FITS", "AnyFit", "decreasing"]
+
+
+def latest(shelf: Shelf, item: Item) -> int | None:
+    """Only the bin that was opened last."""
+    return shelf.last if shelf.last is not None and shelf.fits(shelf.last, item) else None
+
+
+FITS: dict[str, Fit] = {"nf": latest, "ff": first, "wf": worst, "bf": best}
+
+
+def decreasing(items: Sequence[Item]) -> list[Item]:
+    """Largest first, ties by partition."""
+    return sorted(items, key=lambda item: (-item.work, item.partition))
+
+
+class AnyFit:
+    """One of the sixteen. Cost: ``O(p n)``."""
+
+    parameters: frozenset[str] = frozenset()
+
+    def __init__(self, name: str) -> None:
+        """``name``: one of :data:`ANY_FITS`."""
+        rule, _, adapted = name.partition("_")
+        self.name = name
+        self._fit = FITS[rule[:2]]
+        self._decreasing = rule.endswith("d")
+        self._sticky = bool(adapted)
+
+    def pack(self, problem: Problem) -> Placement:
+        """See :class:`.problem.Packer`."""
+
+        def fill(shelf: Shelf, items: list[Item]) -> None:
+            for item in decreasing(items) if self._decreasing else items:
+                shelf.place(item, self._fit, shelf.index_of(item.owner) if self._sticky else None)
+
+        return opening(problem, fill, f"packed anew by {self.name}")
+
+
+ANY_FITS = tuple(f"{rule}{order}{form}" for form in ("", "_sticky") for order in ("", "d") for rule in FITS)

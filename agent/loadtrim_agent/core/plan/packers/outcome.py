@@ -1,0 +1,69 @@
+"""From owners to a placement: moves, pressures, how many bins were opened, and how far from the fewest that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...model import Partition
+from ..values import Placement, PlannedMove
+from .bounds import lower_bound
+from .problem import Item, Load, Problem
+
+__all__ = ["FULL", "owned_by", "placement"]
+
+FULL = 1.0 + 1e-9
+"""Pressure up to which a member fits; the rest is rounding of sums that items were taken off again."""
+
+
+def owned_by(problem: Problem, owners: Mapping[Partition, str]) -> dict[str, list[Item]]:
+    """Member -> its items, in the order of the problem; members without any are absent."""
+    owned: dict[str, list[Item]] = {}
+    for item in problem.items:
+        owner = owners.get(item.partition)
+        if owner is not None:
+            owned.setdefault(owner, []).append(item)
+    return owned
+
+
+def placement(
+    problem: Problem,
+    owners: Mapping[Partition, str],
+    victims: tuple[str, ...] = (),
+    reason: str = "",
+    reasons: Mapping[Partition, str] | None = None,
+    pressures: Mapping[str, float] | None = None,
+    bound: int | None = None,
+) -> Placement:
+    """A packer's result.
+
+    Args:
+        problem: as it was given.
+        owners: of every partition that was placed.
+        victims: members that are to go.
+        reason: of every move that has none in ``reasons``.
+        reasons: why a partition moves.
+        pressures: of every member that stays; None: worked out here.
+        bound: fewest bins that could do; None: worked out for bins that may be filled.
+    """
+    owned = owned_by(problem, owners)
+    if pressures is None:
+        pressures = {
+            entry.member: Load(problem.limits, owned.get(entry.member, ())).pressure(entry.capacity)
+            for entry in problem.bins
+            if not entry.leaving and entry.member not in victims
+        }
+    why = reasons or {}
+    moves = [
+        PlannedMove(item.partition, item.owner, owners[item.partition], why.get(item.partition, reason))
+        for item in problem.items
+        if item.partition in owners and owners[item.partition] != item.owner
+    ]
+    return Placement(
+        owners=dict(sorted(owners.items())),
+        moves=tuple(sorted(moves, key=lambda move: move.partition)),
+        victims=victims,
+        misfits=tuple(member for member, pressure in sorted(pressures.items()) if pressure > FULL),
+        pressures=pressures,
+        opened=len(owned),
+        bound=lower_bound(problem) if bound is None else bound,
+    )
