@@ -19,12 +19,13 @@ __all__ = ["bound_of", "fractional_bound", "l2_bound", "lower_bound"]
 ROUNDING = 1e-9
 
 
-def lower_bound(problem: Problem, fill: float = 1.0) -> int:
+def lower_bound(problem: Problem, fill: float = 1.0, dimensions: Sequence[Sequence[float]] | None = None) -> int:
     """Bins that any placement which fits has to open; 0 where nothing is to be placed.
 
     Args:
         problem: items and bins.
         fill: share of every bin that may be filled.
+        dimensions: per dimension what each item asks for at least; None: worked out here.
 
     An item that is larger than every bin takes one for itself. Which bin may own what is left out of account, so it
     stays a bound where not every member may own everything. Items without load count for nothing but that one bin
@@ -35,7 +36,8 @@ def lower_bound(problem: Problem, fill: float = 1.0) -> int:
     capacities = sorted((entry.capacity * fill for entry in problem.bins if not entry.leaving), reverse=True)
     if not capacities or not problem.items:
         return 0
-    return max(1, *(bound_of(sizes, capacities) for sizes in _dimensions(problem)))
+    asked = _dimensions(problem) if dimensions is None else dimensions
+    return max(1, *(bound_of(sizes, capacities) for sizes in asked))
 
 
 def bound_of(sizes: Sequence[float], capacities: Sequence[float]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.core.plan.packers import make_packer
-from loadtrim_agent.core.plan.packers import problem as arithmetic
+from loadtrim_agent.core.plan.packers.board import Board
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.core.plan.values import Placement
 from unit.core.plan.virtual_group import bins, item, partition, problem
@@ -238,19 +239,23 @@ def test_the_machine_that_the_others_cannot_do_without_is_spared() -> None:
 # -- it ends
 
 
-class _Counted(arithmetic.Load):
+class _Counted(Board):
     """Counts the steps: every change of a member's load that is tried or made."""
 
     steps = 0
 
-    def add(self, item: Item, sign: int = 1, extra: float = 0.0) -> None:
+    def put(self, item: Item, member: str, reason: str = "") -> None:
         _Counted.steps += 1
-        super().add(item, sign, extra)
+        super().put(item, member, reason)
+
+    def pressure_with(self, member: str, add: Sequence[Item], take: Sequence[Item]) -> float:
+        _Counted.steps += 1
+        return super().pressure_with(member, add, take)
 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> type[_Counted]:
-    monkeypatch.setattr("loadtrim_agent.core.plan.packers.trim.Load", _Counted)
+    monkeypatch.setattr("loadtrim_agent.core.plan.packers.trim.Board", _Counted)
     _Counted.steps = 0
     return _Counted
 
@@ -265,7 +270,7 @@ def test_overload_ends_soon(counted: type[_Counted], seed: int) -> None:
     placed = pack(problem(items, bins(*(f"m{n}" for n in range(7)))))
     assert len(placed.owners) == 9
     assert placed.misfits != ()
-    assert counted.steps < 60_000
+    assert 0 < counted.steps < 10_000
     assert len(placed.moves) <= 9
 
 
@@ -275,7 +280,7 @@ def test_large_overloads_end_soon(counted: type[_Counted], partitions: int, memb
     items = [item(n, f"m{n % members:02}", 0.1 + random.random() * members * 3 / partitions) for n in range(partitions)]
     placed = pack(problem(items, bins(*(f"m{n:02}" for n in range(members)))))
     assert len(placed.owners) == partitions
-    assert counted.steps < 3_000 * partitions
+    assert 0 < counted.steps < 500 * partitions
 
 
 def test_overload_is_a_steady_state() -> None:

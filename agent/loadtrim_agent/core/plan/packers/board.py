@@ -1,0 +1,227 @@
+"""A placement in the making: who has what, and what each member is asked for, kept up to date move by move.
+
+Everything an item asks for is one row of numbers (mean work per second, then per window that can bind its mean, its
+standard deviation and its variance), so that a member is the sum of its rows and trying a change costs microseconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+
+from ...model import Partition
+from .outcome import FULL
+from .problem import RATE_LIMIT, Bin, Item, Problem
+
+__all__ = ["Board"]
+
+Row = tuple[float, ...]
+
+
+class Board:
+    """Mutable. Members are those it was given, items those of the problem."""
+
+    def __init__(self, problem: Problem, receivers: Sequence[Bin]) -> None:
+        """Cost: ``O(p w)`` for w windows that bind: 3 ms for 1,000 partitions."""
+        self.problem = problem
+        self.bins = {entry.member: entry for entry in receivers}
+        limits = problem.limits.for_items(problem.items)
+        factor, windows = limits.load_factor, limits.windows
+        self.flat = _flat(problem, limits.kept)
+        """Only the mean rates can bind."""
+        kept = () if self.flat else limits.kept
+        self._windows = [windows[index] for index in kept]
+        self._z = limits.z
+        self._apart, self._together = 1.0 - limits.correlation, limits.correlation
+        self._handoff = limits.handoff_seconds
+        self.rows: dict[Partition, Row] = {}
+        self.sizes: dict[Partition, float] = {}
+        """Capacity that an item alone asks for, by its mean load: a scalar to sort and to pre-select by."""
+        for item in problem.items:
+            work = item.work * factor
+            row, size = [work], work
+            for index, window in zip(kept, self._windows, strict=True):
+                mean, sd = item.standing + item.mean[index] * factor, item.sd[index] * factor
+                row += (mean, sd, sd * sd)
+                if mean > size * window:
+                    size = mean / window
+            self.rows[item.partition] = tuple(row)
+            self.sizes[item.partition] = size
+        self.items: dict[str, dict[Partition, Item]] = {entry.member: {} for entry in receivers}
+        self.filled = dict.fromkeys(self.bins, 0.0)
+        self.owners: dict[Partition, str] = {}
+        self.reasons: dict[Partition, str] = {}
+        self._empty: list[float] = [0.0] * (1 + 3 * len(self._windows))
+        self.sums: dict[str, list[float]] = dict.fromkeys(self.bins, self._empty)
+        self._pressures: dict[str, float] = dict.fromkeys(self.bins, 0.0)
+        self.tried = 0
+        """Changes that were looked at: what searches measure their effort by."""
+
+    # -- changes
+
+    def seat(self, items: Iterable[Item]) -> list[Item]:
+        """Put every item on its owner where that is here and may have it; the others are returned. Once, at first."""
+        left = []
+        rows: dict[str, list[Row]] = {}
+        for item in items:
+            owner = item.owner
+            entry = self.bins.get(owner) if owner is not None else None
+            if entry is None or not (entry.topics is None or item.partition.topic in entry.topics):
+                left.append(item)
+                continue
+            self.items[entry.member][item.partition] = item
+            self.owners[item.partition] = entry.member
+            rows.setdefault(entry.member, []).append(self.rows[item.partition])
+        for member, listed in rows.items():
+            self.sums[member] = [sum(column) for column in zip(*listed, strict=True)]
+            self.filled[member] = sum(self.sizes[partition] for partition in self.items[member])
+            self.filled[member] /= self.bins[member].capacity
+            self._pressures[member] = self._pressure(self.sums[member], self.bins[member].capacity)
+        return left
+
+    def put(self, item: Item, member: str, reason: str = "") -> None:
+        """Give an item to a member, taking it from the one that has it on this board."""
+        partition = item.partition
+        old = self.owners.get(partition)
+        if old == member:
+            return
+        if old is not None:
+            self.take(item)
+        self._set(member, self._more(self.sums[member], item, member))
+        self.filled[member] += self.sizes[partition] / self.bins[member].capacity
+        self.items[member][partition] = item
+        self.owners[partition] = member
+        if reason:
+            self.reasons[partition] = reason
+
+    def take(self, item: Item) -> None:
+        """Take an item off the member that has it."""
+        member = self.owners.pop(item.partition)
+        del self.items[member][item.partition]
+        self._set(member, self._less(self.sums[member], item, member) if self.items[member] else self._empty)
+        self.filled[member] -= self.sizes[item.partition] / self.bins[member].capacity
+
+    def _set(self, member: str, sums: list[float]) -> None:
+        self.sums[member] = sums
+        self._pressures[member] = self._pressure(sums, self.bins[member].capacity)
+
+    # -- sums
+
+    def _more(self, sums: Sequence[float], item: Item, member: str) -> list[float]:
+        """With an item, and with the work that piles up during its handoff where it moves there."""
+        row = self.rows[item.partition]
+        result = [a + b for a, b in zip(sums, row, strict=True)]
+        if item.owner != member and item.work:
+            burden = item.work * self._handoff
+            for at in range(1, len(result), 3):
+                result[at] += burden
+        return result
+
+    def _less(self, sums: Sequence[float], item: Item, member: str) -> list[float]:
+        row = self.rows[item.partition]
+        result = [a - b for a, b in zip(sums, row, strict=True)]
+        if item.owner != member and item.work:
+            burden = item.work * self._handoff
+            for at in range(1, len(result), 3):
+                result[at] -= burden
+        return result
+
+    def _pressure(self, sums: Sequence[float], capacity: float) -> float:
+        needed = sums[0] / RATE_LIMIT
+        at = 1
+        for window in self._windows:
+            needs = sums[at]
+            if (sd := sums[at + 1]) > 0.0:
+                # Partitions vary partly together: between independent and equal-phased ones.
+                varied = self._apart * sums[at + 2] + self._together * sd * sd
+                needs += self._z * math.sqrt(varied) if varied > 0.0 else 0.0
+            if needs > needed * window:
+                needed = needs / window
+            at += 3
+        return needed / capacity
+
+    # -- questions
+
+    def pressure(self, member: str) -> float:
+        """Needed capacity over capacity: above 1 it does not fit."""
+        return self._pressures[member]
+
+    def pressure_with(self, member: str, add: Sequence[Item], take: Sequence[Item]) -> float:
+        """Pressure of a member after a change that is not made."""
+        self.tried += 1
+        if len(take) == len(self.items[member]) and not add:
+            return 0.0
+        sums = self.sums[member]
+        for item in take:
+            sums = self._less(sums, item, member)
+        for item in add:
+            sums = self._more(sums, item, member)
+        return self._pressure(sums, self.bins[member].capacity)
+
+    def excess_with(self, member: str, add: Sequence[Item], take: Sequence[Item]) -> float:
+        """How far above 1 that is; rounding does not count."""
+        pressure = self.pressure_with(member, add, take)
+        return pressure - 1.0 if pressure > FULL else 0.0
+
+    def excess(self, member: str) -> float:
+        """How far above 1 a member's pressure is."""
+        pressure = self._pressures[member]
+        return pressure - 1.0 if pressure > FULL else 0.0
+
+    def over(self) -> list[str]:
+        """Members that do not fit."""
+        return [member for member, pressure in self._pressures.items() if pressure > FULL]
+
+    def may(self, member: str, item: Item) -> bool:
+        """May the member own the item?"""
+        topics = self.bins[member].topics
+        return topics is None or item.partition.topic in topics
+
+    def receivers(self, topic: str, here: str | None, count: int) -> list[str]:
+        """Members that may own partitions of a topic, ``here`` left out, the least filled first."""
+        may = (
+            (self.filled[member], len(self.items[member]), member)
+            for member, entry in self.bins.items()
+            if member != here and (entry.topics is None or topic in entry.topics)
+        )
+        return [member for _, _, member in heapq.nsmallest(count, may)]
+
+    def receivers_of(self, member: str, count: int) -> dict[str, list[str]]:
+        """The same for every topic of which a member has something."""
+        topics = sorted({partition.topic for partition in self.items[member]})
+        return {topic: self.receivers(topic, member, count) for topic in topics}
+
+    def movable(self, member: str) -> list[Item]:
+        """What a member may give away, sorted."""
+        return [item for _, item in sorted(self.items[member].items()) if item.movable]
+
+    def pressures(self) -> dict[str, float]:
+        """Of every member."""
+        return dict(self._pressures)
+
+    def dimensions(self) -> list[list[float]]:
+        """Per dimension what each item asks for at least, whatever lies beside it: see :mod:`.bounds`."""
+        rows = list(self.rows.values())
+        add = self._z * math.sqrt(self._together)
+        result = [[row[0] for row in rows]]
+        for at, window in enumerate(self._windows):
+            result.append([(row[3 * at + 1] + add * row[3 * at + 2]) / window for row in rows])
+        return result
+
+    def largest_first(self, items: Iterable[Item]) -> list[Item]:
+        """By size, ties by partition."""
+        return sorted(items, key=lambda item: (-self.sizes[item.partition], item.partition))
+
+
+def _flat(problem: Problem, kept: Sequence[int]) -> bool:
+    """Does every item ask for no more in any window than by its mean rate? Then nor does any sum of them."""
+    limits = problem.limits
+    factor, z, handoff = limits.load_factor, limits.z, limits.handoff_seconds
+    windows = [(index, limits.windows[index]) for index in kept]
+    for item in problem.items:
+        base, work = item.standing + item.work * handoff, item.work * factor * (1.0 + 1e-12)
+        for index, window in windows:
+            if base + (item.mean[index] + z * item.sd[index]) * factor > work * window:
+                return False
+    return True
