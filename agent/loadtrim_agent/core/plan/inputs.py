@@ -51,6 +51,7 @@ def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, conf
     # More members than partitions would own nothing.
     useful = max(1, -(-len(group.owners) // per_unit))
     allowed = config.max_replicas if config.max_replicas is not None else useful
+    replicas_max = max(1, min(allowed, useful))
     return View(
         now=now,
         config=config,
@@ -59,10 +60,23 @@ def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, conf
         items=items,
         replicas=max(1, len(units)),
         members_per_replica=per_unit,
-        replicas_max=max(1, min(allowed, useful)),
+        replicas_max=replicas_max,
         capacity=lambda replicas: sum(members_of(replicas)),
         late=late_of,
+        supply=(
+            *(entry for entry in _bins(seen, group) if not entry.leaving),
+            *_added(max(0, replicas_max - len(units)), per_unit, seen.capacity_typical),
+        ),
     )
+
+
+def _added(units: int, per_unit: int, capacity: float) -> list[Bin]:
+    """Members of instances that are not there yet. No member id of Kafka begins with a plus."""
+    return [
+        Bin(member=f"+{unit:05}-{number}", unit=f"+{unit:05}", capacity=capacity)
+        for unit in range(units)
+        for number in range(per_unit)
+    ]
 
 
 def _by_unit(units: list[Unit], seen: Estimate) -> list[list[float]]:

@@ -38,7 +38,7 @@ def test_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="nearest is 'f_down'"):
         make_policy("closer24:down=0.5")
     with pytest.raises(UnknownNameError, match="it takes none"):
-        make_packer("trim:fill=1")
+        make_packer("sticky:fill=1")
 
 
 def test_a_planner_with_an_unknown_policy_does_not_start() -> None:

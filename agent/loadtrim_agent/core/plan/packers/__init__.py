@@ -21,15 +21,17 @@ assignors for mixed groups). :mod:`.supply` says how packers that open their own
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from ..naming import check_parameters, chosen, parse_choice
+from ..values import Placement
 from .any_fit import ANY_FITS, AnyFit
 from .assignors import Dealt, KafkaOnce
 from .least_loaded import LEAST_LOADED, LeastLoaded
 from .modified import MODIFIED, ModifiedAnyFit
-from .problem import Packer
+from .problem import Packer, Problem
 from .sticky import Sticky
 from .trim import Trim
 
@@ -46,6 +48,19 @@ PACKERS: dict[str, Callable[[], Packer]] = {
 }
 
 
+class _Given:
+    """A packer with the parameters that were given with its name; a problem's own come first."""
+
+    def __init__(self, packer: Packer, parameters: Mapping[str, float]) -> None:
+        self.name = packer.name
+        self.parameters = packer.parameters
+        self._packer = packer
+        self._given = parameters
+
+    def pack(self, problem: Problem) -> Placement:
+        return self._packer.pack(replace(problem, parameters={**self._given, **problem.parameters}))
+
+
 def make_packer(choice: str) -> Packer:
     """The packer with this name; parameters may follow it (``name:parameter=number,...``).
 
@@ -55,4 +70,4 @@ def make_packer(choice: str) -> Packer:
     name, parameters = parse_choice(choice)
     packer = chosen("packer", name, PACKERS)()
     check_parameters("packer", name, parameters, packer.parameters)
-    return packer
+    return _Given(packer, parameters) if parameters else packer

@@ -2,6 +2,7 @@
 
 * :mod:`.objective`  ours: pool sizing by work curves, forecast, patience
 * :mod:`.closer24`   CLOSER'24, algorithm 2
+* :mod:`.landau24`   Landau'24: as many as the packer opens
 * :mod:`.fixed`      a number
 """
 
@@ -13,6 +14,7 @@ from ..naming import check_parameters, chosen, parse_choice
 from .base import Policy, View
 from .closer24 import Closer24
 from .fixed import Fixed
+from .landau24 import Landau24
 from .objective import Objective
 
 __all__ = ["POLICIES", "Policy", "View", "make_policy"]
@@ -20,6 +22,7 @@ __all__ = ["POLICIES", "Policy", "View", "make_policy"]
 POLICIES: dict[str, Callable[[], Policy]] = {
     Closer24.name: Closer24,
     Fixed.name: Fixed,
+    Landau24.name: Landau24,
     Objective.name: Objective,
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..packers.problem import Item
+from ..packers.problem import Bin, Item
 from ..values import Estimate, Forecast, PlanConfig, Sizing
 
 __all__ = ["Policy", "View"]
@@ -31,6 +31,8 @@ class View:
     """Work per second of so many instances: those that would stay, then typical ones."""
     late: Callable[[int, float], float]
     """(instances, load factor) -> work per second that would be late with whole partitions dealt out over them."""
+    supply: tuple[Bin, ...] = ()
+    """Members that are there and not leaving, then as many typical ones as could be added."""
     memory: Mapping[str, float] = field(default_factory=dict)
     """What this policy asked to be remembered with the last decision; empty at first."""
 

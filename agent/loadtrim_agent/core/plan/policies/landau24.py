@@ -1,0 +1,74 @@
+"""Landau'24's controller: as many replicas as the chosen packer opens, looked at anew when somebody is over the limit.
+
+It watches until a member carries more than C, a partition has no owner, or ``interval_seconds`` have passed (the
+sentinel state); then it asks the packer (``LOADTRIM_PACKER``) how many bins of C it would open. New replicas are waited
+for, then partitions move.
+
+Parameters: ``fill`` 5/6, C as a share of what a member can do (the authors' runs: 0.75); ``interval_seconds`` 30 (the
+length of an iteration in section VI-C; the condition itself has no figure there).
+
+Source: Landau'24, section V-C. Changed: loads are busy seconds per second, not bytes/s, so that unlike messages and
+machines compare. Packers that look at counts only open everything they are given: with those, it asks for the maximum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..packers import make_packer
+from ..packers.problem import Problem
+from ..packers.supply import wanted
+from ..values import Reason, Sizing
+from .base import View
+
+__all__ = ["Landau24"]
+
+FILL = 5.0 / 6.0
+INTERVAL_SECONDS = 30.0
+
+
+class Landau24:
+    """The policy ``landau24``."""
+
+    name = "landau24"
+    parameters = frozenset({"fill", "interval_seconds"})
+
+    def decide(self, view: View) -> Sizing:
+        """See :class:`.base.Policy`."""
+        memory = dict(view.memory)
+        before = view.bounded(round(memory.get("wanted", view.replicas)))
+        fill = view.config.parameters.get("fill", FILL)
+        why = self._exit(view, fill, memory.get("packed_at"))
+        arrived = view.replicas >= round(memory.get("assign_at", 2**31))
+        sizing = Sizing(replicas=before, reason=Reason.FITS, text="nobody is over the limit", place=False)
+        if why:
+            memory["packed_at"] = view.now
+            problem = Problem(
+                items=view.items, bins=view.supply, fill=fill, parameters=view.config.parameters, leader=""
+            )
+            count = view.bounded(wanted(make_packer(view.config.packer), problem))
+            text = f"{why}; {view.config.packer} opens {count} at {fill:.0%} of a member"
+            reason = Reason.NEEDS_MORE if count > before else Reason.NEEDS_LESS if count < before else Reason.PLACEMENT
+            # Whoever is to be added is waited for; until then nothing moves.
+            sizing = Sizing(replicas=count, reason=reason, text=text, place=count <= view.replicas)
+            if count > view.replicas:
+                memory["assign_at"] = float(count)
+        if arrived or sizing.place:
+            memory.pop("assign_at", None)
+        memory["wanted"] = float(sizing.replicas)
+        return replace(sizing, place=sizing.place or arrived, fill=fill, memory=memory)
+
+    def _exit(self, view: View, fill: float, packed_at: float | None) -> str:
+        """Why the controller leaves its sentinel state, if it does."""
+        if packed_at is None:
+            return "the first look"
+        carried: dict[str, float] = {}
+        for item in view.items:
+            if item.owner is None:
+                return f"nobody owns {item.partition}"
+            carried[item.owner] = carried.get(item.owner, 0.0) + item.work
+        for entry in view.supply:
+            if carried.get(entry.member, 0.0) > entry.capacity * fill:
+                return f"{entry.unit} carries more than {fill:.0%} of what it can"
+        interval = view.config.parameters.get("interval_seconds", INTERVAL_SECONDS)
+        return f"{view.now - packed_at:.0f} s have passed" if view.now - packed_at >= interval else ""
