@@ -18,7 +18,7 @@ from .problem import Bin, Item, Problem
 from .repair import place, repair, settle
 from .supply import ROUNDING
 
-__all__ = ["tightly"]
+__all__ = ["repacked", "tightly"]
 
 COUNTS_MAX = 6
 """Numbers of bins, from the bound upward, that are tried with owners kept; then those from scratch decide."""
@@ -48,13 +48,24 @@ def tightly(problem: Problem, supply: Sequence[Bin]) -> Board:
             kept = _kept(problem, supply, carried, number)
             if kept is not None:
                 return kept
+    _put(board, groups, "packed onto fewer members")
+    return board
+
+
+def repacked(problem: Problem, supply: Sequence[Bin]) -> Board | None:
+    """Everything packed anew onto these bins, as much as can be staying where it is; None where that does not fit."""
+    board = Board(problem, supply)
+    _put(board, _from_scratch(board, 0), "the only way found that all fit")
+    return None if board.over() else board
+
+
+def _put(board: Board, groups: list[Group], reason: str) -> None:
     for entry, items in _named(board, groups):
         for item in items:
-            board.put(item, entry.member, "packed onto fewer members")
-    for item in problem.items:
+            board.put(item, entry.member, reason)
+    for item in board.problem.items:
         if item.partition not in board.owners:
             place(board, item, "nothing else is left to take it")
-    return board
 
 
 def _carried(board: Board) -> dict[str, float]:

@@ -20,7 +20,7 @@ from .bounds import lower_bound
 from .outcome import placement
 from .problem import Item, Problem
 from .repair import place, repair, settle
-from .tight import tightly
+from .tight import repacked, tightly
 from .victims import going
 
 __all__ = ["Trim"]
@@ -38,6 +38,8 @@ GAP_MARGIN = 0.3
 IDLE_SHARE = 0.1
 """Share of the group's capacity that counts as load spread evenly over all partitions: idle ones are spread too."""
 VICTIM_TRIES = 3
+ANEW_ITEMS_MAX = 200
+"""Up to so many partitions everything is packed anew where repairing what is there does not make all fit."""
 
 
 class Trim:
@@ -77,6 +79,8 @@ def _pack(problem: Problem, victims: tuple[str, ...]) -> Placement:
         spreads = problem.parameters.get("spread", 1.0) != 0.0
         if repair(board, tight=not spreads):
             settle(board)
+            if board.over() and len(problem.items) <= ANEW_ITEMS_MAX:
+                board = repacked(problem, list(board.bins.values())) or board
         if spreads:
             _spread(board)
     return _result(board, victims)

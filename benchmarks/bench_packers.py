@@ -1,0 +1,176 @@
+"""Packers: what a plan costs, how near it comes to the fewest bins, and what it moves on Landau'24's stream."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from loadtrim_agent.core.plan.packers import PACKERS, make_packer
+from loadtrim_agent.core.plan.packers.problem import Problem
+from loadtrim_agent.core.plan.values import Placement
+
+from .bench_planner import problem_of
+from .packing import FAMILIES, HARD, drifted, instance, landau_stream, play, small
+from .results import Figure
+from .suite import Benchmark, Context, Finding
+
+__all__ = ["BENCHMARK"]
+
+SEEDS, SEEDS_QUICK = 10, 2
+SMALL_SEEDS, SMALL_SEEDS_QUICK = 40, 8
+REPEAT, REPEAT_QUICK = 15, 3
+
+
+def timed(pack: Callable[[Problem], Placement], problem: Problem, repeat: int) -> tuple[float, Placement]:
+    """Median CPU seconds, and the placement."""
+    times = []
+    for _ in range(repeat):
+        begun = time.process_time()
+        placed = pack(problem)
+        times.append(time.process_time() - begun)
+    return statistics.median(times), placed
+
+
+def costs(repeat: int, details: dict[str, Any]) -> list[Figure]:
+    """CPU time of ``trim`` in a group."""
+    trim = make_packer("trim").pack
+    figures = []
+    for members, partitions, targets in ((100, 1000, True), (1000, 10_000, False)):
+        group = problem_of(members, partitions)
+        size = f"{partitions:,} partitions, {members:,} members"
+        drifting = drifted(group)
+        seconds, placed = timed(trim, drifting, repeat if targets else 3)
+        over = sum(1 for pressure in trim(replace(drifting, may_move=False)).pressures.values() if pressure > 1.0)
+        details[f"steady {size}"] = {"over": over, "moves": len(placed.moves), "misfits": len(placed.misfits)}
+        figures.append(
+            Figure(
+                name=f"trim, steady state (repair), {size}",
+                value=seconds,
+                unit="ms",
+                at_most=0.010 if targets else None,
+            )
+        )
+        cold = replace(group, items=tuple(replace(item, owner=None) for item in group.items))
+        seconds, placed = timed(trim, cold, repeat if targets else 3)
+        details[f"cold {size}"] = {"misfits": len(placed.misfits)}
+        figures.append(Figure(name=f"trim, cold, {size}", value=seconds, unit="ms", at_most=0.100 if targets else None))
+    return figures
+
+
+def gaps(seeds: int, details: dict[str, Any]) -> list[Figure]:
+    """How far above the lower bound ``trim`` and first-fit decreasing are where 100 bins or more are needed."""
+    trim, first_fit = make_packer("trim").pack, make_packer("ffd").pack
+    by_family: dict[str, tuple[float, float]] = {}
+    for name in (*FAMILIES, *HARD):
+        ours, theirs = [], []
+        for seed in range(seeds):
+            problem = instance(name, seed)
+            placed, plain = trim(problem), first_fit(problem)
+            assert placed.bound >= 100, (name, seed, placed.bound)
+            assert placed.opened <= plain.opened, (name, seed)
+            ours.append(100.0 * placed.gap / placed.bound)
+            theirs.append(100.0 * plain.gap / plain.bound)
+        by_family[name] = (statistics.mean(ours), statistics.mean(theirs))
+    details["gap in percent: trim, ffd"] = {name: [round(gap, 2) for gap in pair] for name, pair in by_family.items()}
+    mean = statistics.mean(by_family[name][0] for name in FAMILIES)
+    peer = statistics.mean(by_family[name][1] for name in FAMILIES)
+    hard = statistics.mean(by_family[name][0] for name in HARD)
+    hard_peer = statistics.mean(by_family[name][1] for name in HARD)
+    worst = max(FAMILIES, key=lambda name: by_family[name][0])
+    return [
+        Figure(name="trim, mean gap to the lower bound", value=mean, unit="%", at_most=1.0, peer=f"ffd {peer:.2f}%"),
+        Figure(name="the same, worst family", value=by_family[worst][0], unit="%", peer=worst),
+        Figure(
+            name="the same where there are no small partitions (the bound is loose)",
+            value=hard,
+            unit="%",
+            peer=f"ffd {hard_peer:.2f}%",
+        ),
+    ]
+
+
+def optima(seeds: int, details: dict[str, Any]) -> list[Figure]:
+    """How many bins above the proven optimum, on small instances."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+    from papers.exact import fewest_bins
+
+    trim, first_fit = make_packer("trim").pack, make_packer("ffd").pack
+    ours, theirs, bounds = [], [], []
+    for seed in range(seeds):
+        problem = small(seed)
+        fewest = fewest_bins(problem).opened
+        placed = trim(problem)
+        ours.append(placed.opened - fewest)
+        theirs.append(first_fit(problem).opened - fewest)
+        bounds.append(fewest - placed.bound)
+    details["bins above the optimum: trim, ffd; optimum above the bound"] = [ours, theirs, bounds]
+    return [
+        Figure(
+            name=f"trim, most bins above the optimum, {seeds} small instances",
+            value=float(max(ours)),
+            at_most=1.0,
+            peer=f"optimal in {ours.count(0)}; ffd {max(theirs)}, optimal in {theirs.count(0)}",
+        )
+    ]
+
+
+def rscores(details: dict[str, Any]) -> tuple[list[Figure], str]:
+    """What is moved on Landau'24's stream, everybody with the number of bins that MWF opens."""
+    stream, origin = landau_stream()
+    mwf = play("mwf", stream)
+    calm, spread = play("trim:spread=0", stream, mwf.opened), play("trim", stream, mwf.opened)
+    for name in sorted(PACKERS):
+        one = play(name, stream)
+        details[f"stream: {name}"] = {
+            "bins": round(statistics.mean(one.opened), 2),
+            "rscore": round(one.rscore, 3),
+            "moves": one.moves,
+            "misfits": one.misfits,
+        }
+    fewest = play("trim", stream, fewest=True)
+    details["stream: trim, fewest"] = {"bins": round(statistics.mean(fewest.opened), 2), "rscore": fewest.rscore}
+    peer = f"mwf {mwf.rscore:.3f} with {statistics.mean(mwf.opened):.2f} consumers"
+    assert calm.misfits == 0
+    return [
+        Figure(
+            name="Rscore at MWF's bin count over MWF's, `trim:spread=0`",
+            value=calm.rscore / mwf.rscore,
+            at_most=0.5,
+            peer=peer,
+        ),
+        Figure(name="the same, `trim` (spreads onto new members)", value=spread.rscore / mwf.rscore, peer=peer),
+        Figure(
+            name="trim with as few bins as it can, mean over the stream",
+            value=statistics.mean(fewest.opened),
+            peer=f"lower bound {statistics.mean(fewest.bound):.2f}; mwf {statistics.mean(mwf.opened):.2f}",
+        ),
+    ], origin
+
+
+def measure_all(quick: bool) -> Finding:
+    """All figures."""
+    details: dict[str, Any] = {}
+    figures = costs(REPEAT_QUICK if quick else REPEAT, details)
+    figures += gaps(SEEDS_QUICK if quick else SEEDS, details)
+    figures += optima(SMALL_SEEDS_QUICK if quick else SMALL_SEEDS, details)
+    moved, origin = rscores(details)
+    return Finding(
+        setting="Packers alone, in one thread; CPU time, medians. Repair: every load is up to 10 % off what it was "
+        f"placed by, the group filled to 75 %. Rscore: {origin} (32 partitions, 100 measurements).",
+        figures=tuple(figures + moved),
+        details=details,
+    )
+
+
+async def run(context: Context) -> Finding:
+    """Pure CPU: no broker, no processes."""
+    return await asyncio.to_thread(measure_all, context.quick)
+
+
+BENCHMARK = Benchmark(name="packers", title="Packers", run=run, seconds=90, quick_seconds=25, needs_kafka=False)

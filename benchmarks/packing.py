@@ -1,0 +1,150 @@
+"""Instances for packers, fixed by their seeds, and Landau'24's stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.plan.packers import make_packer
+from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
+
+__all__ = ["FAMILIES", "HARD", "Played", "drifted", "instance", "landau_stream", "play", "small"]
+
+CAPACITY = 100.0
+STREAM_NAME = "landau_stream_delta5.json"
+
+Draw = Callable[[random.Random], float]
+
+FAMILIES: dict[str, tuple[int, Draw]] = {
+    "uniform 0..100 (Landau's first measurement)": (250, lambda rng: rng.uniform(0, 100)),
+    "uniform 0..50": (500, lambda rng: rng.uniform(0, 50)),
+    "uniform 20..100 of 150 (Falkenauer), 250": (260, lambda rng: rng.randint(20, 100) / 1.5),
+    "uniform 20..100 of 150 (Falkenauer), 500": (500, lambda rng: rng.randint(20, 100) / 1.5),
+    "Pareto 1.5": (1000, lambda rng: min(100.0, 5 * rng.paretovariate(1.5))),
+    "exponential": (600, lambda rng: min(100.0, rng.expovariate(1 / 20))),
+}
+"""Name -> how many items and what one asks for of a bin of 100; every one needs at least 100 bins."""
+HARD: dict[str, tuple[int, Draw]] = {
+    "uniform 25..50": (300, lambda rng: rng.uniform(25, 50)),
+    "uniform 20..35": (400, lambda rng: rng.uniform(20, 35)),
+}
+"""Without small items no packing can fill its bins: the bound is far below what is possible."""
+SMALL: tuple[Draw, ...] = (
+    lambda rng: rng.uniform(0, 100),
+    lambda rng: rng.uniform(20, 50),
+    lambda rng: min(100.0, 8 * rng.paretovariate(1.5)),
+    lambda rng: rng.randint(20, 100) / 1.5,
+)
+
+
+def packing(sizes: Sequence[float]) -> Problem:
+    """Nobody owns anything, and there is a bin for every item."""
+    width = len(str(len(sizes)))
+    return Problem(
+        items=tuple(Item(partition=Partition("t", at), owner=None, work=size) for at, size in enumerate(sizes)),
+        bins=tuple(
+            Bin(member=f"c{at:0{width}}", unit=f"c{at:0{width}}", capacity=CAPACITY) for at in range(len(sizes))
+        ),
+        limits=Limits(objective_seconds=1.0, handoff_seconds=0.0),
+        fewest=True,
+    )
+
+
+def instance(name: str, seed: int) -> Problem:
+    """One of a family."""
+    count, draw = (FAMILIES | HARD)[name]
+    rng = random.Random(f"{name}/{seed}")
+    return packing([draw(rng) for _ in range(count)])
+
+
+def small(seed: int, count: int = 14) -> Problem:
+    """Small enough for the exact solver; the families take turns."""
+    rng = random.Random(f"small/{seed}")
+    draw = SMALL[seed % len(SMALL)]
+    return packing([draw(rng) for _ in range(count)])
+
+
+def drifted(problem: Problem, seed: int = 1, share: float = 0.1) -> Problem:
+    """Every partition's load is up to ``share`` more or less than what it was placed by."""
+    rng = random.Random(seed)
+    items = []
+    for item in problem.items:
+        factor = 1.0 + share * (2.0 * rng.random() - 1.0)
+        items.append(replace(item, work=factor * item.work, mean=tuple(factor * mean for mean in item.mean)))
+    return replace(problem, items=tuple(items))
+
+
+def landau_stream() -> tuple[list[dict[Partition, float]], str]:
+    """The stream of 32 partitions and 100 measurements that was published, or one made by the paper's generator.
+
+    Returns:
+        Load per partition, percent of a bin, for every measurement; and where it comes from.
+    """
+    named = os.environ.get("LOADTRIM_DATA")
+    directory = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
+    path = directory / STREAM_NAME
+    if path.exists():
+        listed = json.loads(path.read_text())
+        return [
+            {Partition(topic, int(n)): float(load) for topic, loads in one.items() for n, load in loads.items()}
+            for one in listed
+        ], "the published stream"
+    rng = random.Random("landau/5")
+    loads = {Partition(topic, n): float(rng.randint(0, 100)) for topic in ("t1", "t2") for n in range(16)}
+    stream = [loads]
+    for _ in range(99):
+        loads = {p: min(100.0, max(0.0, load + rng.randint(-5, 5))) for p, load in loads.items()}
+        stream.append(loads)
+    return stream, "generated as the paper says (seed landau/5): the published stream was not found"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a packer did with a stream."""
+
+    opened: tuple[int, ...]
+    bound: tuple[int, ...]
+    rscore: float
+    """Mean over the measurements of the load that changed owner, in bins."""
+    moves: int
+    misfits: int
+
+
+def play(
+    choice: str,
+    stream: Sequence[Mapping[Partition, float]],
+    counts: Sequence[int] | None = None,
+    *,
+    fewest: bool = False,
+) -> Played:
+    """Pack every measurement, starting from what was packed before.
+
+    Args:
+        choice: a packer by name.
+        stream: percent of a bin per partition.
+        counts: how many bins may be open at each measurement; None: as many as the packer opens.
+        fewest: let ours open as few as it can.
+    """
+    width = len(stream[0])
+    bins = tuple(Bin(member=f"c{at:03}", unit=f"c{at:03}", capacity=CAPACITY) for at in range(width))
+    limits = Limits(objective_seconds=1.0, handoff_seconds=0.0)
+    packer = make_packer(choice)
+    owners: dict[Partition, str] = {}
+    opened, bound, score, moves, misfits = [], [], 0.0, 0, 0
+    for at, loads in enumerate(stream):
+        items = tuple(Item(partition=p, owner=owners.get(p), work=load) for p, load in sorted(loads.items()))
+        replicas = None if counts is None else counts[at]
+        placed = packer.pack(Problem(items=items, bins=bins, limits=limits, replicas=replicas, fewest=fewest))
+        moved = [move.partition for move in placed.moves if move.source is not None]
+        score += sum(loads[partition] for partition in moved) / CAPACITY
+        moves += len(moved)
+        misfits += len(placed.misfits)
+        opened.append(placed.opened)
+        bound.append(placed.bound)
+        owners = dict(placed.owners)
+    return Played(tuple(opened), tuple(bound), score / len(stream), moves, misfits)
