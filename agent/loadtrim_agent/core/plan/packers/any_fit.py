@@ -1,9 +1,10 @@
 """Next, first, worst and best fit, and their decreasing forms: plain, and sticky as Landau'24 adapted them.
 
 Plain (``ffd``): the k-th bin that is opened is the k-th of the supply. Sticky (``ffd_sticky``): the bin that is opened
-for a partition is its owner's if that is not open yet, else the lowest that is not open. The adaptation changes which
-bins are opened, never how many (where bins are alike). Non-decreasing forms take the items in the problem's order;
-the papers shuffle them. An empty bin takes any item, even a larger one.
+for a partition is its owner's if that is not open yet, else the lowest that is not open. First fit takes the lowest
+open bin, as the authors' does; with sticky that need not be the oldest, so there even the number of bins may differ a
+little. The non-decreasing forms take the items in the problem's order; the paper shuffles them. An empty bin takes any
+item, even a larger one.
 
 Source: Landau'24, sections II-B and VI-A (equations 12 to 14); ties, and the empty bin, as its authors ran it.
 """

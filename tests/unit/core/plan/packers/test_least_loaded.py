@@ -9,7 +9,7 @@ import pytest
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
-from loadtrim_agent.core.plan.packers.least_loaded import BinSize, bin_size, least_loaded
+from loadtrim_agent.core.plan.packers.least_loaded import BinSize, bin_size, first_fit, least_loaded
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits
 from unit.core.plan.virtual_group import bins, item, partition, problem
 
@@ -147,3 +147,73 @@ def test_packer_with_nobody_to_give_to() -> None:
     placed = make_packer("least_loaded").pack(problem([entry(0, 1.0)], bins("a", leaving=["a"])))
     assert placed.owners == {}
     assert placed.moves == ()
+
+
+# -- as published and as run
+
+
+def by_member(
+    name: str, items: list[Item], members: str = "abcd", fill: float = 1.0, **more: object
+) -> list[list[int]]:
+    given = problem(items, bins(*members), limits=Limits(objective_seconds=5.0), fill=fill, **more)
+    placed = make_packer(name).pack(given)
+    return [[p.partition for p, owner in placed.owners.items() if owner == member] for member in members]
+
+
+def iccbdc(rates: list[float], lags: list[int]) -> list[Item]:
+    return [entry(number, rate, lag, cost=0.01) for number, (rate, lag) in enumerate(zip(rates, lags, strict=True))]
+
+
+def test_iccbdc22_experiment_1_at_the_start_and_in_its_first_ramp() -> None:
+    """Five partitions of 15/s fit one member of 100/s. With 60, 60, 15, 15, 15 they need two: 60 | 60, then each 15 to
+    the less loaded, the first of equals: 75 | 60, 75 | 75, 90 | 75."""
+    calm = iccbdc([15.0] * 5, [0] * 5)
+    assert by_member("iccbdc22", calm) == [[0, 1, 2, 3, 4], [], [], []]
+    ramp = iccbdc([60.0, 60.0, 15.0, 15.0, 15.0], [0] * 5)
+    assert by_member("iccbdc22", ramp) == [[0, 2, 4], [1, 3], [], []]
+
+
+def test_iccbdc22_a_lag_above_what_a_member_can_work_off_gets_one_of_its_own() -> None:
+    """100/s and 5 s: 500 records. 600 count as 500, so nothing with a lag goes beside them; 1/s goes to the one with
+    more rate left."""
+    assert by_member("iccbdc22", iccbdc([10.0, 5.0, 1.0], [600, 1, 0])) == [[0], [1, 2], [], []]
+
+
+def test_iccbdc22_as_run_the_count_of_one_pass_and_then_the_fewest_partitions() -> None:
+    """95/s: one pass of first fit packs 80 | 20 20 20, so two members. Dealt out: 80 to a, 20 to b, 20 to b (one each,
+    b has less), 20 to a, which has fewer partitions and so gets 100/s. As published: 80 | 60."""
+    items = iccbdc([80.0, 20.0, 20.0, 20.0], [0] * 4)
+    assert first_fit(items, BinSize(95.0, 475.0)) == 2
+    assert by_member("iccbdc22_as_run:mu=95", items) == [[0, 3], [1, 2], [], []]
+    assert by_member("iccbdc22:mu=95", items) == [[0], [1, 2, 3], [], []]
+
+
+def test_iccbdc22_takes_no_account_of_fill_and_closer24_does() -> None:
+    items = iccbdc([50.0, 50.0], [0, 0])
+    assert by_member("iccbdc22", items, fill=0.9) == [[0, 1], [], [], []]
+    assert by_member("closer24", items, fill=0.9) == [[0], [1], [], []]
+
+
+def test_closer24_as_run_counts_whole_records_of_lag() -> None:
+    """mu x W x f = 170 x 0.5 x 0.9 = 76.5. Lags of 38 and 5/s x 0.05 s each are 38.25 + 38.25 = 76.5: they fit as
+    published, and not as run, where a member takes 76."""
+    items = [entry(number, 5.0, 38, cost=1 / 170) for number in range(2)]
+    given = problem(items, bins("a", "b"), limits=Limits(objective_seconds=0.5), fill=0.9, extra_lag_seconds=0.05)
+    assert make_packer("closer24").pack(given).opened == 1
+    assert make_packer("closer24_as_run").pack(given).opened == 2
+    assert make_packer("least_loaded").pack(given).owners == make_packer("closer24_as_run").pack(given).owners
+
+
+def test_the_bound_is_that_of_the_stricter_dimension() -> None:
+    given = problem(iccbdc([10.0] * 4, [400] * 4), bins(*"abcd"), limits=Limits(objective_seconds=5.0))
+    placed = make_packer("iccbdc22").pack(given)
+    assert placed.opened == placed.bound == 4
+
+
+def test_the_last_members_go_when_fewer_are_filled() -> None:
+    items = [replace(one, owner="c") for one in iccbdc([15.0] * 5, [0] * 5)]
+    placed = make_packer("iccbdc22").pack(
+        problem(items, bins("a", "b", "c"), limits=Limits(objective_seconds=5.0), replicas=1)
+    )
+    assert placed.victims == ("b", "c")
+    assert set(placed.owners.values()) == {"a"}
