@@ -16,7 +16,7 @@ def test_every_registered_name_makes_what_bears_it() -> None:
 
 
 def test_an_unknown_name_is_refused_with_all_names_and_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="closer24, fixed, objective.*nearest is 'objective'") as caught:
+    with pytest.raises(UnknownNameError, match="closer24, .*objective.*nearest is 'objective'") as caught:
         make_policy("objectiv")
     assert isinstance(caught.value, LoadtrimError)
     with pytest.raises(UnknownNameError, match="nearest is 'least_loaded'"):

@@ -6,8 +6,8 @@ standard deviation and its variance), so that a member is the sum of its rows an
 
 from __future__ import annotations
 
-import heapq
 import math
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 
 from ...model import Partition
@@ -28,7 +28,7 @@ class Board:
         self.bins = {entry.member: entry for entry in receivers}
         limits = problem.limits.for_items(problem.items)
         factor, windows = limits.load_factor, limits.windows
-        self.flat = _flat(problem, limits.kept)
+        self.flat = limits.flat(problem.items)
         """Only the mean rates can bind."""
         kept = () if self.flat else limits.kept
         self._windows = [windows[index] for index in kept]
@@ -55,6 +55,8 @@ class Board:
         self._empty: list[float] = [0.0] * (1 + 3 * len(self._windows))
         self.sums: dict[str, list[float]] = dict.fromkeys(self.bins, self._empty)
         self._pressures: dict[str, float] = dict.fromkeys(self.bins, 0.0)
+        self._ranked: list[tuple[float, int, str]] | None = None
+        """Members by how full they are, once somebody asked."""
         self.tried = 0
         """Changes that were looked at: what searches measure their effort by."""
 
@@ -88,9 +90,11 @@ class Board:
             return
         if old is not None:
             self.take(item)
+        self._unrank(member)
         self._set(member, self._more(self.sums[member], item, member))
         self.filled[member] += self.sizes[partition] / self.bins[member].capacity
         self.items[member][partition] = item
+        self._rank(member)
         self.owners[partition] = member
         if reason:
             self.reasons[partition] = reason
@@ -98,9 +102,19 @@ class Board:
     def take(self, item: Item) -> None:
         """Take an item off the member that has it."""
         member = self.owners.pop(item.partition)
+        self._unrank(member)
         del self.items[member][item.partition]
         self._set(member, self._less(self.sums[member], item, member) if self.items[member] else self._empty)
         self.filled[member] -= self.sizes[item.partition] / self.bins[member].capacity
+        self._rank(member)
+
+    def _unrank(self, member: str) -> None:
+        if self._ranked is not None:
+            del self._ranked[bisect_left(self._ranked, (self.filled[member], len(self.items[member]), member))]
+
+    def _rank(self, member: str) -> None:
+        if self._ranked is not None:
+            insort(self._ranked, (self.filled[member], len(self.items[member]), member))
 
     def _set(self, member: str, sums: list[float]) -> None:
         self.sums[member] = sums
@@ -152,12 +166,22 @@ class Board:
         self.tried += 1
         if len(take) == len(self.items[member]) and not add:
             return 0.0
+        if self.flat:
+            return self._flat_pressure(member, add, take)
         sums = self.sums[member]
         for item in take:
             sums = self._less(sums, item, member)
         for item in add:
             sums = self._more(sums, item, member)
         return self._pressure(sums, self.bins[member].capacity)
+
+    def _flat_pressure(self, member: str, add: Sequence[Item], take: Sequence[Item]) -> float:
+        rows, needed = self.rows, self.sums[member][0]
+        for item in take:
+            needed -= rows[item.partition][0]
+        for item in add:
+            needed += rows[item.partition][0]
+        return needed / RATE_LIMIT / self.bins[member].capacity
 
     def excess_with(self, member: str, add: Sequence[Item], take: Sequence[Item]) -> float:
         """How far above 1 that is; rounding does not count."""
@@ -180,12 +204,16 @@ class Board:
 
     def receivers(self, topic: str, here: str | None, count: int) -> list[str]:
         """Members that may own partitions of a topic, ``here`` left out, the least filled first."""
-        may = (
-            (self.filled[member], len(self.items[member]), member)
-            for member, entry in self.bins.items()
-            if member != here and (entry.topics is None or topic in entry.topics)
-        )
-        return [member for _, _, member in heapq.nsmallest(count, may)]
+        if self._ranked is None:
+            self._ranked = sorted((self.filled[m], len(self.items[m]), m) for m in self.bins)
+        found: list[str] = []
+        for _, _, member in self._ranked:
+            topics = self.bins[member].topics
+            if member != here and (topics is None or topic in topics):
+                found.append(member)
+                if len(found) == count:
+                    break
+        return found
 
     def receivers_of(self, member: str, count: int) -> dict[str, list[str]]:
         """The same for every topic of which a member has something."""
@@ -212,16 +240,3 @@ class Board:
     def largest_first(self, items: Iterable[Item]) -> list[Item]:
         """By size, ties by partition."""
         return sorted(items, key=lambda item: (-self.sizes[item.partition], item.partition))
-
-
-def _flat(problem: Problem, kept: Sequence[int]) -> bool:
-    """Does every item ask for no more in any window than by its mean rate? Then nor does any sum of them."""
-    limits = problem.limits
-    factor, z, handoff = limits.load_factor, limits.z, limits.handoff_seconds
-    windows = [(index, limits.windows[index]) for index in kept]
-    for item in problem.items:
-        base, work = item.standing + item.work * handoff, item.work * factor * (1.0 + 1e-12)
-        for index, window in windows:
-            if base + (item.mean[index] + z * item.sd[index]) * factor > work * window:
-                return False
-    return True

@@ -47,11 +47,7 @@ def placement(
     """
     owned = owned_by(problem, owners)
     if pressures is None:
-        pressures = {
-            entry.member: Load(problem.limits, owned.get(entry.member, ())).pressure(entry.capacity)
-            for entry in problem.bins
-            if not entry.leaving and entry.member not in victims
-        }
+        pressures = _pressures(problem, owned, frozenset(victims))
     why = reasons or {}
     moves = [
         PlannedMove(item.partition, item.owner, owners[item.partition], why.get(item.partition, reason))
@@ -67,3 +63,18 @@ def placement(
         opened=len(owned),
         bound=lower_bound(problem) if bound is None else bound,
     )
+
+
+def _pressures(problem: Problem, owned: Mapping[str, list[Item]], victims: frozenset[str]) -> dict[str, float]:
+    """Needed capacity over capacity of every member that stays."""
+    limits = problem.limits.for_items(problem.items)
+    staying = [entry for entry in problem.bins if not entry.leaving and entry.member not in victims]
+    pressures = dict.fromkeys((entry.member for entry in staying), 0.0)
+    flat = limits.flat(problem.items)
+    for entry in staying:
+        items = owned.get(entry.member)
+        if items and flat:
+            pressures[entry.member] = sum(item.work for item in items) * limits.load_factor / entry.capacity
+        elif items:
+            pressures[entry.member] = Load(limits, items).pressure(entry.capacity)
+    return pressures

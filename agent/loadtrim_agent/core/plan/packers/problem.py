@@ -140,6 +140,17 @@ class Limits:
                     break
         return replace(self, kept=tuple(kept))
 
+    def flat(self, items: Sequence[Item]) -> bool:
+        """Does no item ask for more in a window that is kept than by its mean rate? Then nor does any sum of them."""
+        factor, z, handoff = self.load_factor, self.z, self.handoff_seconds
+        windows = [(index, self.windows[index]) for index in self.kept]
+        for item in items:
+            base, work = item.standing + item.work * handoff, item.work * factor * (1.0 + 1e-12)
+            for index, window in windows:
+                if base + (item.mean[index] + z * item.sd[index]) * factor > work * window:
+                    return False
+        return True
+
 
 class Load:
     """Sum of the items on one member. Mutable: packers add and take away."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from ...model import Partition
 from .board import Board
@@ -11,7 +10,7 @@ from .chain import Start, chain, reliefs
 from .outcome import FULL
 from .problem import Item
 
-__all__ = ["move_cost", "place", "place_all", "repair", "settle"]
+__all__ = ["move_cost", "place", "repair", "settle"]
 
 NEAR = 4
 """Members with the least load that are looked at as receivers."""
@@ -32,37 +31,8 @@ def move_cost(board: Board, item: Item) -> float:
 
 
 def place(board: Board, item: Item, reason: str) -> None:
-    """Put an item that nobody has where it presses least."""
-    _press_least(board, item, board.receivers(item.partition.topic, None, NEAR), reason)
-
-
-def place_all(board: Board, items: Iterable[Item], reason: Callable[[Item], str]) -> None:
-    """The same for many, in their order. Cost: ``O(log n)`` for each instead of ``O(n)``."""
-    queues: dict[str, list[tuple[float, int, str]]] = {}
-
-    def now(member: str) -> tuple[float, int, str]:
-        return board.filled[member], len(board.items[member]), member
-
-    for item in items:
-        topic = item.partition.topic
-        if topic not in queues:
-            queues[topic] = [now(member) for member in board.bins if board.may(member, item)]
-            heapq.heapify(queues[topic])
-        queue = queues[topic]
-        near: list[str] = []
-        while queue and len(near) < NEAR:
-            # Members only get fuller here, so an entry that was overtaken is a lower bound: put it right, look again.
-            current = now(queue[0][2])
-            if queue[0] != current:
-                heapq.heapreplace(queue, current)
-            else:
-                near.append(heapq.heappop(queue)[2])
-        _press_least(board, item, near, reason(item))
-        for member in near:
-            heapq.heappush(queue, now(member))
-
-
-def _press_least(board: Board, item: Item, near: Sequence[str], reason: str) -> None:
+    """Put an item that nobody has where it presses least. Cost: ``O(log n)`` where every member may own it."""
+    near = board.receivers(item.partition.topic, None, NEAR)
     if near:
         best = min(near, key=lambda member: (board.pressure_with(member, (item,), ()), board.filled[member], member))
         board.put(item, best, reason)

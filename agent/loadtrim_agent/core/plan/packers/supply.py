@@ -10,7 +10,8 @@ nowhere goes to the bin with the most room, so that every partition has an owner
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ...model import Partition
@@ -38,7 +39,8 @@ class Shelf:
         """Open bins, lowest in the supply first."""
         self.last: int | None = None
         """The bin that was opened last."""
-        self._free = [entry.topics is None for entry in supply]
+        self.free = all(entry.topics is None for entry in supply)
+        """Every bin may own everything."""
         self._index = {entry.member: index for index, entry in enumerate(supply)}
 
     def index_of(self, member: str | None) -> int | None:
@@ -47,7 +49,7 @@ class Shelf:
 
     def may(self, index: int, item: Item) -> bool:
         """May the bin own the item?"""
-        return self._free[index] or self.bins[index].may_own(item.partition)
+        return self.free or self.bins[index].may_own(item.partition)
 
     def fits(self, index: int, item: Item) -> bool:
         """An empty bin takes any item, even a larger one."""
@@ -60,11 +62,17 @@ class Shelf:
 
     def start(self, index: int) -> None:
         """Open a bin."""
-        at = len(self.open)
-        while at and self.open[at - 1] > index:
-            at -= 1
-        self.open.insert(at, index)
+        insort(self.open, index)
         self.last = index
+
+    def _closed(self) -> Iterator[int]:
+        opened = iter(self.open)
+        following = next(opened, None)
+        for index in range(len(self.bins)):
+            if index == following:
+                following = next(opened, None)
+            else:
+                yield index
 
     def open_for(self, item: Item, preferred: int | None = None) -> int | None:
         """Open a bin for an item that fits none: the preferred one if it is closed, else the lowest that holds it.
@@ -72,13 +80,12 @@ class Shelf:
         Returns:
             The bin; of closed ones that are all too small the one with the largest capacity; None: none is left.
         """
-        taken = set(self.open)
-        if preferred is not None and preferred not in taken and self.may(preferred, item):
+        if preferred is not None and not self.held[preferred] and self.may(preferred, item):
             self.start(preferred)
             return preferred
         best: int | None = None
-        for index in range(len(self.bins)):
-            if index in taken or not self.may(index, item):
+        for index in self._closed():
+            if not self.may(index, item):
                 continue
             if item.work <= self.room[index]:
                 best = index
@@ -113,14 +120,14 @@ class Shelf:
 
 
 Fit = Callable[[Shelf, Item], int | None]
-"""The open bin that an item goes to; None: none takes it. Ties go to the lowest bin."""
+"""The open bin that an item goes to; None: none takes it. Open bins hold something; ties go to the lowest."""
 
 
 def first(shelf: Shelf, item: Item) -> int | None:
     """The lowest that takes it."""
     room, size = shelf.room, item.work
     for index in shelf.open:
-        if (size <= room[index] or not shelf.held[index]) and shelf.may(index, item):
+        if size <= room[index] and (shelf.free or shelf.may(index, item)):
             return index
     return None
 
@@ -131,18 +138,18 @@ def best(shelf: Shelf, item: Item) -> int | None:
     found, least = None, math.inf
     for index in shelf.open:
         left = room[index]
-        if left < least and (size <= left or not shelf.held[index]) and shelf.may(index, item):
+        if size <= left < least and (shelf.free or shelf.may(index, item)):
             found, least = index, left
     return found
 
 
 def worst(shelf: Shelf, item: Item) -> int | None:
     """The one with the most room."""
-    room, size = shelf.room, item.work
-    found, most = None, -math.inf
+    room, most = shelf.room, item.work
+    found = None
     for index in shelf.open:
         left = room[index]
-        if left > most and (size <= left or not shelf.held[index]) and shelf.may(index, item):
+        if left >= most and (found is None or left > most) and (shelf.free or shelf.may(index, item)):
             found, most = index, left
     return found
 

@@ -19,7 +19,7 @@ from .board import Board
 from .bounds import lower_bound
 from .outcome import placement
 from .problem import Item, Problem
-from .repair import place_all, repair, settle
+from .repair import place, repair, settle
 from .tight import repacked, tightly
 from .victims import going
 
@@ -73,7 +73,8 @@ class Trim:
 def _pack(problem: Problem, victims: tuple[str, ...]) -> Placement:
     board = Board(problem, [entry for entry in problem.staying if entry.member not in victims])
     orphans = board.seat(problem.items)
-    place_all(board, board.largest_first(orphans), lambda item: "its owner goes" if item.owner else "nobody owns it")
+    for item in board.largest_first(orphans):
+        place(board, item, "its owner goes" if item.owner is not None else "nobody owns it")
     if problem.may_move:
         spreads = problem.parameters.get("spread", 1.0) != 0.0
         if repair(board, tight=not spreads):
