@@ -55,6 +55,7 @@ def problems(draw: st.DrawFn, partitions: int = 7, members: int = 4) -> Problem:
         victims=draw(st.sampled_from([(), ("a",), ("b", "zz")])),
         leader=draw(st.sampled_from(["", "a"])),
         may_move=draw(st.integers(0, 3)) > 0,
+        fewest=draw(st.integers(0, 3)) == 0,
         fill=draw(st.sampled_from([1.0, 0.9])),
     )
 
@@ -127,6 +128,7 @@ def test_trim_finds_a_placement_where_there_is_one(given_problem: Problem) -> No
         limits=Limits(objective_seconds=0.5, handoff_seconds=0.0),
         replicas=None,
         may_move=True,
+        fewest=False,
     )
     fits = any(
         all(

@@ -66,6 +66,7 @@ class Board:
         """Put every item on its owner where that is here and may have it; the others are returned. Once, at first."""
         left = []
         rows: dict[str, list[Row]] = {}
+        self._ranked = None
         for item in items:
             owner = item.owner
             entry = self.bins.get(owner) if owner is not None else None

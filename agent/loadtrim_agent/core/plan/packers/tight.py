@@ -55,7 +55,9 @@ def tightly(problem: Problem, supply: Sequence[Bin]) -> Board:
 def repacked(problem: Problem, supply: Sequence[Bin]) -> Board | None:
     """Everything packed anew onto these bins, as much as can be staying where it is; None where that does not fit."""
     board = Board(problem, supply)
-    _put(board, _from_scratch(board, 0), "the only way found that all fit")
+    if not supply or lower_bound(replace(problem, bins=tuple(supply)), 1.0, board.dimensions()) > len(supply):
+        return None
+    _put(board, _from_scratch(board, len(supply)), "the only way found that all fit")
     return None if board.over() else board
 
 

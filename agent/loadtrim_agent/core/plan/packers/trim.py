@@ -5,7 +5,8 @@
    else the move that takes away most of the excess, else a swap. In small groups all placements are tried before
    giving up.
 3. *Spread*: by mean work, while one move makes the fuller of two members at least 15 % less full, or they are 30 %
-   apart. Parameter ``spread`` 0 leaves this out.
+   apart. Parameter ``spread`` 0 leaves this out: the fewest moves there can be, for those who count them. Then, where
+   repairing is not enough, up to 200 partitions are packed anew.
 
 Every step makes the plan strictly better by a margin, so that noise in the measurements moves nothing. With
 ``Problem.fewest`` it opens as few bins as it can (:mod:`.tight`) and does not spread.
@@ -39,7 +40,7 @@ IDLE_SHARE = 0.1
 """Share of the group's capacity that counts as load spread evenly over all partitions: idle ones are spread too."""
 VICTIM_TRIES = 3
 ANEW_ITEMS_MAX = 200
-"""Up to so many partitions everything is packed anew where repairing what is there does not make all fit."""
+"""Up to so many partitions everything is packed anew where repairing does not make all fit (``spread`` 0)."""
 
 
 class Trim:
@@ -79,7 +80,7 @@ def _pack(problem: Problem, victims: tuple[str, ...]) -> Placement:
         spreads = problem.parameters.get("spread", 1.0) != 0.0
         if repair(board, tight=not spreads):
             settle(board)
-            if board.over() and len(problem.items) <= ANEW_ITEMS_MAX:
+            if not spreads and board.over() and len(problem.items) <= ANEW_ITEMS_MAX:
                 board = repacked(problem, list(board.bins.values())) or board
         if spreads:
             _spread(board)
