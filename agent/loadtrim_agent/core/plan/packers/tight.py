@@ -44,8 +44,14 @@ def tightly(problem: Problem, supply: Sequence[Bin]) -> Board:
     groups = _from_scratch(board, bound)
     carried = _carried(board)
     if any(carried.values()):
-        for number in range(bound, min(len(groups), bound + COUNTS_MAX) + 1):
-            kept = _kept(problem, supply, carried, number)
+        pinned = {item.owner for item in problem.items if not item.movable and _at_home(board, item)}
+        fewest = max(bound, len(pinned))
+        ranked = sorted(
+            range(len(supply)),
+            key=lambda i: (supply[i].member not in pinned, -carried[supply[i].member], -supply[i].capacity, i),
+        )
+        for number in range(fewest, min(len(groups), fewest + COUNTS_MAX) + 1):
+            kept = _kept(problem, [supply[index] for index in sorted(ranked[:number])])
             if kept is not None:
                 return kept
     _put(board, groups, "packed onto fewer members")
@@ -79,10 +85,14 @@ def _carried(board: Board) -> dict[str, float]:
     return carried
 
 
-def _kept(problem: Problem, supply: Sequence[Bin], carried: dict[str, float], number: int) -> Board | None:
-    """So many bins, those that carry most, repaired; None where that does not fit."""
-    ranked = sorted(range(len(supply)), key=lambda i: (-carried[supply[i].member], -supply[i].capacity, i))
-    board = Board(problem, [supply[index] for index in sorted(ranked[:number])])
+def _at_home(board: Board, item: Item) -> bool:
+    """Is its owner here, and may it have it?"""
+    return item.owner in board.bins and board.may(item.owner, item)
+
+
+def _kept(problem: Problem, supply: Sequence[Bin]) -> Board | None:
+    """These bins with what they own, the rest placed on them, repaired; None where that does not fit."""
+    board = Board(problem, supply)
     for item in board.largest_first(board.seat(problem.items)):
         _place_tightly(board, item)
     if repair(board, tight=True):

@@ -188,6 +188,70 @@ def test_an_exchange_never_gives_a_member_what_it_does_not_read() -> None:
     assert placed.owners[partition(1, "u")] == "b"
 
 
+# -- as few as can be
+
+
+def test_as_few_members_as_can_be_keeping_who_carries_most() -> None:
+    items = [item(0, "c", 0.5), item(1, "b", 0.3), item(2, "a", 0.1)]
+    placed = pack(problem(items, bins("a", "b", "c", "d"), fewest=True))
+    assert set(placed.owners.values()) == {"c"}
+    assert (placed.opened, placed.bound, placed.gap) == (1, 1, 0)
+    assert placed.pressures == {"a": 0.0, "b": 0.0, "c": pytest.approx(0.9), "d": 0.0}
+    assert len(placed.moves) == 2
+
+
+def test_as_few_as_can_be_leaves_what_may_not_move_where_it_is() -> None:
+    """One bin would do, but what is on its way to c stays with c, and what nobody there may own goes elsewhere."""
+    narrow = Bin(member="c", unit="c", capacity=1.0, topics=frozenset({"orders"}))
+    items = [item(0, "c", movable=False), item(1, "c", topic="u", movable=False)]
+    placed = pack(problem(items, (*bins("a", "b"), narrow), fewest=True))
+    assert placed.owners == {partition(0): "c", partition(1, "u"): "a"}
+    again = [replace(entry, owner=placed.owners[entry.partition]) for entry in items]
+    assert pack(problem(again, (*bins("a", "b"), narrow), fewest=True)).moves == ()
+
+
+def test_as_few_as_can_be_under_curves() -> None:
+    """0.1 of work each, but 0.2 comes at once, and 0.5 s are there to do it: two on a member, by rate it were ten."""
+    items = [item(number, None, 0.1, burst=0.2) for number in range(6)]
+    placed = pack(problem(items, bins(*"abcdef"), fewest=True))
+    assert placed.opened == placed.bound == 3
+    assert placed.misfits == ()
+
+
+def test_where_fewer_may_stay_than_are_needed_everything_has_an_owner() -> None:
+    items = [item(number, "abc"[number], 0.9) for number in range(3)]
+    placed = pack(problem(items, bins("a", "b", "c"), fewest=True, replicas=2))
+    assert len(placed.victims) == 1
+    assert len(placed.owners) == 3
+    assert len(placed.misfits) == 1
+
+
+def test_spreading_can_be_left_out() -> None:
+    items = [item(number, "a", 0.2) for number in range(4)]
+    assert len(pack(problem(items, bins("a", "b"))).moves) == 2
+    assert make_packer("trim:spread=0").pack(problem(items, bins("a", "b"))).moves == ()
+
+
+def test_a_chain_of_moves_where_no_single_one_and_no_exchange_fits() -> None:
+    """a is 0.1 over. 0.35 fits nowhere at once: it goes to b when b's 0.3 goes to c, which has 0.3 left."""
+    items = [
+        *(item(0, "a", 0.35), item(1, "a", 0.75)),
+        *(item(2, "b", 0.3), item(3, "b", 0.65)),
+        *(item(4, "c", 0.7), item(5, "d", 0.8)),
+    ]
+    placed = make_packer("trim:spread=0").pack(problem(items, bins("a", "b", "c", "d")))
+    assert placed.misfits == ()
+    assert {(number, target) for number, _, target in moved(placed)} == {(0, "b"), (2, "c")}
+
+
+def test_several_small_ones_go_rather_than_a_large_one() -> None:
+    """a is 0.1 over: 0.06 and 0.05 hold up less than 0.6."""
+    items = [item(0, "a", 0.6), item(1, "a", 0.06), item(2, "a", 0.05), item(3, "a", 0.39), item(4, "b", 0.3)]
+    placed = make_packer("trim:spread=0").pack(problem(items, bins("a", "b")))
+    assert placed.misfits == ()
+    assert sorted(number for number, _, _ in moved(placed)) == [1, 2]
+
+
 # -- victims
 
 
