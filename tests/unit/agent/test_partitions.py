@@ -7,13 +7,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.structs import ConsumerRecord, TopicPartition
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.companion import Companion, Guard
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.handout import Handout
+from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.listener import Listener
 from loadtrim_agent.partitions import Partitions
 
@@ -64,7 +66,11 @@ class House:
         listener.target = self.calls
         companion = Companion()
         self.handout = Handout(
-            loop, loop.call_soon, refill=lambda _: None, drained=lambda stream: self.partitions.drained(stream)
+            loop,
+            loop.call_soon,
+            refill=lambda _: None,
+            refetch=lambda stream, offset: None,
+            drained=lambda stream: self.partitions.drained(stream),
         )
         self.handout.lease_until = float("inf")
         self.partitions = Partitions(
@@ -76,7 +82,6 @@ class House:
             feed=self._feed,
             spawn=self._spawn,
             fail=lambda error: None,
-            buffer_bytes=1 << 20,
             retry_backoff=0.1,
         )
 
@@ -103,11 +108,26 @@ class House:
         self.partitions.open([_open(partition, take=1, offset=0)])
         await self.until_opened(partition)
         self.partitions.run(c.RunCommand(partition=partition, take=1))
-        record = ConsumerRecord(partition.topic, partition.partition, 0, 0, 0, None, b"", None, 0, 0, ())
-        self.handout.feed(self.handout.streams[partition], [record], 1)
+        self.handout.feed(self.handout.streams[partition], _one_record(partition))
         assert self.handout.take_one() is not None
         self.events.clear()
         self.calls.assigned.clear()
+
+
+def _one_record(partition: Partition) -> Chunk:
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1000,
+    )
+    builder.append(0, timestamp=0, key=None, value=b"", headers=[])
+    chunk = frame(partition, 0, bytes(builder.build()), None, committed_only=False, check_crcs=True)
+    assert chunk is not None
+    return chunk
 
 
 def _open(partition: Partition, *, take: int, offset: int | None) -> c.OpenCommand:
