@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
+from ..core.plan.words import short_member
 from ..core.records import (
     BaseRecord,
     BrakeRecord,
@@ -138,10 +139,7 @@ def member_name(member: str, names: Names | None = None) -> str:
     known = (names or {}).get(member)
     if known:
         return known
-    client, random = member[:-37], member[-36:]
-    if len(member) > 37 and member[-37] == "-" and [len(part) for part in random.split("-")] == [8, 4, 4, 4, 12]:
-        return f"{client}-{random[:6]}"
-    return member
+    return short_member(member)
 
 
 def _listed(items: Sequence[str]) -> str:

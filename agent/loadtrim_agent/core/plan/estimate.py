@@ -169,7 +169,7 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
     for member in sorted(group.members):
         entry = known.get(member)
         if entry is None:
-            result[member] = MemberEstimate(capacity=typical)
+            result[member] = MemberEstimate(capacity=typical, silent=member in observation.silent)
             continue
         given = entry.concurrency * entry.interval_seconds
         result[member] = MemberEstimate(
@@ -177,6 +177,7 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
             utilization=entry.busy_seconds / given if given > 0 else 0.0,
             speed=entry.speed,
             age_seconds=max(0.0, observation.now - entry.received_at),
+            silent=member in observation.silent,
         )
     return result
 

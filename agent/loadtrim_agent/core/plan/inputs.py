@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..model import Partition
 from .packers.problem import Bin, Dealer, Item, Limits, Problem
 from .policies.base import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
+from .words import member_names
 
 __all__ = ["problem_of", "view_of"]
 
 
-def problem_of(group: GroupState, seen: Estimate, sizing: Sizing, config: PlanConfig) -> Problem:
-    """What a packer is to solve; how many replicas may stay is the caller's to say."""
+def problem_of(
+    group: GroupState,
+    seen: Estimate,
+    sizing: Sizing,
+    config: PlanConfig,
+    resting: frozenset[Partition] = frozenset(),
+) -> Problem:
+    """What a packer is to solve; how many replicas may stay is the caller's to say.
+
+    Args:
+        group: as it is.
+        seen: the estimate.
+        sizing: the policy's answer.
+        config: of the planner.
+        resting: partitions that are to stay, because moving them has just failed.
+    """
     return Problem(
-        items=_items(seen, group),
+        items=_items(seen, group, resting),
         bins=_bins(seen, group),
         limits=_limits(seen, config, sizing.load_factor),
         leader=group.leader,
@@ -99,6 +115,7 @@ def _limits(seen: Estimate, config: PlanConfig, load_factor: float) -> Limits:
 
 
 def _bins(seen: Estimate, group: GroupState) -> tuple[Bin, ...]:
+    names = member_names(group)
     return tuple(
         Bin(
             member=member,
@@ -106,12 +123,14 @@ def _bins(seen: Estimate, group: GroupState) -> tuple[Bin, ...]:
             capacity=seen.members[member].capacity,
             topics=group.members[member].topics,
             leaving=group.members[member].leaving,
+            silent=seen.members[member].silent,
+            name=names[member],
         )
         for member in sorted(group.members)
     )
 
 
-def _items(seen: Estimate, group: GroupState) -> tuple[Item, ...]:
+def _items(seen: Estimate, group: GroupState, resting: frozenset[Partition] = frozenset()) -> tuple[Item, ...]:
     """Partitions as the packers want them; unsized ones weigh nothing."""
     return tuple(
         Item(
@@ -129,7 +148,7 @@ def _items(seen: Estimate, group: GroupState) -> tuple[Item, ...]:
             cost=entry.cost,
             serial=entry.serial,
             # A pause is its owner's own: it would be lost on the way.
-            movable=entry.sized and partition not in group.in_flight,
+            movable=entry.sized and partition not in group.in_flight and partition not in resting,
         )
         for partition, entry in sorted(seen.partitions.items())
     )

@@ -31,6 +31,8 @@ JUMP_VARIANCES = 6.0
 usual for arrivals at random."""
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
+UNSEEN = frozenset({"paused", "blocked"})
+"""States of partitions whose arrivals are not in the reporter's slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,20 @@ class Observation:
     startups_seconds: tuple[float, ...]
     stale: tuple[tuple[str, float | None], ...]
     """Owners without a recent report and how old their last one is; sorted by member."""
+    silent: frozenset[str] = frozenset()
+    """All members without a recent report, owners or not."""
     late_records: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A partition that its owner does not have any more."""
+
+    owner: str
+    at: float
+    """Seconds since the epoch."""
+    work: float
+    """Busy seconds/s that arrived for it."""
 
 
 class _Average:
@@ -215,8 +230,14 @@ class History:
         self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._startups: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._late: dict[str, int] = {}
-        self._was_stale: set[str] = set()
-        """Members whose reports were overdue when they were last looked at."""
+        self._present: frozenset[str] = frozenset()
+        """Members when they were last looked at."""
+        self._filled: dict[str, dict[int, float]] = {}
+        """Member that is gone -> work per slot that was put in for what it did not tell."""
+        self._owners: dict[Partition, str | None] = {}
+        self._looked_at = 0.0
+        self._given: dict[Partition, _Given] = {}
+        """What changed owner last."""
         self.ignored = 0
         """Reports left out: seen before, or with slots of another length."""
 
@@ -269,6 +290,8 @@ class History:
             self.ignored += 1
             return None
         first = round(report.slots_start / SLOT_SECONDS)
+        for index, guess in self._filled.pop(report.member, {}).items():
+            self._slots[index] = max(0.0, self._slots.get(index, 0.0) - guess)
         for index, work in enumerate(report.slots, first):
             self._slots[index] = self._slots.get(index, 0.0) + work * report.speed
         return (first + len(report.slots)) * SLOT_SECONDS
@@ -276,15 +299,14 @@ class History:
     def observation(self, now: float, group: GroupState) -> Observation:
         """What is known now about this group. Forgets members and slots that are long gone."""
         self._prune(now, group)
+        silent = frozenset(member for member in group.members if self._is_stale(member, now, group))
         owners = {owner for owner in group.owners.values() if owner is not None}
-        stale = tuple(
-            (member, self._age(member, now))
-            for member in sorted(owners & group.members.keys())
-            if self._is_stale(member, now, group)
-        )
+        stale = tuple((member, self._age(member, now)) for member in sorted(owners & silent))
         late, self._late = self._late, {}
+        self._note_owners(now, group)
+        self._fill_gone(group)
         slots = self._complete_slots({member for member, _ in stale}, group)
-        self._was_stale = {member for member, _ in stale}
+        self._present = frozenset(group.members)
         return Observation(
             now=now,
             slots=slots,
@@ -297,6 +319,7 @@ class History:
             handoffs_seconds=tuple(self._handoffs),
             startups_seconds=tuple(self._startups),
             stale=stale,
+            silent=silent,
             late_records=late,
         )
 
@@ -328,7 +351,6 @@ class History:
         if not ends or not self._slots:
             return ()
         end = round(min(ends) / SLOT_SECONDS)
-        self._fill_crashed(end, group)
         slots = [self._slots.get(index, 0.0) for index in range(min(self._slots), end)]
         for member in sorted(stale):
             known = self._members.get(member)
@@ -339,17 +361,42 @@ class History:
                     slots[index] += known.work_rate * known.speed * SLOT_SECONDS
         return tuple(slots)
 
-    def _fill_crashed(self, end: int, group: GroupState) -> None:
-        """What a member got that was evicted silent was never told: it is taken to have gone on as before.
+    def _note_owners(self, now: float, group: GroupState) -> None:
+        """Remember what was given away, when, and what came for it."""
+        for partition, owner in group.owners.items():
+            before = self._owners.get(partition)
+            if before is not None and before != owner:
+                # Who is there gave it away on the last advice; who is gone had it to the end.
+                at = self._looked_at if before in group.members else now
+                self._given[partition] = _Given(before, at, self._work(partition))
+        self._owners, self._looked_at = dict(group.owners), now
 
-        One that left in order told its last slots itself.
+    def _work(self, partition: Partition) -> float:
+        """Busy seconds/s that arrive, as far as they are in its reporter's slots."""
+        track = self._partitions.get(partition)
+        if track is None or track.last is None or track.cost is None or track.last.state in UNSEEN:
+            return 0.0
+        return track.fast.value() * track.cost
+
+    def _fill_gone(self, group: GroupState) -> None:
+        """What came for a member between its last report and its going was never told, unless its last word is still
+        on its way: what it owned is taken to have gone on as before, until it was given to somebody who tells.
+
+        Without this every member that goes would look like a dip of the load.
         """
-        for member in sorted(self._was_stale - group.members.keys()):
+        for member in sorted(self._present - group.members.keys()):
             known = self._members.get(member)
-            if known is not None and known.slots_end is not None:
-                for index in range(round(known.slots_end / SLOT_SECONDS), end):
-                    self._slots[index] = self._slots.get(index, 0.0) + known.work_rate * known.speed * SLOT_SECONDS
-            self._was_stale.discard(member)
+            if known is None or known.slots_end is None:
+                continue
+            begin = round(known.slots_end / SLOT_SECONDS)
+            filled: dict[int, float] = {}
+            for given in self._given.values():
+                if given.owner == member:
+                    for index in range(begin, round(given.at / SLOT_SECONDS)):
+                        filled[index] = filled.get(index, 0.0) + given.work * known.speed * SLOT_SECONDS
+            for index, work in filled.items():
+                self._slots[index] = self._slots.get(index, 0.0) + work
+            self._filled[member] = filled
 
     def _prune(self, now: float, group: GroupState) -> None:
         gone = [
@@ -359,7 +406,9 @@ class History:
         ]
         for member in gone:
             del self._members[member]
+            self._filled.pop(member, None)
             self._sequences.pop(member, None)
+        self._given = {p: given for p, given in self._given.items() if now - given.at <= KEEP_SECONDS}
         unknown = [partition for partition in self._partitions if partition not in group.owners]
         for partition in unknown:
             if now - self._partitions[partition].at > KEEP_SECONDS:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from ..model import Partition
 from ..records import DecisionRecord, MovePlan, ReportRecord
+from .advice import Advice
 from .estimate import estimate
 from .forecast import forecast
 from .inputs import problem_of, view_of
@@ -66,6 +68,7 @@ class Planner:
         self._packer = make_packer(config.packer)
         self._counts = Sticky()
         self._history = History(config)
+        self._advice = Advice()
         self._sequence = 0
         self._memory: dict[str, float] = {}
         self._victims: tuple[str, ...] = ()
@@ -125,7 +128,8 @@ class Planner:
             sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = round(self._memory.get(WANTED, group.replicas_requested or len(units)))
         self._memory = dict(sizing.memory)
-        placement = self._place(group, picture.estimate, sizing)
+        resting = self._advice.resting(now, group)
+        placement = self._place(group, picture.estimate, sizing, resting)
         self._victims = placement.victims
         return self._act(now, group, picture, sizing, placement, before)
 
@@ -162,9 +166,9 @@ class Planner:
         view = view_of(now, group, picture.estimate, picture.forecast, self._config)
         return self._policy.decide(replace(view, memory=dict(self._memory)))
 
-    def _place(self, group: GroupState, seen: Estimate, sizing: Sizing) -> Placement:
+    def _place(self, group: GroupState, seen: Estimate, sizing: Sizing, resting: frozenset[Partition]) -> Placement:
         active = self._config.mode == "active"
-        problem = problem_of(group, seen, sizing, self._config)
+        problem = problem_of(group, seen, sizing, self._config, resting)
         problem = replace(
             problem,
             replicas=sizing.replicas if active and self._config.can_scale else None,
@@ -211,6 +215,7 @@ class Planner:
             for move in placement.moves
             if move.source is not None and move.source in group.members
         )
+        self._advice.advised(moves, group.generation)
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         outcome = _outcome(sizing.replicas, before, bool(moves))
         return _with(

@@ -77,9 +77,8 @@ class Reason(enum.StrEnum):
     NEEDS_MORE = "needs_more"
     NEEDS_LESS = "needs_less"
     AT_MAX = "at_max"
-    AT_MIN = "at_min"
     SERIAL = "serial"
-    """A partition is too large for one member; replicas cannot help."""
+    """It fits but for a partition that is too large for one member; replicas cannot help."""
     FUTILE = "futile"
     """The last replicas brought no throughput: something else is the bottleneck."""
     PLACEMENT = "placement"
@@ -220,6 +219,8 @@ class MemberEstimate:
     speed: float = 1.0
     age_seconds: float | None = None
     """Since its last report; None: none yet."""
+    silent: bool = False
+    """Its reports are overdue: what it is doing is not known, so it is given nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +279,7 @@ class Estimate:
     late: float
     """L: work that is already late."""
     throughput: float
-    """Work done per second in the last interval."""
+    """Records done per second in the last interval."""
     cost: float
     """Mean work per record."""
     overhead_seconds: float

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..records import MovePlan
 from .values import Estimate, GroupState, Placement, PlanConfig, Sizing, units_of
 
-__all__ = ["attribute", "blind", "listed", "sentence"]
+__all__ = ["attribute", "blind", "listed", "member_names", "sentence", "short_member"]
 
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
 NAMES_MAX = 3
+
+
+def short_member(member: str) -> str:
+    """A member id with the broker's random part cut to 6 letters."""
+    client, random = member[:-37], member[-36:]
+    if len(member) > 37 and member[-37] == "-" and [len(part) for part in random.split("-")] == [8, 4, 4, 4, 12]:
+        return f"{client}-{random[:6]}"
+    return member
+
+
+def member_names(group: GroupState) -> dict[str, str]:
+    """What people call each member: its instance, with a short member id where an instance has several."""
+    counts = Counter(state.instance for state in group.members.values())
+    names = {}
+    for member, state in group.members.items():
+        short = short_member(member)
+        names[member] = state.instance if counts[state.instance] == 1 else f"{state.instance} ({short})"
+        if not state.instance:
+            names[member] = short
+    return names
 
 
 def listed(names: Sequence[str]) -> str:
@@ -30,8 +51,9 @@ def sentence(
     count = f"{sizing.replicas} replica{'s' if sizing.replicas != 1 else ''}"
     parts = [f"{count}{f' ({there} there)' if there != sizing.replicas else ''}: {sizing.text}"]
     if placement.victims:
-        names = [group.members[member].instance or member for member in placement.victims if member in group.members]
-        parts.append(f"{listed(sorted(set(names)))} to go")
+        # Whole instances go.
+        going = {group.members[m].instance or short_member(m) for m in placement.victims if m in group.members}
+        parts.append(f"{listed(sorted(going))} to go")
     if moves:
         reasons = sorted({move.reason for move in moves})
         why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
@@ -48,8 +70,9 @@ def blind(seen: Estimate, group: GroupState) -> str:
     """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"."""
     first = seen.stale[0]
     age = seen.members[first].age_seconds
-    names = [group.members[member].instance or member for member in seen.stale]
-    return f"no report from {listed(names)} {f'for {age:.1f} s' if age is not None else 'yet'}"
+    names = member_names(group)
+    who = listed([names[member] for member in seen.stale])
+    return f"no report from {who} {f'for {age:.1f} s' if age is not None else 'yet'}"
 
 
 def attribute(seen: Estimate, placement: Placement, actual: int, wanted: int) -> dict[str, int]:

@@ -233,3 +233,56 @@ def test_what_is_gone_for_five_minutes_is_forgotten() -> None:
     assert history.ignored == before, "its sequence starts anew"
     back = seen(history, 410, group("a", "b", owners={0: "a"}))
     assert back.partitions[partition(0)].rate_slow == pytest.approx(100.0)
+
+
+def leaving_group(history: History) -> None:
+    """Two members with a partition each and 0.5 busy seconds/s each; ``b`` goes at 20.9 and told up to 20."""
+    for second in range(20):
+        for member, number in (("a", 0), ("b", 1)):
+            history.observe(report(member, second, entry(number, arrived=100, cost_mean=0.005)), T + second + 1)
+        seen(history, second + 1.1, group("a", "b", owners={0: "a", 1: "b"}))
+    seen(history, 20.9, group("a", owners={0: "a", 1: "a"}))
+    both = [entry(number, arrived=100, cost_mean=0.005) for number in (0, 1)]
+    # From 20.9 on the new owner tells what comes for both.
+    history.observe(report("a", 20, *both, slots=(0.05,) * 9 + (0.1,)), T + 21)
+    history.observe(report("a", 21, *both, slots=(0.1,) * 10), T + 22)
+
+
+def test_a_member_that_goes_without_a_word_is_no_dip_of_the_load() -> None:
+    history = History(CONFIG)
+    leaving_group(history)
+    slots = seen(history, 22.1, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-20:] == pytest.approx([0.1] * 20, rel=0.05)
+
+
+def test_the_last_word_of_a_member_that_is_gone_replaces_what_was_put_in_for_it() -> None:
+    history = History(CONFIG)
+    leaving_group(history)
+    history.observe(report("b", 20, entry(1, arrived=45, state="gone"), slots=(0.05,) * 9), T + 22)
+    slots = seen(history, 22.1, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-20:] == pytest.approx([0.1] * 20, rel=0.05)
+
+
+def test_what_was_given_away_before_its_owner_went_is_not_put_in_twice() -> None:
+    """The new owner tells from the handoff on, which is when the plan was made; the old one stays a little longer."""
+    history = History(CONFIG)
+    for second in range(21):
+        for member, number in (("a", 0), ("b", 1)):
+            if second < 20 or member == "a":
+                history.observe(report(member, second, entry(number, arrived=100, cost_mean=0.005)), T + second + 1)
+        seen(history, second + 1.0, group("a", "b", owners={0: "a", 1: "b" if second < 20 else "a"}))
+    # "a" took it at 20.0 and says so a little later; "b" says nothing more and goes at 21.5.
+    history.observe(report("a", 21, slots_start=T + 20.0, slots=(0.05,) * 10), T + 21.2)
+    seen(history, 21.5, group("a", owners={0: "a", 1: "a"}))
+    slots = seen(history, 21.6, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-10:] == pytest.approx([0.1] * 10, rel=0.05)
+
+
+def test_a_member_without_a_recent_report_is_silent_whether_it_owns_something_or_not() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    state = group("a", "b", "c", owners={0: "a"}, joined_at=T)
+    assert seen(history, 3.0, state).silent == frozenset()
+    known = seen(history, 6.0, state)
+    assert known.silent == {"b", "c"}
+    assert known.stale == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -133,6 +134,23 @@ def test_what_is_on_its_way_is_not_planned_again() -> None:
     assert group.decide().moves == ()
     request = scale_request(group.history[-1], group.state())
     assert request.replicas == group.history[-1].replicas_wanted
+
+
+def test_a_move_that_fails_is_not_advised_again_at_once() -> None:
+    """The owner keeps it (its commit is refused, or its user code never lets go), and nobody says so."""
+    rates = [190.0, 190.0, 1.0, 1.0]
+    group = fleet(lambda second: rates, members=2, can_scale=False)
+    group.owners = {partition(n): "m01" if n < 2 else "m02" for n in range(4)}
+    advised = []
+    for _ in range(60):
+        group.tick()
+        advised += [(group.second, move.partition) for move in group.decide().moves]
+    times = [second for second, number in advised if number == advised[0][1]]
+    assert 2 <= len(times) <= 4
+    assert all(later - earlier >= 10 for earlier, later in pairwise(times))
+    group.leaving("m01")
+    group.tick()
+    assert {move.source for move in group.decide().moves} == {"m01"}, "who leaves is emptied all the same"
 
 
 def test_unowned_partitions_are_not_advice_to_anybody() -> None:
@@ -295,6 +313,19 @@ def test_a_newcomer_that_has_not_reported_yet_blinds_nobody() -> None:
     assert name in group.owners.values()
     assert group.step().outcome != "hold"
     assert group.run(5).reason_code == "blind"
+
+
+@pytest.mark.parametrize("packer", ["trim", "least_loaded", "sticky"])
+def test_a_member_that_never_reports_is_given_nothing(packer: str) -> None:
+    """It owns nothing, so nobody is blind; what it is doing is not known all the same."""
+    group = fleet(even(8, 330.0), members=2, packer=packer, can_scale=False)
+    group.run(5)
+    silent = group.join()
+    group.members[silent] = replace(group.members[silent], joined_at=T - 60.0)
+    group.silent = {silent}
+    group.run(10)
+    assert all(decision.outcome != "hold" for decision in group.history[5:])
+    assert not [move for decision in group.history[5:] for move in decision.moves if move.target == silent]
 
 
 # -- memory

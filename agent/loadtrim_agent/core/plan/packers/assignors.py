@@ -82,6 +82,6 @@ def _kept(problem: Problem, receivers: Sequence[Bin], *, fixed_only: bool) -> di
     kept: dict[Partition, str] = {}
     for item in problem.items:
         entry = members.get(item.owner) if item.owner is not None else None
-        if entry is not None and entry.may_own(item.partition) and not (fixed_only and item.movable):
+        if entry is not None and entry.may_have(item) and not (fixed_only and item.movable):
             kept[item.partition] = entry.member
     return kept

@@ -70,7 +70,7 @@ class Board:
         for item in items:
             owner = item.owner
             entry = self.bins.get(owner) if owner is not None else None
-            if entry is None or not (entry.topics is None or item.partition.topic in entry.topics):
+            if entry is None or not entry.may_have(item):
                 left.append(item)
                 continue
             self.items[entry.member][item.partition] = item
@@ -200,17 +200,15 @@ class Board:
 
     def may(self, member: str, item: Item) -> bool:
         """May the member own the item?"""
-        topics = self.bins[member].topics
-        return topics is None or item.partition.topic in topics
+        return self.bins[member].may_have(item)
 
     def receivers(self, topic: str, here: str | None, count: int) -> list[str]:
-        """Members that may own partitions of a topic, ``here`` left out, the least filled first."""
+        """Members that may be given partitions of a topic, ``here`` left out, the least filled first."""
         if self._ranked is None:
             self._ranked = sorted((self.filled[m], len(self.items[m]), m) for m in self.bins)
         found: list[str] = []
         for _, _, member in self._ranked:
-            topics = self.bins[member].topics
-            if member != here and (topics is None or topic in topics):
+            if member != here and self.bins[member].takes(topic):
                 found.append(member)
                 if len(found) == count:
                     break

@@ -203,9 +203,11 @@ class LeastLoaded:
             fixed = {item.partition for item in problem.items if not item.movable and item.partition in owners}
             for entry, partitions in zip(receivers, opened, strict=False):
                 for partition in partitions:
-                    if entry.may_own(partition) and partition not in fixed:
+                    if entry.takes(partition.topic) and partition not in fixed:
                         owners[partition] = entry.member
         unclaimed = [item.partition for item in problem.items if item.partition not in owners]
+        silent = {b.member for b in receivers if b.silent}
+        members = {member: topics for member, topics in members.items() if member not in silent}
         owners |= spread(unclaimed, members, owners, {item.partition: item.rate for item in problem.items})
         return placement(problem, owners, victims, f"packed anew by {self.name}", bound=bound)
 

@@ -39,6 +39,10 @@ class Bin:
     topics: frozenset[str] | None = None
     """What it may own; None: everything (a replica that does not exist yet)."""
     leaving: bool = False
+    silent: bool = False
+    """It keeps what it has, but is given nothing."""
+    name: str = ""
+    """What people call it; empty: its instance's name."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.capacity < math.inf:
@@ -48,7 +52,20 @@ class Bin:
             )
 
     def may_own(self, partition: Partition) -> bool:
+        """Does it subscribe the partition's topic?"""
         return self.topics is None or partition.topic in self.topics
+
+    def may_have(self, item: Item) -> bool:
+        """May it own the item after this plan? A silent one only what it has."""
+        return self.may_own(item.partition) and (not self.silent or item.owner == self.member)
+
+    @property
+    def label(self) -> str:
+        return self.name or self.unit
+
+    def takes(self, topic: str) -> bool:
+        """May it be given a partition of this topic?"""
+        return not self.silent and (self.topics is None or topic in self.topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +97,7 @@ class Item:
     cost: float = 0.0
     serial: bool = False
     movable: bool = True
-    """False: on its way to its owner already."""
+    """False: on its way to its owner already, paused, or at rest after a move that failed."""
 
     def __post_init__(self) -> None:
         try:

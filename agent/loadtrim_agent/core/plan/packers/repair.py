@@ -54,7 +54,7 @@ def repair(board: Board, *, tight: bool = False) -> set[str]:
         if not changes:
             stuck.add(member)
         for item, target in changes:
-            board.put(item, target, f"{board.bins[member].unit} is over its limit")
+            board.put(item, target, f"{board.bins[member].label} is over its limit")
     return stuck
 
 

@@ -35,6 +35,8 @@ class Sticky:
             if item.owner in members and item.partition.topic in members[item.owner]
         }
         unclaimed = [item.partition for item in problem.items if item.partition not in owners]
+        silent = {entry.member for entry in problem.bins if entry.silent}
+        members = {member: topics for member, topics in members.items() if member not in silent}
         owners |= spread(unclaimed, members, owners)
         if problem.may_move:
             fixed = {item.partition for item in problem.items if not item.movable}
@@ -46,7 +48,8 @@ def _level(owners: dict[Partition, str], members: Mapping[str, frozenset[str]], 
     """Move one partition at a time to a member with at least two fewer."""
     owned: dict[str, list[Partition]] = {member: [] for member in sorted(members)}
     for partition in sorted(owners):
-        owned[owners[partition]].append(partition)
+        if owners[partition] in owned:
+            owned[owners[partition]].append(partition)
     moved = True
     while moved:
         moved = False

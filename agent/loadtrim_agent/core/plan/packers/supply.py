@@ -39,7 +39,7 @@ class Shelf:
         """Open bins, lowest in the supply first."""
         self.last: int | None = None
         """The bin that was opened last."""
-        self.free = all(entry.topics is None for entry in supply)
+        self.free = all(entry.topics is None and not entry.silent for entry in supply)
         """Every bin may own everything."""
         self._index = {entry.member: index for index, entry in enumerate(supply)}
 
@@ -49,7 +49,7 @@ class Shelf:
 
     def may(self, index: int, item: Item) -> bool:
         """May the bin own the item?"""
-        return self.free or self.bins[index].may_own(item.partition)
+        return self.free or self.bins[index].may_have(item)
 
     def fits(self, index: int, item: Item) -> bool:
         """An empty bin takes any item, even a larger one."""

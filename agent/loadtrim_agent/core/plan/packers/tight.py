@@ -124,7 +124,8 @@ def _place_tightly(board: Board, item: Item) -> None:
 def _from_scratch(board: Board, bound: int) -> list[Group]:
     """The fewest groups that were found, each with a bin; what fits nowhere is left out."""
     supply = list(board.bins.values())
-    alike = all(entry.capacity == supply[0].capacity and entry.topics == supply[0].topics for entry in supply)
+    like = (supply[0].capacity, supply[0].topics, False)
+    alike = all((entry.capacity, entry.topics, entry.silent) == like for entry in supply)
     topics = supply[0].topics
     free = topics is None or all(item.partition.topic in topics for item in board.problem.items)
     if not (alike and free and board.flat and all(item.movable for item in board.problem.items)):

@@ -125,7 +125,7 @@ def _spread(board: Board) -> None:
         weight = item.work + floor
         full[fuller] -= weight / board.bins[fuller].capacity
         full[target] += weight / board.bins[target].capacity
-        board.put(item, target, f"spreads the load of {board.bins[fuller].unit}")
+        board.put(item, target, f"spreads the load of {board.bins[fuller].label}")
 
 
 def _spread_move(board: Board, member: str, full: dict[str, float], floor: float) -> tuple[Item, str] | None:
@@ -135,7 +135,7 @@ def _spread_move(board: Board, member: str, full: dict[str, float], floor: float
     bound = full[member] * (1.0 - SPREAD_MARGIN)
     emptiest: dict[str, str | None] = {}
     for topic in sorted({partition.topic for partition in board.items[member]}):
-        may = (m for m, entry in board.bins.items() if m != member and (entry.topics is None or topic in entry.topics))
+        may = (m for m, entry in board.bins.items() if m != member and entry.takes(topic))
         emptiest[topic] = min(may, key=lambda m: (full[m], m), default=None)
     for item in board.movable(member):
         target = emptiest[item.partition.topic]

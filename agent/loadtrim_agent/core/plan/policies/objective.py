@@ -227,7 +227,8 @@ class Objective:
             smaller = max(need, ahead, key=lambda entry: entry.replicas)
         if smaller.replicas >= wanted:
             memory.pop("fit_since", None)
-            reason = Reason.AT_MAX if need.at_max else Reason.FITS
+            serial = any(item.serial for item in view.items)
+            reason = Reason.AT_MAX if need.at_max else Reason.SERIAL if serial else Reason.FITS
             rejected = (
                 (RejectedPlan(replicas=need.replicas, reason="fits, but not with a margin"),)
                 if need.replicas < wanted
