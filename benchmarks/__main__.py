@@ -16,6 +16,7 @@ from . import (
     bench_membership,
     bench_move,
     bench_packers,
+    bench_planner,
     bench_steady,
     bench_step,
     bench_throughput,
@@ -36,10 +37,12 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_idle.BENCHMARK,
         bench_measuring.BENCHMARK,
         bench_packers.BENCHMARK,
+        bench_planner.BENCHMARK,
         bench_step.BENCHMARK,
         bench_steady.BENCHMARK,
         bench_trace.CLOSER24,
         bench_trace.OBJECTIVE,
+        bench_trace.OBJECTIVE_STRICT,
     )
 }
 

@@ -1,20 +1,15 @@
-"""What planning costs: milliseconds of CPU per report, per decision and per repair, as JSON.
+"""What planning costs: milliseconds of CPU per report, per decision and per repair. No broker.
 
-    python benchmarks/bench_planner.py [--seconds 40] [--repeat 20]
-
-Feeds a planner reports as members write them, a second of simulated time after the other, and lets it decide. No
-broker. ``repair``: the packer alone, after the load of every tenth partition has trebled; ``eviction``: after a tenth
+Feeds a planner reports as members write them, a second of simulated time after the other, and lets it decide.
+``repair``: the packer alone, after the load of every tenth partition has trebled; ``eviction``: after a tenth
 of the members is gone. Medians; the first, cold run is told apart.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
+import asyncio
 import random
 import statistics
-import sys
 import time
 from dataclasses import asdict, dataclass, replace
 
@@ -25,9 +20,20 @@ from loadtrim_agent.core.plan.planner import Planner
 from loadtrim_agent.core.plan.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig
 from loadtrim_agent.core.records import PartitionReport, ReportRecord, WorkWindow
 
+from .results import Figure
+from .suite import Benchmark, Context, Finding
+
+__all__ = ["BENCHMARK"]
+
 START = 1_700_000_000.0
 COST_SECONDS = 0.004
 WINDOWS_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+SIZES = ((3, 9), (10, 90), (100, 1000))
+"""(members, partitions)."""
+SECONDS = 40
+"""Of simulated time, above 4."""
+REPEAT = 20
+"""Runs of the packer, above 1: the first, cold one is told apart."""
 FILLED = 0.75
 """Share of the group's capacity that arrives."""
 
@@ -201,19 +207,37 @@ def measure(members: int, count: int, seconds: int, repeat: int) -> Result:
     )
 
 
-def main() -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=40, help="of simulated time, above 4")
-    parser.add_argument("--repeat", type=int, default=20, help="runs of the packer, above 1")
-    options = parser.parse_args()
-    sizes = ((3, 9), (10, 90), (100, 1000))
-    results = [asdict(measure(members, count, options.seconds, options.repeat)) for members, count in sizes]
-    print(
-        json.dumps({"python": platform.python_version(), "machine": platform.machine(), "results": results}, indent=2)
+async def run(context: Context) -> Finding:
+    """Pure CPU, in a thread of its own."""
+    seconds, repeat = (10, 3) if context.quick else (SECONDS, REPEAT)
+    results = [await asyncio.to_thread(measure, *size, seconds, repeat) for size in SIZES]
+    figures = []
+    for result in results:
+        of = f"{result.partitions} partitions on {result.members} members"
+        figures += [
+            Figure(
+                name=f"a decision, {of}",
+                value=result.milliseconds_per_decision / 1e3,
+                unit="ms",
+                peer=f"worst {result.milliseconds_per_decision_worst:.1f} ms",
+            ),
+            Figure(
+                name=f"the packer after every tenth partition trebled, {of}",
+                value=result.milliseconds_per_repair / 1e3,
+                unit="ms",
+                peer=f"{result.repair_moves} moves; cold {result.milliseconds_per_repair_cold:.1f} ms",
+            ),
+        ]
+    return Finding(
+        setting=(
+            "The planner alone: skewed partitions, members filled to three quarters, a report a second from each; CPU "
+            "time of one decision and of one plan of the packer, medians."
+        ),
+        figures=tuple(figures),
+        details={"results": [asdict(result) for result in results]},
     )
-    return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+BENCHMARK = Benchmark(
+    name="planner", title="What planning costs", run=run, seconds=40, quick_seconds=10, needs_kafka=False
+)

@@ -1,4 +1,7 @@
-"""The papers' 10-minute trace in real time: share in time and replica-minutes of two policies."""
+"""The papers' 10-minute trace in real time: share in time and replica-minutes of two policies.
+
+``objective`` keeps the share that is asked for, so it runs with the share of the target and with the default one.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ from demo.run import run as run_demo
 from .results import Figure
 from .suite import Benchmark, Context, Finding
 
-__all__ = ["CLOSER24", "OBJECTIVE"]
+__all__ = ["CLOSER24", "OBJECTIVE", "OBJECTIVE_STRICT"]
 
 PARTITIONS = 5
 BUSY_SECONDS = 0.0059
 OBJECTIVE_SECONDS = 0.5
+TARGET_SHARE = 0.975
 PAPER_SHARE, PAPER_MINUTES = 97.4, 30.2
 AUTHORS = (
     "the authors' optimum, least-loaded at 85/s: 100 % at 32.7; best whole-partition placement that knows the future: "
@@ -25,7 +29,7 @@ AUTHORS = (
 )
 
 
-async def _play(context: Context, policy: str, packer: str) -> Summary:
+async def _play(context: Context, policy: str, packer: str, share: float) -> Summary:
     kafka = context.cluster()
     rates = trace(every=10 if context.quick else 1)
     report = await run_demo(
@@ -37,6 +41,7 @@ async def _play(context: Context, policy: str, packer: str) -> Summary:
             shares=shares_even(PARTITIONS),
             directory=context.scratch / packer,
             objective_seconds=OBJECTIVE_SECONDS,
+            objective_share=share,
             busy_seconds=BUSY_SECONDS,
             policy=policy,
             comparable=not context.quick,
@@ -46,17 +51,24 @@ async def _play(context: Context, policy: str, packer: str) -> Summary:
     return report.summary
 
 
-async def run(context: Context, policy: str, packer: str) -> Finding:
-    """One policy, once."""
-    summary = await _play(context, policy, packer)
+async def run(context: Context, policy: str, packer: str, share: float = TARGET_SHARE) -> Finding:
+    """One policy, once.
+
+    Args:
+        context: where and how long.
+        policy: with its parameters.
+        packer: likewise.
+        share: ``LOADTRIM_SLA_SHARE``, which ``objective`` sizes for and ``closer24`` does not know.
+    """
+    summary = await _play(context, policy, packer, share)
     closer = policy.startswith("closer24")
-    # A part of the trace is not the trace: no target then.
-    judged = not context.quick and trace_file() is not None
-    share = Figure(
+    # A part of the trace is not the trace: no target then. The target is for a share of 97.5 %.
+    judged = not context.quick and trace_file() is not None and share == TARGET_SHARE
+    in_time = Figure(
         name="share of records in time",
         value=summary.share_in_time * 100,
         unit="%",
-        at_least=(PAPER_SHARE - 2.0 if closer else 97.5) if judged else None,
+        at_least=(PAPER_SHARE - 2.0 if closer else TARGET_SHARE * 100) if judged else None,
         at_most=PAPER_SHARE + 2.0 if judged and closer else None,
         peer=f"the paper's {PAPER_SHARE} %" if closer else AUTHORS,
     )
@@ -79,10 +91,11 @@ async def run(context: Context, policy: str, packer: str) -> Finding:
     return Finding(
         setting=(
             f"{summary.source}, {PARTITIONS} partitions with even shares, one burst a second, "
-            f"{BUSY_SECONDS * 1e3:g} ms a record, W = {OBJECTIVE_SECONDS:g} s, policy `{policy}`, packer `{packer}`, "
+            f"{BUSY_SECONDS * 1e3:g} ms a record, W = {OBJECTIVE_SECONDS:g} s, LOADTRIM_SLA_SHARE={share:g}, policy "
+            f"`{policy}`, packer `{packer}`, "
             "real processes that take their real time to start."
         ),
-        figures=(share, minutes, *rest),
+        figures=(in_time, minutes, *rest),
         details={
             "late_by_cause": summary.late_by_cause,
             "share_possible": summary.share_possible,
@@ -106,8 +119,15 @@ CLOSER24 = Benchmark(
 )
 OBJECTIVE = Benchmark(
     name="trace-objective",
-    title="The 10-minute trace with our own policy",
+    title="The 10-minute trace with our own policy, 97.5 % asked for",
     run=partial(run, policy="objective", packer="trim"),
+    seconds=640,
+    quick_seconds=90,
+)
+OBJECTIVE_STRICT = Benchmark(
+    name="trace-objective-999",
+    title="The 10-minute trace with our own policy, 99.9 % asked for",
+    run=partial(run, policy="objective", packer="trim", share=0.999),
     seconds=640,
     quick_seconds=90,
 )

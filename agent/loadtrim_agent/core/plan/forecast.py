@@ -109,7 +109,8 @@ def _fit(values: Sequence[float], noise: float) -> _Line:
 def _flat(values: Sequence[float], noise: float) -> _Line:
     """The mean alone; needs 1 value."""
     mean = statistics.fmean(values)
-    sd = max(statistics.stdev(values) if len(values) > 1 else 0.0, noise)
+    squares = sum((value - mean) ** 2 for value in values)
+    sd = max(math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else 0.0, noise)
     return _Line(mean, 0.0, 0.0, sd / math.sqrt(len(values)), sd, len(values) - 1)
 
 
@@ -195,6 +196,8 @@ def _since_idle(series: Sequence[float]) -> Sequence[float]:
 
 def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:
     """As much of the past as tells the same as its newest parts alone (Lepski's rule for choosing a bandwidth)."""
+    if not any(series):
+        return _Line(0.0, 0.0, 0.0, 0.0, 0.0, len(series) - 1), len(series)
     noise = max(_noise(series), FLOOR * abs(statistics.fmean(series[-NEWEST:])), 1e-12)
     for window in WINDOWS_SECONDS:
         values = series[-window:]

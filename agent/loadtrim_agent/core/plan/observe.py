@@ -1,7 +1,7 @@
 """First stage: members' reports, live or replayed, become one observation of the group.
 
 What is kept is small and bounded: per member the last report, per partition a few moving averages, for the group the
-work that arrived per slot of 0.1 s over the last five minutes. A new leader feeds the telemetry of the last five
+work that arrived per slot of 0.1 s over the last three minutes. A new leader feeds the telemetry of the last five
 minutes through the same door and so knows what the old one knew.
 """
 
@@ -20,7 +20,11 @@ __all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"
 
 SLOT_SECONDS = 0.1
 KEEP_SECONDS = 300.0
-"""How long slots, and members that are gone, are remembered."""
+"""How long members that are gone are remembered."""
+SLOTS_SECONDS = 180.0
+"""How long slots are remembered: what the stages look at, and what comes late."""
+PRUNE_SLOTS = 100
+"""So many more than that may pile up before the old ones are dropped."""
 SAMPLES_MAX = 256
 """Handoff and start-up times that are remembered."""
 FAST_SECONDS = 2.0
@@ -351,7 +355,8 @@ class History:
         if not ends or not self._slots:
             return ()
         end = round(min(ends) / SLOT_SECONDS)
-        slots = [self._slots.get(index, 0.0) for index in range(min(self._slots), end)]
+        first = max(min(self._slots), end - round(SLOTS_SECONDS / SLOT_SECONDS))
+        slots = [self._slots.get(index, 0.0) for index in range(first, end)]
         for member in sorted(stale):
             known = self._members.get(member)
             if known is not None and known.slots_end is not None:
@@ -413,7 +418,8 @@ class History:
         for partition in unknown:
             if now - self._partitions[partition].at > KEEP_SECONDS:
                 del self._partitions[partition]
-        if self._slots:
-            oldest = max(self._slots) - round(KEEP_SECONDS / SLOT_SECONDS)
+        kept = round(SLOTS_SECONDS / SLOT_SECONDS)
+        if len(self._slots) > kept + PRUNE_SLOTS:
+            oldest = max(self._slots) - kept
             for index in [index for index in self._slots if index < oldest]:
                 del self._slots[index]

@@ -35,6 +35,8 @@ GAINS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.16, 0.125, 0.1, 0.07, 0.05, 0.03, 0.015, 0.
 which the objective's share is kept (:func:`_priced`), or what the parameter ``placement_gain`` says."""
 PRICED_SECONDS = 300.0
 """The share is to be kept over about this time: as long as a new leader looks back."""
+PRICED_DIGITS = 6
+"""Every decision carries these sums in its state."""
 GAIN_REACH = 3
 """So many more replicas are looked at together: one alone may bring nothing where two do."""
 DOWN_MARGIN = 1.03
@@ -280,14 +282,16 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     pool = _pool(view, asked, 0.0, STAY)[0]
     keep = math.exp(-max(0.0, view.now - memory.get("priced_at", view.now)) / PRICED_SECONDS)
     memory["priced_at"] = view.now
-    memory["priced_work"] = memory.get("priced_work", 0.0) * keep + level
+    memory["priced_work"] = round(memory.get("priced_work", 0.0) * keep + level, PRICED_DIGITS)
     permitted = (1.0 - view.config.objective_share) * memory["priced_work"]
     chosen = 0.0
     for gain in sorted(GAINS):
         name = f"late_{gain:g}"
         late = view.late(_divided(view, pool, asked, gain)[0], level / total) if total > 0 else 0.0
-        memory[name] = memory.get(name, 0.0) * keep + late
-        if memory[name] <= permitted:
+        late = round(memory.pop(name, 0.0) * keep + late, PRICED_DIGITS)
+        if late > 0:
+            memory[name] = late
+        if late <= permitted:
             chosen = gain
     return chosen
 
