@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..model import Partition
@@ -242,6 +242,7 @@ class History:
         self._looked_at = 0.0
         self._given: dict[Partition, _Given] = {}
         """What changed owner last."""
+        self._advised: frozenset[Partition] = frozenset()
         self.ignored = 0
         """Reports left out: seen before, or with slots of another length."""
 
@@ -299,6 +300,10 @@ class History:
         for index, work in enumerate(report.slots, first):
             self._slots[index] = self._slots.get(index, 0.0) + work * report.speed
         return (first + len(report.slots)) * SLOT_SECONDS
+
+    def advised(self, partitions: Iterable[Partition]) -> None:
+        """These are to move, on the decision that followed the last observation."""
+        self._advised = frozenset(partitions)
 
     def observation(self, now: float, group: GroupState) -> Observation:
         """What is known now about this group. Forgets members and slots that are long gone."""
@@ -371,10 +376,10 @@ class History:
         for partition, owner in group.owners.items():
             before = self._owners.get(partition)
             if before is not None and before != owner:
-                # Who is there gave it away on the last advice; who is gone had it to the end.
-                at = self._looked_at if before in group.members else now
+                # Advice is followed within milliseconds; what nobody advised, a member that is gone had to the end.
+                at = self._looked_at if before in group.members or partition in self._advised else now
                 self._given[partition] = _Given(before, at, self._work(partition))
-        self._owners, self._looked_at = dict(group.owners), now
+        self._owners, self._looked_at, self._advised = dict(group.owners), now, frozenset()
 
     def _work(self, partition: Partition) -> float:
         """Busy seconds/s that arrive, as far as they are in its reporter's slots."""

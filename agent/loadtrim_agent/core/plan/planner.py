@@ -216,6 +216,7 @@ class Planner:
             if move.source is not None and move.source in group.members
         )
         self._advice.advised(moves, group.generation)
+        self._history.advised(Partition(move.topic, move.partition) for move in moves)
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         outcome = _outcome(sizing.replicas, before, bool(moves))
         return _with(

@@ -278,6 +278,19 @@ def test_what_was_given_away_before_its_owner_went_is_not_put_in_twice() -> None
     assert slots[-10:] == pytest.approx([0.1] * 10, rel=0.05)
 
 
+def test_what_was_advised_was_given_away_then_though_its_owner_went_before_the_next_look() -> None:
+    """A victim is stopped as soon as it is empty: the new owner tells from the advice on."""
+    history = History(CONFIG)
+    for second in range(20):
+        for member, number in (("a", 0), ("b", 1)):
+            history.observe(report(member, second, entry(number, arrived=100, cost_mean=0.005)), T + second + 1)
+        seen(history, second + 1.0, group("a", "b", owners={0: "a", 1: "b"}))
+    history.advised([partition(1)])
+    history.observe(report("a", 20, entry(0, arrived=100, cost_mean=0.005), slots=(0.1,) * 10), T + 21)
+    slots = seen(history, 21.0, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-20:] == pytest.approx([0.1] * 20, rel=0.05)
+
+
 def test_a_member_without_a_recent_report_is_silent_whether_it_owns_something_or_not() -> None:
     history = History(CONFIG)
     feed(history, 5)
