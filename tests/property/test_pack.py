@@ -154,6 +154,8 @@ def test_what_was_planned_and_done_is_not_planned_anew(given_problem: Problem) -
         victims=first.victims,
     )
     second = make_packer("trim").pack(done)
+    if given_problem.fewest and second.opened < first.opened:
+        return  # it may find a way to do with fewer from where it stands now
     if first.misfits == () and given_problem.may_move:
         assert second.moves == ()
     assert second.victims == first.victims
