@@ -69,12 +69,13 @@ def small(seed: int, count: int = 14) -> Problem:
     return packing([draw(rng) for _ in range(count)])
 
 
-def drifted(problem: Problem, seed: int = 1, share: float = 0.1) -> Problem:
-    """Every partition's load is up to ``share`` more or less than what it was placed by."""
+def drifted(problem: Problem, *, every: int, times: float, seed: int = 1) -> Problem:
+    """Every load is up to 10 % more or less than what it was placed by, and every so-many-th is so many times that."""
     rng = random.Random(seed)
     items = []
-    for item in problem.items:
-        factor = 1.0 + share * (2.0 * rng.random() - 1.0)
+    for at, item in enumerate(problem.items):
+        factor = 1.0 + 0.1 * (2.0 * rng.random() - 1.0)
+        factor *= 1.0 if at % every else times
         items.append(replace(item, work=factor * item.work, mean=tuple(factor * mean for mean in item.mean)))
     return replace(problem, items=tuple(items))
 

@@ -26,6 +26,10 @@ class NotProvenError(LoadtrimError, TimeoutError):
     """The time was over before an optimum was proven. Give it more, or fewer partitions."""
 
 
+TOLERANCE = 1e-6
+"""Share by which a bin may be overfilled. The solver's own: with less it lost bins that are filled to the brim."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exact:
     """A placement onto the fewest bins there can be."""
@@ -49,7 +53,7 @@ def fewest_bins(problem: Problem, seconds: float = 60.0) -> Exact:
     items = sorted(problem.items, key=lambda item: (-item.work, item.partition))
     if not items:
         return Exact(0, {})
-    capacities = [entry.capacity * problem.fill * (1.0 + 1e-9) for entry in bins]
+    capacities = [entry.capacity * problem.fill * (1.0 + TOLERANCE) for entry in bins]
     solver = highspy.Highs()
     solver.silent()
     solver.setOptionValue("threads", 1)

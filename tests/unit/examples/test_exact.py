@@ -38,6 +38,12 @@ def test_it_is_the_fewest_of_all_placements(seed: int) -> None:
         assert len(exact.owners) == 6
 
 
+def test_bins_that_are_filled_to_the_brim_count() -> None:
+    """Found by a benchmark: thirds that add up to 100.00000000000001 were kept apart: the optimum was one too many."""
+    thirds = [198, 190, 174, 174, 166, 160, 140, 122, 98, 68, 66, 64, 52, 42]
+    assert fewest_bins(packing([size / 3 for size in thirds], capacity=100.0)).opened == 6
+
+
 def test_only_where_a_member_may_own_it() -> None:
     given = packing([4, 4], bins=2)
     apart = replace(given, bins=(replace(given.bins[0], topics=frozenset({"u"})), given.bins[1]))

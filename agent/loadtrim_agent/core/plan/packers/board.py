@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ...model import Partition
 from .outcome import FULL
-from .problem import RATE_LIMIT, Bin, Item, Problem
+from .problem import RATE_LIMIT, Bin, Item, Limits, Problem
 
 __all__ = ["Board"]
 
@@ -27,27 +27,19 @@ class Board:
         self.problem = problem
         self.bins = {entry.member: entry for entry in receivers}
         limits = problem.limits.for_items(problem.items)
-        factor, windows = limits.load_factor, limits.windows
-        self.flat = limits.flat(problem.items)
-        """Only the mean rates can bind."""
-        kept = () if self.flat else limits.kept
-        self._windows = [windows[index] for index in kept]
         self._z = limits.z
         self._apart, self._together = 1.0 - limits.correlation, limits.correlation
         self._handoff = limits.handoff_seconds
-        self.rows: dict[Partition, Row] = {}
-        self.sizes: dict[Partition, float] = {}
+        self._windows = [limits.windows[index] for index in limits.kept]
+        self._columns = self._columns_of(problem.items, limits)
+        self.flat = self._is_flat(limits)
+        """Only the mean rates can bind."""
+        if self.flat:
+            self._windows, self._columns = [], self._columns[:1]
+        partitions = [item.partition for item in problem.items]
+        self.rows: dict[Partition, Row] = dict(zip(partitions, zip(*self._columns, strict=True), strict=True))
+        self.sizes: dict[Partition, float] = dict(zip(partitions, self._sizes(), strict=True))
         """Capacity that an item alone asks for, by its mean load: a scalar to sort and to pre-select by."""
-        for item in problem.items:
-            work = item.work * factor
-            row, size = [work], work
-            for index, window in zip(kept, self._windows, strict=True):
-                mean, sd = item.standing + item.mean[index] * factor, item.sd[index] * factor
-                row += (mean, sd, sd * sd)
-                if mean > size * window:
-                    size = mean / window
-            self.rows[item.partition] = tuple(row)
-            self.sizes[item.partition] = size
         self.items: dict[str, dict[Partition, Item]] = {entry.member: {} for entry in receivers}
         self.filled = dict.fromkeys(self.bins, 0.0)
         self.owners: dict[Partition, str] = {}
@@ -59,6 +51,36 @@ class Board:
         """Members by how full they are, once somebody asked."""
         self.tried = 0
         """Changes that were looked at: what searches measure their effort by."""
+
+    @staticmethod
+    def _columns_of(items: Sequence[Item], limits: Limits) -> list[list[float]]:
+        """Per number of a row what every item has: a loop inside for each, which is the quick way round."""
+        factor = limits.load_factor
+        columns = [[item.work * factor for item in items]]
+        means = list(zip(*(item.mean for item in items), strict=True))
+        deviations = list(zip(*(item.sd for item in items), strict=True))
+        for index in limits.kept if items else ():
+            sd = [ask * factor for ask in deviations[index]]
+            columns.append([item.standing + ask * factor for item, ask in zip(items, means[index], strict=True)])
+            columns += [sd, [one * one for one in sd]]
+        return columns
+
+    def _is_flat(self, limits: Limits) -> bool:
+        """Does no item ask for more in any window than by its rate? Then nor does any sum of them."""
+        work, z = self._columns[0], self._z
+        burden = self._handoff / limits.load_factor if limits.load_factor > 0 else 0.0
+        for at, window in enumerate(self._windows if work else ()):
+            within = window * (1.0 + 1e-12) - burden
+            for rate, mean, sd in zip(work, self._columns[3 * at + 1], self._columns[3 * at + 2], strict=True):
+                if mean + z * sd > rate * within:
+                    return False
+        return True
+
+    def _sizes(self) -> Iterable[float]:
+        if not self._windows:
+            return self._columns[0]
+        means = zip(self._windows, self._columns[1::3], strict=True)
+        return map(max, self._columns[0], *([ask / window for ask in column] for window, column in means))
 
     # -- changes
 
@@ -229,11 +251,12 @@ class Board:
 
     def dimensions(self) -> list[list[float]]:
         """Per dimension what each item asks for at least, whatever lies beside it: see :mod:`.bounds`."""
-        rows = list(self.rows.values())
         add = self._z * math.sqrt(self._together)
-        result = [[row[0] for row in rows]]
+        columns = self._columns
+        result = [columns[0]]
         for at, window in enumerate(self._windows):
-            result.append([(row[3 * at + 1] + add * row[3 * at + 2]) / window for row in rows])
+            asked = zip(columns[3 * at + 1], columns[3 * at + 2], strict=True)
+            result.append([(mean + add * sd) / window for mean, sd in asked])
         return result
 
     def largest_first(self, items: Iterable[Item]) -> list[Item]:

@@ -80,6 +80,8 @@ def l2_bound(sizes: Sequence[float], capacity: float) -> int:
     half = capacity / 2.0
     first_large = bisect_right(ascending, half)
     best = math.ceil(sums[-1] / capacity)
+    if first_large == count:
+        return best  # without a large item no k asks for more than their sum
     # Only at an item's own size, and at the k where a large item begins to stand alone, does anything change.
     steps = {0.0, *ascending[:first_large], *(capacity - size for size in ascending[first_large:])}
     for k in steps:

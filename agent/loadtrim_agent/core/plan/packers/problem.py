@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import le
 from typing import Protocol
 
 from ...model import LoadtrimError, Partition
@@ -138,20 +139,24 @@ class Limits:
 
     def for_items(self, items: Sequence[Item]) -> Limits:
         """The same without windows in which every item asks for no more than in another one. O(p)."""
-        windows = self.windows
+        live = [item for item in items if item.mean[-1] > 0 or item.standing > 0]
+        if not live:
+            return replace(self, kept=(len(self.windows) - 1,))
+        standing, factor = [item.standing for item in live], self.load_factor
+        means = zip(*(item.mean for item in live), strict=True)
+        deviations = zip(*(item.sd for item in live), strict=True)
         asks = [
-            [
-                ((item.standing + item.mean[index] * self.load_factor) / window, item.sd[index] / window)
-                for item in items
-                if item.mean[-1] > 0 or item.standing > 0
-            ]
-            for index, window in enumerate(windows)
+            (
+                [(waits + mean * factor) / window for waits, mean in zip(standing, row, strict=True)],
+                [sd / window for sd in varied],
+            )
+            for window, row, varied in zip(self.windows, means, deviations, strict=True)
         ]
-        kept = list(range(len(windows)))
-        for index in range(len(windows)):
+        kept = list(range(len(self.windows)))
+        for index in range(len(asks)):
             for other in kept:
                 if other != index and all(
-                    low[0] <= high[0] and low[1] <= high[1] for low, high in zip(asks[index], asks[other], strict=True)
+                    all(map(le, low, high)) for low, high in zip(asks[index], asks[other], strict=True)
                 ):
                     kept.remove(index)
                     break
