@@ -273,8 +273,8 @@ class Handout:
         left = max_records if max_records is not None else -1
         for _ in range(len(self._order())):
             stream = self._current(wanted)
-            if stream is None or left == 0:
-                break
+            if stream is None or left == 0 or stream.partition in taken:
+                break  # the last: its turn has come round again, and more was fetched meanwhile
             records = self._take_batch(stream, left, now)
             if records:
                 taken[stream.partition] = records

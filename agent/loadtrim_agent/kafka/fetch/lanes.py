@@ -164,6 +164,7 @@ class BrokerLanes:
     def failed(self, lane: Lane, *, session_known: bool = True) -> None:
         """No answer, or one with an error at its top: everything that it was about is due again."""
         if lane is Lane.EXPRESS:
+            self._due.update(dict.fromkeys(self._express_out))
             self._express_out = {}
             return
         self._poll_out = False

@@ -107,6 +107,7 @@ class FetchPlane:
         self._numbers = 0
         self._topics: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._on_chunk: OnChunk | None = None
         self._on_error: OnError | None = None
 
@@ -125,6 +126,8 @@ class FetchPlane:
         self._client.cluster.add_listener(self._metadata_changed)
 
     async def close(self) -> None:
+        # Said beside the cancelling, because asyncio.wait_for may swallow that when its answer comes just then.
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -180,10 +183,12 @@ class FetchPlane:
 
     def refill(self, partition: Partition) -> None:
         self._touch(partition)
-        if self._refused:
-            refused, self._refused = self._refused, {}
-            for waiting in refused:
-                self._touch(waiting)
+        self._touch_refused()
+
+    def _touch_refused(self) -> None:
+        refused, self._refused = self._refused, {}
+        for partition in refused:
+            self._touch(partition)
 
     def _touch(self, partition: Partition) -> None:
         state = self._states.get(partition)
@@ -237,7 +242,7 @@ class FetchPlane:
 
     async def _find_leaders(self) -> None:
         """Ask for metadata until every partition has a leader."""
-        while self._leaderless:
+        while self._leaderless and not self._closed:
             missing = {topic for topic, _ in self._leaderless}
             self._client._topics.update(missing)
             await self._client.force_metadata_update()
@@ -256,11 +261,13 @@ class FetchPlane:
 
     async def _run_lane(self, broker: _Broker, lane: Lane) -> None:
         wake = broker.wake[lane]
-        while True:
+        while not self._closed:
             if broker.backoff:
                 await asyncio.sleep(broker.backoff)
             wake.clear()
             room = self._budget.room(self._request_bytes, self._states.values())
+            if room and self._refused:
+                self._touch_refused()
             asked = broker.lanes.next(lane)
             if asked is None:
                 await wake.wait()
@@ -426,7 +433,7 @@ class FetchPlane:
     async def _reset_offset(self, state: Taken) -> None:
         """Where ``auto_offset_reset`` says, once the leader has told it."""
         at = TopicPartition(*state.partition)
-        while self._states.get(state.partition) is state:
+        while self._states.get(state.partition) is state and not self._closed:
             try:
                 found = await self._queries.look_up_once({at: EARLIEST if self._reset == "earliest" else LATEST})
                 offset, _ = found[at]
