@@ -26,6 +26,7 @@ SLICE_RECORDS = 64
 """Records of one partition handed out before the next one's turn."""
 READ_RECORDS = 64
 """Records unpacked at a time."""
+_ALL = 1 << 62
 
 Finished = tuple[int | list[int], float, float]
 """(timestamp in ms of a record, or of each record of a batch; when it was handed out; when it was done: boot clock)."""
@@ -130,6 +131,17 @@ class Stream:
                 self._reader = None
                 finished(reader.chunk)
         return None
+
+    def read(self, records_max: int, finished: Callable[[Chunk], None]) -> Sequence[Any]:
+        """User: the next records, some or all of those unpacked; none where there are none. Raises as :meth:`peek`."""
+        if self.peek(finished) is None:
+            return ()
+        begin = self._index
+        records = self._records[begin : begin + records_max] if begin or records_max < len(self._records) else None
+        taken = self._records if records is None else records
+        self._index = begin + len(taken)
+        self.position = taken[-1].offset + 1
+        return taken
 
     def advance(self, offset: int) -> None:
         """User: the peeked record is handed out."""
@@ -237,7 +249,12 @@ class Handout:
         now = boot_time()
         self.last_call = now
         if self._in_hand:
-            self._finish(now, wanted)
+            if not wanted and len(self._in_hand) == 1:
+                record = self._next_of(self._in_hand[0], now)
+                if record is not None:
+                    return record
+            else:
+                self._finish(now, wanted)
         if now >= self.lease_until or self.closing:
             return None
         for _ in range(len(self._order()) + 1):
@@ -260,6 +277,41 @@ class Handout:
             self._left_in_slice -= 1
             return record
         return None
+
+    def _next_of(self, stream: Stream, now: float) -> Any | None:
+        """Nearly every call of ``async for``: what is in hand is done, and the record after it is there.
+
+        None: what was in hand has ended, and the next is to be looked for by :meth:`take_one`. The same steps in the
+        same order as :meth:`_end` and :meth:`_announce`, without the calls.
+        """
+        offset, index, records = stream.in_hand, stream._index, stream._records
+        if (
+            offset is None
+            or index >= len(records)
+            or self._left_in_slice <= 0
+            or self._deserializes
+            or now >= self.lease_until
+            or self.closing
+            or self._turn_of is not self.streams
+        ):
+            self._end(stream, now)
+            self._in_hand.clear()
+            return None
+        stream.finished.append((stream.in_hand_timestamp, stream.in_hand_since, now))
+        if stream.position == offset + 1:  # else the user sought elsewhere while it was in hand
+            stream.done = offset + 1
+        record = records[index]
+        offset = record.offset
+        stream.in_hand_timestamp, stream.in_hand_since = record.timestamp, now
+        stream.in_hand = offset
+        if not stream.running or stream.paused or stream.seeking:
+            self._clear_hand(stream)
+            self._in_hand.clear()
+            return None
+        stream._index = index + 1
+        stream.position = offset + 1
+        self._left_in_slice -= 1
+        return record
 
     def take_many(self, wanted: Collection[Partition], max_records: int | None) -> dict[Partition, list[Any]]:
         """What is there now, by partition, oldest first; ends what was in hand before."""
@@ -284,12 +336,12 @@ class Handout:
 
     def _take_batch(self, stream: Stream, limit: int, now: float) -> list[Any]:
         records: list[Any] = []
-        if self._peek(stream) is None or not self._announce(stream, stream.position, -1, now):
+        first = self._peek(stream)
+        if first is None or not self._announce(stream, first.offset, -1, now):
             return records
         try:
-            while len(records) != limit and (record := self._peek(stream)) is not None:
-                records.append(self._deserialized(record))
-                stream.advance(record.offset)
+            while len(records) != limit and (more := self._read(stream, limit - len(records) if limit > 0 else _ALL)):
+                records += more
         except BaseException:
             if not records:
                 self._withdraw(stream)
@@ -336,10 +388,6 @@ class Handout:
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """What is in hand of the partitions that this call could return is done."""
-        if not wanted and len(self._in_hand) == 1:  # nearly every call of `async for`
-            self._end(self._in_hand[0], now)
-            self._in_hand.clear()
-            return
         kept: list[Stream] = []
         for stream in self._in_hand:
             if wanted and stream.partition not in wanted:
@@ -410,6 +458,18 @@ class Handout:
             stream.seeking = True
             self._tell_agent(self._refetch, stream, stream.position)
             raise
+
+    def _read(self, stream: Stream, records_max: int) -> Sequence[Any]:
+        """Like :meth:`_peek`, for many at once; what cannot be deserialized stays to be handed out next."""
+        if not self._deserializes:
+            self._peek(stream)
+            return stream.read(records_max, lambda chunk: self._finished(stream, chunk))
+        record = self._peek(stream)
+        if record is None:
+            return ()
+        record = self._deserialized(record)
+        stream.advance(record.offset)
+        return (record,)
 
     def _finished(self, stream: Stream, chunk: Chunk) -> None:
         chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py

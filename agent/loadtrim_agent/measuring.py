@@ -87,10 +87,12 @@ class Measuring:
         self._metrics.dropped_partition(*stream.partition)
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        stamps, counts = chunk.stamps()
         self.meter.fetched(
             stream.partition,
             wall_time(),
-            chunk.stamps(),
+            stamps,
+            counts,
             next_offset=chunk.end,
             end_offset=end_offset,
             answered_at=self._plane.end_offset_at(stream.partition) if self._plane is not None else None,

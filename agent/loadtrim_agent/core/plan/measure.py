@@ -31,7 +31,7 @@ from ..records import LoadRecord, PartitionLoad, PartitionReport, ReportRecord
 from .arrivals import Arrivals
 from .clock import ClockOffset
 from .cost import BusyRing, Cost, TopicCosts
-from .lateness import Judge
+from .lateness import Judge, runs_of
 from .meter_values import (
     OUT_OF_SIZING,
     Flows,
@@ -157,6 +157,7 @@ class Meter:
         partition: Partition,
         now: float,
         timestamps: Sequence[float],
+        counts: Sequence[int] | None = None,
         *,
         next_offset: int,
         end_offset: int | None,
@@ -169,6 +170,7 @@ class Meter:
             partition: topic and index.
             now: own clock.
             timestamps: of the records, seconds since the epoch; negative: the record has none.
+            counts: how many consecutive records have each timestamp; None: one each.
             next_offset: the next offset to be fetched (behind gaps and transaction markers).
             end_offset: end of the log as the answer told it: the high watermark, with ``read_committed`` the last
                 stable offset; None: not told.
@@ -178,10 +180,11 @@ class Meter:
         """
         part = self._parts.get(partition)
         if part is None:
-            self.ignored += len(timestamps)
+            self.ignored += len(timestamps) if counts is None else sum(counts)
             return
         at = self._log_time(now if answered_at is None else min(answered_at, now))
-        part.fetched(max(at, part.acquired_at), timestamps, next_offset, end_offset, size_bytes)
+        at = max(at, part.acquired_at)
+        part.fetched(at, runs_of(timestamps, self._config.grid, at, counts), next_offset, end_offset, size_bytes)
 
     def unpacked(self, partition: Partition, size_bytes: int) -> None:
         """Records of one partition turned out to be so large, uncompressed."""

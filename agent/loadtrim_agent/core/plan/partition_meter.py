@@ -8,7 +8,7 @@ from ..model import Partition
 from ..records import PartitionReport, WorkWindow
 from .arrivals import ASSUMED_SECONDS_MAX, Arrivals
 from .cost import BusyRing, Cost, CostEstimate
-from .lateness import Judge, Mark, RecordQueue, runs_of
+from .lateness import Judge, Mark, RecordQueue
 from .meter_values import Flows, MeterConfig, PartitionState
 from .windows import Moments, SlidingWindows
 
@@ -166,15 +166,20 @@ class PartitionMeter:
     # -- what happens
 
     def fetched(
-        self, now: float, timestamps: Sequence[float], next_offset: int, end_offset: int | None, size_bytes: int
+        self,
+        now: float,
+        runs: Sequence[tuple[float, int]],
+        next_offset: int,
+        end_offset: int | None,
+        size_bytes: int,
     ) -> None:
-        """A batch came; see :meth:`Meter.fetched`."""
+        """A batch came, cut into runs; see :meth:`Meter.fetched`."""
         lagged, known_end = self.lag, self.arrivals.end_offset is not None
         seen_at, held_back = self.arrivals.seen_at, self.queue.records > 0
-        runs = runs_of(timestamps, self._grid, now)
-        start = min(self.fetched_offset, max(0, next_offset - len(timestamps)))
+        count = sum(records for _, records in runs)
+        start = min(self.fetched_offset, max(0, next_offset - count))
         fresh = self.arrivals.fetched(now, runs, start, next_offset, end_offset)
-        known = len(timestamps) - fresh
+        known = count - fresh
         for timestamp, records in runs:
             if timestamp < 0.0:
                 self.queue.add(records, now, Mark.UNTIMED)

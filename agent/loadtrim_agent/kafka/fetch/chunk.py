@@ -42,6 +42,8 @@ _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _APPEND_TIME: Final = 0x08
 _new: Final = object.__new__
+STAMPS_MAX = 20
+"""Points in time that the records of one batch are spread over."""
 CHUNK_OVERHEAD_BYTES = 1024
 """What a chunk costs beside its bytes; else a flood of tiny ones would count for nothing."""
 
@@ -93,19 +95,26 @@ class Chunk:
         self.refill = False
         """Agent: wants to be told when it is done."""
 
-    def stamps(self) -> list[float]:
-        """When its records were written, seconds since the epoch, negative: not known; in the order of the log.
+    def stamps(self) -> tuple[list[float], list[int]]:
+        """When its records were written, in the order of the log.
 
-        From the headers: exact for the first and the last record of a batch, evenly spread between them.
+        Returns:
+            Seconds since the epoch, negative where not known, and how many records each of them stands for. From the
+            headers: exact for the first and the last record of a batch, spread evenly between them.
         """
         stamps: list[float] = []
+        counts: list[int] = []
         for _, _, records, first, last in self.batches:
             if records == 1 or first == last:
-                stamps += [(last if records == 1 else first) / 1000] * records
-            else:
-                step = (last - first) / (records - 1)
-                stamps += [(first + step * number) / 1000 for number in range(records)]
-        return stamps
+                stamps.append((last if records == 1 else first) / 1000)
+                counts.append(records)
+                continue
+            points = min(records, STAMPS_MAX)
+            step = (last - first) / (points - 1)
+            stamps += [(first + step * number) / 1000 for number in range(points)]
+            share, more = divmod(records, points)
+            counts += [share + 1] * more + [share] * (points - more)
+        return stamps, counts
 
 
 def frame(
