@@ -231,8 +231,13 @@ def unpack(finished: list[Finished], wall_offset: float) -> tuple[list[float], l
                 timed.append(latency)
         else:
             share = (until - since) / len(stamp)
+            busies += [share] * len(stamp)
+            if min(stamp) >= 0:
+                batch = [at - one / 1000 for one in stamp]
+                latencies += batch
+                timed += batch
+                continue
             batch = [at - one / 1000 if one >= 0 else 0.0 for one in stamp]
             latencies += batch
-            busies += [share] * len(stamp)
             timed += [latency for latency, one in zip(batch, stamp, strict=True) if one >= 0]
     return latencies, busies, timed

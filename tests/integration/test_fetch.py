@@ -1,0 +1,270 @@
+"""The fetch loop against a real broker: what can go wrong, and what is to be read in spite of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiokafka.codec
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from integration.harness import eventually
+from loadtrim.testing import Cluster, LocalKafka
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
+from loadtrim_agent.kafka.fetch.plane import FetchPlane
+
+pytestmark = pytest.mark.kafka
+
+
+class Reads:
+    """A data plane, and what it gave: read at once, or kept in its buffers."""
+
+    def __init__(self, plane: FetchPlane) -> None:
+        self.plane = plane
+        self.read = True
+        self.records: list[Any] = []
+        self.kept: list[Chunk] = []
+        self.errors: list[Exception] = []
+
+    def chunk(self, chunk: Chunk) -> None:
+        if not self.read:
+            self.kept.append(chunk)
+            return
+        reader = Reader(chunk)
+        while not reader.finished:
+            self.records += reader.read(100)
+        chunk.done = True
+        if chunk.refill:
+            self.plane.refill(chunk.partition)
+
+    def failed(self, error: Exception, for_good: bool) -> None:
+        self.errors.append(error)
+
+    def offsets(self, partition: int = 0) -> list[int]:
+        return [record.offset for record in self.records if record.partition == partition]
+
+    def values(self) -> list[bytes]:
+        return [record.value for record in self.records]
+
+
+@contextlib.asynccontextmanager
+async def reading(kafka: Cluster, topic: str, partitions: int = 1, **settings: Any) -> AsyncIterator[Reads]:
+    """A plane that covers a topic."""
+    plane = FetchPlane({"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest", **settings})
+    await plane.start()
+    plane.cover([Partition(topic, index) for index in range(partitions)])
+    reads = Reads(plane)
+    running = asyncio.create_task(plane.run(reads.chunk, reads.failed))
+    try:
+        yield reads
+    finally:
+        running.cancel()
+        await plane.close()
+
+
+@contextlib.asynccontextmanager
+async def producing(kafka: Cluster, **settings: Any) -> AsyncIterator[AIOKafkaProducer]:
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, **settings) as producer:
+        yield producer
+
+
+async def produce(kafka: Cluster, topic: str, values: list[bytes], partition: int = 0, **settings: Any) -> None:
+    async with producing(kafka, **settings) as producer:
+        for value in values:
+            await producer.send_and_wait(topic, value, partition=partition)
+
+
+@contextlib.asynccontextmanager
+async def administering(kafka: Cluster) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+def some(count: int, prefix: str = "") -> list[bytes]:
+    return [f"{prefix}{number}".encode() for number in range(count)]
+
+
+# -- takes and seeks ---------------------------------------------------------------------------------------------
+
+
+async def test_takes_seeks_and_drops_give_each_record_once(kafka: Cluster) -> None:
+    """While a long poll is out: every take starts where it says, and nothing of an earlier one comes after it."""
+    topic = kafka.create_topic(partitions=2)
+    for partition in range(2):
+        await produce(kafka, topic, some(20), partition)
+    one, two = Partition(topic, 0), Partition(topic, 1)
+    async with reading(kafka, topic, 2, fetch_max_wait_ms=20_000) as reads:
+        reads.plane.take(one, 20)
+        await eventually(lambda: reads.plane.end_offset(one) == 20, "the poll was answered once")
+        reads.plane.take(two, 15)
+        await eventually(lambda: reads.offsets(1) == [15, 16, 17, 18, 19], "taken while the poll is out")
+        for offset in (3, 7, 11, 18):
+            reads.records.clear()
+            reads.plane.take(two, offset)  # the answers to the first three are late
+        await eventually(lambda: len(reads.offsets(1)) >= 2, "sought")
+        assert reads.offsets(1) == [18, 19]
+        reads.records.clear()
+        reads.plane.take(two, 0)
+        reads.plane.drop(two)
+        reads.plane.take(one, 19)
+        await eventually(lambda: reads.offsets(0) == [19], "the other goes on")
+        await produce(kafka, topic, some(1), 0)
+        await eventually(lambda: reads.offsets(0) == [19, 20], "and gets what is new")
+        assert reads.offsets(1) == []
+        assert reads.errors == []
+
+
+async def test_a_full_buffer_stops_one_partition_and_not_the_other(kafka: Cluster) -> None:
+    topic = kafka.create_topic(partitions=2)
+    await produce(kafka, topic, [b"x" * 100_000] * 60, 0, max_request_size=1 << 21)
+    await produce(kafka, topic, some(3), 1)
+    one, two = Partition(topic, 0), Partition(topic, 1)
+    async with reading(kafka, topic, 2) as reads:
+        reads.read = False
+        reads.plane.take(one, 0)
+        await eventually(lambda: reads.kept, "something came")
+        reads.read = True
+        first, reads.kept = reads.kept, []
+        reads.read = False
+        await eventually(lambda: sum(chunk.size_bytes for chunk in [*first, *reads.kept]) > 500_000, "it is full")
+        full = len(reads.kept)
+        reads.plane.take(two, 0)
+        await eventually(lambda: any(chunk.partition == two for chunk in reads.kept), "the other is fetched")
+        assert sum(chunk.partition == one for chunk in reads.kept) <= full + 1
+        reads.read = True
+        for chunk in [*first, *reads.kept]:
+            reads.chunk(chunk)
+        await eventually(lambda: len(reads.offsets(0)) == 60, "the rest comes")
+        assert reads.offsets(0) == list(range(60))
+
+
+# -- limits, codecs, transactions --------------------------------------------------------------------------------
+
+
+async def test_records_larger_than_every_limit_come_through(kafka: Cluster) -> None:
+    topic = kafka.create_topic(partitions=1)
+    big = b"b" * 300_000
+    await produce(kafka, topic, [b"a", big, b"c"], max_request_size=1 << 20)
+    async with reading(kafka, topic, max_partition_fetch_bytes=1_000, fetch_max_bytes=1_000) as reads:
+        reads.plane.take(Partition(topic, 0), 0)
+        await eventually(lambda: len(reads.records) == 3, "all came")
+        assert reads.values() == [b"a", big, b"c"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+async def test_codecs(kafka: Cluster, codec: str) -> None:
+    if not getattr(aiokafka.codec, f"has_{codec}")():
+        pytest.skip(f"no library for {codec} is installed")
+    topic = kafka.create_topic(partitions=1)
+    await produce(kafka, topic, some(50, "v" * 50), compression_type=codec)
+    async with reading(kafka, topic) as reads:
+        reads.plane.take(Partition(topic, 0), 0)
+        await eventually(lambda: len(reads.records) == 50, "all came")
+        assert reads.values() == some(50, "v" * 50)
+
+
+async def test_committed_records_only(kafka: Cluster) -> None:
+    """Aborted ones and markers are passed over, the position with them; an open transaction is the log's end."""
+    topic = kafka.create_topic(partitions=1)
+    at = Partition(topic, 0)
+    async with (
+        reading(kafka, topic, isolation_level="read_committed") as committed,
+        reading(kafka, topic) as everything,
+        producing(kafka, transactional_id=uuid.uuid4().hex) as producer,
+    ):
+        committed.plane.take(at, 0)
+        everything.plane.take(at, 0)
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"kept", partition=0)
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"aborted", partition=0)
+        await producer.abort_transaction()
+        await eventually(lambda: committed.plane.position(at) == 4, "behind the second marker")
+        assert committed.values() == [b"kept"]
+        assert committed.plane.end_offset(at) == 4
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"open", partition=0)
+        await eventually(lambda: everything.values() == [b"kept", b"aborted", b"open"], "all are read")
+        assert (committed.plane.end_offset(at), everything.plane.end_offset(at)) == (4, 5)
+        assert committed.values() == [b"kept"]
+        await producer.commit_transaction()
+        await eventually(lambda: committed.values() == [b"kept", b"open"], "the end of the transaction")
+
+
+# -- offsets that are not there ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("reset", "expected"), [("earliest", [3, 4, 5]), ("latest", [5]), ("none", [])])
+async def test_offset_out_of_range(kafka: Cluster, reset: str, expected: list[int]) -> None:
+    topic = kafka.create_topic(partitions=1)
+    at = Partition(topic, 0)
+    await produce(kafka, topic, some(5))
+    async with administering(kafka) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=3)})
+    async with reading(kafka, topic, auto_offset_reset=reset) as reads:
+        reads.plane.take(at, 1)
+        if reset == "none":
+            await eventually(lambda: reads.errors, "the error")
+            assert isinstance(reads.errors[0], OffsetOutOfRangeError)
+            assert reads.errors[0].args == ({TopicPartition(topic, 0): 1},)
+            return
+        await eventually(lambda: (reads.plane.position(at) or 0) >= 5, "where the policy says")
+        await produce(kafka, topic, some(1))
+        await eventually(lambda: reads.offsets() == expected, "from there on")
+        assert reads.errors == []
+
+
+async def test_a_topic_deleted_and_made_again_is_read_from_its_start(kafka: Cluster) -> None:
+    topic = kafka.create_topic(partitions=1)
+    at = Partition(topic, 0)
+    await produce(kafka, topic, some(10))
+    async with reading(kafka, topic) as reads, administering(kafka) as admin:
+        reads.plane.take(at, 0)
+        await eventually(lambda: len(reads.records) == 10, "the first life")
+        await admin.delete_topics([topic])
+
+        async def made() -> bool:
+            answer = await admin.create_topics([NewTopic(topic, 1, 1)])
+            return all(error[1] == 0 for error in answer.topic_errors)
+
+        await eventually(made, "the broker has done with the old one")
+        with contextlib.suppress(KafkaError):
+            await produce(kafka, topic, some(3, "new "))
+        await eventually(lambda: reads.values()[10:] == some(3, "new "), "the second life")
+        assert reads.errors == []
+
+
+# -- brokers that go away ----------------------------------------------------------------------------------------
+
+
+async def test_a_broker_restarts(caplog: pytest.LogCaptureFixture) -> None:
+    """Fetching goes on by itself, with one line in the log for the end and one for the return."""
+    with LocalKafka(short_run=True) as kafka:
+        topic = kafka.create_topic(partitions=1)
+        at = Partition(topic, 0)
+        await produce(kafka, topic, some(3))
+        async with reading(kafka, topic) as reads:
+            reads.plane.take(at, 0)
+            await eventually(lambda: len(reads.records) == 3, "before")
+            (broker,) = kafka.brokers
+            await asyncio.to_thread(broker.kill)
+            await eventually(lambda: "trying again" in caplog.text, "it was noticed")
+            await asyncio.to_thread(broker.start)
+            await produce(kafka, topic, some(3, "after "))
+            await eventually(lambda: reads.values() == some(3) + some(3, "after "), "after")
+            assert reads.offsets() == list(range(6))
+            assert reads.errors == []
+        ours = [record for record in caplog.records if record.name == "loadtrim" and "roker" in record.getMessage()]
+        assert 1 <= len(ours) <= 4
