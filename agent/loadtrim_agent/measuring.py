@@ -55,6 +55,8 @@ class Measuring:
         self._report_seconds = report_seconds
         self._handout: Handout | None = None
         self._plane: DataPlane | None = None
+        self._fetched = asyncio.Event()
+        """Set while records are there that are not done."""
         self._sequence = 0
         self._loaded: LoadRecord | None = None
         self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.objective_seconds}))
@@ -88,6 +90,7 @@ class Measuring:
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
         stamps, counts = chunk.stamps()
+        self._fetched.set()
         self.meter.fetched(
             stream.partition,
             wall_time(),
@@ -134,9 +137,13 @@ class Measuring:
         self._metrics.records_done(*stream.partition, len(busies), timed, busies)
 
     async def run_gathering(self) -> None:
+        """Gather for ever; asleep while there is nothing that could become done."""
         while True:
+            await self._fetched.wait()
             await asyncio.sleep(GATHER_SECONDS)
             self.gather()
+            if self._handout is not None and all(map(_emptied, self._handout.streams.values())):
+                self._fetched.clear()
 
     # -- telling -------------------------------------------------------------------------------------------------
 
@@ -211,6 +218,11 @@ class Measuring:
             self._loaded = load
             told_at = boot_time()
             await write(load)
+
+
+def _emptied(stream: Stream) -> bool:
+    """Everything fetched was handed out, is done, and was gathered."""
+    return stream.exhausted and stream.in_hand is None and not stream.finished
 
 
 def unpack(finished: list[Finished], wall_offset: float) -> tuple[list[float], list[float], list[float]]:

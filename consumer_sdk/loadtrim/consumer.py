@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 AGENT_SILENT_SECONDS = 5.0
 """The agent's loop turns every second; silent for longer, something is wrong with it."""
-NO_RECORDS_WAIT_SECONDS = 0.5
+NO_RECORDS_WAIT_SECONDS = 1.0
 """How long user code sleeps at most before it looks again: for a lease that came back without a record."""
 
 
@@ -363,8 +363,7 @@ class Consumer:
     def unsubscribe(self) -> None:
         """Give everything up; the member stays in the group with nothing to own until it subscribes again.
 
-        A partition with a record in hand goes when that is done: at the next call that asks for records, which returns
-        none. aiokafka leaves the group at once instead, and another member is handed the record again.
+        A partition with a record in hand goes when that is done: at the next call, which returns no more of it.
         """
         if self._plain is not None:
             self._plain.unsubscribe()
@@ -460,8 +459,7 @@ class Consumer:
         """Hand out from the first record on, of these partitions or of all held."""
         if self._plain is not None:
             return bool(await self._plain.seek_to_beginning(*partitions))
-        chosen = self._chosen(partitions)
-        for partition, offset in (await self.beginning_offsets(chosen)).items():
+        for partition, offset in (await self.beginning_offsets(self._chosen(partitions))).items():
             self.seek(partition, offset)
         return True
 
@@ -469,8 +467,7 @@ class Consumer:
         """Hand out only what comes from now on, of these partitions or of all held."""
         if self._plain is not None:
             return bool(await self._plain.seek_to_end(*partitions))
-        chosen = self._chosen(partitions)
-        for partition, offset in (await self.end_offsets(chosen)).items():
+        for partition, offset in (await self.end_offsets(self._chosen(partitions))).items():
             self.seek(partition, offset)
         return True
 
