@@ -48,6 +48,8 @@ POLL_SECONDS = 1.0
 """The broker answers a read as soon as there is a record; with none, after this long."""
 SILENT_SECONDS = 3.0
 """No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
+TOPIC_SECONDS = 30.0
+"""How long a topic that is created may take until it has leaders."""
 PROBE_SECONDS = 5.0
 BASE_CHUNK_RECORDS = 2_000
 KEY_SEPARATOR = "\x00"
@@ -118,10 +120,11 @@ class ControlLog:
         """
         try:
             await self._connections.start()
-            async with asyncio.timeout(PROBE_SECONDS):
+            async with asyncio.timeout(TOPIC_SECONDS):
                 await self._ensure_topic()
                 await self._connections.client.set_topics([self.topic])
                 self._position = await self._patiently(self._coordination.end)
+            async with asyncio.timeout(PROBE_SECONDS):
                 await self._probe()
         except ControlTopicUnusable:
             await self.close()
