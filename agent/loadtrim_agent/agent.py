@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaConnectionError, KafkaError, for_code
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    for_code,
+)
 
 from .clock import boot_time, wall_time, warn_about_clock
 from .companion import Companion, Guard
@@ -33,6 +40,7 @@ from .kafka.group import GroupRequests
 from .kafka.topics import Subscription, TopicWatch
 from .listener import Listener, RebalanceListener
 from .partitions import Partitions
+from .transactions import Transactions
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -93,8 +101,10 @@ class Agent:
             feed=self.feed,
             spawn=self.spawn,
             fail=self.raise_to_user,
+            waits_for_user=lambda: self.settled.set(),
             retry_backoff=options.config.retry_backoff,
         )
+        self.transactions = Transactions(lambda: self.machine, self.feed, options.config.rebalance_timeout)
         self.log: ControlLog | None = None
         self.topics = TopicWatch(self._connections.client, options.subscription, self._topics_changed)
         self.entered = asyncio.Event()
@@ -380,6 +390,7 @@ class Agent:
     def _entered(self, command: c.EnteredCommand) -> None:
         self.generation = command
         self.entered.set()
+        self.transactions.generation_changed()
         log.info(
             "Group %s: generation %d as %s (%s%s)",
             self.options.config.group,
@@ -430,23 +441,57 @@ class Agent:
         if self.failure is None:
             self.failure = error
         self.left.set()
+        self.transactions.generation_changed()
         self.handout.lease_until = 0.0
         self.handout.fail(self.failure, for_good=True)
 
     # -- what user code asks for ---------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
-        """Other topics from now on."""
-        self.listener.target = listener
+        """Other topics from now on. A listener that is new is told at once what is held."""
+        known, self.listener.target = self.listener.target, listener
+        holds = self.machine.holdings.holds
+        # What is being opened, and what was told to go and comes back, it hears of then.
+        opened = [
+            p
+            for p, stream in self.handout.streams.items()
+            if p in holds and holds[p].state is not HoldState.OPENING and not stream.revoked
+        ]
+        if listener is not None and listener is not known and opened:
+            self.spawn(self.listener.assigned(sorted(opened)), "introduce-listener")
         self.spawn(self.topics.subscribe(subscription), "subscribe")
+
+    async def position(self, partition: Partition) -> int:
+        """The offset handed out next: behind what the log holds no records for users of, once that is known.
+
+        Raises:
+            IllegalStateError: the partition is not held.
+        """
+        stream = self.handout.streams.get(partition)
+        if stream is None:
+            raise IllegalStateError(f"Partition {partition} is not assigned")
+        return self.partitions.position(stream)
 
     async def committed(self, partition: Partition) -> int | None:
         """The group's committed offset, None where there is none.
 
+        Who reads committed records only is told of no offset that an open transaction may still change: as the Java
+        client does, this waits for the transaction's end, for at most ``request_timeout_ms``.
+
         Raises:
-            KafkaError: the broker refused, or cannot be reached.
+            KafkaError: the broker refused, or cannot be reached. KafkaTimeoutError: a transaction stays open.
         """
-        code, offsets = await self.requests.committed([partition])
+        stable = self.options.settings.get("isolation_level") == "read_committed"
+        deadline = self.loop.time() + self.options.settings.get("request_timeout_ms", 40_000) / 1000
+        code, offsets, unstable = await self.requests.committed([partition], stable=stable)
+        while unstable:
+            if self.loop.time() >= deadline:
+                raise KafkaTimeoutError(
+                    f"The committed offset of {partition.topic}-{partition.partition} is part of a transaction that "
+                    "is still open. Commit or abort it first, if it is one of this process."
+                )
+            await asyncio.sleep(self.options.config.retry_backoff)
+            code, offsets, unstable = await self.requests.committed([partition], stable=stable)
         if code:
             raise group_error(code, self.options.config) if code > 0 else KafkaConnectionError("No answer")
         offset = offsets.get(partition, -1)

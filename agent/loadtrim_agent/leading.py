@@ -296,7 +296,7 @@ class Leading:
             self._unowned = {}
         elif boot_time() - self._unowned_looked_at > UNOWNED_LOOK_SECONDS:
             self._unowned_looked_at = boot_time()
-            code, committed = await self._agent.requests.committed(unowned)
+            code, committed, _ = await self._agent.requests.committed(unowned, stable=False)
             if code == 0:
                 ends = await self._agent.plane.queries.end_offsets([TopicPartition(*p) for p in unowned])
                 self._unowned = {

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError
+from aiokafka.structs import TopicPartition
 
 from .clock import boot_time
 from .companion import Companion, Guard
@@ -31,6 +32,14 @@ TOGETHER_SECONDS = 0.05
 """How long partitions whose start is known wait for those whose start is being looked up, to share a listener call."""
 
 
+class Sought:
+    """A partition that begins where user code seeks."""
+
+    def __init__(self) -> None:
+        self.offset: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        """Where; None: the partition was lost before."""
+
+
 class Partitions:
     """All methods run in the agent's loop.
 
@@ -43,6 +52,7 @@ class Partitions:
         feed: gives the machine an event.
         spawn: starts a task that the agent owns.
         fail: raises an error in the user's loop.
+        waits_for_user: called when a partition can go on only when user code seeks in it.
         retry_backoff: seconds between tries.
     """
 
@@ -57,6 +67,7 @@ class Partitions:
         feed: Callable[[e.Event], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         fail: Callable[[BaseException], None],
+        waits_for_user: Callable[[], None],
         retry_backoff: float,
     ) -> None:
         self.handout = handout
@@ -67,6 +78,11 @@ class Partitions:
         self._feed = feed
         self._spawn = spawn
         self._fail = fail
+        self._waits_for_user = waits_for_user
+        self.without_offset: frozenset[Partition] = frozenset()
+        """Held, without a commit and with ``auto_offset_reset=none``: every call raises until user code seeks. A new
+        set each time, for the user's thread reads it."""
+        self._sought: dict[Partition, Sought] = {}
         self._retry_backoff = retry_backoff
         self._lingering: dict[Partition, Stream] = {}
         """Partitions lost while one of their records was in user code (rule 13)."""
@@ -99,38 +115,60 @@ class Partitions:
     async def _open_slowly(self, commands: list[c.OpenCommand]) -> None:
         """The listener is called once for those whose offsets are there together."""
         async with asyncio.TaskGroup() as tasks:
-            waiting = {tasks.create_task(self._offset(command)): command for command in commands}
+            waiting = {tasks.create_task(self._start_offset(command)): command for command in commands}
             while waiting:
                 done, late = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if late:
                     done, _ = await asyncio.wait(waiting, timeout=TOGETHER_SECONDS)
-                found = [(waiting.pop(task), task.result()) for task in done]
-                await self._assign([(command, offset) for command, offset in found if offset is not None])
+                await self._assign([(waiting.pop(task), task.result()) for task in done])
 
-    async def _offset(self, command: c.OpenCommand) -> int | None:
-        return command.offset if command.offset is not None else await self._start_offset(command.partition)
-
-    async def _assign(self, found: list[tuple[c.OpenCommand, int]]) -> None:
+    async def _assign(self, found: list[tuple[c.OpenCommand, int | Sought | None]]) -> None:
         found.sort(key=lambda each: each[0].partition)
-        streams = [
-            self._begin(command, offset)
-            for command, offset in found
-            if self._opening.get(command.partition) == command.take
-        ]
-        if streams:
-            await self.listener.assigned([stream.partition for stream in streams])
-            for stream in streams:
-                self._tell_opened(stream)
+        current = [each for each in found if self._opening.get(each[0].partition) == each[0].take]
+        streams = [self._begin(command, offset) for command, offset in current if isinstance(offset, int)]
+        sought = [(command, to) for command, to in current if isinstance(to, Sought)]
+        if streams or sought:
+            await self.listener.assigned([s.partition for s in streams] + [command.partition for command, _ in sought])
+        for stream in streams:
+            self._tell_opened(stream)
+        for command, to in sought:
+            self._spawn(self._open_sought(command, to), "open-sought")
 
-    async def _start_offset(self, partition: Partition) -> int | None:
-        while True:
+    async def _start_offset(self, command: c.OpenCommand) -> int | Sought | None:
+        while command.offset is None:
             try:
-                return await self._plane.reset_offset(partition)
+                return await self._plane.reset_offset(command.partition)
+            except NoOffsetForPartitionError:
+                return self._let_seek(command) if self._opening.get(command.partition) == command.take else None
             except (KafkaError, OSError, TimeoutError) as error:
                 if not getattr(error, "retriable", False) and not isinstance(error, (OSError, TimeoutError)):
                     self._fail(error)
                     return None
                 await asyncio.sleep(self._retry_backoff)
+        return command.offset
+
+    def _let_seek(self, command: c.OpenCommand) -> Sought:
+        """``auto_offset_reset=none`` and no commit: only user code can say where to begin, by seeking."""
+        self._sought[command.partition] = sought = Sought()
+        self.handout.put(Stream(command.partition, command.take, 0))
+        return sought
+
+    async def _open_sought(self, command: c.OpenCommand, sought: Sought) -> None:
+        if not sought.offset.done():  # the listener, which was called with it, did not seek
+            self.without_offset |= {command.partition}
+            self.handout.wake()
+            self._waits_for_user()
+        offset = await sought.offset
+        if offset is not None and self._opening.get(command.partition) == command.take:
+            self._opened(command, offset)
+
+    def _user_sought(self, partition: Partition, offset: int | None) -> bool:
+        """User code has said where to begin, or (None) the partition is lost. False: that was not asked."""
+        sought = self._sought.pop(partition, None)
+        self.without_offset -= {partition}
+        if sought is not None and not sought.offset.done():
+            sought.offset.set_result(offset)
+        return sought is not None
 
     def _opened(self, command: c.OpenCommand, offset: int) -> None:
         self._tell_opened(self._begin(command, offset))
@@ -204,10 +242,26 @@ class Partitions:
         exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
         # What user code gave up with is not in hand, and not done either: its offset has been handed out.
         if exhausted and in_hand is None and done is not None and done == handed_out and not stream.seeking:
-            behind = self._plane.position(stream.partition)
-            if behind is not None and behind > done and self.stream(stream.partition, stream.take) is stream:
-                return behind
+            return self._behind(stream, done)
         return done
+
+    def position(self, stream: Stream) -> int:
+        """The offset handed out next: behind what was handed out, and behind what the log holds no records of.
+
+        Raises:
+            NoOffsetForPartitionError: it has none (``auto_offset_reset=none``) until user code seeks.
+        """
+        if stream.partition in self.without_offset:
+            raise NoOffsetForPartitionError(TopicPartition(*stream.partition))
+        exhausted, position = stream.exhausted, stream.position
+        return self._behind(stream, position) if exhausted and not stream.seeking else position
+
+    def _behind(self, stream: Stream, offset: int) -> int:
+        """Everything before ``offset`` was handed out: past control records and what was compacted away behind it."""
+        behind = self._plane.position(stream.partition)
+        if behind is not None and behind > offset and self.stream(stream.partition, stream.take) is stream:
+            return behind
+        return offset
 
     def resume(self, command: c.ResumeCommand) -> None:
         stream = self.stream(command.partition, command.take)
@@ -234,6 +288,7 @@ class Partitions:
         stopped_at = self._stopped_at.pop(command.partition, None)
         if self._opening.get(command.partition) == command.take:
             del self._opening[command.partition]
+            self._user_sought(command.partition, None)
         if stream is None:
             return
         if command.released and stopped_at is not None:
@@ -254,7 +309,7 @@ class Partitions:
 
     def seek(self, stream: Stream, offset: int) -> None:
         """User code has moved its position: fetch from there."""
-        if self.stream(stream.partition, stream.take) is stream:
+        if self.stream(stream.partition, stream.take) is stream and not self._user_sought(stream.partition, offset):
             self._plane.take(stream.partition, offset)
             stream.clear()
             stream.seeking = False

@@ -66,6 +66,7 @@ class World:
             feed=self.events.append,
             spawn=self.spawn,
             fail=lambda error: None,
+            waits_for_user=lambda: None,
             retry_backoff=0.1,
         )
 

@@ -26,6 +26,7 @@ __all__ = [
     "Connections",
     "Coordinator",
     "Lane",
+    "check_settings",
 ]
 
 log = logging.getLogger("loadtrim")
@@ -57,6 +58,11 @@ default in Kafka's own clients this is."""
 LOOKUP_SECONDS = 5.0
 GROUP_COORDINATOR = 0
 """Type of coordinator in FindCoordinator."""
+
+
+def check_settings(settings: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+    """Raises ``ValueError`` as ``AIOKafkaConsumer`` does where no connection could be made with these."""
+    AIOKafkaClient(loop=loop, **{name: settings[name] for name in CONNECTION_SETTINGS if name in settings})
 
 
 class Lane(enum.Enum):

@@ -38,6 +38,7 @@ from loadtrim_agent.core.model import Partition
 
 from .codec import by_topic, decode_answer, decode_member, encode_answer, encode_subscription
 from .connections import UNREACHABLE, Backoff, Coordinator, Lane
+from .transactional import StableOffsetsRequest
 
 __all__ = ["GroupRequests"]
 
@@ -68,6 +69,8 @@ class GroupRequests:
         self._feed = feed
         self._spawn = spawn
         self._looking = False
+        self._unstable: frozenset[Partition] = frozenset()
+        """Said to be waited for."""
         self._protocol = ""
         """Protocol of the JoinGroup answered last: how the SyncGroup's bytes are to be read."""
 
@@ -224,24 +227,50 @@ class GroupRequests:
         self._spawn(self._fetch_committed(command), f"committed-{command.fetch}")
 
     async def _fetch_committed(self, command: FetchCommittedCommand) -> None:
-        code, offsets = await self.committed(command.partitions)
-        self._feed(CommittedFetchedEvent(now=boot_time(), fetch=command.fetch, code=code, offsets=offsets))
+        code, offsets, unstable = await self.committed(command.partitions, stable=True)
+        self._say_unstable(unstable)
+        self._feed(
+            CommittedFetchedEvent(now=boot_time(), fetch=command.fetch, code=code, offsets=offsets, unstable=unstable)
+        )
 
-    async def committed(self, partitions: Iterable[Partition]) -> tuple[int, dict[Partition, int]]:
-        """(code, committed offset per partition; -1: none)."""
-        request = OffsetFetchRequest(self._config.group, by_topic(partitions, lambda partition: partition.partition))
+    def _say_unstable(self, unstable: frozenset[Partition]) -> None:
+        if unstable - self._unstable:
+            log.warning(
+                "The committed offsets of %s are part of a transaction that is still open. They are waited for, so "
+                "that nothing is done twice: until it is committed or aborted, at the latest by its producer's "
+                "transaction_timeout_ms; a producer that starts with the same transactional_id ends it at once.",
+                ", ".join(f"{topic}-{index}" for topic, index in sorted(unstable)),
+            )
+        self._unstable = unstable
+
+    async def committed(
+        self, partitions: Iterable[Partition], *, stable: bool
+    ) -> tuple[int, dict[Partition, int], frozenset[Partition]]:
+        """(code, committed offset per partition or -1 where there is none, partitions without a stable one).
+
+        Args:
+            partitions: which.
+            stable: give no offset that an open transaction may still change.
+        """
+        kind = StableOffsetsRequest if stable else OffsetFetchRequest
+        request = kind(self._config.group, by_topic(partitions, lambda partition: partition.partition))
         try:
             answer = await self._coordinator.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
         except UNREACHABLE as error:
             log.debug("An offset fetch was not answered: %r", error)
-            return int(Code.DISCONNECTED), {}
+            return int(Code.DISCONNECTED), {}, frozenset()
         code = int(getattr(answer, "error_code", 0))
         offsets: dict[Partition, int] = {}
-        for topic, entries in answer.topics:
-            for index, offset, _, partition_code in entries:
+        unstable: set[Partition] = set()
+        for topic, entries, *_ in answer.topics:
+            for entry in entries:
+                index, offset, partition_code = _offset_entry(entry)
+                if partition_code == Code.UNSTABLE_OFFSET_COMMIT:
+                    unstable.add(Partition(topic, index))
+                    continue
                 code = code or partition_code
                 offsets[Partition(topic, index)] = offset
-        return code, offsets
+        return code, offsets, frozenset(unstable)
 
     async def describe(self) -> tuple[str, str]:
         """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""
@@ -264,6 +293,12 @@ class GroupRequests:
         except UNREACHABLE as error:
             log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
         self._feed(LeaveAnsweredEvent(now=boot_time()))
+
+
+def _offset_entry(entry: tuple[Any, ...]) -> tuple[int, int, int]:
+    """(partition number, offset, code) as the versions of OffsetFetch have it: 7 has a leader epoch and tags more."""
+    index, offset, *_, code = entry[:5] if len(entry) > 5 else entry
+    return index, offset, code
 
 
 def _members(members: Iterable[Any]) -> tuple[Any, ...]:

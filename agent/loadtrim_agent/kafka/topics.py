@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
 
 from loadtrim_agent.core.names import is_internal
 
@@ -70,6 +72,12 @@ class TopicWatch:
         self.subscription = subscription
         await self._ask()
         self._updated(self._client.cluster)
+        for topic in subscription.topics:
+            if self._count(topic) == 0 and subscription is self.subscription:
+                # Asking may make it; and only asking again says when it is there.
+                with contextlib.suppress(KafkaError):
+                    await self._client._wait_on_metadata(topic)
+                self._updated(self._client.cluster)
 
     async def counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Partitions per topic, 0 where there is none; these topics are watched from now on."""

@@ -13,7 +13,6 @@ from ..model import Partition
 from ..records import LeavingRecord, LeftRecord
 from .commands import GatherCommitsCommand, SendLeaveCommand
 from .events import LeaveAnsweredEvent, LeaveWantedEvent
-from .holdings import UNOPENED
 from .membership import Phase
 from .ownership import Hold, HoldState
 
@@ -130,7 +129,7 @@ class Departure:
 
     def _started(self) -> list[Hold]:
         """Holds that matter when leaving: those not opened yet are simply left to the next map."""
-        return [h for h in self._machine.holdings.holds.values() if h.state not in UNOPENED]
+        return [h for h in self._machine.holdings.holds.values() if h.opened]
 
     def _all_put_down(self) -> bool:
         return all(h.state is HoldState.RELEASED for h in self._started())

@@ -34,6 +34,8 @@ __all__ = [
     "SyncAnsweredEvent",
     "TickEvent",
     "TopicsEvent",
+    "TransactionSendsEvent",
+    "TransactionSentEvent",
     "WeightsEvent",
 ]
 
@@ -165,6 +167,20 @@ class CommittedFetchedEvent(Event, frozen=True, kw_only=True):
     fetch: int
     code: int
     offsets: dict[Partition, int]
+    unstable: frozenset[Partition] = frozenset()
+    """Their offset is part of a transaction that is still open: not among the offsets, and worth asking again."""
+
+
+class TransactionSendsEvent(Event, frozen=True, kw_only=True):
+    """Offsets of these acquisitions are about to be sent through a transaction: no handoff starts before them."""
+
+    takes: dict[Partition, int]
+
+
+class TransactionSentEvent(Event, frozen=True, kw_only=True):
+    """What :class:`TransactionSendsEvent` announced was answered, or will not be sent."""
+
+    takes: dict[Partition, int]
 
 
 class OpenedEvent(Event, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ from .events import (
     DrainedEvent,
     OffsetCommit,
     OpenedEvent,
+    TransactionSendsEvent,
+    TransactionSentEvent,
 )
 from .ownership import Hold, HoldState, Ownership
 from .values import COORDINATOR_MOVED, Code, GroupConfig
@@ -39,8 +41,6 @@ DOUBT_SECONDS = 1.0
 """How long a sent release may stay undecided before a barrier decides (rule 10)."""
 
 _GIVING = (HoldState.COMMITTING_AHEAD, HoldState.STOPPING, HoldState.COMMITTING)
-UNOPENED = (HoldState.FETCHING, HoldState.OPENING, HoldState.PINNING)
-"""Held, and nothing of it was handed out yet."""
 
 
 class Holdings:
@@ -64,6 +64,8 @@ class Holdings:
         self._fetches: dict[int, dict[Partition, int]] = {}
         """OffsetFetch in flight -> partition and take that it is for."""
         self._fetch_numbers = 0
+        self._sending: dict[tuple[Partition, int], int] = {}
+        """Acquisition -> how many requests with its offsets are on their way through transactions."""
         self._again_at = NEVER
         """When what was refused for now is tried again."""
         self._appends: dict[int, tuple[Partition, int]] = {}
@@ -109,7 +111,7 @@ class Holdings:
     def drop_unopened(self, topics: Iterable[str] | None = None) -> None:
         """Put down what was taken and not opened yet: of these topics, or all of it."""
         for hold in self._sorted():
-            if hold.state in UNOPENED and (topics is None or hold.partition.topic in topics):
+            if not hold.opened and (topics is None or hold.partition.topic in topics):
                 self._drop(hold)
 
     def enter(self, ownership: Ownership, member: str) -> None:
@@ -164,6 +166,7 @@ class Holdings:
             if hold is None or hold.take != take or hold.fetch != event.fetch:
                 continue
             offset = event.offsets.get(partition) if event.code == Code.NONE else None
+            hold.unstable = partition in event.unstable
             if offset is None:
                 self._try_again(event.now)
             elif hold.state is HoldState.FETCHING:
@@ -243,10 +246,15 @@ class Holdings:
         hold.decided = self._config.auto_commit
         if not self._config.auto_commit:
             # What the user committed counts, also through a transaction: only the broker knows (contracts: Done).
-            if not self.commits.busy(hold.partition):
-                self._fetch({hold.partition: hold.take})
+            self._ask_handoff_offset(hold)
         elif event.done is not None and event.done != hold.committed:
             self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.done)})
+
+    def _ask_handoff_offset(self, hold: Hold) -> None:
+        """Ask where the next owner is to start, now or when the commit on its way was answered."""
+        hold.decided = False
+        if not self._busy(hold):
+            self._fetch({hold.partition: hold.take})
 
     def _handoff_offset(self, hold: Hold, offset: int) -> None:
         if offset < 0:
@@ -263,7 +271,7 @@ class Holdings:
             if h.state is HoldState.COMMITTING
             and h.decided
             and h.committed is not None
-            and not self.commits.busy(h.partition)
+            and not self._busy(h)
             and (h.done is None or h.done == h.committed)
         ]
 
@@ -323,7 +331,7 @@ class Holdings:
     def _do_again(self) -> None:
         """Ask again for offsets, and pin again what the broker refused to take."""
         asked = {p for takes in self._fetches.values() for p in takes}
-        idle = [h for h in self._sorted() if h.partition not in asked and not self.commits.busy(h.partition)]
+        idle = [h for h in self._sorted() if h.partition not in asked and not self._busy(h)]
         undecided = {h.partition: h.take for h in idle if h.state is HoldState.COMMITTING and not h.decided}
         self._fetch({h.partition: h.take for h in idle if h.state is HoldState.FETCHING} | undecided)
         self.commits.want(
@@ -366,9 +374,7 @@ class Holdings:
             if hold.state is HoldState.PINNING:
                 self._run(hold)
             elif hold.state is HoldState.COMMITTING and not self._config.auto_commit:
-                hold.decided = False
-                if not self.commits.busy(partition):
-                    self._fetch({partition: hold.take})
+                self._ask_handoff_offset(hold)
         for partition in outcome.refused:
             refused = self.holds.get(partition)
             if refused is not None:
@@ -386,6 +392,25 @@ class Holdings:
         elif hold.state is HoldState.COMMITTING and not queued:
             hold.done = None  # put down all the same: what it did since the last commit is done again by the next owner
             hold.decided = True
+
+    def transaction_sends(self, event: TransactionSendsEvent) -> None:
+        """Until it was answered the broker does not know that these offsets are on their way (rule 2)."""
+        for key in sorted(event.takes.items()):
+            self._sending[key] = self._sending.get(key, 0) + 1
+
+    def transaction_sent(self, event: TransactionSentEvent) -> None:
+        """From now on the broker knows: it answers UNSTABLE until the transaction ends."""
+        for key in sorted(event.takes.items()):
+            left = self._sending.pop(key, 0) - 1
+            if left > 0:
+                self._sending[key] = left
+            hold = self._current(*key, HoldState.COMMITTING)
+            if hold is not None and not self._config.auto_commit:
+                self._ask_handoff_offset(hold)
+
+    def _busy(self, hold: Hold) -> bool:
+        """A commit of it is queued or in flight, or offsets are on their way through a transaction."""
+        return self.commits.busy(hold.partition) or (hold.partition, hold.take) in self._sending
 
     def _answer_requests(self, finished: Mapping[int, int]) -> None:
         for request, code in sorted(finished.items()):

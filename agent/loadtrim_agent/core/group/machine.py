@@ -59,7 +59,7 @@ from .events import (
     TopicsEvent,
     WeightsEvent,
 )
-from .holdings import UNOPENED, Holdings
+from .holdings import Holdings
 from .lease import Lease
 from .membership import Membership
 from .ownership import Hold, HoldState, Ownership
@@ -125,6 +125,8 @@ class Machine:
             CommittedFetchedEvent: self._on_committed_fetched,
             OpenedEvent: self.holdings.opened,
             events.DrainedEvent: self.holdings.drained,
+            events.TransactionSendsEvent: self.holdings.transaction_sends,
+            events.TransactionSentEvent: self.holdings.transaction_sent,
             MoveWantedEvent: lambda e: self._intend(e.now, e.partition, e.target),
             LogReadEvent: self._on_log,
             LogPositionEvent: self._on_log_position,
@@ -186,8 +188,8 @@ class Machine:
 
     @property
     def settled(self) -> bool:
-        """In a generation, with everything held being handed out or given away."""
-        return self.membership.stable and all(h.state not in UNOPENED for h in self.holdings.holds.values())
+        """In a generation, with everything held being handed out or given away, as far as it depends on us."""
+        return self.membership.stable and all(h.opened or h.unstable for h in self.holdings.holds.values())
 
     @property
     def lease_until(self) -> float:

@@ -93,6 +93,8 @@ class Hold:
     """PINNING: the position to be committed before anything is handed out."""
     done: int | None = None
     """Set when drained: the offset after the last record done."""
+    unstable: bool = False
+    """FETCHING: the committed offset is part of a transaction that is still open; how long that lasts is not ours."""
     fetch: int = 0
     """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
     decided: bool = False
@@ -108,6 +110,11 @@ class Hold:
     """RELEASED: where in the log the release was acknowledged."""
     since: float = 0.0
     """When it was stopped, for the handoff's duration."""
+
+    @property
+    def opened(self) -> bool:
+        """Something of it may have been handed out: ``on_partitions_assigned`` has returned, the start is committed."""
+        return self.state not in (HoldState.FETCHING, HoldState.OPENING, HoldState.PINNING)
 
     @property
     def handed_out(self) -> bool:
