@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +16,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 
 from loadtrim_agent.core.group.values import HEARTBEATS_PER_SESSION
 
-__all__ = ["Arguments", "check_subscription", "compiled"]
+__all__ = ["Arguments", "check_subscription", "compiled", "loop_of"]
 
 log = logging.getLogger("loadtrim")
 
@@ -138,8 +140,21 @@ def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:
     records = every["max_poll_records"]
     if records is not None and (not isinstance(records, int) or records < 1):
         raise ValueError("`max_poll_records` should be positive Integer")
+    if every["isolation_level"] not in ("read_uncommitted", "read_committed"):
+        raise ValueError(
+            f"Incorrect isolation level {every['isolation_level']}: allowed are read_uncommitted and read_committed"
+        )
     if every["auto_offset_reset"] not in ("earliest", "latest", "none"):
         raise ValueError(f"auto_offset_reset={every['auto_offset_reset']!r}: allowed are earliest, latest and none")
+
+
+def loop_of(arguments: Mapping[str, Any]) -> asyncio.AbstractEventLoop:
+    """The loop given (deprecated, as in aiokafka), else the one that runs."""
+    loop: asyncio.AbstractEventLoop | None = arguments.get("loop")
+    if loop is None:
+        return asyncio.get_running_loop()
+    warnings.warn("The loop argument is deprecated, as it is in aiokafka", DeprecationWarning, stacklevel=3)
+    return loop
 
 
 def check_subscription(topics: object, pattern: str | None, listener: object) -> None:

@@ -10,35 +10,35 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from types import TracebackType
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka.util import commit_structure_validate
 
 from loadtrim_agent.agent import Agent, AgentOptions
 from loadtrim_agent.assembly import Assembly
-from loadtrim_agent.clock import boot_time
 from loadtrim_agent.core.group.values import GroupConfig
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.names import control_topic
 from loadtrim_agent.handout import Handout, Stream
+from loadtrim_agent.kafka.connections import check_settings
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.fetch.plane import FetchPlane
 from loadtrim_agent.kafka.topics import Subscription
 from loadtrim_agent.thread import AgentThread
 
-from .arguments import Arguments, check_subscription, compiled
+from .arguments import Arguments, check_subscription, compiled, loop_of
 from .settings import Settings
 from .signals import EndableWait, StopSignals
+from .transactions import FencedGroup, send_offsets
+from .watch import AgentWatch
 
 __all__ = ["Consumer"]
 
 log = logging.getLogger("loadtrim")
 T = TypeVar("T")
 
-AGENT_SILENT_SECONDS = 5.0
-"""The agent's loop turns every second; silent for longer, something is wrong with it."""
 NO_RECORDS_WAIT_SECONDS = 1.0
 """How long user code sleeps at most before it looks again: for a lease that came back without a record."""
 
@@ -75,7 +75,7 @@ class Consumer:
     ) -> None:
         self._settings = settings if settings is not None else Settings.from_env()
         self._arguments = Arguments.read(topics, kwargs, enabled=self._settings.enabled)
-        self._user_loop = asyncio.get_running_loop()
+        self._user_loop = loop_of(kwargs)
         self._subscription = Subscription(
             topics=tuple(sorted(topics)),
             exclude_internal=self._arguments.exclude_internal_topics,
@@ -85,6 +85,7 @@ class Consumer:
         self._plain: AIOKafkaConsumer | None = None
         self._plain_wait = EndableWait()
         if self._settings.enabled:
+            check_settings(self._arguments.kafka, self._user_loop)
             self._assembly = Assembly(
                 self._settings,
                 group=self._arguments.group_id,
@@ -98,13 +99,16 @@ class Consumer:
         self._handout: Handout | None = None
         self._put_aside: dict[Partition, Stream] = {}
         """Not subscribed any more, and not yet given up."""
+        self._watch: AgentWatch | None = None
         self._closed = False
         self._stopping: asyncio.Task[None] | None = None
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect and join the group. Returns when the member has its generation.
+        """Connect and join the group; without a subscription the member owns nothing until it has one.
+
+        Returns when the member has its generation.
 
         Raises:
             aiokafka.errors.KafkaError: as ``AIOKafkaConsumer.start`` does.
@@ -115,13 +119,12 @@ class Consumer:
             return
         if self._agent is not None:
             raise IllegalStateError("start() was called twice")
-        if not self._subscription.topics and self._subscription.pattern is None:
-            raise IllegalStateError("Subscribe to topics first: pass them to Consumer(...) or call subscribe()")
         self._thread = AgentThread(self._arguments.client_id)
         self._thread.start()
         try:
             self._agent = await self._in_agent(self._make_agent())
             self._handout = self._agent.handout
+            self._watch = AgentWatch(self._agent, self._thread)
             self._agent.listener.target = self._listener
             await self._in_agent(self._agent.start())
         except BaseException:
@@ -228,45 +231,46 @@ class Consumer:
         """
         if self._plain is not None:
             return await self._plain_wait.until_ended(self._plain.getone(*partitions))
-        handout = self._open_handout()
-        wanted = _wanted(partitions)
+        handout, watch = self._open()
+        wanted = frozenset(Partition(*p) for p in partitions)
         while True:
-            self._raise_error(handout)
+            watch.raise_error(wanted)
             record = handout.take_one(wanted)
             if record is not None:
                 return record
             if handout.closing:
                 raise ConsumerStoppedError()
             await handout.wait(NO_RECORDS_WAIT_SECONDS)
-            self._raise_if_agent_died(handout)
+            watch.raise_if_died()
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Records that are there, by partition; waits up to ``timeout_ms`` for the first.
+        """Records that are there, by partition; waits up to ``timeout_ms`` for the first, or until it is stopped.
 
         Raises:
-            ConsumerStoppedError: the consumer is stopping. ValueError: ``max_records`` is not positive.
+            ConsumerStoppedError: the consumer was stopping already. ValueError: ``max_records`` is not positive.
         """
         if self._plain is not None:
             taking = self._plain.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
             return dict(await self._plain_wait.until_ended(taking))
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
-        handout = self._open_handout()
-        wanted = _wanted(partitions)
+        handout, watch = self._open()
+        wanted = frozenset(Partition(*p) for p in partitions)
         limit = max_records or self._arguments.max_poll_records
         deadline = self._user_loop.time() + timeout_ms / 1000
+        ending = handout.closing
         while True:
-            self._raise_error(handout)
+            watch.raise_error(wanted)
             taken = handout.take_many(wanted, limit)
-            if handout.closing and not taken:
+            if ending:
                 raise ConsumerStoppedError()
             left = deadline - self._user_loop.time()
-            if taken or left <= 0:
+            if taken or left <= 0 or handout.closing:
                 return {TopicPartition(*p): records for p, records in taken.items()}
             await handout.wait(min(left, NO_RECORDS_WAIT_SECONDS))
-            self._raise_if_agent_died(handout)
+            watch.raise_if_died()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
         if self._closed:
@@ -299,44 +303,10 @@ class Consumer:
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
 
-    def _open_handout(self) -> Handout:
-        if self._closed or self._handout is None:
+    def _open(self) -> tuple[Handout, AgentWatch]:
+        if self._closed or self._handout is None or self._watch is None:
             raise ConsumerStoppedError()
-        return self._handout
-
-    def _raise_if_agent_died(self, handout: Handout) -> None:
-        if not handout.closing and not handout.failed and self._thread is not None and not self._thread.alive:
-            handout.fail(
-                KafkaError(
-                    "The agent's thread has ended, so nothing is fetched and no heartbeat is sent any more; the log "
-                    "says why. The group notices by the session timeout. Stop this consumer and start a new one."
-                ),
-                for_good=True,
-            )
-
-    def _raise_error(self, handout: Handout) -> None:
-        if boot_time() - handout.agent_seen_at > AGENT_SILENT_SECONDS:
-            self._agent_silent(handout)
-        if handout.expired:
-            handout.expired = False
-            self._post(self._need_agent().come_back)
-        error = handout.error
-        if error is not None:
-            if not handout.failed:
-                handout.error = None
-            raise error
-
-    def _agent_silent(self, handout: Handout) -> None:
-        """Never a silent hang: an agent that ended is an error here, one that is stuck is said with where."""
-        if self._thread is None or not self._thread.alive:
-            raise KafkaError("The agent's thread has ended: nothing is consumed any more. Restart this consumer.")
-        handout.agent_seen_at = boot_time()  # said once per period
-        log.error(
-            "The agent's thread has not answered for %.0f s, so heartbeats are late and the group may give this "
-            "member's partitions away. Something holds the interpreter's lock, or the agent hangs here:\n%s",
-            AGENT_SILENT_SECONDS,
-            self._thread.where(),
-        )
+        return self._handout, self._watch
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -423,14 +393,45 @@ class Consumer:
         if offsets is None:
             # With auto-commit a partition that is being handed over is committed by the handoff, once it is drained.
             manual, held = not self._arguments.enable_auto_commit, self._streams().items()
-            wanted = {p: (s.position, "") for p, s in held if s.running or s.in_hand is not None or manual}
+            unknown = self._need_agent().partitions.without_offset if held else ()
+            wanted = {
+                p: (s.position, "")
+                for p, s in held
+                if p not in unknown and (s.running or s.in_hand is not None or manual)
+            }
         else:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
-            for partition in wanted:
-                self._stream(partition)
+            self._must_hold(wanted)
         if self._agent is not None:
             await self._in_agent(self._agent.commit(wanted, named=offsets is not None))
+
+    async def send_offsets_to_transaction(
+        self, producer: AIOKafkaProducer, offsets: Mapping[TopicPartition, Any]
+    ) -> None:
+        """Commit ``offsets`` as part of the producer's open transaction: exactly-once (KIP-447).
+
+        Like ``producer.send_offsets_to_transaction(offsets, group_id)``, and refused where this member does not hold
+        the partitions any more: the broker checks the group's generation, and no handoff overtakes the transaction.
+
+        Args:
+            producer: within a transaction.
+            offsets: as for :meth:`commit`; of partitions held.
+
+        Raises:
+            CommitFailedError: a partition went to another member meanwhile: abort the transaction.
+            IllegalStateError: a partition is not held, or auto-commit is on. IllegalOperation: no transaction is open.
+            ValueError: ``offsets`` cannot be read. KafkaError: the broker refused.
+        """
+        if self._plain is not None:
+            await producer.send_offsets_to_transaction(offsets, self._arguments.group_id)
+            return
+        wanted = [Partition(*p) for p in commit_structure_validate(offsets)]
+        self._must_hold(wanted)
+        of_agent = self._need_agent().transactions
+        takes = await self._in_agent(of_agent.begin(wanted))
+        group = FencedGroup(self._arguments.group_id, lambda refused: self._in_agent(of_agent.fence(takes, refused)))
+        await send_offsets(producer, offsets, group, lambda: self._post(of_agent.end, takes))
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The group's committed offset; None where there is none."""
@@ -442,7 +443,8 @@ class Consumer:
         """The offset handed out next."""
         if self._plain is not None:
             return await self._plain.position(partition)  # type: ignore[no-any-return]
-        return int(self._stream(Partition(*partition)).position)
+        self._stream(Partition(*partition))
+        return await self._in_agent(self._need_agent().position(Partition(*partition)))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Hand out from ``offset`` on. What is in hand counts as done only by the next commit."""
@@ -584,6 +586,14 @@ class Consumer:
     def _queries(self) -> OffsetQueries | None:
         return self._agent.plane.queries if self._agent is not None else None
 
+    def _must_hold(self, partitions: Iterable[Partition]) -> None:
+        if not self._subscription.topics and self._subscription.pattern is None:
+            raise IllegalStateError("Not subscribed to any topics")
+        if not self._streams():
+            raise IllegalStateError("No partitions assigned")
+        for partition in partitions:
+            self._stream(partition)
+
     def _streams(self) -> dict[Partition, Stream]:
         return self._handout.streams if self._handout is not None else {}
 
@@ -609,7 +619,3 @@ class Consumer:
         if self._handout is None:
             raise IllegalStateError("The consumer is not started")
         return self._handout
-
-
-def _wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[Partition]:
-    return frozenset(Partition(*p) for p in partitions)

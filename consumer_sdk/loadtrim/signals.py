@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -19,12 +20,12 @@ class StopSignals:
     """Handles SIGTERM while installed, if on the main thread and nobody else handles it.
 
     Args:
-        asked: called in the user's loop with whether to leave at once.
+        asked: a method, called in the user's loop with whether to leave at once; its object is not kept alive by it.
         enabled: False: leaves signals alone.
     """
 
     def __init__(self, asked: Callable[[bool], None], *, enabled: bool) -> None:
-        self._asked = asked
+        self._asked = weakref.WeakMethod(asked)
         self._enabled = enabled
         self._loop: asyncio.AbstractEventLoop | None = None
         self.at_once = False
@@ -50,7 +51,9 @@ class StopSignals:
     def _signalled(self) -> None:
         self._times += 1
         self.at_once = self._times > 1
-        self._asked(self.at_once)
+        asked = self._asked()
+        if asked is not None:
+            asked(self.at_once)
 
 
 class EndableWait:

@@ -38,14 +38,21 @@ async def send(
             await producer.send(topic, value.encode(), partition=at, timestamp_ms=timestamp_ms)
 
 
-def make(kafka: Cluster, *topics: str, group: str, settings: Settings | None = None, **options: Any) -> Consumer:
+def make(
+    kafka: Cluster,
+    *topics: str,
+    group: str,
+    settings: Settings | None = None,
+    handle_signals: bool = False,
+    **options: Any,
+) -> Consumer:
     """A consumer that is not started: earliest, short sessions, its own registry, no HTTP."""
     return Consumer(
         *topics,
         group_id=group,
         settings=settings or Settings(http="off", drain_seconds=5.0),
         registry=CollectorRegistry(),
-        handle_signals=False,
+        handle_signals=handle_signals,
         **{
             "bootstrap_servers": kafka.bootstrap,
             "auto_offset_reset": "earliest",

@@ -1,0 +1,81 @@
+"""Never a silent hang: what went wrong on the agent's side is raised in user code, or said."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.agent import Agent
+from loadtrim_agent.clock import boot_time
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.handout import Handout
+from loadtrim_agent.thread import AgentThread
+
+__all__ = ["AgentWatch"]
+
+log = logging.getLogger("loadtrim")
+
+AGENT_SILENT_SECONDS = 5.0
+"""The agent's loop turns every second; silent for longer, something is wrong with it."""
+
+
+class AgentWatch:
+    """Looked at by every call that asks for records; runs in the user's thread."""
+
+    def __init__(self, agent: Agent, thread: AgentThread) -> None:
+        self._agent = agent
+        self._handout: Handout = agent.handout
+        self._thread = thread
+
+    def raise_error(self, wanted: Collection[Partition]) -> None:
+        """Raise what the agent has to say, and ask a member that left for want of calls to come back.
+
+        Args:
+            wanted: the partitions that user code asks for; empty: all.
+
+        Raises:
+            KafkaError: as ``AIOKafkaConsumer`` would raise it.
+        """
+        handout = self._handout
+        if boot_time() - handout.agent_seen_at > AGENT_SILENT_SECONDS:
+            self._silent()
+        if handout.expired:
+            handout.expired = False
+            self._thread.post(self._agent.come_back)
+        error = handout.error
+        if error is not None:
+            if not handout.failed:
+                handout.error = None
+            # The agent's frames in its traceback still run: who clears them (`unittest` does) would end the agent.
+            raise error.with_traceback(None)
+        for partition in sorted(self._agent.partitions.without_offset):
+            stream = handout.streams.get(partition)
+            if (not wanted or partition in wanted) and (stream is None or not stream.seeking):
+                raise NoOffsetForPartitionError(TopicPartition(*partition))
+
+    def raise_if_died(self) -> None:
+        """After a wait: an agent whose thread has ended is an error from now on."""
+        handout = self._handout
+        if not handout.closing and not handout.failed and not self._thread.alive:
+            handout.fail(
+                KafkaError(
+                    "The agent's thread has ended, so nothing is fetched and no heartbeat is sent any more; the log "
+                    "says why. The group notices by the session timeout. Stop this consumer and start a new one."
+                ),
+                for_good=True,
+            )
+
+    def _silent(self) -> None:
+        """An agent that ended is an error here, one that is stuck is said with where."""
+        if not self._thread.alive:
+            raise KafkaError("The agent's thread has ended: nothing is consumed any more. Restart this consumer.")
+        self._handout.agent_seen_at = boot_time()  # said once per period
+        log.error(
+            "The agent's thread has not answered for %.0f s, so heartbeats are late and the group may give this "
+            "member's partitions away. Something holds the interpreter's lock, or the agent hangs here:\n%s",
+            AGENT_SILENT_SECONDS,
+            self._thread.where(),
+        )
