@@ -66,7 +66,7 @@ def owned(given: Problem, placed: Placement, member: str) -> list[Item]:
 
 @pytest.mark.parametrize("name", sorted(PACKERS))
 @given(given_problem=problems())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_nothing_lost_or_doubled_and_only_to_who_may(name: str, given_problem: Problem) -> None:
     placed = make_packer(name).pack(given_problem)
     stay = {b.member: b for b in given_problem.bins if not b.leaving and b.member not in placed.victims}
@@ -90,7 +90,7 @@ def test_nothing_lost_or_doubled_and_only_to_who_may(name: str, given_problem: P
 
 @pytest.mark.parametrize("name", sorted(PACKERS))
 @given(given_problem=problems())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_victims_are_whole_instances_and_as_many_as_needed(name: str, given_problem: Problem) -> None:
     placed = make_packer(name).pack(given_problem)
     there = {b.unit for b in given_problem.bins if not b.leaving}
@@ -162,7 +162,7 @@ def test_what_was_planned_and_done_is_not_planned_anew(given_problem: Problem) -
 
 
 @given(given_problem=problems())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_plan_is_a_function_of_the_problem(given_problem: Problem) -> None:
     for name in sorted(PACKERS):
         assert make_packer(name).pack(given_problem) == make_packer(name).pack(given_problem)
@@ -215,7 +215,7 @@ def fewest_by_trying(sizes: list[float], capacities: list[float]) -> int:
 
 @pytest.mark.parametrize("name", sorted(PACKERS))
 @given(given_problem=packings(alike=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_bin_is_filled_beyond_its_capacity(name: str, given_problem: Problem) -> None:
     """With as many bins as items and no item larger than a bin; assignors that count only may do as they like."""
     placed = make_packer(name).pack(given_problem)
@@ -251,7 +251,7 @@ def test_trim_from_cold_never_opens_more_than_first_fit_decreasing(given_problem
 
 @pytest.mark.parametrize("name", KEEPS)
 @given(given_problem=packings(alike=False), group=st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_nothing_moves_when_nothing_changed(name: str, given_problem: Problem, group: bool) -> None:
     """All but the modified any-fits, which are made to move the small ones along."""
     given_problem = replace(given_problem, fewest=not group)
