@@ -82,6 +82,7 @@ class House:
             feed=self._feed,
             spawn=self._spawn,
             fail=lambda error: None,
+            waits_for_user=lambda: None,
             retry_backoff=0.1,
         )
 
