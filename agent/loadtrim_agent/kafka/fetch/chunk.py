@@ -36,6 +36,7 @@ _V2_BYTES = 61
 _V1_STAMP_AT = 18
 _COUNT = struct.Struct(">i")
 _COUNT_AT = 57
+_ATTRIBUTES_LOW_AT = 22
 _LEGACY_BYTES = 26
 _UNKNOWN: Final = 1 << 62
 _TRANSACTIONAL: Final = 0x10
@@ -192,13 +193,15 @@ def _is_abort(batch: bytes) -> bool:
 class Reader:
     """Unpacks one chunk. The user's thread."""
 
-    __slots__ = ("_chunk", "_error", "_left", "_number", "_unpacked", "finished", "size_bytes")
+    __slots__ = ("_chunk", "_error", "_left", "_number", "_stamp_type", "_unpacked", "finished", "size_bytes")
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
         self._number = 0
         """Of the batch to be opened next."""
         self._unpacked: Iterator[Any] = iter(())
+        self._stamp_type: int | None = None
+        """Of every record of the open batch; None: each has its own, and a checksum."""
         self._left = 0
         """Records left in the open batch; a set of an old format does not tell."""
         self._error: Exception | None = None
@@ -243,7 +246,8 @@ class Reader:
         if chunk.check_crcs and not packed.validate_crc():
             raise CorruptRecordException(f"Invalid CRC - {chunk.partition}")
         unpacked: Iterator[Any] = iter(packed)
-        left = _UNKNOWN if chunk.data[begin + _MAGIC_AT] < 2 else _COUNT.unpack_from(chunk.data, begin + _COUNT_AT)[0]
+        legacy = chunk.data[begin + _MAGIC_AT] < 2
+        left = _UNKNOWN if legacy else _COUNT.unpack_from(chunk.data, begin + _COUNT_AT)[0]
         if self._number == 0:
             # It holds the offset that was asked for, most often as its first.
             for record in unpacked:
@@ -255,13 +259,14 @@ class Reader:
                 left = 0
         self._unpacked = unpacked
         self._left = left
+        self._stamp_type = None if legacy else int(bool(chunk.data[begin + _ATTRIBUTES_LOW_AT] & _APPEND_TIME))
         self._number += 1
 
     def _unpack(self, wanted: int) -> list[ConsumerRecord[Any, Any]]:
         """Unpack so many records of the batch, fewer where it ends or breaks off."""
         topic, partition = self._chunk.partition
         found: list[ConsumerRecord[Any, Any]] = []
-        append, size = found.append, 0
+        append, size, stamp_type = found.append, 0, self._stamp_type
         try:
             for record in map(next, repeat(self._unpacked, wanted)):
                 key, value, headers = record.key, record.value, record.headers
@@ -273,10 +278,10 @@ class Reader:
                 made.partition = partition
                 made.offset = record.offset
                 made.timestamp = record.timestamp
-                made.timestamp_type = record.timestamp_type
+                made.timestamp_type = record.timestamp_type if stamp_type is None else stamp_type
                 made.key = key
                 made.value = value
-                made.checksum = record.checksum
+                made.checksum = record.checksum if stamp_type is None else None
                 made.serialized_key_size = key_bytes
                 made.serialized_value_size = value_bytes
                 made.headers = tuple(headers) if headers else ()

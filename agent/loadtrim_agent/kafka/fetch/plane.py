@@ -31,6 +31,8 @@ REQUEST_BYTES_MAX = 16 << 20
 """An answer is held three times while it is taken apart, so one request asks for no more than this."""
 BUFFERS_BYTES_MIN = 16 << 20
 """All buffers together may hold ``fetch_max_bytes``, but never less than this."""
+PARTITION_BYTES_MIN = 16 << 10
+"""However many partitions there are, so much is asked of each."""
 BACKOFF_SECONDS_MAX = 1.0
 """A broker that cannot be reached is tried again after the user's back-off, doubled each time up to this."""
 SESSION_UNKNOWN, SESSION_EPOCH = 70, 71
@@ -249,13 +251,18 @@ class FetchPlane:
             await asyncio.sleep(self._retry_backoff)
 
     def _has_room(self, state: Taken) -> bool:
-        if not state.has_room(self._low_bytes):
+        if not state.has_room(min(self._low_bytes, self._share_bytes)):
             return False
         # With the buffers of all full, only who has nothing gets something.
         if self._budget.exhausted and state.count() > 0:
             self._refused[state.partition] = None
             return False
         return True
+
+    @property
+    def _share_bytes(self) -> int:
+        """Half of a partition's share in all buffers: what may be left when more is fetched, and how much more."""
+        return max(PARTITION_BYTES_MIN, self._budget.limit_bytes // (2 * max(1, len(self._states))))
 
     # -- one lane ------------------------------------------------------------------------------------------------
 
@@ -282,7 +289,7 @@ class FetchPlane:
             max_wait_ms=asked.wait_ms,
             min_bytes=int(self._settings.get("fetch_min_bytes", 1)),
             max_bytes=max_bytes,
-            partition_max_bytes=self._partition_bytes,
+            partition_max_bytes=min(self._partition_bytes, self._share_bytes),
             isolation_level=self._isolation_level,
             session=asked.session,
             fetch=asked.fetch,
