@@ -213,7 +213,10 @@ class Planner:
                 reason=move.reason,
             )
             for move in placement.moves
-            if move.source is not None and move.source in group.members
+            if move.source is not None
+            and move.source in group.members
+            # Not every packer looks at who reports.
+            and not picture.estimate.members[move.target].silent
         )
         self._advice.advised(moves, group.generation)
         self._history.advised(Partition(move.topic, move.partition) for move in moves)

@@ -315,7 +315,7 @@ def test_a_newcomer_that_has_not_reported_yet_blinds_nobody() -> None:
     assert group.run(5).reason_code == "blind"
 
 
-@pytest.mark.parametrize("packer", ["trim", "least_loaded", "sticky"])
+@pytest.mark.parametrize("packer", ["trim", "least_loaded", "sticky", "bfd", "range"])
 def test_a_member_that_never_reports_is_given_nothing(packer: str) -> None:
     """It owns nothing, so nobody is blind; what it is doing is not known all the same."""
     group = fleet(even(8, 330.0), members=2, packer=packer, can_scale=False)
