@@ -14,7 +14,9 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import ConsumerRebalanceListener
 
-from loadtrim_agent.core.group.values import HEARTBEATS_PER_SESSION
+from loadtrim_agent.core.group.values import HEARTBEATS_PER_SESSION, GroupConfig
+
+from .settings import Settings
 
 __all__ = ["Arguments", "check_subscription", "compiled", "loop_of"]
 
@@ -105,6 +107,20 @@ class Arguments:
             max_partition_fetch_bytes=every["max_partition_fetch_bytes"],
             exclude_internal_topics=every["exclude_internal_topics"],
             retry_backoff_ms=every["retry_backoff_ms"],
+        )
+
+    def group_config(self, topics: tuple[str, ...], settings: Settings) -> GroupConfig:
+        """What the group protocol must know of these and of the environment's settings."""
+        return GroupConfig(
+            group=self.group_id,
+            topics=topics,
+            session_timeout=self.session_timeout_ms / 1000,
+            rebalance_timeout=self.rebalance_timeout_ms / 1000,
+            heartbeat_interval=self.heartbeat_interval_ms / 1000,
+            drain_seconds=settings.drain_seconds,
+            auto_commit=self.enable_auto_commit,
+            retry_backoff=self.retry_backoff_ms / 1000,
+            instance=settings.instance_name,
         )
 
 

@@ -18,7 +18,6 @@ from aiokafka.util import commit_structure_validate
 
 from loadtrim_agent.agent import Agent, AgentOptions
 from loadtrim_agent.assembly import Assembly
-from loadtrim_agent.core.group.values import GroupConfig
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.names import control_topic
 from loadtrim_agent.handout import Handout, Stream
@@ -106,9 +105,7 @@ class Consumer:
     # -- life cycle ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect and join the group; without a subscription the member owns nothing until it has one.
-
-        Returns when the member has its generation.
+        """Connect and join the group, with or without a subscription; returns when the member has its generation.
 
         Raises:
             aiokafka.errors.KafkaError: as ``AIOKafkaConsumer.start`` does.
@@ -143,21 +140,10 @@ class Consumer:
     async def _make_agent(self) -> Agent:
         """Runs in the agent's loop."""
         arguments, settings = self._arguments, self._settings
-        config = GroupConfig(
-            group=arguments.group_id,
-            topics=self._subscription.topics,
-            session_timeout=arguments.session_timeout_ms / 1000,
-            rebalance_timeout=arguments.rebalance_timeout_ms / 1000,
-            heartbeat_interval=arguments.heartbeat_interval_ms / 1000,
-            drain_seconds=settings.drain_seconds,
-            auto_commit=arguments.enable_auto_commit,
-            retry_backoff=arguments.retry_backoff_ms / 1000,
-            instance=settings.instance_name,
-        )
         topic = settings.control_topic or control_topic(arguments.group_id)
         return Agent(
             AgentOptions(
-                config=config,
+                config=arguments.group_config(self._subscription.topics, settings),
                 subscription=self._subscription,
                 settings=arguments.kafka,
                 control_topic=topic,
@@ -406,9 +392,7 @@ class Consumer:
         if self._agent is not None:
             await self._in_agent(self._agent.commit(wanted, named=offsets is not None))
 
-    async def send_offsets_to_transaction(
-        self, producer: AIOKafkaProducer, offsets: Mapping[TopicPartition, Any]
-    ) -> None:
+    async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
         """Commit ``offsets`` as part of the producer's open transaction: exactly-once (KIP-447).
 
         Like ``producer.send_offsets_to_transaction(offsets, group_id)``, and refused where this member does not hold
@@ -454,7 +438,7 @@ class Consumer:
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be a positive integer")
         stream = self._stream(Partition(*partition))
-        self._need_handout().seek(stream, offset)
+        self._need_agent().handout.seek(stream, offset)
         self._post(self._need_agent().partitions.seek, stream, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
@@ -508,7 +492,7 @@ class Consumer:
             stream = self._stream(Partition(*partition))
             stream.paused = paused
             self._post(self._need_agent().partitions.paused, stream, paused)
-        self._need_handout().wake()
+        self._need_agent().handout.wake()
 
     # -- what the cluster knows ----------------------------------------------------------------------------------
 
@@ -614,8 +598,3 @@ class Consumer:
         if self._agent is None:
             raise IllegalStateError("The consumer is not started")
         return self._agent
-
-    def _need_handout(self) -> Handout:
-        if self._handout is None:
-            raise IllegalStateError("The consumer is not started")
-        return self._handout

@@ -51,9 +51,15 @@ class AgentWatch:
                 handout.error = None
             # The agent's frames in its traceback still run: who clears them (`unittest` does) would end the agent.
             raise error.with_traceback(None)
-        for partition in sorted(self._agent.partitions.without_offset):
-            stream = handout.streams.get(partition)
-            if (not wanted or partition in wanted) and (stream is None or not stream.seeking):
+        without_offset = self._agent.partitions.without_offset
+        if without_offset:
+            self._raise_without_offset(without_offset, wanted)
+
+    def _raise_without_offset(self, partitions: Collection[Partition], wanted: Collection[Partition]) -> None:
+        for partition in sorted(partitions):
+            stream = self._handout.streams.get(partition)
+            sought = stream is not None and stream.seeking  # the agent will hear of it in a moment
+            if (not wanted or partition in wanted) and not sought:
                 raise NoOffsetForPartitionError(TopicPartition(*partition))
 
     def raise_if_died(self) -> None:
