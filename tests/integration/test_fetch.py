@@ -13,12 +13,14 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import CorruptRecordException, KafkaError, OffsetOutOfRangeError
 
 from integration.harness import eventually
+from integration.harness_consumers import started
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
+from loadtrim_agent.kafka.fetch import plane
+from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
 from loadtrim_agent.kafka.fetch.plane import FetchPlane
 
 pytestmark = pytest.mark.kafka
@@ -268,3 +270,67 @@ async def test_a_broker_restarts(caplog: pytest.LogCaptureFixture) -> None:
             assert reads.errors == []
         ours = [record for record in caplog.records if record.name == "loadtrim" and "roker" in record.getMessage()]
         assert 1 <= len(ours) <= 4
+
+
+async def test_leaders_move_to_other_brokers() -> None:
+    """Three brokers, each killed and started again in turn under load: every record once, in order, per partition."""
+    with LocalKafka(brokers=3, short_run=True, heap_mb=256) as kafka:
+        topic = kafka.create_topic(partitions=6, replication_factor=3)
+        sent: dict[int, list[bytes]] = {index: [] for index in range(6)}
+        async with (
+            reading(kafka, topic, 6) as reads,
+            producing(kafka, enable_idempotence=True, acks="all") as producer,
+        ):
+            for index in range(6):
+                reads.plane.take(Partition(topic, index), 0)
+
+            async def send(count: int) -> None:
+                for _ in range(count):
+                    for index, values in sent.items():
+                        values.append(f"{index}-{len(values)}".encode())
+                        await producer.send_and_wait(topic, values[-1], partition=index)
+
+            def all_read() -> bool:
+                return all(
+                    [record.value for record in reads.records if record.partition == index] == values
+                    for index, values in sent.items()
+                )
+
+            for broker in kafka.brokers:
+                await send(5)
+                await asyncio.to_thread(broker.kill)
+                await send(5)
+                await eventually(all_read, f"without {broker}")
+                await asyncio.to_thread(broker.start)
+            await send(5)
+            await eventually(all_read, "with all of them")
+            assert reads.errors == []
+
+
+# -- what cannot be read -----------------------------------------------------------------------------------------
+
+
+async def test_what_is_spoilt_on_its_way_is_raised_and_fetched_anew(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes of one answer are changed: what lies before is handed out, the error is raised once, then the rest."""
+    topic = kafka.create_topic(partitions=1)
+    await produce(kafka, topic, some(6))
+    spoilt: list[int] = []
+
+    def spoil(partition: Partition, start: int, data: bytes, *args: Any, **settings: Any) -> Chunk | None:
+        chunk = frame(partition, start, data, *args, **settings)
+        if not spoilt and chunk is not None and partition.topic == topic and len(chunk.batches) == 6:
+            spoilt.append(start)
+            begin = chunk.batches[3][1] - 1
+            chunk.data = data[:begin] + bytes([data[begin] ^ 1]) + data[begin + 1 :]
+        return chunk
+
+    monkeypatch.setattr(plane, "frame", spoil)
+    async with started(kafka, topic, group=uuid.uuid4().hex, auto_offset_reset="earliest") as consumer:
+        values = [(await consumer.getone()).value for _ in range(3)]
+        with pytest.raises(CorruptRecordException):
+            await consumer.getone()
+        values += [(await consumer.getone()).value for _ in range(3)]
+    assert spoilt == [0]
+    assert values == some(6)

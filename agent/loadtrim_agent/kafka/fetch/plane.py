@@ -268,6 +268,8 @@ class FetchPlane:
 
     async def _run_lane(self, broker: _Broker, lane: Lane) -> None:
         wake = broker.wake[lane]
+        # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
+        await self._client.ready(broker.lanes.node, group=lane)
         while not self._closed:
             if broker.backoff:
                 await asyncio.sleep(broker.backoff)
