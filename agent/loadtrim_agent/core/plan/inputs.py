@@ -10,7 +10,7 @@ from .policies.base import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 from .words import member_names
 
-__all__ = ["problem_of", "view_of"]
+__all__ = ["problem_of", "unmeasured", "view_of"]
 
 
 def problem_of(
@@ -38,6 +38,38 @@ def problem_of(
         fill=sizing.fill,
         extra_lag_seconds=sizing.extra_lag_seconds,
         parameters=config.parameters,
+    )
+
+
+def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -> Problem:
+    """What a packer that looks at counts only is to solve while no load is known.
+
+    Args:
+        group: as it is.
+        resting: as in :func:`problem_of`.
+    """
+    names = member_names(group)
+    return Problem(
+        items=tuple(
+            Item(
+                partition=partition,
+                owner=owner,
+                movable=partition not in group.in_flight and partition not in resting,
+            )
+            for partition, owner in sorted(group.owners.items())
+        ),
+        bins=tuple(
+            Bin(
+                member=member,
+                unit=state.instance or member,
+                capacity=1.0,
+                topics=state.topics,
+                leaving=state.leaving,
+                name=names[member],
+            )
+            for member, state in sorted(group.members.items())
+        ),
+        leader=group.leader,
     )
 
 

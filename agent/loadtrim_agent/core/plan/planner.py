@@ -18,7 +18,7 @@ from ..records import DecisionRecord, MovePlan, ReportRecord
 from .advice import Advice
 from .estimate import estimate
 from .forecast import forecast
-from .inputs import problem_of, view_of
+from .inputs import problem_of, unmeasured, view_of
 from .naming import parse_choice
 from .observe import History
 from .packers import make_packer
@@ -116,7 +116,8 @@ class Planner:
         units = [unit for unit in units_of(group) if not unit.leaving]
         picture = self._look(now, group)
         if isinstance(picture, NotReady):
-            return self._hold(now, group, self._refusal(None, group, units) or picture, None)
+            refusal = self._refusal(None, group, units)
+            return self._hold(now, group, refusal, None) if refusal else self._level(now, group, picture)
         refusal = self._refusal(picture.estimate, group, units)
         if refusal is not None and refusal.reason is not Reason.BLIND:
             return self._hold(now, group, refusal, picture)
@@ -195,6 +196,20 @@ class Planner:
             victims=self._victims if why.reason is not Reason.BRAKE else (),
         )
 
+    def _level(self, now: float, group: GroupState, why: NotReady) -> DecisionRecord:
+        """No load is known yet: members that come get their share of the partitions by number."""
+        resting = self._advice.resting(now, group)
+        problem = replace(unmeasured(group, resting), victims=self._victims)
+        moves = _advice_of(self._counts.pack(problem), group)
+        self._told(moves, group)
+        if moves:
+            why = replace(why, text=f"{why.text}; until then partitions are spread by number")
+        return _with(self._hold(now, group, why, None), moves=moves)
+
+    def _told(self, moves: Sequence[MovePlan], group: GroupState) -> None:
+        self._advice.advised(moves, group.generation)
+        self._history.advised(Partition(move.topic, move.partition) for move in moves)
+
     def _act(
         self,
         now: float,
@@ -204,22 +219,9 @@ class Planner:
         placement: Placement,
         before: int,
     ) -> DecisionRecord:
-        moves = tuple(
-            MovePlan(
-                topic=move.partition.topic,
-                partition=move.partition.partition,
-                source=move.source,
-                target=move.target,
-                reason=move.reason,
-            )
-            for move in placement.moves
-            if move.source is not None
-            and move.source in group.members
-            # Not every packer looks at who reports.
-            and not picture.estimate.members[move.target].silent
-        )
-        self._advice.advised(moves, group.generation)
-        self._history.advised(Partition(move.topic, move.partition) for move in moves)
+        silent = frozenset(member for member, seen in picture.estimate.members.items() if seen.silent)
+        moves = _advice_of(placement, group, silent)
+        self._told(moves, group)
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         outcome = _outcome(sizing.replicas, before, bool(moves))
         return _with(
@@ -293,6 +295,21 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ScaleRequest:
             else:
                 draining += 1
     return ScaleRequest(replicas=decision.replicas_wanted + draining, victims=tuple(named), reason=decision.reason)
+
+
+def _advice_of(placement: Placement, group: GroupState, silent: frozenset[str] = frozenset()) -> tuple[MovePlan, ...]:
+    """Moves between members that are there. Not every packer looks at who reports."""
+    return tuple(
+        MovePlan(
+            topic=move.partition.topic,
+            partition=move.partition.partition,
+            source=move.source,
+            target=move.target,
+            reason=move.reason,
+        )
+        for move in placement.moves
+        if move.source is not None and move.source in group.members and move.target not in silent
+    )
 
 
 def _outcome(wanted: int, before: int, moves: bool) -> Outcome:

@@ -47,6 +47,23 @@ def test_no_cost_known_is_a_hold() -> None:
     assert decision.reason_code == "not_ready"
 
 
+@pytest.mark.parametrize("mode", ["active", "shadow"])
+def test_before_anything_is_measured_who_comes_gets_a_share_by_number(mode: str) -> None:
+    topics = frozenset({partition(0).topic})
+    state = GroupState(
+        generation=1,
+        leader="m1",
+        members={member: MemberState(topics=topics) for member in ("m1", "m2")},
+        owners={partition(index): "m1" for index in range(4)},
+        in_flight={partition(3): "m1"},
+    )
+    decision = Planner(replace(CONFIG, mode=mode)).decide(T, state)
+    assert (decision.outcome, decision.reason_code) == ("hold", "not_ready")
+    assert [(move.source, move.target) for move in decision.moves] == [("m1", "m2")] * 2
+    assert 3 not in [move.partition for move in decision.moves], "it is on its way"
+    assert not scale_request(decision, state).ask, "nothing is known that could be asked for"
+
+
 @pytest.mark.parametrize("leaving", [True, False])
 def test_with_nobody_to_give_to_nothing_is_planned(leaving: bool) -> None:
     group = fleet(even(4, 100.0))
