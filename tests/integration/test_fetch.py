@@ -311,11 +311,11 @@ async def test_leaders_move_to_other_brokers() -> None:
 
 
 async def test_what_is_spoilt_on_its_way_is_raised_and_fetched_anew(
-    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+    quick_kafka: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bytes of one answer are changed: what lies before is handed out, the error is raised once, then the rest."""
-    topic = kafka.create_topic(partitions=1)
-    await produce(kafka, topic, some(6))
+    topic = quick_kafka.create_topic(partitions=1)
+    await produce(quick_kafka, topic, some(6))
     spoilt: list[int] = []
 
     def spoil(partition: Partition, start: int, data: bytes, *args: Any, **settings: Any) -> Chunk | None:
@@ -327,7 +327,7 @@ async def test_what_is_spoilt_on_its_way_is_raised_and_fetched_anew(
         return chunk
 
     monkeypatch.setattr(plane, "frame", spoil)
-    async with started(kafka, topic, group=uuid.uuid4().hex, auto_offset_reset="earliest") as consumer:
+    async with started(quick_kafka, topic, group=uuid.uuid4().hex) as consumer:
         values = [(await consumer.getone()).value for _ in range(3)]
         with pytest.raises(CorruptRecordException):
             await consumer.getone()
