@@ -21,6 +21,7 @@ from .child import serve
 from .stamps import Stamps
 
 PRECISION_SECONDS = 0.0003
+LINGER_MS = 2
 
 
 class Feed:
@@ -29,7 +30,10 @@ class Feed:
         self._partitions = options["partitions"]
         self._directory = Path(options["directory"])
         self._value = b"x" * options.get("payload_bytes", 100)
-        self._producer = AIOKafkaProducer(bootstrap_servers=options["bootstrap"], enable_idempotence=True)
+        # A request for every record would cost the broker, which shares two cores with the members, more than they do.
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=options["bootstrap"], enable_idempotence=True, linger_ms=LINGER_MS
+        )
         self._stamps = Stamps()
         self._rate = 0.0
         self._changed = asyncio.Event()

@@ -128,8 +128,10 @@ class BrokerLanes:
         return LaneRequest(Lane.EXPRESS, (0, -1), [(state.partition, state.offset) for state in chosen], [], wait_ms)
 
     def _polled(self, state: Taken) -> bool:
-        """The poll that is out is about it."""
-        return self.session.sent.get(state.partition) == (state.offset, state.number)
+        """Is the poll that is out about it? One that asks from an earlier offset of this take has records to bring at
+        once."""
+        offset, number = self.session.sent.get(state.partition, (-1, -1))
+        return number == state.number and offset <= state.offset
 
     def _fetchable(self, state: Taken) -> bool:
         return not state.waits and self._has_room(state)

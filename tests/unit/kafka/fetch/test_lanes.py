@@ -58,6 +58,18 @@ def test_a_hot_partition_is_not_asked_for_twice() -> None:
     assert again.fetch == [(TWO, 9)], "an express request that failed is asked again"
 
 
+def test_a_poll_that_asks_from_an_earlier_offset_answers_at_once_and_needs_no_express_beside_it() -> None:
+    one = Taken(ONE, 1, 5)
+    lanes = lanes_of(one)
+    lanes.next(Lane.POLL)
+    one.offset = 7  # an express request that was out when the poll was sent has brought two records
+    lanes.touch(ONE)
+    assert lanes.next(Lane.EXPRESS) is None
+    lanes.remove(ONE)
+    lanes.add(Taken(ONE, 2, 6))
+    assert lanes.next(Lane.EXPRESS) is not None, "another take, even where its offset is no lower"
+
+
 def test_answers_to_an_earlier_take_or_offset_count_for_nothing() -> None:
     one = Taken(ONE, 1, 5)
     lanes = lanes_of(one)
