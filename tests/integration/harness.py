@@ -420,6 +420,8 @@ class Group:
             return all([(await self.members[name].status()).get("lease_seconds") == 0 for name in names])
 
         await eventually(over, f"the lease of {names} has run out")
+        for name in names:
+            self.supervisor.lease_lost(self.members[name].process.pid)  # the checker could not know
 
     async def leader(self) -> tuple[str, dict[str, Any]]:
         """Name and status of the member that leads."""
