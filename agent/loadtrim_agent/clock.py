@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
-__all__ = ["boot_time", "wall_time", "warn_about_clock"]
+__all__ = ["boot_time", "seconds_to_beat", "wall_time", "warn_about_clock"]
 
 log = logging.getLogger("loadtrim")
 
@@ -24,6 +24,21 @@ boot_time: Callable[[], float] = (
     functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME) if _HAS_BOOT_CLOCK else time.monotonic
 )
 """Seconds since boot, suspended time included (where the platform has such a clock)."""
+
+
+def seconds_to_beat(now: float, period: float, phase: float) -> float:
+    """How long to wait for the next beat of a rhythm that all members share.
+
+    Args:
+        now: seconds since the epoch.
+        period: seconds between two beats.
+        phase: how long after a multiple of the period this one's beats are, seconds.
+
+    Returns:
+        More than a tenth of the period, up to 1.1 of it: a beat that is nearer has just been.
+    """
+    left = (phase - now) % period
+    return left if left > period / 10 else left + period
 
 
 def warn_about_clock() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from aiokafka.structs import TopicPartition
 
 from .agent import Agent
-from .clock import boot_time, wall_time
+from .clock import boot_time, seconds_to_beat, wall_time
 from .core.group.events import WeightsEvent
 from .core.model import Partition
 from .core.plan.planner import Planner, scale_request
@@ -40,6 +40,9 @@ IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
 THINKING_SECONDS_MAX = 1.0
+DECISION_PHASE = 0.3
+"""How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
+due at the multiples and a little later, have been read."""
 """A plan that takes longer is complained about."""
 
 
@@ -204,8 +207,6 @@ class Leading:
                 caught_up.set()
 
     async def _decide_for_ever(self, control: ControlLog, planner: _Thinker) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time()
         while True:
             if self._agent.machine.membership.is_leader:
                 await self._look_at_unowned()
@@ -219,9 +220,9 @@ class Leading:
                 if state.generation == self._agent.machine.membership.generation:
                     await self._act(control, decision, state)
                 self._agent.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
-            due = max(due + self._config.decision_seconds, loop.time())
+            every = self._config.decision_seconds
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
+                async with asyncio.timeout(seconds_to_beat(wall_time(), every, DECISION_PHASE * every)):
                     await self._at_once.wait()
             self._at_once.clear()
 

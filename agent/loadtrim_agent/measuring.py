@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from .clock import boot_time, wall_time
+from .clock import boot_time, seconds_to_beat, wall_time
 from .core.model import Partition
 from .core.plan.measure import Meter, MeterConfig, MeterSnapshot, split_report
 from .core.records import LoadRecord, Record
@@ -25,6 +26,8 @@ from .observe.metrics import Metrics
 __all__ = ["Measuring", "process_started_at"]
 
 GATHER_SECONDS = 0.2
+REPORTS_SPREAD = 0.15
+"""Share of the report interval over which members spread their reports; the leader decides behind it."""
 FRESH_SECONDS = 1.0
 LOAD_SECONDS = 0.5
 LOAD_SECONDS_MAX = 1.0
@@ -53,6 +56,7 @@ class Measuring:
         self.meter = Meter(config)
         self._metrics = metrics
         self._report_seconds = report_seconds
+        self._report_phase = zlib.crc32(config.instance.encode()) / (1 << 32) * REPORTS_SPREAD * report_seconds
         self._handout: Handout | None = None
         self._plane: DataPlane | None = None
         self._fetched = asyncio.Event()
@@ -153,17 +157,18 @@ class Measuring:
         committed: Callable[[], Mapping[Partition, int]],
         publish: Callable[[Record, int], Awaitable[bool]],
     ) -> None:
-        """Report for ever.
+        """Report for ever, soon after each multiple of the report interval by the wall clock.
+
+        All members do, so that the leader knows the whole group up to a moment that is hardly past when it decides; a
+        clock that is off costs that, and nothing else. They are spread over a part of the interval by their names.
 
         Args:
             who: (member id, generation) now.
             committed: offset acknowledged last, per partition held.
             publish: writes to the telemetry.
         """
-        due = asyncio.get_running_loop().time()
         while True:
-            due += self._report_seconds
-            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+            await asyncio.sleep(seconds_to_beat(wall_time(), self._report_seconds, self._report_phase))
             self.committed(committed())
             await self.report(*who(), publish)
 
