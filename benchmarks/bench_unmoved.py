@@ -63,6 +63,7 @@ async def run(context: Context) -> Finding:
                 value=statistics.mean(shares) * 100,
                 unit="%",
                 at_most=0.2,
+                limited_by="not profiled; one pair of five stands out",
                 peer=f"bare: {statistics.mean(bare_shares) * 100:.2g} % (p99.9 {statistics.mean(limits) * 1e3:.0f} ms)",
             ),
             Figure(name="the same, worst pair", value=max(shares) * 100, unit="%"),
