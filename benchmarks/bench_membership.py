@@ -164,8 +164,9 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 unit="ms",
                 at_most=0.1,
                 limited_by=(
-                    "profiled: hello read after 5 to 30 ms, JoinGroups sent within 60, everybody in after 50 to 100; in "
-                    "one change of ten a single member reads the hello 70 to 120 ms late: twelve processes share two cores"
+                    "profiled: hello read after 5 to 30 ms, JoinGroups sent within 60, everybody in after 50 to 100; "
+                    "in one change of ten a single member reads the hello 70 to 120 ms late: twelve processes share "
+                    "two cores"
                 ),
                 peer=f"joins {percentile(of(joins, 'barrier'), 0.99) * 1e3:.0f} ms, leaves "
                 f"{percentile(of(leaves, 'barrier'), 0.99) * 1e3:.0f} ms",

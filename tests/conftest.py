@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["loadtrim.testing"]
 
-# A shared machine stalls now and then: how long one example takes says nothing here. A failed one prints how to
+# A shared machine stalls now and then: how long one example takes says nothing here. The same examples in every run, so
+# that a change is judged by what it changed; HYPOTHESIS_PROFILE=explore looks for others. A failed one prints how to
 # play it again.
-settings.register_profile("loadtrim", deadline=None, print_blob=True)
-settings.load_profile("loadtrim")
+settings.register_profile("loadtrim", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "loadtrim"))
 
 
 @pytest.fixture(scope="session")
