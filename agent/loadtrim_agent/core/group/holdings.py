@@ -40,6 +40,8 @@ AHEAD_SECONDS = 0.05
 DOUBT_SECONDS = 1.0
 """How long a sent release may stay undecided before a barrier decides (rule 10)."""
 
+LATE_SECONDS = 0.25
+"""A tick that comes so long after it was due tells of a process that was frozen or starved."""
 _GIVING = (HoldState.COMMITTING_AHEAD, HoldState.STOPPING, HoldState.COMMITTING)
 
 
@@ -317,6 +319,8 @@ class Holdings:
                 self._stop(now, hold)
             elif hold.state in _GIVING:
                 self._resume(hold, "move_timed_out")
+            elif hold.state is HoldState.RELEASED and now > hold.deadline + LATE_SECONDS:
+                hold.deadline = now + DOUBT_SECONDS  # this process did not run meanwhile: the log was not read either
             elif hold.state is HoldState.RELEASED:
                 hold.deadline = NEVER
                 doubt = True

@@ -53,7 +53,7 @@ def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -
         items=tuple(
             Item(
                 partition=partition,
-                owner=owner,
+                owner=group.in_flight.get(partition, owner),
                 movable=partition not in group.in_flight and partition not in resting,
             )
             for partition, owner in sorted(group.owners.items())

@@ -273,6 +273,15 @@ def test_a_release_in_doubt_is_decided_by_a_barrier_without_its_claim() -> None:
     assert d.only(c.SendJoinCommand).owned == (P1,)
 
 
+def test_a_process_that_did_not_run_reads_the_log_before_it_doubts() -> None:
+    d = giving(Driver().running(0, 1))
+    d.commit_answered()
+    d.after(1.5)
+    assert "release_in_doubt" not in d.counted(), "frozen for half a second too long"
+    d.after(1.0)
+    assert "release_in_doubt" in d.counted()
+
+
 def test_a_release_in_doubt_during_a_barrier_needs_no_other() -> None:
     d = giving(Driver().running(0, 1))
     d.commit_answered()

@@ -64,6 +64,18 @@ def test_before_anything_is_measured_who_comes_gets_a_share_by_number(mode: str)
     assert not scale_request(decision, state).ask, "nothing is known that could be asked for"
 
 
+def test_what_is_on_its_way_counts_where_it_goes() -> None:
+    topics = frozenset({partition(0).topic})
+    state = GroupState(
+        generation=1,
+        leader="m1",
+        members={member: MemberState(topics=topics) for member in ("m1", "m2")},
+        owners={partition(index): "m1" for index in range(4)},
+        in_flight={partition(2): "m2", partition(3): "m2"},
+    )
+    assert Planner(CONFIG).decide(T, state).moves == ()
+
+
 @pytest.mark.parametrize("leaving", [True, False])
 def test_with_nobody_to_give_to_nothing_is_planned(leaving: bool) -> None:
     group = fleet(even(4, 100.0))
