@@ -39,9 +39,9 @@ AHEAD_SECONDS = 0.05
 """How long a commit may be waited for before the partition is stopped: some three of them."""
 DOUBT_SECONDS = 1.0
 """How long a sent release may stay undecided before a barrier decides (rule 10)."""
-
 LATE_SECONDS = 0.25
 """A tick that comes so long after it was due tells of a process that was frozen or starved."""
+
 _GIVING = (HoldState.COMMITTING_AHEAD, HoldState.STOPPING, HoldState.COMMITTING)
 
 

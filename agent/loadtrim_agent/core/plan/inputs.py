@@ -31,7 +31,7 @@ def problem_of(
     """
     return Problem(
         items=_items(seen, group, resting),
-        bins=_bins(seen, group),
+        bins=_bins(group, seen),
         limits=_limits(seen, config, sizing.load_factor),
         leader=group.leader,
         may_move=sizing.place,
@@ -48,7 +48,6 @@ def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -
         group: as it is.
         resting: as in :func:`problem_of`.
     """
-    names = member_names(group)
     return Problem(
         items=tuple(
             Item(
@@ -58,17 +57,7 @@ def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -
             )
             for partition, owner in sorted(group.owners.items())
         ),
-        bins=tuple(
-            Bin(
-                member=member,
-                unit=state.instance or member,
-                capacity=1.0,
-                topics=state.topics,
-                leaving=state.leaving,
-                name=names[member],
-            )
-            for member, state in sorted(group.members.items())
-        ),
+        bins=_bins(group),
         leader=group.leader,
     )
 
@@ -112,7 +101,7 @@ def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, conf
         capacity=lambda replicas: sum(members_of(replicas)),
         late=late_of,
         supply=(
-            *(entry for entry in _bins(seen, group) if not entry.leaving),
+            *(entry for entry in _bins(group, seen) if not entry.leaving),
             *_added(max(0, replicas_max - len(units)), per_unit, seen.capacity_typical),
         ),
     )
@@ -146,19 +135,20 @@ def _limits(seen: Estimate, config: PlanConfig, load_factor: float) -> Limits:
     )
 
 
-def _bins(seen: Estimate, group: GroupState) -> tuple[Bin, ...]:
+def _bins(group: GroupState, seen: Estimate | None = None) -> tuple[Bin, ...]:
+    """The members; without an estimate all are alike."""
     names = member_names(group)
     return tuple(
         Bin(
             member=member,
-            unit=group.members[member].instance or member,
-            capacity=seen.members[member].capacity,
-            topics=group.members[member].topics,
-            leaving=group.members[member].leaving,
-            silent=seen.members[member].silent,
+            unit=state.instance or member,
+            capacity=seen.members[member].capacity if seen is not None else 1.0,
+            topics=state.topics,
+            leaving=state.leaving,
+            silent=seen is not None and seen.members[member].silent,
             name=names[member],
         )
-        for member in sorted(group.members)
+        for member, state in sorted(group.members.items())
     )
 
 
