@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-kafka test-chaos lint types bench clean
+.PHONY: help install demo test test-unit test-core test-kafka lint types bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -20,11 +20,16 @@ install: $(STAMP) ## Install everything into .venv
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
 	$(BIN)/python examples/demo
 
-test: lint types test-unit test-kafka ## Everything: lint, types, unit and property tests, real Kafka
+test: lint types test-core test-kafka ## Everything: lint, types, unit and property tests with coverage, real Kafka
 
-test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests, with branch coverage of the core
-	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/golden -m "not kafka" \
-		--cov=loadtrim_agent.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
+UNIT := tests/unit tests/property tests/contract tests/golden
+
+test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones
+	$(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" -n auto -q
+
+test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
+	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto -q \
+		--cov=loadtrim_agent.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 	$(BIN)/python -m pytest tests/integration tests/chaos -q

@@ -26,7 +26,8 @@ STAY_SECONDS = 1.2
 
 
 async def run(context: Context) -> Finding:
-    """In turns: the group under joins and leaves; bare aiokafka, without a group, beside the same joins and leaves.
+    """In turns, after a first pair that is thrown away: the group under joins and leaves; bare aiokafka, without a
+    group, beside the same joins and leaves.
 
     The bare consumers' machine has the same processes coming and going (they join a group of their own), so what is
     left as difference is what membership costs those who stay.
@@ -37,13 +38,15 @@ async def run(context: Context) -> Finding:
     limits: list[float] = []
     moved = 0
     longest: list[float] = []
-    for number in range(PAIRS_QUICK if context.quick else PAIRS):
+    for number in range(1 + (PAIRS_QUICK if context.quick else PAIRS)):
         if number % 2:
             ours, moves = await _ours(context, changes)
             bare = await _bare(context, changes)
         else:
             bare = await _bare(context, changes)
             ours, moves = await _ours(context, changes)
+        if number == 0:  # the broker's code is compiled meanwhile, which takes most of a core
+            continue
         limit = percentile(bare, 0.999)
         limits.append(limit)
         shares.append(sum(gap > limit for gap in ours) / len(ours))
@@ -63,7 +66,10 @@ async def run(context: Context) -> Finding:
                 value=statistics.mean(shares) * 100,
                 unit="%",
                 at_most=0.2,
-                limited_by="not profiled; one pair of five stands out",
+                limited_by=(
+                    "profiled: gaps come at any time, not at barriers, with both threads of several processes waiting "
+                    "10 to 40 ms for a core at once: two more agents, of the guests, share the two cores here"
+                ),
                 peer=f"bare: {statistics.mean(bare_shares) * 100:.2g} % (p99.9 {statistics.mean(limits) * 1e3:.0f} ms)",
             ),
             Figure(name="the same, worst pair", value=max(shares) * 100, unit="%"),
@@ -143,4 +149,4 @@ def _gaps(stamps: list[Stamp]) -> tuple[list[float], int]:
     return gaps, moves
 
 
-BENCHMARK = Benchmark(name="unmoved", title="Partitions that do not move", run=run, seconds=350, quick_seconds=70)
+BENCHMARK = Benchmark(name="unmoved", title="Partitions that do not move", run=run, seconds=420, quick_seconds=100)

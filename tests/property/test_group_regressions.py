@@ -21,10 +21,11 @@ from loadtrim_agent.core.group.machine import Machine
 from loadtrim_agent.core.group.membership import Membership, Phase
 from loadtrim_agent.core.group.ownership import HoldState, Ownership
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import ReleaseRecord
+from loadtrim_agent.core.records import HelloRecord, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
 from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
 from sim.invariants import Violation
+from sim.member import SimMember
 from sim.network import Fate
 from sim.options import GroupOptions
 from sim.script import Script
@@ -133,6 +134,12 @@ def test_3_stopped_until_the_log_decides() -> None:
     fails_without(without_patience, release_lands_unacknowledged, "I1")
 
 
+def unaware(world: Script, member: SimMember, seconds: float) -> None:
+    """Neither the log nor its heartbeats tell this member of a barrier for a while."""
+    member.reader.block(world.scheduler.now + seconds)
+    world.next_request(member, HeartbeatRequest, *[Fate(request_seconds=seconds)] * 3)
+
+
 # -- 4: the first commit -------------------------------------------------------------------------------------------
 
 
@@ -190,15 +197,17 @@ def test_5_no_claim_after_the_release() -> None:
 
 
 def barrier_while_the_giver_commits() -> None:
-    """A's JoinGroup leaves while its last commit is under way; B has not heard of the barrier yet."""
+    """A's JoinGroup leaves while its last commit is under way; B does not hear of the barrier, the log lost the hints."""
     world = Script()
     a, b = world.members_in(2)
     world.produce(P0, 5)
     world.run(1.0)
-    world.next_request(a, CommitRequest, Fate(answer_seconds=0.05))
-    world.next_request(b, HeartbeatRequest, *[Fate(request_seconds=0.5)] * 2)
-    world.join()
-    world.run_until(lambda: any(isinstance(r, JoinRequest) for s, r in world.sent[-3:] if s == "p3"))
+    world.next_request(a, CommitRequest, Fate(answer_seconds=0.2))
+    world.next_request(b, HeartbeatRequest, *[Fate(request_seconds=2.0)] * 2)
+    world.next_append(world.join(), HelloRecord, AppendFate(vanishes=True))
+    world.next_append(a, RejoinRecord, AppendFate(vanishes=True))
+    world.run_until(lambda: world.coordinator.state.value == "preparing")
+    world.run_until(lambda: a.machine.membership.wakeup() - world.scheduler.now < 0.1)
     a.move(P0, b.member)
     world.run(6.0)
 
@@ -248,6 +257,7 @@ def joining_again_with_nothing_new_to_say() -> None:
     world.enlarge("orders", 2)
     world.run_until(lambda: world.owner(P1) is b)
     world.moved(P1, b, a)
+    unaware(world, a, 0.5)
     b.reader.skip_to_end()
     world.run(3.0)
 
@@ -272,7 +282,7 @@ def old_join_counts_in_the_next_barrier() -> None:
     world.run_until(lambda: world.owner(P1) is not None)
     if world.owner(P1) is not b:
         world.moved(P1, world.owner(P1) or d, b)
-    world.next_request(b, HeartbeatRequest, *[Fate(request_seconds=0.4)] * 3)
+    unaware(world, b, 0.4)
     gone.leave()
     world.run_until(lambda: world.coordinator.state.value == "preparing")
     world.repeat(b, lambda r: isinstance(r, JoinRequest) and r.member and not r.metadata.owned)

@@ -22,6 +22,7 @@ def play(per_second: list[float], *, replicas: int, seed: int, startup_seconds: 
     ).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_noise_scales_and_moves_nothing(replicas: int) -> None:
     """+-10 % from one second to the next, 5 % below a whole number of replicas."""
@@ -54,6 +55,7 @@ def test_a_load_after_idle_time_is_not_taken_for_a_burst() -> None:
     assert 3 <= max(decision.replicas_wanted for _, decision in outcome.decisions) <= 5
 
 
+@pytest.mark.slow
 def test_every_record_is_done_once_and_in_order_of_virtual_time() -> None:
     """The simulation itself: nothing is lost over handoffs and scalings, and one seed plays one way."""
     per_second = [20.0 + 3.0 * second for second in range(60)] + [200.0 - 3.0 * second for second in range(60)]

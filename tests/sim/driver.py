@@ -18,10 +18,10 @@ ME, OTHER = "m1", "m2"
 Kind = TypeVar("Kind", bound=c.Command)
 
 
-def base_of(generation: int, leader: str = ME, **owns: tuple[int, ...]) -> BaseRecord:
+def base_of(generation: int, leader: str = ME, attempt: int = 2, **owns: tuple[int, ...]) -> BaseRecord:
     """A map of topic ``orders``: ``m1=(0, 1), m2=()``. Attempt 2 for everybody: after the id was given."""
     members = {
-        member: MemberEntry(attempt=2, topics=("orders",), owns=(("orders", indexes),) if indexes else ())
+        member: MemberEntry(attempt=attempt, topics=("orders",), owns=(("orders", indexes),) if indexes else ())
         for member, indexes in owns.items()
     }
     return BaseRecord(group=GROUP, member=leader, at=0.0, generation=generation, members=members)
@@ -157,6 +157,12 @@ class Driver:
             self.feed(e.BaseFoundEvent, base=None)
         base = base_of(generation, leader, **owns)
         self.sync_answered(base=base)
+        return self
+
+    def into(self, generation: int, leader: str = OTHER, **owns: tuple[int, ...]) -> Driver:
+        """The JoinGroup on its way is answered, and the map of this generation follows."""
+        self.join_answered(generation=generation, leader=leader)
+        self.sync_answered(base=base_of(generation, leader, self.machine.membership._attempt, **owns))
         return self
 
     def running(self, *indexes: int, offset: int = 5, **entered: Any) -> Driver:

@@ -77,13 +77,13 @@ class BrakeRecord(_Record, frozen=True, kw_only=True, tag="brake"):
 
 
 class HelloRecord(_Record, frozen=True, kw_only=True, tag="hello"):
-    """A newcomer sent its JoinGroup: everybody heartbeats now, so that the barrier lasts milliseconds."""
+    """A newcomer sent its JoinGroup: everybody joins now, so that the barrier lasts milliseconds."""
 
     instance: str = ""
 
 
 class RejoinRecord(_Record, frozen=True, kw_only=True, tag="rejoin"):
-    """The writer was told of a rebalance: everybody heartbeats now."""
+    """The writer was told of a rebalance: everybody joins now."""
 
     generation: int = -1
 
@@ -96,7 +96,7 @@ class LeavingRecord(_Record, frozen=True, kw_only=True, tag="leaving"):
 
 
 class LeftRecord(_Record, frozen=True, kw_only=True, tag="left"):
-    """The writer sent its LeaveGroup: everybody heartbeats now."""
+    """The writer sends its LeaveGroup: everybody joins now."""
 
     generation: int = -1
 

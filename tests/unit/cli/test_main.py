@@ -145,6 +145,7 @@ def lines_until(process: subprocess.Popen[str], count: int, words: str) -> list[
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_up_runs_instances_and_ends_them_in_order(number: int) -> None:
     with up("--plain", "--replicas", "2", "--name", "pay") as process:
@@ -156,6 +157,7 @@ def test_up_runs_instances_and_ends_them_in_order(number: int) -> None:
         assert "0 killed" in out
 
 
+@pytest.mark.slow
 def test_up_tells_programs_in_json(tmp_path: Path) -> None:
     with up("--json", "--log-dir", str(tmp_path), "--name", "pay") as process:
         lines = lines_until(process, 1, '"line":"ready"')
@@ -169,6 +171,7 @@ def test_up_tells_programs_in_json(tmp_path: Path) -> None:
     assert (tmp_path / "pay-1.log").read_text() == "ready\n"
 
 
+@pytest.mark.slow
 def test_a_second_signal_kills_at_once() -> None:
     with up("--plain", command=[sys.executable, "-c", STUBBORN]) as process:
         lines_until(process, 1, "| ready")
@@ -180,6 +183,7 @@ def test_a_second_signal_kills_at_once() -> None:
         assert "killed (asked to end at once)" in out
 
 
+@pytest.mark.slow
 def test_nothing_outlives_up_killed_with_9() -> None:
     with up("--json", "--replicas", "2", command=[sys.executable, "-c", STUBBORN]) as process:
         told = [json.loads(line) for line in lines_until(process, 2, '"line":"ready"')]
@@ -205,6 +209,7 @@ def test_up_gives_up_on_a_command_that_never_runs(
     assert "starts in 0.5 s" in told.out
 
 
+@pytest.mark.slow
 def test_up_ends_when_nobody_reads_its_lines() -> None:
     talker = "import time\nwhile 1: print('x', flush=True); time.sleep(0.01)"
     with up("--plain", command=[sys.executable, "-c", talker]) as process:
@@ -227,6 +232,7 @@ def test_without_rich_up_goes_on_with_lines(
     assert "ended with code 1" in told.out
 
 
+@pytest.mark.slow
 def test_commands_work_without_rich() -> None:
     """Everything but the live view: ``rich`` is made impossible to import."""
     script = (

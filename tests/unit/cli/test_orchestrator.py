@@ -345,6 +345,7 @@ def read_ids(process: subprocess.Popen[str]) -> tuple[int, list[int]]:
     return guard, ids
 
 
+@pytest.mark.slow
 async def test_nothing_outlives_an_orchestrator_killed_with_9(
     host: Callable[[str], subprocess.Popen[str]],
 ) -> None:

@@ -204,6 +204,7 @@ class TestRendering:
         story.write()
         assert main([str(directory)]) == 1
 
+    @pytest.mark.slow
     def test_picture(self, story: Story, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
         from demo.plot import plot

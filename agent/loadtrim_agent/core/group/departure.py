@@ -161,7 +161,7 @@ class Departure:
         if not member:
             machine.left(LeaveAnsweredEvent(now=now))
             return
-        machine.emit(SendLeaveCommand(member=member))
+        # First, as it has the longer way: a barrier that the others begin before the LeaveGroup arrives waits for it.
         if machine.log_works:
             machine.append(
                 LeftRecord(
@@ -171,4 +171,5 @@ class Departure:
                     generation=machine.membership.generation,
                 )
             )
+        machine.emit(SendLeaveCommand(member=member))
         machine.membership.left()

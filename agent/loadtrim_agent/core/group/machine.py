@@ -400,13 +400,13 @@ class Machine:
                     self.emit(CountCommand(what="void_release", partition=record.key))
             case PlanRecord() if record.generation == membership.generation and membership.stable:
                 self._advise(now, record)
-            case HelloRecord() | LeftRecord() if record.member != membership.member:
-                if isinstance(record, LeftRecord):
-                    self.peers.forget_leaving(record.member)
-                membership.hint(now)
+            case HelloRecord() if record.member != membership.member:
+                membership.told_of_member(now, record.member, here=True)
+            case LeftRecord() if record.member != membership.member:
+                self.peers.forget_leaving(record.member)
+                membership.told_of_member(now, record.member, here=False)
             case RejoinRecord() if record.member != membership.member:
-                if record.generation >= membership.generation:
-                    membership.hint(now, record.generation)
+                membership.told_of_rebalance(now, record.generation)
             case LoadRecord():
                 self.peers.heard(now, record)
             case LeavingRecord():

@@ -41,6 +41,7 @@ from .events import (
     JoinedMember,
     SyncAnsweredEvent,
 )
+from .heard import Heard
 from .hooks import MembershipHooks
 from .lease import Lease
 from .values import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
@@ -120,6 +121,7 @@ class Membership:
         self._burst: list[float] = []
         self._told_of: int = -1
         """Generation whose end the log was already told of, by us or by another (rule 11)."""
+        self._heard = Heard()
 
     # -- what others ask -----------------------------------------------------------------------------------------
 
@@ -445,6 +447,8 @@ class Membership:
         self._heartbeat_due = now + self._config.heartbeat_interval
         self._burst = []
         self._hooks.enter(now, answer)
+        if self._heard.unseen(answer.base.members if answer.base is not None else ()):
+            self.hint(now)
         if self.stable and (self._again or (self._contested and self.is_leader)):
             self._contested = False
             self.rejoin(now)
@@ -471,6 +475,30 @@ class Membership:
         if self.phase is Phase.STABLE:
             self._burst = list(BURST_GAPS_SECONDS)
             self._heartbeat_due = now
+
+    def told_of_rebalance(self, now: float, generation: int) -> None:
+        """A member was told that this generation ends: join too, without asking first (rule 11)."""
+        if generation == self.generation:
+            self._join_told(now)
+        elif generation > self.generation:
+            self.hint(now, generation)
+
+    def told_of_member(self, now: float, member: str, *, here: bool) -> None:
+        """A newcomer said hello, or a member that it left: where the map does not show it yet, join at once.
+
+        Asking first would cost every member a round trip, in the milliseconds in which the broker is to answer the
+        JoinGroups. Who says the same again, still in no map, is only asked about.
+        """
+        news = self._heard.say(member, here=here)
+        if self.base is None or not news:
+            self.hint(now)
+        elif (member in self.base.members) != here:
+            self._join_told(now)
+
+    def _join_told(self, now: float) -> None:
+        self._told_of = max(self._told_of, self.generation)
+        if self.phase is Phase.STABLE:
+            self.rejoin(now)
 
     def tick(self, now: float, overdue: bool) -> None:
         """Whatever is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
@@ -522,11 +550,9 @@ class Membership:
                 self._lease.renew(event.sent_at)
             else:
                 self._lease.renew_session(event.sent_at)
-        elif event.code == Code.REBALANCE_IN_PROGRESS:
-            self._lease.renew_session(event.sent_at)
-            if current and self.phase is Phase.STABLE:
-                self.rejoin(event.now)
-        elif event.code == Code.ILLEGAL_GENERATION:
+        elif event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
+            if event.code == Code.REBALANCE_IN_PROGRESS:
+                self._lease.renew_session(event.sent_at)
             if current and self.phase is Phase.STABLE:
                 self.rejoin(event.now)
         elif event.code == Code.UNKNOWN_MEMBER_ID:
@@ -566,6 +592,7 @@ class Membership:
         self._attempts.forget()
         self._mapped = {}
         self._told_of = -1
+        self._heard.forget()
         self._heartbeats_stopped = self._heartbeat_in_flight = False
         self._hooks.forget(now)
         self._restart_barrier(now)

@@ -49,7 +49,7 @@ def test_leaving_says_so_gives_everything_away_and_leaves() -> None:
     assert d.kinds() == ["Append", "Stop", "Stop"]
     give(d, P0)
     give(d, P1)
-    assert d.kinds() == ["Drop", "SendLeave", "Append"]
+    assert d.kinds() == ["Drop", "Append", "SendLeave"]
     assert isinstance(d.only(c.AppendCommand).record, LeftRecord)
     assert d.feed(e.LeaveAnsweredEvent) == [c.LeftCommand()]
     assert d.machine.lease_until == 0.0
@@ -90,7 +90,7 @@ def test_with_nobody_to_give_to_it_commits_and_leaves_the_rest_to_the_map() -> N
     d.drained(P0, 9)
     assert d.only(c.SendCommitCommand).offsets == {P0: (9, "")}
     d.commit_answered()
-    assert d.kinds() == ["Drop", "SendLeave", "Append"]
+    assert d.kinds() == ["Drop", "Append", "SendLeave"]
 
 
 def test_without_the_log_too() -> None:
@@ -124,7 +124,7 @@ def test_the_drain_time_is_over() -> None:
     d.after(0.9)
     assert "SendLeave" not in d.kinds()
     d.after(0.1)
-    assert d.kinds()[-2:] == ["SendLeave", "Append"]
+    assert d.kinds()[-2:] == ["Append", "SendLeave"]
     assert {x.partition for x in d.all(c.DropCommand)} == {P0, P1}, "dropped before anybody else may have it"
 
 
@@ -138,7 +138,7 @@ def test_what_runs_at_the_deadline_is_stopped_before_the_last_commit() -> None:
     d.drained(P0, 9)
     d.all(c.SendCommitCommand)
     d.commit_answered()
-    assert d.kinds() == ["Drop", "SendLeave", "Append"]
+    assert d.kinds() == ["Drop", "Append", "SendLeave"]
 
 
 def test_giving_nothing_away() -> None:
@@ -146,7 +146,7 @@ def test_giving_nothing_away() -> None:
     leave(d, release=False)
     assert d.kinds() == ["Append", "Stop", "GatherCommits"]
     d.drained(P0, None)
-    assert d.kinds() == ["Drop", "SendLeave", "Append"]
+    assert d.kinds() == ["Drop", "Append", "SendLeave"]
 
 
 def test_a_second_signal_shortens_the_first() -> None:
@@ -161,7 +161,7 @@ def test_leaving_before_having_joined() -> None:
     assert d.kinds() == ["Left"]
     d = Driver().joining()
     leave(d)
-    assert d.kinds() == ["SendLeave", "Append"], "the broker knows the id"
+    assert d.kinds() == ["Append", "SendLeave"], "the broker knows the id"
 
 
 def test_leaving_is_said_again_in_every_generation() -> None:
@@ -176,7 +176,7 @@ def test_leaving_is_said_again_in_every_generation() -> None:
 def test_what_was_not_opened_yet_is_left_to_the_map() -> None:
     d = Driver().entered()
     leave(d)
-    assert d.kinds() == ["Append", "Drop", "Drop", "SendLeave", "Append"]
+    assert d.kinds() == ["Append", "Drop", "Drop", "Append", "SendLeave"]
 
 
 def test_after_it_has_left_nothing_brings_it_back() -> None:

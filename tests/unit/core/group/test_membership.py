@@ -521,8 +521,25 @@ def test_a_commit_of_an_older_id_means_nothing() -> None:
     ],
     ids=["hello", "rejoin", "left"],
 )
+def test_who_reads_of_a_barrier_joins_at_once(record) -> None:  # type: ignore[no-untyped-def]
+    """Asking by heartbeat first would cost every member a round trip, all at the same time."""
+    d = Driver().running(0)
+    d.read(record)
+    assert d.kinds() == ["SendJoin"], "and does not tell the log what it has from there"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        HelloRecord(group=GROUP, member="new", at=0.0),
+        RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2),
+    ],
+    ids=["a hello that no map followed", "a rejoin of the next generation"],
+)
 def test_a_hint_of_a_barrier_makes_everybody_heartbeat_at_once_and_a_few_times_more(record) -> None:  # type: ignore[no-untyped-def]
     d = Driver().running(0)
+    if isinstance(record, HelloRecord):
+        d.machine.membership._heard.say(record.member, here=True)
     d.read(record)
     assert d.kinds() == ["SendHeartbeat"]
     for gap in BURST_GAPS_SECONDS:
@@ -534,9 +551,35 @@ def test_a_hint_of_a_barrier_makes_everybody_heartbeat_at_once_and_a_few_times_m
     assert d.machine.wakeup() == pytest.approx(d.now + 1.0)
 
 
+def test_a_hello_that_overtook_its_joingroup_is_looked_for_after_the_barrier_without_it() -> None:
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.into(2, **{ME: (0,), OTHER: (1,)})
+    assert "SendHeartbeat" in d.kinds()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert "SendJoin" in d.kinds()
+
+
+def test_a_hello_that_the_next_map_shows_is_over() -> None:
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.into(2, **{ME: (0,), OTHER: (1,), "new": ()})
+    assert "SendHeartbeat" not in d.kinds()
+    assert d.read(HelloRecord(group=GROUP, member="new", at=0.0)) == []
+
+
+def test_who_left_while_we_joined_and_is_in_the_map_is_looked_for() -> None:
+    """Without it the others would learn of the barrier at their next regular heartbeat, seconds later."""
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.read(LeftRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    d.into(2, **{ME: (0,), OTHER: (1,), "new": ()})
+    assert "SendHeartbeat" in d.kinds()
+
+
 def test_who_was_told_by_the_log_does_not_tell_it_again() -> None:
     d = Driver().running(0)
-    d.read(RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    d.read(RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2))
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     assert d.kinds() == ["SendJoin"]
 

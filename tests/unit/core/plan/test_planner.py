@@ -194,6 +194,7 @@ def test_unowned_partitions_are_not_advice_to_anybody() -> None:
 # -- how many
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_constant_load_just_below_a_whole_number_scales_nothing(seed: int) -> None:
     """+-10 % noise, 5 % below three replicas: nothing after the first minute."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -48,12 +49,14 @@ def kafkas_answer(
     }
 
 
+@pytest.mark.slow
 @given(members=subscriptions, partitions=counts)
 @settings(max_examples=150, deadline=None)
 def test_range_is_aiokafkas(members: dict[str, list[str]], partitions: dict[str, int]) -> None:
     assert range_assign(members, partitions) == kafkas_answer(RangePartitionAssignor, members, partitions)
 
 
+@pytest.mark.slow
 @given(members=subscriptions, partitions=counts)
 @settings(max_examples=150, deadline=None)
 def test_roundrobin_is_aiokafkas(members: dict[str, list[str]], partitions: dict[str, int]) -> None:

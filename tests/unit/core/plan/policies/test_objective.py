@@ -128,6 +128,7 @@ def wanted_at(share: float, loads: list[float]) -> list[int]:
     return answers
 
 
+@pytest.mark.slow
 def test_what_may_be_late_by_placement_follows_from_the_share() -> None:
     """A load that rises and falls: the less has to be in time, the fewer replicas are there for the placement."""
     swell = [1.2 + 0.5 * math.sin(second / 20.0) for second in range(250)]
@@ -136,6 +137,7 @@ def test_what_may_be_late_by_placement_follows_from_the_share() -> None:
     assert costs[0] < 0.9 * costs[-1]
 
 
+@pytest.mark.slow
 def test_under_a_constant_load_nothing_is_saved_up_and_spent() -> None:
     """At every level, whether partitions divide over it or not, the number stays once it is found."""
     for level in range(5, 25):
@@ -253,6 +255,7 @@ def test_patience_is_bounded() -> None:
 # -- replicas that bring nothing
 
 
+@pytest.mark.slow
 def test_futile_scaling_is_noticed_and_not_repeated() -> None:
     """The group does 200 records/s however many there are: something else is the bottleneck."""
     stuck = {"late": 20.0, "backlog": 5.0, "throughput": 200.0}
