@@ -143,6 +143,18 @@ class Board:
         self.sums[member] = sums
         self._pressures[member] = self._pressure(sums, self.bins[member].capacity)
 
+    def forget_handoffs(self) -> None:
+        """From now on only the steady state counts, not the work that piles up while partitions are on their way.
+
+        That work is there once and for milliseconds: a placement that has been carried out has none. Whether to go
+        there at all is decided with it, how good it is there without. Cost: ``O(p)``.
+        """
+        self._handoff = 0.0
+        for member, items in self.items.items():
+            if any(item.owner != member for item in items.values()):
+                rows = (self.rows[partition] for partition in items)
+                self._set(member, [sum(column) for column in zip(*rows, strict=True)])
+
     # -- sums
 
     def _more(self, sums: Sequence[float], item: Item, member: str) -> list[float]:

@@ -18,7 +18,7 @@ from ...model import Partition
 from ..values import Placement
 from .board import Board
 from .bounds import lower_bound
-from .outcome import placement
+from .outcome import FULL, placement
 from .problem import Item, Problem
 from .repair import place, repair, settle
 from .tight import repacked, tightly
@@ -102,7 +102,12 @@ def _excess(placement: Placement) -> float:
 
 
 def _spread(board: Board) -> None:
-    """Even out the mean work, idle partitions included."""
+    """Even out the mean work, idle partitions included.
+
+    In the steady state: were the handoffs of this plan counted, the next one, which has none of them, would find room
+    for further moves.
+    """
+    board.forget_handoffs()
     total = sum(entry.capacity for entry in board.bins.values())
     floor = IDLE_SHARE * total / max(1, len(board.problem.items))
     full = {
@@ -149,12 +154,13 @@ def _spread_move(board: Board, member: str, full: dict[str, float], floor: float
         wide = there <= left and full[target] <= full[member] * (1.0 - GAP_MARGIN)
         if not (key[0] <= bound or wide) or (best is not None and key > best):
             continue
-        if board.pressure_with(target, (item,), ()) <= max(1.0, board.pressure(member)):
+        if board.pressure_with(target, (item,), ()) <= max(FULL, board.pressure(member)):
             best, chosen = key, item
     return (chosen, best[3]) if best is not None and chosen is not None else None
 
 
 def _result(board: Board, victims: tuple[str, ...]) -> Placement:
+    board.forget_handoffs()
     problem = board.problem
     bound = lower_bound(problem, 1.0, board.dimensions())
     empty = {entry.member: 0.0 for entry in problem.staying if entry.member not in victims}

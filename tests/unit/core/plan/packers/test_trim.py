@@ -107,6 +107,27 @@ def test_a_newcomer_gets_a_share_however_small_the_partitions(count: int) -> Non
     assert pack(problem(again, bins("a", "b"))).moves == ()
 
 
+def test_what_was_spread_is_not_spread_further_once_its_handoffs_are_over() -> None:
+    """b takes an over-full a's largest burst and then, but for the work of that one handoff, could take all of them."""
+    limits = Limits(objective_seconds=0.5, handoff_seconds=0.05)
+    items = [
+        item(0, "a", 0.05, burst=0.3),
+        item(1, "a", burst=0.1),
+        item(2, "a", burst=0.1),
+        item(3, "a", movable=False),
+        item(4, "a", movable=False),
+    ]
+    members = (*bins("a", capacity=0.5), *bins("b", capacity=1.0))
+    given = problem(items, members, limits=limits)
+    first = pack(given)
+    assert first.misfits == ()
+    assert moved(first) != []
+    done = replace(given, items=tuple(replace(entry, owner=first.owners[entry.partition]) for entry in given.items))
+    again = pack(done)
+    assert moved(again) == []
+    assert again.pressures == pytest.approx(first.pressures)
+
+
 def test_unevenness_within_noise_moves_nothing() -> None:
     items = [item(number, "ab"[number % 2], 0.04 + 0.01 * (number % 2)) for number in range(16)]
     assert pack(problem(items, bins("a", "b"))).moves == ()
