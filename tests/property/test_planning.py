@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from random import Random
 
@@ -47,6 +48,25 @@ def test_a_step_is_answered_soon_also_soon_after_the_load_began(calm_seconds: in
     answered = outcome.first_above(1, step)
     assert answered is not None
     assert answered <= 3.5
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_nothing_is_bought_while_the_last_hump_falls(seed: int) -> None:
+    """Two of the partitions have half of three humps, of which the last is more than one member can do in time for each
+    of them: what was late there is no reason to buy when hardly anything comes any more."""
+    turns = ((0, 0), (25, 200), (42, 152), (60, 275), (77, 155), (95, 350), (120, 0))
+    humps = [
+        low + (high - low) * (1.0 - math.cos(math.pi * (second + 0.5) / (end - begin))) / 2.0
+        for (begin, low), (end, high) in pairwise(turns)
+        for second in range(end - begin)
+    ]
+    outcome = Fleet(
+        Load(per_second=tuple(humps), shares=(0.25, 0.25, *[0.5 / 7] * 7), spacing="burst", dealing="even"),
+        PlanConfig(group="g", objective_seconds=0.5, startup_seconds=0.7),
+        FleetOptions(seed=seed, cost_seconds=COST, startup_seconds=0.7),
+    ).run()
+    wanted = [decision.replicas_wanted for at, decision in outcome.decisions if at >= 98.0]
+    assert wanted == sorted(wanted, reverse=True)
 
 
 def test_a_load_after_idle_time_is_not_taken_for_a_burst() -> None:

@@ -52,7 +52,10 @@ class Load:
     per_second: tuple[float, ...]
     """Records in each second; a fraction is a chance."""
     shares: tuple[float, ...]
-    """Weight of each partition; a record goes to one of them at random."""
+    """Weight of each partition."""
+    dealing: str = "random"
+    """``random``: each record goes to a partition at random; ``even``: to the one that is furthest behind its share, so
+    that every second's records divide as exactly as whole records can (the demo's producer does that)."""
     spacing: str = "even"
     """``burst``: all records of a second at once; ``even``: at random moments of it (so they come as Poisson does)."""
 
@@ -151,6 +154,7 @@ class Fleet:
         self._generation = 1
         self._last: DecisionRecord | None = None
         self._arrived = 0
+        self._credits = [0.0] * len(load.shares)
         self._moves = 0
         self._replica_seconds = 0.0
         self._latencies: list[float] = []
@@ -196,13 +200,26 @@ class Fleet:
             return
         rate = self._load.per_second[second]
         count = math.floor(rate) + (self._random.random() < rate - math.floor(rate))
-        chosen = self._random.choices(self._partitions, weights=self._load.shares, k=count)
+        chosen = self._deal(count)
         if self._load.spacing == "burst":
             self._at(EPOCH + second + BURST_AT + self._random.random() * 0.004, self._arrive, chosen)
         else:
             for partition in chosen:
                 self._at(EPOCH + second + self._random.random(), self._arrive, [partition])
         self._at(EPOCH + second + 1.0, self._arrivals, second + 1)
+
+    def _deal(self, count: int) -> list[Partition]:
+        """Where the next records go."""
+        shares = self._load.shares
+        if self._load.dealing == "random":
+            return self._random.choices(self._partitions, weights=shares, k=count)
+        chosen = []
+        for _ in range(count):
+            self._credits = [credit + share for credit, share in zip(self._credits, shares, strict=True)]
+            index = max(range(len(shares)), key=lambda which: (self._credits[which], -which))
+            self._credits[index] -= sum(shares)
+            chosen.append(self._partitions[index])
+        return chosen
 
     def _arrive(self, partitions: Sequence[Partition]) -> None:
         self._arrived += len(partitions)

@@ -284,8 +284,9 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     memory["priced_at"] = view.now
     memory["priced_work"] = round(memory.get("priced_work", 0.0) * keep + level, PRICED_DIGITS)
     permitted = (1.0 - view.config.objective_share) * memory["priced_work"]
-    chosen = 0.0
-    for gain in sorted(GAINS):
+    # The least also where the share is missed with every one of them: a replica that brings nothing keeps no share.
+    chosen = GAINS[-1]
+    for gain in reversed(GAINS):
         name = f"late_{gain:g}"
         late = view.late(_divided(view, pool, asked, gain)[0], level / total) if total > 0 else 0.0
         late = round(memory.pop(name, 0.0) * keep + late, PRICED_DIGITS)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from loadtrim_agent.core.plan.packers.problem import Item, Limits, divide
 from loadtrim_agent.core.plan.policies import make_policy
 from loadtrim_agent.core.plan.policies.objective import needed
 from loadtrim_agent.core.plan.values import TAUS_SECONDS, Curve, PlanConfig, Sizing
@@ -109,6 +110,43 @@ def test_whole_partitions_that_do_not_divide_ask_for_another_member() -> None:
     kept = make_policy("objective").decide(view(items, 2, config=thrifty))
     assert kept.replicas == 2
     assert "late" in kept.text
+
+
+def in_bursts(works: list[float], noise: float) -> tuple[Item, ...]:
+    """All of a second's work at once, per partition, and how much of it varies from one second to the next."""
+    return tuple(
+        entry(number, work * PER_MEMBER, mean=(work,) * 5 + (2 * work, 5 * work), sd=(work * noise,) * 7)
+        for number, work in enumerate(works)
+    )
+
+
+def at_last(past: list[tuple[Item, ...]], now: tuple[Item, ...], replicas_max: int) -> int:
+    """Replicas wanted after a past in which no more than ``replicas_max`` were to be had; now all may be."""
+    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    memory: dict[str, float] = {}
+    for second, items in enumerate(past):
+        given = view(items, replicas_max, now=1000.0 + second, memory=memory, curve=at_once, replicas_max=replicas_max)
+        memory = dict(make_policy("objective").decide(given).memory)
+    given = view(now, 4, now=1000.0 + len(past), memory=memory | {"wanted": 4.0}, curve=at_once)
+    return make_policy("objective").decide(given).replicas
+
+
+def test_what_is_late_in_a_partition_that_has_a_member_to_itself_is_not_the_placements() -> None:
+    """Two partitions near what one member can do: no replica helps them, so none is bought when the load falls."""
+    hot = in_bursts([0.47, 0.47, *[0.1] * 7], noise=0.1)
+    alone = [divide(hot, [1.0] * count, Limits(objective_seconds=0.5, overhead_seconds=0.015)) for count in (5, 9)]
+    assert alone == [0.0, 0.0]
+    fallen = in_bursts([0.25, 0.25, *[0.09] * 7], noise=0.15)
+    assert at_last([hot] * 60, fallen, 9) == at_last([fallen] * 60, fallen, 9) == 4
+
+
+def test_no_replica_that_brings_next_to_nothing_is_bought_to_make_up_for_the_past() -> None:
+    """A time with too few replicas to keep the share; then a load at which four do as well as nine but for a hair."""
+    badly = in_bursts([0.3] * 3, noise=0.1)
+    now = in_bursts([0.25, 0.25, *[0.09] * 7], noise=0.15)
+    late = [divide(now, [1.0] * count, Limits(objective_seconds=0.5, overhead_seconds=0.015)) for count in (4, 9)]
+    assert 0.0 < late[0] - late[1] < 0.001
+    assert at_last([badly] * 60, now, 2) == 4
 
 
 def wanted_at(share: float, loads: list[float]) -> list[int]:
