@@ -197,7 +197,7 @@ def test_5_no_claim_after_the_release() -> None:
 
 
 def barrier_while_the_giver_commits() -> None:
-    """A's JoinGroup leaves while its last commit is under way; B does not hear of the barrier, the log lost the hints."""
+    """A's JoinGroup leaves while its last commit is sent; B does not hear of the barrier: both hints are lost."""
     world = Script()
     a, b = world.members_in(2)
     world.produce(P0, 5)
