@@ -23,6 +23,7 @@ from .handout import Handout, Stream
 from .kafka.data import DataPlane
 from .kafka.fetch.chunk import Chunk
 from .listener import Listener
+from .prefetching import Prefetching
 
 __all__ = ["Partitions"]
 
@@ -30,6 +31,10 @@ log = logging.getLogger("loadtrim")
 
 TOGETHER_SECONDS = 0.05
 """How long partitions whose start is known wait for those whose start is being looked up, to share a listener call."""
+
+
+BUSY_SECONDS = 0.01
+"""Records that wait for user code now and still after this time are a backlog, and no burst that is soon over."""
 
 
 class Sought:
@@ -88,8 +93,23 @@ class Partitions:
         """Partitions lost while one of their records was in user code (rule 13)."""
         self._lingering_ended: dict[Partition, asyncio.Event] = {}
         self._stopped_at: dict[Partition, float] = {}
+        self._lulls: dict[Partition, Stream] = {}
+        """To be given away: when user code is done with what there is, that is to be said."""
+        self._prefetching = Prefetching(plane, spawn)
+        self._untold: dict[Partition, list[Chunk]] = {}
+        """Fetched before it was handed out: measured from then on."""
         self._opening: dict[Partition, int] = {}
         """Partition -> take that is to be opened; one lost before it was is not opened any more."""
+
+    # -- before it is ours ---------------------------------------------------------------------------------------
+
+    def prefetch(self, command: c.PrefetchCommand) -> None:
+        """Begin to fetch what a plan is about to bring."""
+        self._prefetching.begin(command.partitions)
+
+    def drop_prefetch(self, command: c.DropPrefetchCommand) -> None:
+        """It does not come."""
+        self._prefetching.drop(command.partitions)
 
     # -- commands ------------------------------------------------------------------------------------------------
 
@@ -178,7 +198,12 @@ class Partitions:
         stream = Stream(command.partition, command.take, offset)
         stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
         self.handout.put(stream)
-        self._plane.take(command.partition, offset)
+        self._untold[command.partition] = []
+        early = self._prefetching.adopt(command.partition, offset)
+        if early is None:
+            self._plane.take(command.partition, offset)
+        for chunk in early or ():
+            self._chunk(chunk)
         return stream
 
     def _tell_opened(self, stream: Stream) -> None:
@@ -198,6 +223,8 @@ class Partitions:
             since = stream.handoff_since
             seconds = boot_time() - since if since is not None else None
             self._tell("acquired", self._companion.acquired, stream, seconds)
+            for chunk in self._untold.pop(command.partition, ()):
+                self._tell_fetched(stream, chunk)
 
     def stop(self, command: c.StopCommand) -> None:
         stream = self.stream(command.partition, command.take)
@@ -205,12 +232,44 @@ class Partitions:
             return
         stream.running = False  # first this, then look what is in hand: see handout.py
         stream.listening = True
+        self._lulls.pop(command.partition, None)
         self._stopped_at.setdefault(command.partition, boot_time())
         self.drained(stream)
+
+    def await_lull(self, command: c.AwaitLullCommand) -> None:
+        """Say when user code is done with what there is of a partition, and nothing more waits."""
+        stream = self.stream(command.partition, command.take)
+        if stream is None:
+            return
+        exhausted, in_hand, done = stream.exhausted, stream.in_hand, self.done_offset(stream)
+        if exhausted and in_hand is None and (done is None or done == command.committed):
+            self._tell_lull(stream, busy=False)
+            return
+        self._lulls[command.partition] = stream
+        stream.listening = True
+        if not exhausted:
+            asyncio.get_running_loop().call_later(BUSY_SECONDS, self._still_busy, stream)
+
+    def _still_busy(self, stream: Stream) -> None:
+        if self._lulls.get(stream.partition) is stream and not stream.exhausted:
+            del self._lulls[stream.partition]
+            stream.listening = False
+            self._tell_lull(stream, busy=True)
+
+    def _tell_lull(self, stream: Stream, *, busy: bool) -> None:
+        done = self.done_offset(stream)
+        event = e.LullEvent(now=boot_time(), partition=stream.partition, take=stream.take, done=done, busy=busy)
+        self._feed(event)
 
     def drained(self, stream: Stream) -> None:
         """A stream may have nothing in hand any more."""
         if stream.in_hand is not None or not stream.listening:
+            return
+        if self._lulls.get(stream.partition) is stream and stream.running:
+            if stream.exhausted:
+                stream.listening = False
+                del self._lulls[stream.partition]
+                self._tell_lull(stream, busy=False)
             return
         if self._lingering.get(stream.partition) is stream:
             stream.listening = False
@@ -289,11 +348,14 @@ class Partitions:
         if self._opening.get(command.partition) == command.take:
             del self._opening[command.partition]
             self._user_sought(command.partition, None)
+            self._prefetching.drop((command.partition,))
         if stream is None:
             return
         if command.released and stopped_at is not None:
             self._tell("released", self._companion.released, command.partition, boot_time() - stopped_at)
         stream.running = False
+        self._lulls.pop(command.partition, None)
+        self._untold.pop(command.partition, None)
         self._plane.drop(command.partition)
         self.handout.remove(command.partition)
         self._tell("lost", self._companion.lost, stream)
@@ -312,6 +374,8 @@ class Partitions:
         if self.stream(stream.partition, stream.take) is stream and not self._user_sought(stream.partition, offset):
             self._plane.take(stream.partition, offset)
             stream.clear()
+            if stream.partition in self._untold:
+                self._untold[stream.partition] = []
             stream.seeking = False
             self.handout.wake()
             self._tell("sought", self._companion.sought, stream, offset)
@@ -328,9 +392,18 @@ class Partitions:
 
     def _chunk(self, chunk: Chunk) -> None:
         stream = self.handout.streams.get(chunk.partition)
-        if stream is not None and not stream.seeking:
+        if stream is None:
+            self._prefetching.keep(chunk)
+        elif not stream.seeking:
             self.handout.feed(stream, chunk)
-            self._tell("fetched", self._companion.fetched, stream, chunk, self._plane.end_offset(chunk.partition))
+            untold = self._untold.get(chunk.partition)
+            if untold is None:
+                self._tell_fetched(stream, chunk)
+            else:
+                untold.append(chunk)
+
+    def _tell_fetched(self, stream: Stream, chunk: Chunk) -> None:
+        self._tell("fetched", self._companion.fetched, stream, chunk, self._plane.end_offset(chunk.partition))
 
     def _failed(self, error: Exception, for_good: bool) -> None:
         self.handout.fail(error, for_good=for_good)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from loadtrim_agent.core.records import BaseRecord, LoadRecord, ReleaseRecord
+from loadtrim_agent.core.records import BaseRecord, LoadRecord, MovePlan, ReleaseRecord
 from sim.chaos import simulate
 from sim.controllog import AppendFate
 from sim.coordinator import HeartbeatRequest, JoinRequest, LeaveRequest, SyncRequest
@@ -114,6 +114,17 @@ class GroupSchedules(RuleBasedStateMachine):
         if member is not None and target is not None and member.machine.holdings.holds:
             holds = sorted(member.machine.holdings.holds)
             member.move(holds[partition % len(holds)], target.member)
+
+    @rule(source=which, partition=which, to=which)
+    def plan(self, source: int, partition: int, to: int) -> None:
+        member, target = self.some(source), self.some(to)
+        leader = next((m for m in self.world.alive if m.machine.membership.is_leader), None)
+        if leader is not None and member is not None and target is not None and member.machine.holdings.holds:
+            holds = sorted(member.machine.holdings.holds)
+            topic, index = holds[partition % len(holds)]
+            member.wanted_moves.add(holds[partition % len(holds)])
+            move = MovePlan(topic=topic, partition=index, source=member.member, target=target.member)
+            leader.write_plan((move,))
 
     @precondition(lambda self: len(self.world.alive) < 4)
     @rule()

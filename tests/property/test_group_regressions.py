@@ -20,8 +20,9 @@ from loadtrim_agent.core.group.lease import Lease
 from loadtrim_agent.core.group.machine import Machine
 from loadtrim_agent.core.group.membership import Membership, Phase
 from loadtrim_agent.core.group.ownership import HoldState, Ownership
+from loadtrim_agent.core.group.prefetches import Prefetches
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import HelloRecord, RejoinRecord, ReleaseRecord
+from loadtrim_agent.core.records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
 from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
 from sim.invariants import Violation
@@ -432,6 +433,32 @@ def without_emptying_the_queue(patch: Patch) -> None:
 
 def test_13_losing_a_partition_empties_its_queue() -> None:
     fails_without(without_emptying_the_queue, partition_lost_with_a_commit_queued, "I3")
+
+
+# -- what a plan is about to bring --------------------------------------------------------------------------------
+
+
+def barrier_while_a_partition_is_prefetched() -> None:
+    """A's user code is slow, so B prefetches P0 for a while; then a third member joins."""
+    world = Script()
+    world.cost_seconds = lambda: 1.0
+    a, b = world.members_in(2)
+    world.produce(P0)
+    a.wanted_moves.add(P0)
+    a.write_plan((MovePlan(topic="orders", partition=0, source=a.member, target=b.member),))
+    world.run_until(lambda: P0 in b.prefetched)
+    world.join()
+    world.settle()
+    assert not b.prefetched
+    world.run(3.0)
+
+
+def with_prefetches_that_outlive_barriers(patch: Patch) -> None:
+    patch.setattr(Prefetches, "drop_all", lambda self: None)
+
+
+def test_a_barrier_ends_what_is_prefetched() -> None:
+    fails_without(with_prefetches_that_outlive_barriers, barrier_while_a_partition_is_prefetched, "prefetch")
 
 
 # -- what the random schedules found besides -----------------------------------------------------------------------

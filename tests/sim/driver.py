@@ -186,7 +186,15 @@ class Driver:
     def give(self, partition: Partition, target: str = OTHER) -> list[c.Command]:
         """It is to be given away, and nothing is done that could be committed ahead: it stops."""
         self.feed(e.MoveWantedEvent, partition=partition, target=target)
-        return self.feed(e.CommitWantedEvent, offsets={}) if self.all(c.GatherCommitsCommand) else self.out
+        if not self.all(c.GatherCommitsCommand):
+            return self.out
+        self.feed(e.CommitWantedEvent, offsets={})
+        return self.lull(partition, done=None)
+
+    def lull(self, partition: Partition, done: int | None, *, busy: bool = False) -> list[c.Command]:
+        """The answer to an AwaitLullCommand."""
+        assert partition in [command.partition for command in self.all(c.AwaitLullCommand)]
+        return self.feed(e.LullEvent, partition=partition, take=self.take_of(partition), done=done, busy=busy)
 
     def drained(self, partition: Partition, done: int | None) -> list[c.Command]:
         return self.feed(e.DrainedEvent, partition=partition, take=self.take_of(partition), done=done)

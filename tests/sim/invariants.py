@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.group.ownership import HoldState
+from loadtrim_agent.core.group.prefetches import PREFETCH_SECONDS
 from loadtrim_agent.core.group.values import LOADTRIM
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import PlanRecord
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from .world import World
 
 __all__ = ["ALL", "Invariant", "Violation"]
+
+
+PREFETCH_SECONDS_MOST = 5 * PREFETCH_SECONDS
+"""Each plan that advises it again renews it."""
 
 
 class Violation(AssertionError):
@@ -208,4 +213,23 @@ class OldLeader(Invariant):
                     self.violated(f"{member.name} entered {generation} with {base.member}'s map of {base.generation}")
 
 
-ALL = (OneOwner, NothingLost, NothingTwice, NoWayBack, NoPause, Owned, OldLeader)
+class PrefetchesEnd(Invariant):
+    """Nothing is fetched for long by a member that does not hold it, and nothing at all in a barrier."""
+
+    name = "prefetch"
+
+    def step(self) -> None:
+        now = self.world.scheduler.now
+        for member in self.world.members.values():
+            if not member.prefetched or member.gone or member.frozen or member.stalled:
+                continue
+            if not member.machine.membership.stable:
+                self.violated(f"{member.name} prefetches {sorted(member.prefetched)} while it is not in a generation")
+            for partition, since in member.prefetched.items():
+                if partition in member.machine.holdings.holds:
+                    self.violated(f"{member.name} prefetches {partition} and holds it")
+                if now > since + PREFETCH_SECONDS_MOST:
+                    self.violated(f"{member.name} prefetches {partition} since {since}")
+
+
+ALL = (OneOwner, NothingLost, NothingTwice, NoWayBack, NoPause, Owned, OldLeader, PrefetchesEnd)

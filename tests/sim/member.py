@@ -72,6 +72,8 @@ class SimMember:
         self._commit_requests = 0
         self._opening: dict[Partition, list[Callable[[], None]]] = {}
         self._plan_sequence = 0
+        self.prefetched: dict[Partition, float] = {}
+        """Partition -> since when it is fetched without being held."""
         connect = world.network.connect
         self._join, self._heartbeats = connect(name), connect(name)
         self._commits, self._offsets = connect(name), connect(name)
@@ -90,7 +92,10 @@ class SimMember:
             c.AppendCommand: self._append,
             c.ReadBaseCommand: self._read_base,
             c.OpenCommand: self._open,
+            c.PrefetchCommand: self._prefetch,
+            c.DropPrefetchCommand: self._drop_prefetch,
             c.RunCommand: self._run_slot,
+            c.AwaitLullCommand: self._await_lull,
             c.StopCommand: self._stop_slot,
             c.ResumeCommand: self._resume_slot,
             c.DropCommand: self._drop_slot,
@@ -413,7 +418,20 @@ class SimMember:
 
     # -- partitions ----------------------------------------------------------------------------------------------
 
+    def _prefetch(self, command: c.PrefetchCommand) -> None:
+        for partition in command.partitions:
+            if partition in self.user.slots or partition in self.prefetched:
+                self.world.violated("prefetch", f"{self.name} prefetches {partition}, which it has")
+            self.prefetched[partition] = self._scheduler.now
+
+    def _drop_prefetch(self, command: c.DropPrefetchCommand) -> None:
+        for partition in command.partitions:
+            if self.prefetched.pop(partition, None) is None:
+                self.world.violated("prefetch", f"{self.name} drops {partition}, which it does not prefetch")
+
     def _open(self, command: c.OpenCommand) -> None:
+        if self.prefetched.pop(command.partition, None) is not None:
+            self.world.count("prefetch_used")
         if command.partition in self.user.lingering:
             self._opening.setdefault(command.partition, []).append(lambda: self._begin(command))
         else:
@@ -449,10 +467,26 @@ class SimMember:
             slot.running = True
             self.user.pump()
 
+    def _await_lull(self, command: c.AwaitLullCommand) -> None:
+        slot = self._slot(command.partition, command.take)
+        if slot is None:
+            return
+        busy = slot.position < self.world.data[slot.partition].end
+        if busy or (slot.in_hand is None and slot.done in (None, command.committed)):
+            self.lull(slot, busy=busy)
+        else:
+            slot.awaits_lull = True
+
+    def lull(self, slot: Slot, *, busy: bool) -> None:
+        """User code is done with what there is."""
+        slot.awaits_lull = False
+        done = slot.done
+        self.feed(lambda now: e.LullEvent(now=now, partition=slot.partition, take=slot.take, done=done, busy=busy))
+
     def _stop_slot(self, command: c.StopCommand) -> None:
         slot = self._slot(command.partition, command.take)
         if slot is not None:
-            slot.running = False
+            slot.running = slot.awaits_lull = False
             slot.draining = True
             if slot.in_hand is None:
                 self.nothing_in_hand(slot)

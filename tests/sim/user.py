@@ -15,7 +15,18 @@ __all__ = ["Slot", "UserCode"]
 class Slot:
     """One acquisition of one partition, as the data plane sees it."""
 
-    __slots__ = ("done", "draining", "handed_at", "in_hand", "partition", "position", "revoked", "running", "take")
+    __slots__ = (
+        "awaits_lull",
+        "done",
+        "draining",
+        "handed_at",
+        "in_hand",
+        "partition",
+        "position",
+        "revoked",
+        "running",
+        "take",
+    )
 
     def __init__(self, partition: Partition, take: int, position: int) -> None:
         self.partition = partition
@@ -24,6 +35,8 @@ class Slot:
         self.running = False
         self.draining = False
         """Stopped, and it is to be said when nothing is in hand."""
+        self.awaits_lull = False
+        """To be given away: it is to be said when it is done with what there is."""
         self.revoked = False
         """The listener was told that it goes."""
         self.done: int | None = None
@@ -94,6 +107,8 @@ class UserCode:
             self._member.lingering_ended(slot.partition)
         elif slot.draining:
             self._member.nothing_in_hand(slot)
+        elif slot.awaits_lull and slot.running and slot.position >= self._world.data[slot.partition].end:
+            self._member.lull(slot, busy=False)
         elif not self._world.options.group.auto_commit and self.slots.get(slot.partition) is slot:
             self._commit_by_hand(slot)
         self.pump()

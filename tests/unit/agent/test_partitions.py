@@ -14,7 +14,7 @@ from loadtrim_agent.companion import Companion, Guard
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.handout import Handout
+from loadtrim_agent.handout import Handout, Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.listener import Listener
 from loadtrim_agent.partitions import Partitions
@@ -36,6 +36,9 @@ class QuietPlane:
     def position(self, partition: Partition) -> int | None:
         return None
 
+    def end_offset(self, partition: Partition) -> int | None:
+        return None
+
     async def reset_offset(self, partition: Partition) -> int:
         self.looked_up[partition] = asyncio.get_running_loop().create_future()
         self._changed.set()
@@ -52,6 +55,19 @@ class Calls(ConsumerRebalanceListener):  # type: ignore[misc]
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
 
 
+class Measuring(Companion):
+    """What is measured, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def acquired(self, stream: Stream, seconds: float | None) -> None:
+        self.told.append("acquired")
+
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        self.told.append("fetched")
+
+
 class House:
     """Partitions with everything around them."""
 
@@ -64,7 +80,7 @@ class House:
         self.calls = Calls()
         listener = Listener(loop, lambda: None)
         listener.target = self.calls
-        companion = Companion()
+        self.companion = companion = Measuring()
         self.handout = Handout(
             loop,
             loop.call_soon,
@@ -105,6 +121,12 @@ class House:
     async def until_looked_up(self, *partitions: Partition) -> None:
         await self._until(lambda: set(partitions) <= set(self.plane.looked_up))
 
+    def lulls(self) -> list[tuple[int | None, bool]]:
+        return [(event.done, event.busy) for event in self.events if isinstance(event, e.LullEvent)]
+
+    async def until_lulls(self, count: int) -> None:
+        await self._until(lambda: len(self.lulls()) >= count)
+
     async def with_a_record_in_hand(self, partition: Partition) -> None:
         self.partitions.open([_open(partition, take=1, offset=0)])
         await self.until_opened(partition)
@@ -115,7 +137,7 @@ class House:
         self.calls.assigned.clear()
 
 
-def _one_record(partition: Partition) -> Chunk:
+def _one_record(partition: Partition, offset: int = 0) -> Chunk:
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -126,7 +148,8 @@ def _one_record(partition: Partition) -> Chunk:
         batch_size=1000,
     )
     builder.append(0, timestamp=0, key=None, value=b"", headers=[])
-    chunk = frame(partition, 0, bytes(builder.build()), None, committed_only=False, check_crcs=True)
+    data = offset.to_bytes(8) + bytes(builder.build())[8:]
+    chunk = frame(partition, offset, data, None, committed_only=False, check_crcs=True)
     assert chunk is not None
     return chunk
 
@@ -190,3 +213,65 @@ async def test_a_partition_lost_while_its_start_is_looked_up_is_not_opened() -> 
 
     assert house.calls.assigned == [{TopicPartition(*SECOND)}]
     assert FIRST not in house.handout.streams
+
+
+async def test_a_lull_comes_when_user_code_is_done_with_all_there_is() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.handout.streams[FIRST]
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    assert house.lulls() == []
+    house.handout.feed(stream, _one_record(FIRST, 1))
+    assert house.handout.take_one() is not None
+    await asyncio.sleep(0)
+    assert house.lulls() == [], "the next one is in hand"
+    assert house.handout.take_one() is None
+    await asyncio.sleep(0)
+    assert house.lulls() == [(2, False)]
+    assert stream.running
+    house.handout.feed(stream, _one_record(FIRST, 2))
+    assert house.handout.take_one() is not None
+    assert house.handout.take_one() is None
+    await asyncio.sleep(0)
+    assert house.lulls() == [(2, False)], "once"
+
+
+async def test_with_nothing_done_since_the_lull_is_now_and_with_records_waiting_there_is_none() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.handout.take_one()
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=1))
+    assert house.lulls() == [(1, False)]
+    house.handout.feed(house.handout.streams[FIRST], _one_record(FIRST, 1))
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    assert house.lulls() == [(1, False)], "they may be a burst"
+    await house.until_lulls(2)
+    assert house.lulls() == [(1, False), (1, True)]
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=7, committed=0))
+    assert len(house.lulls()) == 2, "another acquisition"
+
+
+async def test_a_stop_ends_the_waiting_for_a_lull() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    house.partitions.stop(c.StopCommand(partition=FIRST, take=1))
+    house.handout.take_one()
+    await asyncio.gather(*house.tasks)
+    await asyncio.sleep(0)
+    await asyncio.gather(*house.tasks)
+    assert house.lulls() == []
+    assert [event.done for event in house.events if isinstance(event, e.DrainedEvent)] == [1]
+
+
+async def test_what_is_fetched_before_it_is_handed_out_is_measured_from_then_on() -> None:
+    house = House()
+    house.partitions.open([_open(FIRST, take=1, offset=0)])
+    await house.until_opened(FIRST)
+    house.partitions._chunk(_one_record(FIRST))
+    assert house.companion.told == []
+    house.partitions.run(c.RunCommand(partition=FIRST, take=1))
+    assert house.companion.told == ["acquired", "fetched"]
+    house.partitions._chunk(_one_record(FIRST, 1))
+    assert house.companion.told == ["acquired", "fetched", "fetched"]
+    assert house.handout.take_one() is not None

@@ -13,10 +13,12 @@ from .events import GroupAnswer
 
 __all__ = [
     "AppendCommand",
+    "AwaitLullCommand",
     "Command",
     "CommitResultCommand",
     "CountCommand",
     "DropCommand",
+    "DropPrefetchCommand",
     "EnteredCommand",
     "FailCommand",
     "FetchCommittedCommand",
@@ -26,6 +28,7 @@ __all__ = [
     "LeaseCommand",
     "LeftCommand",
     "OpenCommand",
+    "PrefetchCommand",
     "ReadBaseCommand",
     "ResumeCommand",
     "RunCommand",
@@ -95,6 +98,16 @@ class GatherCommitsCommand(Command, frozen=True, kw_only=True):
     """Answer at once with a CommitWantedEvent of everything done (auto-commit only)."""
 
 
+class AwaitLullCommand(Command, frozen=True, kw_only=True):
+    """It is to be given away, and is handed out until then. Answer with a LullEvent: at once where nothing was done
+    beyond ``committed``; else as soon as user code is done with a record and no fetched one waits; or, where records
+    wait all the time, after a few milliseconds that there is no lull."""
+
+    partition: Partition
+    take: int
+    committed: int | None
+
+
 class FetchCommittedCommand(Command, frozen=True, kw_only=True):
     fetch: int
     partitions: tuple[Partition, ...]
@@ -132,6 +145,19 @@ class OpenCommand(Command, frozen=True, kw_only=True):
     offset: int | None
     handoff_seconds: float | None = None
     """By a release: how long nobody had handed it out when the release was written."""
+
+
+class PrefetchCommand(Command, frozen=True, kw_only=True):
+    """The leader has advised to give these to this member: begin to fetch them where their logs end now. Nothing of it
+    is handed out, unless an OpenCommand follows: from its offset on, if that is not below what was fetched."""
+
+    partitions: tuple[Partition, ...]
+
+
+class DropPrefetchCommand(Command, frozen=True, kw_only=True):
+    """They do not come after all: fetch them no more. Never of a partition that an OpenCommand was given for."""
+
+    partitions: tuple[Partition, ...]
 
 
 class RunCommand(Command, frozen=True, kw_only=True):

@@ -78,6 +78,11 @@ class CommitQueue:
         """A commit of this partition is queued or in flight."""
         return partition in self._pending or partition in self._in_flight
 
+    def covers(self, partition: Partition, commit: OffsetCommit) -> bool:
+        """The latest commit of this partition that is queued or in flight is this one."""
+        entry = self._pending.get(partition) or self._in_flight.get(partition)
+        return entry is not None and (entry.take, entry.offset) == (commit.take, commit.offset)
+
     @property
     def idle(self) -> bool:
         return not self._pending and self._sent is None

@@ -26,6 +26,7 @@ __all__ = [
     "LogGapEvent",
     "LogPositionEvent",
     "LogReadEvent",
+    "LullEvent",
     "MoveWantedEvent",
     "OffsetCommit",
     "OpenedEvent",
@@ -201,6 +202,16 @@ class DrainedEvent(Event, frozen=True, kw_only=True):
     partition: Partition
     take: int
     done: int | None
+
+
+class LullEvent(Event, frozen=True, kw_only=True):
+    """Answers an AwaitLullCommand, with what is done (None: nothing since it was taken); it is still handed out."""
+
+    partition: Partition
+    take: int
+    done: int | None
+    busy: bool
+    """Fetched records wait all the time: there is no lull."""
 
 
 class MoveWantedEvent(Event, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ..model import Partition
 from ..records import ReleaseRecord
 from .commands import (
+    AwaitLullCommand,
     Command,
     CommitResultCommand,
     CountCommand,
@@ -24,6 +25,7 @@ from .events import (
     CommittedFetchedEvent,
     CommitWantedEvent,
     DrainedEvent,
+    LullEvent,
     OffsetCommit,
     OpenedEvent,
     TransactionSendsEvent,
@@ -35,8 +37,9 @@ from .values import COORDINATOR_MOVED, Code, GroupConfig
 __all__ = ["Holdings"]
 
 NEVER = float("inf")
-AHEAD_SECONDS = 0.05
-"""How long a commit may be waited for before the partition is stopped: some three of them."""
+AHEAD_SECONDS = 0.2
+"""How long a moment with nothing left to commit is waited for before the partition is stopped in any case: some twenty
+commits."""
 DOUBT_SECONDS = 1.0
 """How long a sent release may stay undecided before a barrier decides (rule 10)."""
 LATE_SECONDS = 0.25
@@ -205,9 +208,9 @@ class Holdings:
     def intend(self, now: float, partition: Partition, target: str, *, patient: bool = False) -> bool:
         """Begin to give a partition away; '' as target: only stop and commit (to leave, or to share a mixed group).
 
-        What is done so far is committed before it is stopped, so that most often nothing is left to commit then: the
-        broker takes 6 to 8 ms for a commit, which would be most of the pause. User code has the drain time to finish,
-        or, ``patient`` (this member puts down all it has), as long as it takes: the caller then sets the limit.
+        What is done so far is committed before it is stopped, again in each lull until nothing was done during one
+        commit: the broker takes 6 to 8 ms for one, which would be most of the pause. User code has the drain time to
+        finish, or, ``patient`` (this member puts down all it has), as long as it takes: the caller then sets the limit.
         """
         hold = self.holds.get(partition)
         if hold is None or not hold.handed_out or (hold.state is HoldState.COMMITTING_AHEAD and target):
@@ -223,6 +226,7 @@ class Holdings:
     def _commit_ahead(self, now: float, hold: Hold) -> None:
         hold.become(HoldState.COMMITTING_AHEAD)
         hold.deadline = now + AHEAD_SECONDS
+        hold.lull_awaited = False
         if not self._gathering:  # one commit for all that begin together
             self._gathering = True
             self._emit(GatherCommitsCommand())
@@ -233,11 +237,24 @@ class Holdings:
         hold.deadline = NEVER if hold.patient or not hold.target else now + self._config.drain_seconds
         self._emit(StopCommand(partition=hold.partition, take=hold.take))
 
-    def _stop_committed(self, now: float) -> None:
-        """Stop what was committed ahead."""
+    def _await_lulls(self) -> None:
+        """What was committed ahead is stopped when nothing of it is left to commit."""
         for hold in self._sorted_moving():
-            if hold.state is HoldState.COMMITTING_AHEAD and not self.commits.busy(hold.partition):
-                self._stop(now, hold)
+            waits = hold.state is HoldState.COMMITTING_AHEAD and not hold.lull_awaited
+            if waits and not self.commits.busy(hold.partition):
+                hold.lull_awaited = True
+                self._emit(AwaitLullCommand(partition=hold.partition, take=hold.take, committed=hold.committed))
+
+    def lull(self, event: LullEvent) -> None:
+        """Stop it where that leaves nothing to commit, or where no lull is to be hoped for; else commit once more."""
+        hold = self._current(event.partition, event.take, HoldState.COMMITTING_AHEAD)
+        if hold is None or not hold.lull_awaited:
+            return
+        hold.lull_awaited = False
+        if event.busy or event.done is None or event.done == hold.committed:
+            self._stop(event.now, hold)
+        else:
+            self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.done)})
 
     def drained(self, event: DrainedEvent) -> None:
         hold = self._current(event.partition, event.take, HoldState.STOPPING)
@@ -250,7 +267,9 @@ class Holdings:
             # What the user committed counts, also through a transaction: only the broker knows (contracts: Done).
             self._ask_handoff_offset(hold)
         elif event.done is not None and event.done != hold.committed:
-            self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.done)})
+            commit = OffsetCommit(take=hold.take, offset=event.done)
+            if not self.commits.covers(hold.partition, commit):
+                self.commits.want(0, {hold.partition: commit})
 
     def _ask_handoff_offset(self, hold: Hold) -> None:
         """Ask where the next owner is to start, now or when the commit on its way was answered."""
@@ -369,7 +388,7 @@ class Holdings:
             self._emit(CommitResultCommand(request=event.request, code=Code.NONE))
         if not event.request:
             self._gathering = False
-            self._stop_committed(event.now)  # of what has nothing to commit
+            self._await_lulls()  # of what has nothing to commit
 
     def commit_answered(self, now: float, outcome: CommitOutcome) -> None:
         for partition, commit in sorted(outcome.acknowledged.items()):
@@ -383,7 +402,7 @@ class Holdings:
             refused = self.holds.get(partition)
             if refused is not None:
                 self._refused(now, refused)
-        self._stop_committed(now)
+        self._await_lulls()
         self._answer_requests(outcome.finished)
 
     def _refused(self, now: float, hold: Hold) -> None:

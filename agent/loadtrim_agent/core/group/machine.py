@@ -64,6 +64,7 @@ from .lease import Lease
 from .membership import Membership
 from .ownership import Hold, HoldState, Ownership
 from .peers import Peers
+from .prefetches import Prefetches
 from .values import COORDINATOR_MOVED, Code, GroupConfig
 
 __all__ = ["Machine"]
@@ -94,6 +95,7 @@ class Machine:
         self.membership = Membership(config, self, self._lease, self._out.append)
         self.holdings = Holdings(config, self.emit, self.append)
         self.peers = Peers()
+        self._prefetches = Prefetches(self.emit)
         self._weights: dict[Partition, float] = {}
         self._future: dict[int, list[tuple[int, Record]]] = {}
         """Generation above ours -> records of the log, in order (rule 9)."""
@@ -125,6 +127,7 @@ class Machine:
             CommittedFetchedEvent: self._on_committed_fetched,
             OpenedEvent: self.holdings.opened,
             events.DrainedEvent: self.holdings.drained,
+            events.LullEvent: self.holdings.lull,
             events.TransactionSendsEvent: self.holdings.transaction_sends,
             events.TransactionSentEvent: self.holdings.transaction_sent,
             MoveWantedEvent: lambda e: self._intend(e.now, e.partition, e.target),
@@ -160,6 +163,7 @@ class Machine:
         """When a TickEvent is due at the latest, by the boot-time clock; inf: never."""
         membership = self.membership
         due = min(membership.wakeup(), self.holdings.wakeup(), self.departure.wakeup(), self._revoke_deadline)
+        due = min(due, self._prefetches.wakeup())
         if membership.stable and self.log_works:
             due = min(due, self.peers.next_overdue(membership.member))
         if membership.may_commit:
@@ -216,6 +220,7 @@ class Machine:
         if self.holdings.tick(now) and membership.stable:
             self.emit(CountCommand(what="release_in_doubt"))
             membership.rejoin(now)
+        self._prefetches.tick(now)
         self._release_settled(now)
         self.departure.step(now)
         membership.poke(now)
@@ -238,6 +243,7 @@ class Machine:
     # -- hooks of membership -------------------------------------------------------------------------------------
 
     def ready_to_join(self, now: float) -> bool:
+        self._prefetches.drop_all()  # nothing is acquired by a release until the next generation
         if self.membership.speaks_loadtrim or not self.holdings.holds:
             self.holdings.freeze()
             return True
@@ -305,6 +311,7 @@ class Machine:
         self._stopped_for_foreign = False
         self._future = {}
         self.plan = None
+        self._prefetches.drop_all()
         self.holdings.ownership = None
         self.holdings.drop_all()
 
@@ -396,7 +403,9 @@ class Machine:
         match record:
             case ReleaseRecord():
                 counted = self.holdings.fold(record, membership.member, acquire=membership.stable)
-                if not counted:
+                if counted:
+                    self._prefetches.moved(record.key, here=record.key in self.holdings.holds)
+                else:
                     self.emit(CountCommand(what="void_release", partition=record.key))
             case PlanRecord() if record.generation == membership.generation and membership.stable:
                 self._advise(now, record)
@@ -424,6 +433,21 @@ class Machine:
         for move in plan.moves:
             if move.source == self.membership.member:
                 self._intend(now, Partition(move.topic, move.partition), move.target)
+        self._prefetches.advised(now, self._coming(plan))
+
+    def _coming(self, plan: PlanRecord) -> list[Partition]:
+        """What the plan would have others give to this member."""
+        membership, ownership = self.membership, self.holdings.ownership
+        if ownership is None or self.departure.leave is not None or not self.log_works:
+            return []
+        return [
+            partition
+            for move in plan.moves
+            if move.target == membership.member
+            and (partition := Partition(move.topic, move.partition)) not in self.holdings.holds
+            and partition.topic in self.departure.topics
+            and ownership.owner(partition) == move.source
+        ]
 
     def _intend(self, now: float, partition: Partition, target: str) -> None:
         """Give a partition to a member of this generation that subscribes its topic and stays (rule 2)."""
@@ -481,6 +505,7 @@ class Machine:
     def _on_log_failed(self, event: LogFailedEvent) -> None:
         if event.failed and self.log_works:
             self.emit(CountCommand(what="log_failed"))
+            self._prefetches.drop_all()
             for partition, hold in sorted(self.holdings.holds.items()):
                 if hold.target:
                     self.holdings.keep(partition)  # no moves, all else runs on
@@ -492,6 +517,7 @@ class Machine:
         """Hand out nothing, hold nothing."""
         self._revoking, self._revoke_deadline = False, NEVER
         self._lease.revoke()
+        self._prefetches.drop_all()
         self.holdings.drop_all()
 
     def left(self, event: LeaveAnsweredEvent) -> None:

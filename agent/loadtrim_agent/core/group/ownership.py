@@ -56,7 +56,8 @@ class HoldState(enum.Enum):
     RUNNING = "running"
     """Its records are handed out while the lease lasts."""
     COMMITTING_AHEAD = "committing ahead"
-    """To be given away: it goes on being handed out while what is done so far is being committed."""
+    """To be given away: it goes on being handed out while what is done so far is being committed, until a moment comes
+    at which nothing is left to commit."""
     STOPPING = "stopping"
     """To be given away: nothing new is handed out, user code finishes what it has in hand."""
     COMMITTING = "committing"
@@ -97,6 +98,8 @@ class Hold:
     """FETCHING: the committed offset is part of a transaction that is still open; how long that lasts is not ours."""
     fetch: int = 0
     """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
+    lull_awaited: bool = False
+    """COMMITTING_AHEAD: the shell was asked, and has not answered yet."""
     decided: bool = False
     """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
     target: str = ""

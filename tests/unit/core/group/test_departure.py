@@ -66,6 +66,7 @@ def test_the_receiver_is_who_the_plan_says_else_who_has_most_slack() -> None:
     )
     d.read(PlanRecord(group=GROUP, member="m2", at=0.0, generation=1, sequence=1, moves=moves))
     d.feed(e.CommitWantedEvent, offsets={})
+    d.lull(P0, done=None)
     assert d.kinds() == ["Stop"]
     d.after(0.1)
     leave(d)

@@ -32,6 +32,16 @@ def giving(d: Driver, done: int | None = 9) -> Driver:
     return d
 
 
+def committed_ahead(offset: int, *indexes: int) -> Driver:
+    """P0 is to be given away; what was done so far is committed, and a lull awaited."""
+    d = Driver().running(*(indexes or (0,)))
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    commit(d, offset)
+    d.commit_answered()
+    assert d.only(c.AwaitLullCommand).committed == offset
+    return d
+
+
 def state(d: Driver, partition: Partition = P0) -> HoldState | None:
     hold = d.machine.holdings.holds.get(partition)
     return hold.state if hold is not None else None
@@ -151,11 +161,78 @@ def test_what_is_done_is_committed_before_it_stops() -> None:
     commit(d, 9)
     assert d.kinds() == ["SendCommit"], "and it goes on being handed out"
     d.commit_answered()
+    assert d.out == [c.AwaitLullCommand(partition=P0, take=1, committed=9)]
+    d.lull(P0, done=9)
     assert d.kinds() == ["Stop"]
     d.drained(P0, 9)
     record = d.only(c.AppendCommand).record
     assert isinstance(record, ReleaseRecord)
     assert record.offset == 9, "nothing was left to commit"
+
+
+def test_what_is_done_during_the_commit_ahead_is_committed_in_the_next_lull() -> None:
+    d = committed_ahead(9)
+    d.lull(P0, done=10)
+    assert d.only(c.SendCommitCommand).offsets == {P0: (10, "")}
+    assert state(d) is HoldState.COMMITTING_AHEAD, "and it goes on being handed out"
+    d.commit_answered()
+    assert d.only(c.AwaitLullCommand).committed == 10
+    d.lull(P0, done=10)
+    assert d.kinds() == ["Stop"]
+    d.drained(P0, 10)
+    assert d.all(c.AppendCommand)
+
+
+def test_where_records_wait_no_lull_is_hoped_for() -> None:
+    d = committed_ahead(9)
+    d.lull(P0, done=12, busy=True)
+    assert d.kinds() == ["Stop"]
+
+
+def test_a_lull_is_asked_for_once_at_a_time_whatever_else_is_committed() -> None:
+    d = committed_ahead(9, 0, 1)
+    commit(d, 4, P1)
+    d.commit_answered()
+    assert d.kinds() == []
+
+
+def test_a_lull_that_comes_too_late_means_nothing() -> None:
+    d = committed_ahead(9)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert state(d) is HoldState.RUNNING
+    assert d.feed(e.LullEvent, partition=P0, take=1, done=10, busy=False) == []
+    d = committed_ahead(9)
+    d.after(AHEAD_SECONDS)
+    assert d.kinds() == ["Stop"]
+    assert d.feed(e.LullEvent, partition=P0, take=1, done=10, busy=False) == []
+    assert d.feed(e.LullEvent, partition=P0, take=7, done=10, busy=False) == [], "nor of another acquisition"
+
+
+def test_what_a_commit_under_way_covers_is_not_committed_again() -> None:
+    d = committed_ahead(9)
+    d.lull(P0, done=10)
+    d.all(c.SendCommitCommand)
+    d.after(AHEAD_SECONDS)
+    assert d.kinds() == ["Stop"], "its answer takes too long"
+    d.drained(P0, 10)
+    assert not d.all(c.AppendCommand), "not yet acknowledged"
+    d.commit_answered()
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, ReleaseRecord)
+    assert record.offset == 10
+
+
+@pytest.mark.parametrize("code", [Code.DISCONNECTED, Code.ILLEGAL_GENERATION, TOPIC_AUTHORIZATION_FAILED])
+def test_a_commit_under_way_that_covers_what_is_done_and_is_refused_ends_the_move(code: int) -> None:
+    d = committed_ahead(9)
+    d.lull(P0, done=10)
+    d.all(c.SendCommitCommand)
+    d.after(AHEAD_SECONDS)
+    d.drained(P0, 10)
+    d.commit_answered(code)  # type: ignore[arg-type]
+    assert "move_refused" in d.counted() or "move_dropped" in d.counted()
+    assert state(d) is HoldState.RUNNING
+    assert not [a for a in d.all(c.AppendCommand) if isinstance(a.record, ReleaseRecord)]
 
 
 def test_one_commit_ahead_for_all_that_go_together() -> None:
@@ -164,7 +241,11 @@ def test_one_commit_ahead_for_all_that_go_together() -> None:
     d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=1, moves=moves))
     assert d.kinds() == ["GatherCommits"]
     d.feed(e.CommitWantedEvent, offsets={})
-    assert d.kinds() == ["Stop", "Stop"]
+    assert [command.partition for command in d.all(c.AwaitLullCommand)] == [P0, P1]
+    d.feed(e.LullEvent, partition=P0, take=1, done=None, busy=False)
+    assert d.kinds() == ["Stop"]
+    d.feed(e.LullEvent, partition=P1, take=2, done=None, busy=False)
+    assert d.kinds() == ["Stop"]
 
 
 def test_a_commit_ahead_that_takes_long_is_not_waited_for() -> None:
@@ -174,7 +255,7 @@ def test_a_commit_ahead_that_takes_long_is_not_waited_for() -> None:
     assert d.machine.wakeup() <= d.now + AHEAD_SECONDS
     d.after(AHEAD_SECONDS)
     assert d.kinds() == ["Stop"]
-    d.drained(P0, 9)
+    d.drained(P0, 10)
     assert not d.all(c.AppendCommand), "the commit is still under way"
     d.commit_answered()
     assert d.kinds() == ["SendCommit"], "the one after the stop: the log's release follows its answer"

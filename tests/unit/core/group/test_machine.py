@@ -34,7 +34,7 @@ def test_the_story_of_one_partition() -> None:
     d = Driver().running(0, 1)
     d.give(P0)
     kinds = [kind for _, kind, _ in d.machine.story(P0)]
-    assert kinds[-2:] == ["MoveWantedEvent", "StopCommand"]
+    assert kinds[-4:] == ["MoveWantedEvent", "AwaitLullCommand", "LullEvent", "StopCommand"]
     assert len(d.machine.story(P0)) < len(d.machine.story())
     assert all(P0.topic in text for _, _, text in d.machine.story(P0))
 

@@ -1,0 +1,154 @@
+"""What is fetched before it is ours: used where it fits, thrown away where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
+from loadtrim_agent.prefetching import Prefetching
+
+FIRST, SECOND = (Partition("orders", index) for index in range(2))
+END = 40
+
+
+class Logs:
+    """What :class:`Prefetching` asks of a data plane: every log ends at ``END``."""
+
+    def __init__(self) -> None:
+        self.takes: list[tuple[Partition, int]] = []
+        self.dropped: list[Partition] = []
+        self.positions: dict[Partition, int] = {}
+        self.reachable = True
+        self.asked = 0
+
+    @property
+    def queries(self) -> Logs:
+        return self
+
+    async def look_up_once(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, None]]:
+        self.asked += 1
+        if not self.reachable:
+            raise KafkaConnectionError
+        return dict.fromkeys(timestamps, (END, None))
+
+    def take(self, partition: Partition, offset: int) -> None:
+        self.takes.append((partition, offset))
+        self.positions[partition] = offset
+
+    def drop(self, partition: Partition) -> None:
+        self.dropped.append(partition)
+        self.positions.pop(partition)
+
+    def position(self, partition: Partition) -> int | None:
+        return self.positions.get(partition)
+
+    def fetched(self, partition: Partition, first: int, last: int) -> Chunk:
+        builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 10_000)
+        for index in range(last + 1 - first):
+            builder.append(index, index, None, b"%d" % (first + index), [])
+        data = bytearray(builder.build())
+        data[:8] = first.to_bytes(8)
+        chunk = frame(partition, first, bytes(data), None, committed_only=False, check_crcs=True)
+        assert chunk is not None
+        self.positions[partition] = chunk.end
+        return chunk
+
+
+class House:
+    def __init__(self) -> None:
+        self.logs = Logs()
+        self.tasks: list[asyncio.Task[None]] = []
+        self.prefetching = Prefetching(self.logs, self._spawn)  # type: ignore[arg-type]
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def begun(self, *partitions: Partition) -> House:
+        self.prefetching.begin(partitions)
+        await asyncio.gather(*self.tasks)
+        return self
+
+
+def offsets(chunks: list[Chunk] | None) -> list[int]:
+    assert chunks is not None
+    found: list[int] = []
+    for chunk in chunks:
+        reader = Reader(chunk)
+        while not reader.finished:
+            found += [record.offset for record in reader.read(64)]
+    return found
+
+
+async def test_begins_where_the_logs_end_all_asked_at_once() -> None:
+    house = await House().begun(FIRST, SECOND)
+    assert house.logs.takes == [(FIRST, END), (SECOND, END)]
+    assert house.logs.asked == 1
+
+
+async def test_what_lies_below_the_release_is_thrown_away_what_lies_above_is_used() -> None:
+    house = await House().begun(FIRST)
+    chunks = [house.logs.fetched(FIRST, 40, 41), house.logs.fetched(FIRST, 42, 46), house.logs.fetched(FIRST, 47, 47)]
+    for chunk in chunks:
+        house.prefetching.keep(chunk)
+
+    assert offsets(house.prefetching.adopt(FIRST, 44)) == [44, 45, 46, 47]
+
+    assert [chunk.done for chunk in chunks] == [True, False, False], "what is thrown away takes no room"
+    assert house.logs.takes == [(FIRST, END)], "the plane goes on behind it"
+    assert house.logs.dropped == []
+
+
+async def test_a_release_where_the_log_ended_needs_nothing_thrown_away() -> None:
+    house = await House().begun(FIRST)
+    assert house.prefetching.adopt(FIRST, END) == []
+
+
+async def test_a_release_before_or_behind_what_was_fetched_is_fetched_anew() -> None:
+    house = await House().begun(FIRST, SECOND)
+    house.prefetching.keep(house.logs.fetched(FIRST, 40, 41))
+    house.prefetching.keep(house.logs.fetched(SECOND, 40, 41))
+    assert house.prefetching.adopt(FIRST, END - 1) is None, "the owner had a backlog"
+    assert house.prefetching.adopt(SECOND, 43) is None, "not reached yet"
+    assert house.prefetching.adopt(FIRST, END) is None, "once"
+
+
+async def test_the_release_comes_before_the_end_is_known() -> None:
+    house = House()
+    house.prefetching.begin([FIRST])
+    assert house.prefetching.adopt(FIRST, END) is None
+    await asyncio.gather(*house.tasks)
+    assert house.logs.takes == [], "who owns it fetches it"
+
+
+async def test_what_does_not_come_is_fetched_no_more() -> None:
+    house = await House().begun(FIRST)
+    house.prefetching.drop([FIRST, SECOND])
+    assert house.logs.dropped == [FIRST]
+    house.prefetching.keep(house.logs.fetched(FIRST, 40, 40))
+    assert house.prefetching.adopt(FIRST, END) is None
+
+
+async def test_dropped_and_begun_again_while_the_end_is_asked_for() -> None:
+    house = House()
+    house.prefetching.begin([FIRST])
+    house.prefetching.drop([FIRST])
+    house.prefetching.begin([FIRST])
+    await asyncio.gather(*house.tasks)
+    assert house.logs.takes == [(FIRST, END)]
+    assert house.logs.dropped == []
+
+
+async def test_an_end_that_cannot_be_told_is_no_trouble() -> None:
+    house = House()
+    house.logs.reachable = False
+    await house.begun(FIRST)
+    assert house.logs.takes == []
+    house.prefetching.drop([FIRST])
+    assert house.prefetching.adopt(FIRST, END) is None
