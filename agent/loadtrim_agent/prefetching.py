@@ -1,12 +1,14 @@
 """Partitions that a plan is about to bring: fetched before they are ours, handed out by nobody here until they are.
 
-Where a release will let us start is not known yet. The guess is where the log ends now: an owner that keeps up comes
-past it before it stops, and nothing is fetched that it does. A guess that turns out to be too late (the owner has a
-backlog) costs one fetch; the partition is then fetched anew from where the release says, as if there had been none.
+Where a release will let us start is not known yet. The guess is just before where the log ends now: an owner that keeps
+up comes past it before it stops, and hardly anything is fetched that it does. A guess that turns out to be too late
+(the owner has a backlog) costs one fetch; the partition is then fetched anew from where the release says, as if there
+had been none.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
@@ -17,12 +19,16 @@ from aiokafka.structs import TopicPartition
 from .core.model import Partition
 from .kafka.data import DataPlane
 from .kafka.fetch.chunk import Chunk
-from .kafka.fetch.offsets import LATEST
+from .kafka.fetch.offsets import EARLIEST, LATEST
 from .kafka.fetch.trim import trim
 
 __all__ = ["Prefetching"]
 
 log = logging.getLogger("loadtrim")
+
+
+BEHIND_OFFSETS = 32
+"""How far before the log's end: what may be on its way to the owner's user code when it stops."""
 
 
 class _Early:
@@ -50,26 +56,38 @@ class Prefetching:
         self._early: dict[Partition, _Early] = {}
 
     def begin(self, partitions: Iterable[Partition]) -> None:
-        """Find out where their logs end, and fetch from there."""
+        """Find out where their logs end, and fetch from shortly before."""
         fresh = {partition: _Early() for partition in partitions}
         self._early.update(fresh)
         self._spawn(self._begin(fresh), "prefetch")
 
     async def _begin(self, fresh: dict[Partition, _Early]) -> None:
-        try:
-            ends = await self._plane.queries.look_up_once({TopicPartition(*p): LATEST for p in fresh})
-        except (KafkaError, OSError, TimeoutError) as error:
-            log.debug("Where %s end cannot be told now (%r): not prefetched", sorted(fresh), error)
-            ends = {}
+        starts = await self._starts(fresh)
         for partition, early in fresh.items():
             if self._early.get(partition) is not early:
                 continue  # it has come, or will not come, meanwhile
-            found = ends.get(TopicPartition(*partition))
-            if found is None:
+            early.start = starts.get(partition)
+            if early.start is None:
                 del self._early[partition]
-                continue
-            early.start = found[0]
-            self._plane.take(partition, early.start)
+            else:
+                self._plane.take(partition, early.start)
+
+    async def _starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where to begin; none of them where that cannot be told at once."""
+        look_up = self._plane.queries.look_up_once
+        at = {partition: TopicPartition(*partition) for partition in partitions}
+        try:
+            ends, begins = await asyncio.gather(
+                look_up(dict.fromkeys(at.values(), LATEST)), look_up(dict.fromkeys(at.values(), EARLIEST))
+            )
+        except (KafkaError, OSError, TimeoutError) as error:
+            log.debug("Where %s end cannot be told now (%r): not prefetched", sorted(at), error)
+            return {}
+        return {
+            partition: max(begins[key][0], ends[key][0] - BEHIND_OFFSETS)
+            for partition, key in at.items()
+            if key in ends and key in begins
+        }
 
     def drop(self, partitions: Iterable[Partition]) -> None:
         """They do not come: fetch them no more. Those that are not prefetched are passed over."""

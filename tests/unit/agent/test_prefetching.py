@@ -12,31 +12,32 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
-from loadtrim_agent.prefetching import Prefetching
+from loadtrim_agent.kafka.fetch.offsets import EARLIEST
+from loadtrim_agent.prefetching import BEHIND_OFFSETS, Prefetching
 
 FIRST, SECOND = (Partition("orders", index) for index in range(2))
-END = 40
+END, BEGIN = 1_000, 900
+START = END - BEHIND_OFFSETS
 
 
 class Logs:
-    """What :class:`Prefetching` asks of a data plane: every log ends at ``END``."""
+    """What :class:`Prefetching` asks of a data plane: every log reaches from ``begin`` to ``END``."""
 
     def __init__(self) -> None:
         self.takes: list[tuple[Partition, int]] = []
         self.dropped: list[Partition] = []
         self.positions: dict[Partition, int] = {}
         self.reachable = True
-        self.asked = 0
+        self.begin = BEGIN
 
     @property
     def queries(self) -> Logs:
         return self
 
     async def look_up_once(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, None]]:
-        self.asked += 1
         if not self.reachable:
             raise KafkaConnectionError
-        return dict.fromkeys(timestamps, (END, None))
+        return {at: (self.begin if stamp == EARLIEST else END, None) for at, stamp in timestamps.items()}
 
     def take(self, partition: Partition, offset: int) -> None:
         self.takes.append((partition, offset))
@@ -86,36 +87,43 @@ def offsets(chunks: list[Chunk] | None) -> list[int]:
     return found
 
 
-async def test_begins_where_the_logs_end_all_asked_at_once() -> None:
+async def test_begins_shortly_before_the_logs_end() -> None:
     house = await House().begun(FIRST, SECOND)
-    assert house.logs.takes == [(FIRST, END), (SECOND, END)]
-    assert house.logs.asked == 1
+    assert house.logs.takes == [(FIRST, START), (SECOND, START)]
+
+
+async def test_never_before_the_log_begins() -> None:
+    house = House()
+    house.logs.begin = END - 1
+    await house.begun(FIRST)
+    assert house.logs.takes == [(FIRST, END - 1)]
 
 
 async def test_what_lies_below_the_release_is_thrown_away_what_lies_above_is_used() -> None:
     house = await House().begun(FIRST)
-    chunks = [house.logs.fetched(FIRST, 40, 41), house.logs.fetched(FIRST, 42, 46), house.logs.fetched(FIRST, 47, 47)]
+    spans = ((START, START + 1), (START + 2, START + 6), (START + 7, START + 7))
+    chunks = [house.logs.fetched(FIRST, *span) for span in spans]
     for chunk in chunks:
         house.prefetching.keep(chunk)
 
-    assert offsets(house.prefetching.adopt(FIRST, 44)) == [44, 45, 46, 47]
+    assert offsets(house.prefetching.adopt(FIRST, START + 4)) == [START + n for n in (4, 5, 6, 7)]
 
     assert [chunk.done for chunk in chunks] == [True, False, False], "what is thrown away takes no room"
-    assert house.logs.takes == [(FIRST, END)], "the plane goes on behind it"
+    assert house.logs.takes == [(FIRST, START)], "the plane goes on behind it"
     assert house.logs.dropped == []
 
 
-async def test_a_release_where_the_log_ended_needs_nothing_thrown_away() -> None:
+async def test_a_release_where_it_began_needs_nothing_thrown_away() -> None:
     house = await House().begun(FIRST)
-    assert house.prefetching.adopt(FIRST, END) == []
+    assert house.prefetching.adopt(FIRST, START) == []
 
 
 async def test_a_release_before_or_behind_what_was_fetched_is_fetched_anew() -> None:
     house = await House().begun(FIRST, SECOND)
-    house.prefetching.keep(house.logs.fetched(FIRST, 40, 41))
-    house.prefetching.keep(house.logs.fetched(SECOND, 40, 41))
-    assert house.prefetching.adopt(FIRST, END - 1) is None, "the owner had a backlog"
-    assert house.prefetching.adopt(SECOND, 43) is None, "not reached yet"
+    house.prefetching.keep(house.logs.fetched(FIRST, START, START + 1))
+    house.prefetching.keep(house.logs.fetched(SECOND, START, START + 1))
+    assert house.prefetching.adopt(FIRST, START - 1) is None, "the owner had a backlog"
+    assert house.prefetching.adopt(SECOND, START + 3) is None, "not reached yet"
     assert house.prefetching.adopt(FIRST, END) is None, "once"
 
 
@@ -131,7 +139,7 @@ async def test_what_does_not_come_is_fetched_no_more() -> None:
     house = await House().begun(FIRST)
     house.prefetching.drop([FIRST, SECOND])
     assert house.logs.dropped == [FIRST]
-    house.prefetching.keep(house.logs.fetched(FIRST, 40, 40))
+    house.prefetching.keep(house.logs.fetched(FIRST, START, START))
     assert house.prefetching.adopt(FIRST, END) is None
 
 
@@ -141,7 +149,7 @@ async def test_dropped_and_begun_again_while_the_end_is_asked_for() -> None:
     house.prefetching.drop([FIRST])
     house.prefetching.begin([FIRST])
     await asyncio.gather(*house.tasks)
-    assert house.logs.takes == [(FIRST, END)]
+    assert house.logs.takes == [(FIRST, START)]
     assert house.logs.dropped == []
 
 
