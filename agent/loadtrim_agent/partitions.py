@@ -242,7 +242,7 @@ class Partitions:
         if stream is None:
             return
         exhausted, in_hand, done = stream.exhausted, stream.in_hand, self.done_offset(stream)
-        if exhausted and in_hand is None and (done is None or done == command.committed):
+        if exhausted and in_hand is None and (command.begun or done is None or done == command.committed):
             self._tell_lull(stream, busy=False)
             return
         self._lulls[command.partition] = stream

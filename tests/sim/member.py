@@ -472,7 +472,7 @@ class SimMember:
         if slot is None:
             return
         busy = slot.position < self.world.data[slot.partition].end
-        if busy or (slot.in_hand is None and slot.done in (None, command.committed)):
+        if busy or (slot.in_hand is None and (command.begun or slot.done in (None, command.committed))):
             self.lull(slot, busy=busy)
         else:
             slot.awaits_lull = True

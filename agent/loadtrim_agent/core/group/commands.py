@@ -99,13 +99,15 @@ class GatherCommitsCommand(Command, frozen=True, kw_only=True):
 
 
 class AwaitLullCommand(Command, frozen=True, kw_only=True):
-    """It is to be given away, and is handed out until then. Answer with a LullEvent: at once where nothing was done
-    beyond ``committed``; else as soon as user code is done with a record and no fetched one waits; or, where records
-    wait all the time, after a few milliseconds that there is no lull."""
+    """It is to be given away, and is handed out until then. Answer with a LullEvent: at once where nothing is in hand,
+    no fetched record waits, and nothing was done beyond ``committed``; else as soon as user code is done with a record
+    and no fetched one waits; or, where records wait all the time, after a few milliseconds that there is no lull."""
 
     partition: Partition
     take: int
     committed: int | None
+    begun: bool = False
+    """A lull that has begun already is one too, whatever was done before it."""
 
 
 class FetchCommittedCommand(Command, frozen=True, kw_only=True):

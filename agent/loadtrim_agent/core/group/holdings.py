@@ -226,7 +226,7 @@ class Holdings:
     def _commit_ahead(self, now: float, hold: Hold) -> None:
         hold.become(HoldState.COMMITTING_AHEAD)
         hold.deadline = now + AHEAD_SECONDS
-        hold.lull_awaited = False
+        hold.lull_awaited, hold.lulls = False, 0
         if not self._gathering:  # one commit for all that begin together
             self._gathering = True
             self._emit(GatherCommitsCommand())
@@ -238,12 +238,21 @@ class Holdings:
         self._emit(StopCommand(partition=hold.partition, take=hold.take))
 
     def _await_lulls(self) -> None:
-        """What was committed ahead is stopped when nothing of it is left to commit."""
+        """What was committed ahead is stopped when nothing of it is left to commit.
+
+        What was done during the first commit is committed at once: most partitions have few records. Where there is
+        more after that too, right after a record is when the next is farthest away.
+        """
         for hold in self._sorted_moving():
             waits = hold.state is HoldState.COMMITTING_AHEAD and not hold.lull_awaited
             if waits and not self.commits.busy(hold.partition):
                 hold.lull_awaited = True
-                self._emit(AwaitLullCommand(partition=hold.partition, take=hold.take, committed=hold.committed))
+                hold.lulls += 1
+                self._emit(
+                    AwaitLullCommand(
+                        partition=hold.partition, take=hold.take, committed=hold.committed, begun=hold.lulls == 1
+                    )
+                )
 
     def lull(self, event: LullEvent) -> None:
         """Stop it where that leaves nothing to commit, or where no lull is to be hoped for; else commit once more."""

@@ -98,6 +98,8 @@ class Hold:
     """FETCHING: the committed offset is part of a transaction that is still open; how long that lasts is not ours."""
     fetch: int = 0
     """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
+    lulls: int = 0
+    """COMMITTING_AHEAD: asked for so far."""
     lull_awaited: bool = False
     """COMMITTING_AHEAD: the shell was asked, and has not answered yet."""
     decided: bool = False

@@ -161,7 +161,7 @@ def test_what_is_done_is_committed_before_it_stops() -> None:
     commit(d, 9)
     assert d.kinds() == ["SendCommit"], "and it goes on being handed out"
     d.commit_answered()
-    assert d.out == [c.AwaitLullCommand(partition=P0, take=1, committed=9)]
+    assert d.out == [c.AwaitLullCommand(partition=P0, take=1, committed=9, begun=True)]
     d.lull(P0, done=9)
     assert d.kinds() == ["Stop"]
     d.drained(P0, 9)
@@ -176,7 +176,7 @@ def test_what_is_done_during_the_commit_ahead_is_committed_in_the_next_lull() ->
     assert d.only(c.SendCommitCommand).offsets == {P0: (10, "")}
     assert state(d) is HoldState.COMMITTING_AHEAD, "and it goes on being handed out"
     d.commit_answered()
-    assert d.only(c.AwaitLullCommand).committed == 10
+    assert d.out == [c.AwaitLullCommand(partition=P0, take=1, committed=10)], "right after a record, from now on"
     d.lull(P0, done=10)
     assert d.kinds() == ["Stop"]
     d.drained(P0, 10)
