@@ -49,6 +49,7 @@ class Stream:
         "in_hand",
         "in_hand_since",
         "in_hand_timestamp",
+        "led",
         "listening",
         "partition",
         "paused",
@@ -70,6 +71,8 @@ class Stream:
         """User: ``pause()`` was called."""
         self.listening = False
         """Agent: it wants to be told when nothing is in hand any more."""
+        self.led = False
+        """Agent: its first records were put before those of all others."""
         self.handoff_since: float | None = None
         """Agent: when its last owner stopped handing it out, if it came by a handoff."""
         self.revoked = False
@@ -193,6 +196,8 @@ class Handout:
         self._turn: deque[Stream] = deque()
         self._turn_of: dict[Partition, Stream] | None = None
         self._left_in_slice = SLICE_RECORDS
+        self._leading: deque[Stream] = deque()
+        """Agent appends, user takes: their turn is next."""
         self._in_hand: list[Stream] = []
         """User: streams with something in hand, those given up meanwhile included."""
         self.lease_until = 0.0
@@ -226,7 +231,14 @@ class Handout:
     def feed(self, stream: Stream, chunk: Chunk) -> None:
         """Add what was fetched and wake the user if asleep."""
         stream.chunks.append(chunk)
+        self.lead(stream)
         self.wake()
+
+    def lead(self, stream: Stream) -> None:
+        """Where these are the first records of an acquisition that may be handed out, their turn is next."""
+        if not stream.led and stream.running and stream.chunks:
+            stream.led = True
+            self._leading.append(stream)
 
     def wake(self) -> None:
         """Wake user code that sleeps for want of records; costs nothing when it does not."""
@@ -437,9 +449,8 @@ class Handout:
         return self._turn
 
     def _current(self, wanted: Collection[Partition]) -> Stream | None:
-        turn = self._order()
-        for _ in range(len(turn)):
-            stream = turn[0]
+        for _ in range(len(self._order())):
+            stream = self._turn[0]
             eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
             if eligible and self._left_in_slice > 0 and stream.has_more():
                 return stream
@@ -449,6 +460,12 @@ class Handout:
     def _next_turn(self) -> None:
         self._turn.rotate(-1)
         self._left_in_slice = SLICE_RECORDS
+        while self._leading:
+            stream = self._leading.popleft()
+            turn = self._order()
+            if stream in turn:
+                turn.remove(stream)
+                turn.appendleft(stream)
 
     def _peek(self, stream: Stream) -> Any | None:
         try:

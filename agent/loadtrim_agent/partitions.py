@@ -219,6 +219,7 @@ class Partitions:
         stream = self.stream(command.partition, command.take)
         if stream is not None:
             stream.running = True
+            self.handout.lead(stream)
             self.handout.wake()
             since = stream.handoff_since
             seconds = boot_time() - since if since is not None else None

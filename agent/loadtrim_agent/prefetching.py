@@ -26,7 +26,6 @@ __all__ = ["Prefetching"]
 
 log = logging.getLogger("loadtrim")
 
-
 BEHIND_OFFSETS = 32
 """How far before the log's end: what may be on its way to the owner's user code when it stops."""
 
@@ -70,7 +69,7 @@ class Prefetching:
             if early.start is None:
                 del self._early[partition]
             else:
-                self._plane.take(partition, early.start)
+                self._plane.take_ahead(partition, early.start)
 
     async def _starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Where to begin; none of them where that cannot be told at once."""
@@ -117,4 +116,5 @@ class Prefetching:
             return None
         for chunk in early.chunks:
             trim(chunk, offset)
+        self._plane.keep(partition)
         return [chunk for chunk in early.chunks if not chunk.done]

@@ -80,3 +80,34 @@ async def test_one_by_one_and_stopped_in_between() -> None:
     assert handout.take_one() is None
     assert (stream.done, stream.in_hand, stream.position) == (2, None, 2)
     assert [entry[0] for entry in stream.finished] == [1_000, 1_000]
+
+
+async def test_the_first_records_of_what_was_taken_over_are_next_whenever_they_come() -> None:
+    handout = handout_of(ONE, TWO)
+    fresh = Stream(THREE, 7, 0)
+    fresh.running = True
+    handout.put(fresh)
+    first = handout.take_one()
+    assert first is not None, "the turns are made, and what was taken over has nothing yet"
+    handout.feed(fresh, chunk(THREE, 0))
+    taken = [handout.take_one() for _ in range(5)]
+    partitions = [record.partition for record in taken if record is not None]
+    slice_left = partitions.index(THREE.partition)
+    assert partitions[:slice_left] == [first.partition] * slice_left, "only the slice that had begun comes before"
+    handout.feed(fresh, chunk(THREE, 3))
+    assert not handout._leading, "once"
+
+
+async def test_what_is_fetched_before_it_may_be_handed_out_is_next_when_it_may() -> None:
+    handout = handout_of(ONE, TWO)
+    early = Stream(THREE, 7, 0)
+    handout.put(early)
+    handout.feed(early, chunk(THREE, 0))
+    first = handout.take_one()
+    assert first is not None
+    assert first.partition != THREE.partition
+    early.running = True
+    handout.lead(early)
+    partitions = [record.partition for record in (handout.take_one() for _ in range(6)) if record is not None]
+    slice_left = partitions.index(THREE.partition)
+    assert partitions[:slice_left] == [first.partition] * slice_left

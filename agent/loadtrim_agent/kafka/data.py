@@ -49,6 +49,13 @@ class DataPlane(Protocol):
     def take(self, partition: Partition, offset: int) -> None:
         """Fetch from ``offset`` on, at once. What was fetched for an earlier take is not given any more."""
 
+    def take_ahead(self, partition: Partition, offset: int) -> None:
+        """The same for one that is perhaps about to be ours: nothing that is ours waits for it. :meth:`take` or
+        :meth:`drop` ends that, or :meth:`keep`."""
+
+    def keep(self, partition: Partition) -> None:
+        """What is fetched ahead is ours now, and is gone on with at once."""
+
     def drop(self, partition: Partition) -> None:
         """Fetch no more; what comes late is thrown away."""
 

@@ -26,6 +26,7 @@ class Logs:
     def __init__(self) -> None:
         self.takes: list[tuple[Partition, int]] = []
         self.dropped: list[Partition] = []
+        self.kept: list[Partition] = []
         self.positions: dict[Partition, int] = {}
         self.reachable = True
         self.begin = BEGIN
@@ -39,7 +40,10 @@ class Logs:
             raise KafkaConnectionError
         return {at: (self.begin if stamp == EARLIEST else END, None) for at, stamp in timestamps.items()}
 
-    def take(self, partition: Partition, offset: int) -> None:
+    def keep(self, partition: Partition) -> None:
+        self.kept.append(partition)
+
+    def take_ahead(self, partition: Partition, offset: int) -> None:
         self.takes.append((partition, offset))
         self.positions[partition] = offset
 
@@ -110,6 +114,7 @@ async def test_what_lies_below_the_release_is_thrown_away_what_lies_above_is_use
 
     assert [chunk.done for chunk in chunks] == [True, False, False], "what is thrown away takes no room"
     assert house.logs.takes == [(FIRST, START)], "the plane goes on behind it"
+    assert house.logs.kept == [FIRST]
     assert house.logs.dropped == []
 
 

@@ -7,7 +7,8 @@ there (``fetch_max_wait_ms``). So there are two lanes:
   poll is out (a partition taken or sought, room in its buffer, new offsets) is *due*, and goes into the next one.
 - *express*: while a poll is out, what is due is fetched by requests that stand alone. They do not wait at the broker
   where something may be there at once (*hot*: just taken, or the last answer had records), and otherwise only a
-  moment, so that what is taken next does not wait for them either.
+  moment, so that what is taken next does not wait for them either. What is fetched ahead of being ours is asked for
+  once, and then left to the poll.
 
 The next poll takes over what is due, even while an express request for it is out that is not likely to bring anything;
 if both bring the same, what comes second is thrown away, as is everything whose take or offset is not the present one.
@@ -119,7 +120,10 @@ class BrokerLanes:
         chosen = [
             state
             for p in self._due
-            if (state := self.states.get(p)) is not None and not self._polled(state) and self._fetchable(state)
+            if (state := self.states.get(p)) is not None
+            and (state.hot or not state.ahead)
+            and not self._polled(state)
+            and self._fetchable(state)
         ]
         if not chosen:
             return None

@@ -167,9 +167,22 @@ class FetchPlane:
             self._client.set_topics(sorted(topics))
 
     def take(self, partition: Partition, offset: int) -> None:
+        self._take(partition, offset, ahead=False)
+
+    def take_ahead(self, partition: Partition, offset: int) -> None:
+        self._take(partition, offset, ahead=True)
+
+    def keep(self, partition: Partition) -> None:
+        state = self._states.get(partition)
+        if state is not None:
+            state.ahead, state.hot = False, True
+            self._touch(partition)
+
+    def _take(self, partition: Partition, offset: int, *, ahead: bool) -> None:
         old = self._states.get(partition)
         self._numbers += 1
         state = self._states[partition] = Taken(partition, self._numbers, offset)
+        state.ahead = ahead
         if old is not None:
             state.end_offset, state.last_stable_offset = old.end_offset, old.last_stable_offset
             state.told_at, state.trouble = self._told_at(old), old.trouble

@@ -16,6 +16,7 @@ class Taken:
     """One take of one partition: from :meth:`~.plane.FetchPlane.take` until the next, or the drop."""
 
     __slots__ = (
+        "ahead",
         "buffered_bytes",
         "chunks",
         "end_offset",
@@ -47,6 +48,8 @@ class Taken:
         self.replica_until = 0.0
         self.hot = True
         """There may be records to be had at once: nobody has said yet that there are none at this offset."""
+        self.ahead = False
+        """Perhaps about to be ours: nothing that is ours is to wait for it."""
         self.resting = False
         """Something went wrong; it is tried again in a moment."""
         self.resetting = False

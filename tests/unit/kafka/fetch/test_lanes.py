@@ -42,6 +42,28 @@ def test_what_is_taken_while_a_poll_is_out_goes_by_the_express_at_once() -> None
     assert (poll.fetch, poll.session) == ([(TWO, 9)], (77, 1)), "the poll takes it over, the express out or not"
 
 
+def test_what_is_fetched_ahead_is_asked_for_once_and_then_left_to_the_poll() -> None:
+    one, two, three = Taken(ONE, 1, 5), Taken(TWO, 2, 9), Taken(Partition("topic", 2), 3, 1)
+    two.ahead = True
+    lanes = lanes_of(one)
+    lanes.next(Lane.POLL)
+    lanes.add(two)
+    express = lanes.next(Lane.EXPRESS)
+    assert express is not None
+    assert express.fetch == [(TWO, 9)]
+    lanes.answered(Lane.EXPRESS, 0, 1.0)
+    assert lanes.next(Lane.EXPRESS) is None, "the lane is free for what is ours"
+    lanes.add(three)
+    express = lanes.next(Lane.EXPRESS)
+    assert express is not None
+    assert express.fetch == [(three.partition, 1)]
+    lanes.answered(Lane.EXPRESS, 0, 1.0)
+    lanes.answered(Lane.POLL, 77, 1.0)
+    poll = lanes.next(Lane.POLL)
+    assert poll is not None
+    assert (TWO, 9) in poll.fetch
+
+
 def test_a_hot_partition_is_not_asked_for_twice() -> None:
     one, two = Taken(ONE, 1, 5), Taken(TWO, 2, 9)
     lanes = lanes_of(one)
