@@ -19,6 +19,7 @@ from . import (
     bench_planner,
     bench_steady,
     bench_step,
+    bench_takeover,
     bench_throughput,
     bench_trace,
     bench_unmoved,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
         bench_move.BENCHMARK,
+        bench_takeover.BENCHMARK,
         bench_unmoved.BENCHMARK,
         bench_membership.BENCHMARK,
         bench_throughput.BENCHMARK,

@@ -1,9 +1,10 @@
 """A consumer in a process of its own: ``python -m benchmarks.worker OPTIONS``, asked as :mod:`.child` says.
 
 Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group), ``bootstrap topic
-group directory busy_seconds assigned`` and ``consumer``, further arguments of the consumer. Requests: ``start``,
-``stop`` (as SIGTERM does), ``state``, ``story`` (the protocol's steps with their times), ``count``, ``save`` (writes
-the records' stamps down).
+group directory busy_seconds assigned`` and ``consumer``, further arguments of the consumer; ``one_of``: a partition
+that is paused when one record of it was handed out. Requests: ``start``, ``stop`` (as SIGTERM does), ``state``,
+``story`` (the protocol's steps with their times), ``count``, ``save`` (writes the records' stamps down), ``take``
+(``assigned`` only: resumes that partition at ``offset`` and waits ``seconds`` at most for a record of it).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aiokafka.structs import TopicPartition
+
 from payments.service import busy, clock_ns
 
 from .child import serve
@@ -30,6 +33,10 @@ logging.basicConfig(
 )
 
 
+ASKED_RECORDS = 20
+"""Work that lets nobody else run in its loop: after so many records, who asks is heard."""
+
+
 class Worker:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -39,6 +46,10 @@ class Worker:
         self._task: asyncio.Task[None] | None = None
         self._stamps = Stamps()
         self._first_ns: int | None = None
+        self._one_of = options.get("one_of", -1)
+        self._ones = 0
+        """Records of it handed out."""
+        self._one: asyncio.Future[int] | None = None
         self._make = self._maker()
 
     def _maker(self) -> Any:
@@ -89,8 +100,15 @@ class Worker:
             if self._first_ns is None:
                 self._first_ns = now
             add(message.partition, message.offset, now)
+            if message.partition == self._one_of:
+                self._consumer.pause(self._one_at)
+                self._ones += 1
+                if self._one is not None and not self._one.done():
+                    self._one.set_result(now)
             if seconds:
                 await busy(seconds)
+                if len(self._stamps) % ASKED_RECORDS == 0:
+                    await asyncio.sleep(0)
 
     async def do_stop(self, request: dict[str, Any]) -> dict[str, Any]:
         called_ns = clock_ns()
@@ -121,7 +139,22 @@ class Worker:
         return {"story": await self._consumer._in_agent(look())}
 
     async def do_count(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"count": len(self._stamps), "first_ns": self._first_ns}
+        return {"count": len(self._stamps), "first_ns": self._first_ns, "ones": self._ones}
+
+    async def do_take(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._one = asyncio.get_running_loop().create_future()
+        called_ns = clock_ns()
+        self._consumer.seek(self._one_at, request["offset"])
+        self._consumer.resume(self._one_at)
+        first_ns = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(request["seconds"]):
+                first_ns = await self._one
+        return {"called_ns": called_ns, "first_ns": first_ns}
+
+    @property
+    def _one_at(self) -> TopicPartition:
+        return TopicPartition(self._options["topic"], self._one_of)
 
     async def do_save(self, request: dict[str, Any]) -> dict[str, Any]:
         path = Path(self._options["directory"]) / f"{os.environ['LOADTRIM_INSTANCE']}.stamps"

@@ -1,0 +1,237 @@
+"""Taking a partition over: from the release until its first record is in the hands of its new owner's user code."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aiokafka import AIOKafkaProducer
+
+from loadtrim.testing import Cluster
+from loadtrim_agent.core.records import MovePlan
+
+from .group import Control, Group, until
+from .results import Figure, percentile
+from .stamps import Stamp, by_partition
+from .suite import Benchmark, Context, Finding
+
+__all__ = ["BENCHMARK"]
+
+PARTITIONS = 9
+TAKEN = PARTITIONS - 1
+"""The partition that goes to and fro. It has records waiting at all times, so that there is a first one to be handed;
+who takes it is handed one and pauses it."""
+MOVES, MOVES_QUICK = 300, 40
+WARM_MOVES = 40
+"""Not counted: the broker compiles its code meanwhile."""
+LOADED_MOVES, LOADED_MOVES_QUICK = 60, 10
+BUSY_SECONDS = 0.0005
+BACKLOG_RECORDS = 25_000
+"""Per partition; more than is done while it is measured."""
+BARE_TAKES, BARE_TAKES_QUICK = 100, 15
+BARE_LOADED_TAKES, BARE_LOADED_TAKES_QUICK = 2, 1
+BARE_SECONDS_MAX = 20.0
+"""So long a peer is waited for; what takes longer counts as this."""
+STORY_MOVES = 20
+"""The protocol's story is bounded, so it is asked for so often."""
+
+
+@dataclass(slots=True)
+class Takes:
+    """Seconds until the first record was in the hands of user code, one entry per take-over."""
+
+    since_read: list[float] = field(default_factory=list)
+    """Since the new owner read the release."""
+    since_append: list[float] = field(default_factory=list)
+    """Since the old one sent it to the log."""
+
+
+async def run(context: Context) -> Finding:
+    """Ours, then aiokafka's fastest way to do the same: a paused partition that is resumed and sought."""
+    quick = context.quick
+    quiet = await _ours(context, MOVES_QUICK if quick else MOVES, loaded=False)
+    loaded = await _ours(context, LOADED_MOVES_QUICK if quick else LOADED_MOVES, loaded=True)
+    bare_quiet = await _bare(context, BARE_TAKES_QUICK if quick else BARE_TAKES, loaded=False)
+    bare_loaded = await _bare(context, BARE_LOADED_TAKES_QUICK if quick else BARE_LOADED_TAKES, loaded=True)
+    read, append = quiet.since_read, quiet.since_append
+    peer = "aiokafka, `resume` and `seek` of a paused partition:"
+    bare = f"p50 {percentile(bare_quiet, 0.5) * 1e3:.0f}, p99 {percentile(bare_quiet, 0.99) * 1e3:.0f} ms"
+    return Finding(
+        setting=(
+            f"Two members own {PARTITIONS} partitions; one of them goes to and fro by plan records. It has records "
+            "waiting and is paused by who was handed one, so its owner's position is far from the log's end. Quiet: "
+            f"nothing is written to any partition. Loaded: its new owner owns the other {PARTITIONS - 1} too, all with "
+            f"a backlog, and user code takes {BUSY_SECONDS * 1e3:g} ms per record. Measured until the record is in the "
+            "hands of user code, from the reading of the release; from its append to the log for comparison."
+        ),
+        figures=(
+            Figure(name="quiet: take-overs", value=len(read)),
+            Figure(name="quiet: release read until first record, p50", value=percentile(read, 0.5), unit="ms"),
+            Figure(
+                name="quiet: release read until first record, p99",
+                value=percentile(read, 0.99),
+                unit="ms",
+                at_most=0.005,
+                peer=f"{peer} {bare}",
+            ),
+            Figure(name="quiet: release sent until first record, p50", value=percentile(append, 0.5), unit="ms"),
+            Figure(name="quiet: release sent until first record, p99", value=percentile(append, 0.99), unit="ms"),
+            Figure(name="loaded: take-overs", value=len(loaded.since_read)),
+            Figure(
+                name="loaded: release read until first record, p50",
+                value=percentile(loaded.since_read, 0.5),
+                unit="s",
+                peer=f"{peer} {_at_most(bare_loaded)}",
+            ),
+            Figure(
+                name="loaded: release read until first record, longest",
+                value=percentile(loaded.since_read, 1.0),
+                unit="s",
+                at_most=0.3,
+            ),
+        ),
+        details={
+            "quiet_seconds": {f"p{s * 100:g}": percentile(read, s) for s in (0.1, 0.5, 0.9, 0.99, 1.0)},
+            "loaded_seconds": {f"p{s * 100:g}": percentile(loaded.since_read, s) for s in (0.1, 0.5, 0.9, 1.0)},
+            "bare_quiet_seconds": {f"p{s * 100:g}": percentile(bare_quiet, s) for s in (0.5, 0.99, 1.0)},
+            "bare_loaded_seconds": bare_loaded,
+        },
+    )
+
+
+def _at_most(seconds: list[float]) -> str:
+    longest = percentile(seconds, 1.0)
+    return f"more than {BARE_SECONDS_MAX:.0f} s" if longest >= BARE_SECONDS_MAX else f"{longest:.1f} s"
+
+
+async def _preload(kafka: Cluster, topic: str, partitions: Iterable[int], records: int) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, linger_ms=20, max_batch_size=1 << 16) as producer:
+        for partition in partitions:
+            for _ in range(records):
+                await producer.send(topic, b"x" * 100, partition=partition)
+        await producer.flush()
+
+
+async def _prepared(group: Group, *, loaded: bool) -> None:
+    waiting = range(PARTITIONS) if loaded else (TAKEN,)
+    await _preload(group.kafka, group.topic, waiting, BACKLOG_RECORDS if loaded else MOVES + 10 * WARM_MOVES)
+
+
+async def _ours(context: Context, moves: int, *, loaded: bool) -> Takes:
+    async with Group(context.cluster(), context.scratch, partitions=PARTITIONS) as group:
+        names = ("giver", "taker")
+        await _prepared(group, loaded=loaded)
+        await group.spawn(*names, one_of=TAKEN, busy_seconds=BUSY_SECONDS if loaded else 0.0)
+        for name in names:
+            await group.workers[name].ask("start")
+        await group.until_settled(*names)
+        async with Control(group.kafka.bootstrap, group.group) as control:
+            await control.hold()
+            await asyncio.sleep(3.0)
+            mover = await _Mover.of(group, control, names)
+            if loaded:
+                for partition in range(TAKEN):
+                    await mover.move(partition, "taker")
+            warm = 4 if loaded else WARM_MOVES
+            await mover.move(TAKEN, "giver")
+            takes = Takes()
+            stories: list[tuple[str, float, str]] = []
+            for number in range(warm + moves * (2 if loaded else 1)):
+                if number == warm:
+                    await mover.stories()
+                await mover.take(names[(number + 1) % 2])
+                if number >= warm and number % STORY_MOVES == 0:
+                    stories += await mover.stories()
+            stories += await mover.stories()
+            _measure(await group.stamps(), stories, ("taker",) if loaded else names, takes)
+            return takes
+
+
+class _Mover:
+    """Moves partitions by plan records, as the leader would ask."""
+
+    def __init__(self, group: Group, control: Control, members: dict[str, str], leader: str, generation: int) -> None:
+        self._group = group
+        self._control = control
+        self._members = members
+        self._leader = leader
+        self._generation = generation
+        self._seen: dict[str, float] = {}
+        self._random = random.Random(7)
+
+    @classmethod
+    async def of(cls, group: Group, control: Control, names: tuple[str, ...]) -> _Mover:
+        states = await group.until_settled(*names)
+        control.owners = {p: state["member"] for state in states.values() for p in state["owned"]}
+        one = states[names[0]]
+        return cls(group, control, {n: states[n]["member"] for n in names}, one["leader"], one["generation"])
+
+    async def move(self, partition: int, to: str) -> None:
+        owners, target = self._control.owners, self._members[to]
+        if owners[partition] == target:
+            return
+        move = MovePlan(topic=self._group.topic, partition=partition, source=owners[partition], target=target)
+        await self._control.plan(self._leader, self._generation, (move,))
+
+        async def moved() -> bool:
+            return owners[partition] == target
+
+        await until(moved, f"partition {partition} goes to {to}", 20.0)
+
+    async def take(self, to: str) -> None:
+        """Move the partition that goes to and fro, and wait until its first record was handed out."""
+        before = (await self._group.workers[to].ask("count"))["ones"]
+        await self.move(TAKEN, to)
+
+        async def handed() -> bool:
+            return bool((await self._group.workers[to].ask("count"))["ones"] > before)
+
+        await until(handed, f"{to} is handed a record", 20.0)
+        await asyncio.sleep(self._random.uniform(0.02, 0.12))
+
+    async def stories(self) -> list[tuple[str, float, str]]:
+        """(kind, boot-time seconds, who) of the steps of the partition since the last time."""
+        found: list[tuple[str, float, str]] = []
+        for name in self._members:
+            story = (await self._group.workers[name].ask("story"))["story"]
+            since = self._seen.get(name, 0.0)
+            found += [(kind, at, name) for kind, at, of in story if of == TAKEN and at > since]
+            self._seen[name] = max((at for _, at, _ in story), default=since)
+        return found
+
+
+def _measure(stamps: list[Stamp], stories: list[tuple[str, float, str]], takers: tuple[str, ...], takes: Takes) -> None:
+    handed = by_partition(stamps)[TAKEN]
+    appends = sorted(at for kind, at, _ in stories if kind == "AppendCommand")
+    for kind, at, who in stories:
+        if kind != "OpenCommand" or who not in takers:
+            continue
+        first = next((stamp.at_ns / 1e9 for stamp in handed if stamp.who == who and stamp.at_ns / 1e9 >= at), None)
+        index = bisect_right(appends, at)
+        if first is not None and index:
+            takes.since_read.append(first - at)
+            takes.since_append.append(first - appends[index - 1])
+
+
+async def _bare(context: Context, takes: int, *, loaded: bool) -> list[float]:
+    async with Group(context.cluster(), context.scratch, partitions=PARTITIONS) as group:
+        await _prepared(group, loaded=loaded)
+        busy = BUSY_SECONDS if loaded else 0.0
+        (worker,) = await group.spawn(
+            "bare", client="assigned", assigned=list(range(PARTITIONS)), one_of=TAKEN, busy_seconds=busy
+        )
+        await worker.ask("start")
+        await asyncio.sleep(3.0)
+        seconds: list[float] = []
+        for number in range(takes):
+            answer = await worker.ask("take", offset=number, seconds=BARE_SECONDS_MAX)
+            first_ns = answer["first_ns"]
+            seconds.append((first_ns - answer["called_ns"]) / 1e9 if first_ns is not None else BARE_SECONDS_MAX)
+            await asyncio.sleep(group.random.uniform(0.02, 0.12))
+        return seconds
+
+
+BENCHMARK = Benchmark(name="takeover", title="Taking a partition over", run=run, seconds=240, quick_seconds=90)
