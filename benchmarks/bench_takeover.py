@@ -81,8 +81,8 @@ async def run(context: Context) -> Finding:
                 unit="ms",
                 at_most=0.005,
                 peer=f"{peer} {bare}",
-                limited_by="profiled: the fetch is sent after 0.5 ms, user code has the record 0.7 ms after its answer; "
-                "the broker's answer takes 1 to 9 ms, with others on both cores",
+                limited_by="profiled: the fetch is sent after 0.5 ms, user code has the record 0.7 ms after its "
+                "answer; the broker's answer takes 1 to 9 ms, with others on both cores",
             ),
             Figure(name="quiet: release sent until first record, p50", value=percentile(append, 0.5), unit="ms"),
             Figure(name="quiet: release sent until first record, p99", value=percentile(append, 0.99), unit="ms"),
