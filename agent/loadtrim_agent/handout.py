@@ -12,151 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 from .clock import boot_time
 from .core.model import Partition
-from .kafka.fetch.chunk import Chunk, Reader
+from .kafka.fetch.chunk import Chunk
 from .kafka.fetch.state import Budget
+from .stream import SLICE_RECORDS, Stream
 
-__all__ = ["Finished", "Handout", "Stream"]
+__all__ = ["Handout", "Stream"]
 
-SLICE_RECORDS = 64
-"""Records of one partition handed out before the next one's turn."""
-READ_RECORDS = 64
-"""Records unpacked at a time."""
+BATCH_RECORDS = 1024
+"""Records unpacked at a time for ``getmany``."""
 _ALL = 1 << 62
 
-Finished = tuple[int | list[int], float, float]
-"""(timestamp in ms of a record, or of each record of a batch; when it was handed out; when it was done: boot clock)."""
-
 Deserializer = Callable[[bytes | None], Any]
-
-
-class Stream:
-    """One acquisition of one partition, shared by both threads. Who writes a field is said beside it."""
-
-    __slots__ = (
-        "_index",
-        "_reader",
-        "_records",
-        "chunks",
-        "done",
-        "finished",
-        "following",
-        "handoff_since",
-        "in_hand",
-        "in_hand_since",
-        "in_hand_timestamp",
-        "led",
-        "listening",
-        "partition",
-        "paused",
-        "position",
-        "revoked",
-        "running",
-        "seeking",
-        "size_bytes",
-        "size_told",
-        "take",
-    )
-
-    def __init__(self, partition: Partition, take: int, position: int) -> None:
-        self.partition = partition
-        self.take = take
-        self.running = False
-        """Agent: records may be handed out."""
-        self.paused = False
-        """User: ``pause()`` was called."""
-        self.listening = False
-        """Agent: it wants to be told when nothing is in hand any more."""
-        self.led = False
-        """Agent: its first records were put before those of all others."""
-        self.handoff_since: float | None = None
-        """Agent: when its last owner stopped handing it out, if it came by a handoff."""
-        self.revoked = False
-        """Agent: ``on_partitions_revoked`` was called for it."""
-        self.chunks: deque[Chunk] = deque()
-        """Agent appends, user takes."""
-        self.size_bytes = 0
-        """User: keys and values unpacked so far."""
-        self.size_told = 0
-        """Agent: as much of it as was reported."""
-        self.seeking = False
-        """User sets it at a seek, agent clears it: batches fetched before the seek are thrown away."""
-        self.position = position
-        """User: the offset handed out next."""
-        self.done: int | None = None
-        """User: the offset after the last record done; None before the first."""
-        self.in_hand: int | None = None
-        """User: offset of the last record handed out and not done."""
-        self.in_hand_since = 0.0
-        self.in_hand_timestamp: int | list[int] = -1
-        self.finished: deque[Finished] = deque()
-        """User appends, agent takes: one entry per record, or per batch of ``getmany``."""
-        self._reader: Reader | None = None
-        self._records: Sequence[Any] = ()
-        self._index = 0
-
-    @property
-    def exhausted(self) -> bool:
-        """Everything fetched so far was handed out; what is in hand is to be looked at after this."""
-        return not self.chunks and self._reader is None and self._index >= len(self._records)
-
-    def has_more(self) -> bool:
-        """User: it is worth a :meth:`peek`."""
-        return self._index < len(self._records) or self._reader is not None or bool(self.chunks)
-
-    def peek(self, finished: Callable[[Chunk], None]) -> Any | None:
-        """User: the next record, or None.
-
-        Args:
-            finished: told of a chunk that is unpacked.
-
-        Raises:
-            CorruptRecordException, UnsupportedCodecError: it cannot be unpacked.
-        """
-        while not self.seeking:
-            if self._index < len(self._records):
-                return self._records[self._index]
-            reader = self._reader
-            if reader is None:
-                if not self.chunks:
-                    self._records, self._index = (), 0
-                    return None
-                reader = self._reader = Reader(self.chunks.popleft())
-            self._records, self._index = (), 0
-            size = reader.size_bytes
-            self._records = reader.read(READ_RECORDS)
-            self.size_bytes += reader.size_bytes - size
-            if reader.finished:
-                self._reader = None
-                finished(reader.chunk)
-        return None
-
-    def read(self, records_max: int, finished: Callable[[Chunk], None]) -> Sequence[Any]:
-        """User: the next records, some or all of those unpacked; none where there are none. Raises as :meth:`peek`."""
-        if self.peek(finished) is None:
-            return ()
-        begin = self._index
-        records = self._records[begin : begin + records_max] if begin or records_max < len(self._records) else None
-        taken = self._records if records is None else records
-        self._index = begin + len(taken)
-        self.position = taken[-1].offset + 1
-        return taken
-
-    def advance(self, offset: int) -> None:
-        """User: the peeked record is handed out."""
-        self._index += 1
-        self.position = offset + 1
-
-    def clear(self) -> None:
-        """Agent, while :attr:`seeking` keeps the user away: forget what is buffered."""
-        self.chunks.clear()
-        self._reader = None
-        self._records = ()
-        self._index = 0
 
 
 class Handout:
@@ -200,6 +71,10 @@ class Handout:
         """Agent appends, user takes: their turn is next."""
         self._in_hand: list[Stream] = []
         """User: streams with something in hand, those given up meanwhile included."""
+        self._run: Stream | None = None
+        """User: one record of this stream is in hand and nothing else, and nothing happened since then but hand-outs
+        of the records behind it, up to :attr:`_run_end`."""
+        self._run_end = 0
         self.lease_until = 0.0
         """Agent."""
         self.budget: Budget | None = None
@@ -260,81 +135,73 @@ class Handout:
         """The next record, or None where there is nothing to hand out now. Ends what was in hand before."""
         now = boot_time()
         self.last_call = now
-        if self._in_hand:
-            if not wanted and len(self._in_hand) == 1:
-                record = self._next_of(self._in_hand[0], now)
-                if record is not None:
-                    return record
-            else:
-                self._finish(now, wanted)
-        if now >= self.lease_until or self.closing:
-            return None
-        for _ in range(len(self._order()) + 1):
-            # Most often the partition whose turn it is has more; whether it may be handed out, _announce looks.
-            stay = not wanted and self._left_in_slice > 0 and self._turn and self._turn[0].running
-            stream = self._turn[0] if stay else self._current(wanted)
-            if stream is None:
-                return None
-            record = self._peek(stream)
-            if record is None or not self._announce(stream, record.offset, record.timestamp, now):
-                self._next_turn()
-                continue
-            if self._deserializes:
-                try:
-                    record = self._deserialized(record)
-                except BaseException:
-                    self._withdraw(stream)
-                    raise
-            stream.advance(record.offset)
-            self._left_in_slice -= 1
-            return record
-        return None
-
-    def _next_of(self, stream: Stream, now: float) -> Any | None:
-        """Nearly every call of ``async for``: what is in hand is done, and the record after it is there.
-
-        None: what was in hand has ended, and the next is to be looked for by :meth:`take_one`. The same steps in the
-        same order as :meth:`_end` and :meth:`_announce`, without the calls.
-        """
-        offset, index, records = stream.in_hand, stream._index, stream._records
+        stream = self._run
         if (
-            offset is None
-            or index >= len(records)
-            or self._left_in_slice <= 0
-            or self._deserializes
+            stream is None
+            or wanted
+            or (index := stream.index) >= self._run_end
             or now >= self.lease_until
             or self.closing
             or self._turn_of is not self.streams
         ):
-            self._end(stream, now)
-            self._in_hand.clear()
-            return None
-        stream.finished.append((stream.in_hand_timestamp, stream.in_hand_since, now))
-        if stream.position == offset + 1:  # else the user sought elsewhere while it was in hand
-            stream.done = offset + 1
-        record = records[index]
+            return self._look_for_one(now, wanted)
+        # Nearly every call: the same steps in the same order as there, without the calls.
+        stream.times.append(now)
+        stream.done = stream.position
+        record = stream.records[index]
         offset = record.offset
-        stream.in_hand_timestamp, stream.in_hand_since = record.timestamp, now
         stream.in_hand = offset
-        if not stream.running or stream.paused or stream.seeking:
-            self._clear_hand(stream)
-            self._in_hand.clear()
-            return None
-        stream._index = index + 1
+        if not stream.running or stream.paused:
+            self._withdraw(stream)
+            return self._look_for_one(now, wanted)
+        if self._deserializes:
+            record = self._deserialized_in_hand(stream, record)
+        stream.index = index + 1
         stream.position = offset + 1
-        self._left_in_slice -= 1
         return record
+
+    def _look_for_one(self, now: float, wanted: Collection[Partition]) -> Any | None:
+        self._run = None
+        if self._in_hand:
+            self._finish(now, wanted)
+        if now >= self.lease_until or self.closing:
+            return None
+        for _ in range(len(self._order()) + 1):
+            stream = self._current(wanted)
+            if stream is None:
+                return None
+            record = self._peek(stream)
+            if record is None or not self._announce(stream, record.offset):
+                self._next_turn()
+                continue
+            if self._deserializes:
+                record = self._deserialized_in_hand(stream, record)
+            stream.begin(now)
+            stream.advance(1, record.offset)
+            self._left_in_slice -= 1
+            if not wanted and len(self._in_hand) == 1:
+                self._run_on(stream)
+            return record
+        return None
+
+    def _run_on(self, stream: Stream) -> None:
+        """What is left of the slice is handed out without looking for it, as long as nothing else happens."""
+        self._run = stream
+        more = max(0, min(len(stream.records) - stream.index, self._left_in_slice))
+        self._run_end = stream.index + more
+        self._left_in_slice -= more
 
     def take_many(self, wanted: Collection[Partition], max_records: int | None) -> dict[Partition, list[Any]]:
         """What is there now, by partition, oldest first; ends what was in hand before."""
         now = boot_time()
         self.last_call = now
+        self._run = None
         if self._in_hand:
             self._finish(now, wanted)
         taken: dict[Partition, list[Any]] = {}
         if now >= self.lease_until or self.closing:
             return taken
-        left = max_records if max_records is not None else -1
+        left = max_records if max_records is not None else _ALL
         for _ in range(len(self._order())):
             stream = self._current(wanted)
             if stream is None or left == 0 or stream.partition in taken:
@@ -348,19 +215,32 @@ class Handout:
 
     def _take_batch(self, stream: Stream, limit: int, now: float) -> list[Any]:
         records: list[Any] = []
-        first = self._peek(stream)
-        if first is None or not self._announce(stream, first.offset, -1, now):
+        first = self._peek(stream, min(limit, BATCH_RECORDS))
+        if first is None or not self._announce(stream, first.offset):
             return records
+        stamps: list[int] = []
         try:
-            while len(records) != limit and (more := self._read(stream, limit - len(records) if limit > 0 else _ALL)):
-                records += more
+            while len(records) < limit and self._peek(stream, min(limit - len(records), BATCH_RECORDS)) is not None:
+                self._read(stream, limit - len(records), records, stamps)
         except BaseException:
             if not records:
                 self._withdraw(stream)
                 raise
-        stream.in_hand_timestamp = [record.timestamp for record in records]
+        stream.begin_batch(now, stamps)
         stream.in_hand = records[-1].offset
         return records
+
+    def _read(self, stream: Stream, limit: int, records: list[Any], stamps: list[int]) -> None:
+        """Hand out what is unpacked; what cannot be deserialized raises, and stays to be handed out next."""
+        if not self._deserializes:
+            more, their_stamps = stream.read(limit)
+            records += more
+            stamps += their_stamps
+            return
+        for record in stream.records[stream.index : stream.index + limit]:
+            records.append(self._deserialized(record))
+            stamps.append(record.timestamp)
+            stream.advance(1, record.offset)
 
     async def wait(self, timeout: float | None = None) -> None:
         """Sleep until something may be there to hand out, or ``timeout`` seconds have passed."""
@@ -379,12 +259,14 @@ class Handout:
 
     def seek(self, stream: Stream, offset: int) -> None:
         """Hand out from ``offset`` on; the agent is told by the caller."""
+        self._run = None
         stream.seeking = True
         stream.position = offset
         stream.done = offset
 
     def abandon(self) -> None:
         """What is in hand is not done, and never will be (an exception, a break, then stop)."""
+        self._run = None
         for stream in self._in_hand:
             stream.in_hand = None
             if stream.listening:
@@ -409,18 +291,12 @@ class Handout:
         self._in_hand[:] = kept
 
     def _end(self, stream: Stream, now: float) -> None:
-        offset = stream.in_hand
-        if offset is not None:
-            stream.finished.append((stream.in_hand_timestamp, stream.in_hand_since, now))
-            if stream.position == offset + 1:  # else the user sought elsewhere while it was in hand
-                stream.done = offset + 1
-            stream.in_hand = None
+        stream.end(now)
         if stream.listening:
             self._tell_agent(self._drained, stream)
 
-    def _announce(self, stream: Stream, offset: int, timestamp: int, now: float) -> bool:
+    def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
-        stream.in_hand_timestamp, stream.in_hand_since = timestamp, now
         stream.in_hand = offset
         if not stream.running or stream.paused:
             self._clear_hand(stream)
@@ -429,6 +305,7 @@ class Handout:
         return True
 
     def _withdraw(self, stream: Stream) -> None:
+        self._run = None
         self._in_hand.remove(stream)
         self._clear_hand(stream)
 
@@ -449,10 +326,13 @@ class Handout:
         return self._turn
 
     def _current(self, wanted: Collection[Partition]) -> Stream | None:
-        for _ in range(len(self._order())):
+        self._order()
+        if self._left_in_slice <= 0:
+            self._next_turn()
+        for _ in range(len(self._turn)):
             stream = self._turn[0]
             eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
-            if eligible and self._left_in_slice > 0 and stream.has_more():
+            if eligible and stream.has_more():
                 return stream
             self._next_turn()
         return None
@@ -467,31 +347,26 @@ class Handout:
                 turn.remove(stream)
                 turn.appendleft(stream)
 
-    def _peek(self, stream: Stream) -> Any | None:
+    def _peek(self, stream: Stream, records_max: int = SLICE_RECORDS) -> Any | None:
         try:
-            return stream.peek(lambda chunk: self._finished(stream, chunk))
+            return stream.peek(lambda chunk: self._finished(stream, chunk), records_max)
         except Exception:
             # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
             stream.seeking = True
             self._tell_agent(self._refetch, stream, stream.position)
             raise
 
-    def _read(self, stream: Stream, records_max: int) -> Sequence[Any]:
-        """Like :meth:`_peek`, for many at once; what cannot be deserialized stays to be handed out next."""
-        if not self._deserializes:
-            self._peek(stream)
-            return stream.read(records_max, lambda chunk: self._finished(stream, chunk))
-        record = self._peek(stream)
-        if record is None:
-            return ()
-        record = self._deserialized(record)
-        stream.advance(record.offset)
-        return (record,)
-
     def _finished(self, stream: Stream, chunk: Chunk) -> None:
         chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py
         if chunk.refill or (self.budget is not None and self.budget.exhausted):
             self._tell_agent(self._refill, stream)
+
+    def _deserialized_in_hand(self, stream: Stream, record: Any) -> Any:
+        try:
+            return self._deserialized(record)
+        except BaseException:
+            self._withdraw(stream)
+            raise
 
     def _deserialized(self, record: Any) -> Any:
         if self._key_deserializer is not None or self._value_deserializer is not None:

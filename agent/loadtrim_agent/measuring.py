@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import os
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from operator import sub
 
 import msgspec
 
@@ -17,11 +18,12 @@ from .clock import boot_time, seconds_to_beat, wall_time
 from .core.model import Partition
 from .core.plan.measure import Meter, MeterConfig, MeterSnapshot, split_report
 from .core.records import LoadRecord, Record
-from .handout import Finished, Handout, Stream
+from .handout import Handout, Stream
 from .kafka.data import DataPlane
 from .kafka.fetch.chunk import Chunk
 from .observe.histogram import LATENCY_BOUNDS, tally
 from .observe.metrics import Metrics
+from .stream import Finished
 
 __all__ = ["Measuring", "process_started_at"]
 
@@ -64,8 +66,8 @@ class Measuring:
         self._sequence = 0
         self._loaded: LoadRecord | None = None
         self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.objective_seconds}))
-        self._latencies: list[float] = []
-        """Of records done since the last report."""
+        self._latencies: dict[int, int] = {}
+        """Records done since the last report, by the bucket of their latency."""
         self.snapshot: MeterSnapshot = self.meter.snapshot(wall_time())
 
     def attach(self, handout: Handout, plane: DataPlane) -> None:
@@ -131,13 +133,16 @@ class Measuring:
         if size_bytes != stream.size_told:
             self.meter.unpacked(stream.partition, size_bytes - stream.size_told)
             stream.size_told = size_bytes
-        finished = [stream.finished.popleft() for _ in range(len(stream.finished))]
-        if not finished:
+        # First this, then what was done: a position ahead of it would tell that nothing of what is fetched is left.
+        position = stream.done
+        finished = stream.take_finished()
+        if not finished and position == stream.done_told:
             return
+        stream.done_told = position
         latencies, busies, timed = unpack(finished, wall_offset)
-        position = stream.done if stream.done is not None else stream.position
-        self.meter.done(stream.partition, now, latencies, busies, position)
-        self._latencies += timed
+        self.meter.done(stream.partition, now, latencies, busies, position if position is not None else stream.position)
+        for bucket, count in tally(self._latency_bounds, timed).counts.items():
+            self._latencies[bucket] = self._latencies.get(bucket, 0) + count
         self._metrics.records_done(*stream.partition, len(busies), timed, busies)
 
     async def run_gathering(self) -> None:
@@ -186,9 +191,8 @@ class Measuring:
 
     def _latency_counts(self) -> tuple[tuple[float, int], ...]:
         """Latencies since the last report, by bucket."""
-        latencies, self._latencies = self._latencies, []
+        counts, self._latencies = self._latencies, {}
         bounds = self._latency_bounds
-        counts = tally(bounds, latencies).counts
         return tuple((bounds[index], count) for index, count in sorted(counts.items()) if index < len(bounds))
 
     def _observe_ends(self) -> None:
@@ -227,34 +231,32 @@ class Measuring:
 
 def _emptied(stream: Stream) -> bool:
     """Everything fetched was handed out, is done, and was gathered."""
-    return stream.exhausted and stream.in_hand is None and not stream.finished
+    return stream.exhausted and stream.in_hand is None and stream.gathered
 
 
-def unpack(finished: list[Finished], wall_offset: float) -> tuple[list[float], list[float], list[float]]:
+def unpack(finished: Iterable[Finished], wall_offset: float) -> tuple[list[float], list[float], list[float]]:
     """Per record: latency, busy seconds; and the latencies of those that have a timestamp.
 
     A batch's time is shared out evenly among its records; all of them are done when it is.
     """
     latencies: list[float] = []
     busies: list[float] = []
-    timed: list[float] = []
-    for stamp, since, until in finished:
-        at = until + wall_offset
-        if isinstance(stamp, int):
-            latency = at - stamp / 1000 if stamp >= 0 else 0.0
-            latencies.append(latency)
-            busies.append(until - since)
-            if stamp >= 0:
-                timed.append(latency)
+    timeless: list[int] = []
+    for stamps, times, at_once in finished:
+        begin = len(latencies)
+        if at_once:
+            at = times[1] + wall_offset
+            latencies += [at - stamp / 1000 for stamp in stamps]
+            busies += [(times[1] - times[0]) / len(stamps)] * len(stamps)
         else:
-            share = (until - since) / len(stamp)
-            busies += [share] * len(stamp)
-            if min(stamp) >= 0:
-                batch = [at - one / 1000 for one in stamp]
-                latencies += batch
-                timed += batch
-                continue
-            batch = [at - one / 1000 if one >= 0 else 0.0 for one in stamp]
-            latencies += batch
-            timed += [latency for latency, one in zip(batch, stamp, strict=True) if one >= 0]
-    return latencies, busies, timed
+            ends = times[1:]
+            latencies += [end + wall_offset - stamp / 1000 for end, stamp in zip(ends, stamps, strict=True)]
+            busies += map(sub, ends, times)
+        if min(stamps) < 0:
+            timeless += [index for index, stamp in enumerate(stamps, begin) if stamp < 0]
+    if not timeless:
+        return latencies, busies, latencies
+    for index in timeless:
+        latencies[index] = 0.0
+    without = set(timeless)
+    return latencies, busies, [latency for index, latency in enumerate(latencies) if index not in without]

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.clock import boot_time
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.handout import Handout, Stream
+from loadtrim_agent.core.plan.measure import MeterConfig
+from loadtrim_agent.handout import Handout
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
+from loadtrim_agent.measuring import Measuring
+from loadtrim_agent.observe.metrics import Metrics
+from loadtrim_agent.stream import Finished, Stream
 
 from .kafka.fetch.batches import batch
 
 ONE, TWO, THREE = Partition("topic", 0), Partition("topic", 1), Partition("topic", 2)
+
+
+class Plane:
+    """A data plane that knows of no ends."""
+
+    def end_offset(self, partition: Partition) -> None:
+        return None
+
+    def end_offset_at(self, partition: Partition) -> None:
+        return None
 
 
 def chunk(partition: Partition, first: int, count: int = 3) -> Chunk:
@@ -79,7 +97,119 @@ async def test_one_by_one_and_stopped_in_between() -> None:
     stream.listening = True
     assert handout.take_one() is None
     assert (stream.done, stream.in_hand, stream.position) == (2, None, 2)
-    assert [entry[0] for entry in stream.finished] == [1_000, 1_000]
+    assert [list(finished.stamps) for finished in stream.take_finished()] == [[1_000, 1_000]]
+
+
+async def test_nothing_behind_a_pause_a_lease_or_an_end_is_handed_out() -> None:
+    """Also where the next record is unpacked and its partition's turn lasts."""
+    handout = handout_of(ONE)
+    stream = handout.streams[ONE]
+    assert handout.take_one() is not None
+    stream.paused = True
+    assert handout.take_one() is None
+    stream.paused = False
+    assert handout.take_one().offset == 1
+    lease, handout.lease_until = handout.lease_until, 0.0
+    assert handout.take_one() is None
+    handout.lease_until = lease
+    assert handout.take_one().offset == 2
+    handout.feed(stream, chunk(ONE, 3))
+    handout.closing = True
+    assert handout.take_one() is None
+    assert (stream.done, stream.in_hand, stream.position) == (3, None, 3)
+
+
+async def test_what_is_taken_over_comes_next() -> None:
+    handout = handout_of(ONE)
+    assert handout.take_one().partition == 0
+    stream = Stream(TWO, 7, 0)
+    stream.running = True
+    handout.put(stream)
+    handout.feed(stream, chunk(TWO, 0))
+    assert handout.take_one().partition == 1
+
+
+async def test_a_seek_with_a_record_in_hand_throws_away_what_is_unpacked() -> None:
+    handout = handout_of(ONE)
+    stream = handout.streams[ONE]
+    assert handout.take_one().offset == 0
+    handout.seek(stream, 7)
+    assert handout.take_one() is None
+    assert (stream.done, stream.position) == (7, 7)
+    stream.clear()
+    stream.seeking = False
+    handout.feed(stream, chunk(ONE, 7))
+    assert handout.take_one().offset == 7
+
+
+async def test_what_cannot_be_deserialized_is_raised_each_time_and_is_not_in_hand() -> None:
+    def deserialize(value: bytes) -> bytes:
+        if value == b"1":
+            raise ValueError("no")
+        return value
+
+    handout = handout_of(ONE, value_deserializer=deserialize)
+    stream = handout.streams[ONE]
+    assert handout.take_one().offset == 0
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            handout.take_one()
+        assert (stream.done, stream.in_hand, stream.position) == (1, None, 1)
+    with pytest.raises(ValueError, match="no"):
+        handout.take_many((), None)
+    handout.seek(stream, 0)
+    stream.clear()
+    stream.seeking = False
+    handout.feed(stream, chunk(ONE, 0))
+    assert [record.offset for record in handout.take_many((), None)[ONE]] == [0]
+
+
+async def test_a_chunk_that_is_being_opened_counts_as_not_handed_out() -> None:
+    """The agent would commit behind everything fetched otherwise, and its records be lost."""
+    handout = handout_of(ONE)
+    stream = handout.streams[ONE]
+    seen: list[bool] = []
+
+    class Watched(deque[Chunk]):
+        def popleft(self) -> Chunk:
+            popped = super().popleft()
+            seen.append(stream.exhausted)
+            return popped
+
+    stream.chunks = Watched(stream.chunks)
+    handout.take_one()
+    assert seen == [False]
+
+
+async def test_what_is_done_while_it_is_gathered_is_told_the_next_time() -> None:
+    """A position ahead of what was gathered told the meter that nothing of what is fetched was left."""
+
+    class Busy(Stream):
+        def take_finished(self) -> list[Finished]:
+            found = super().take_finished()
+            handout.take_one()  # user code goes on in its own thread
+            return found
+
+    handout = handout_of()
+    stream = Busy(ONE, 1, 0)
+    stream.running = True
+    handout.put(stream)
+    handout.feed(stream, chunk(ONE, 0, 10))
+    measuring = Measuring(
+        MeterConfig(group="group", objective_seconds=1.0),
+        Metrics(CollectorRegistry(), "group", "client", 1.0),
+        report_seconds=1.0,
+    )
+    measuring.attach(handout, Plane())  # type: ignore[arg-type]
+    measuring.acquired(stream, None)
+    measuring.fetched(stream, stream.chunks[0], 10)
+    told = []
+    for _ in range(3):
+        handout.take_one()
+        measuring.gather()
+        measuring.show()
+        told.append(measuring.snapshot.partitions[0].position)
+    assert (told, stream.done) == ([0, 2, 4], 5)
 
 
 async def test_the_first_records_of_what_was_taken_over_are_next_whenever_they_come() -> None:

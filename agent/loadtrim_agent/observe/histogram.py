@@ -62,9 +62,13 @@ def tally(bounds: Sequence[float], values: Sequence[float]) -> Tally:
     counts: dict[int, int] = {}
     if not values:
         return Tally(counts, 0.0)
-    if min(values) < 0.0:
+    least = min(values)
+    if least < 0.0:
         values = [max(0.0, value) for value in values]
-        total = float(sum(values))
+        total, least = float(sum(values)), 0.0
+    first = bisect_left(bounds, least)
+    if first == len(bounds) or max(values) <= bounds[first]:
+        return Tally({first: len(values)}, total)
     if len(values) < _SORTED_FROM:
         for value in values:
             index = bisect_left(bounds, value)
@@ -72,7 +76,7 @@ def tally(bounds: Sequence[float], values: Sequence[float]) -> Tally:
         return Tally(counts, total)
     ordered = sorted(values)
     below = 0
-    for index in range(bisect_left(bounds, ordered[0]), len(bounds)):
+    for index in range(first, len(bounds)):
         end = bisect_right(ordered, bounds[index], below)
         if end > below:
             counts[index] = end - below

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
+from itertools import chain, islice
 from typing import Any, Final
 
 from aiokafka.errors import CorruptRecordException
@@ -214,26 +214,26 @@ class Reader:
         return self._chunk
 
     def read(self, records_max: int) -> list[ConsumerRecord[Any, Any]]:
-        """The next records, at most so many, all of one batch; empty only where a batch held none from the start on.
+        """The next records: so many, fewer only where the chunk ends or something is wrong.
 
         Raises:
             CorruptRecordException: a checksum or a record is wrong; what was before it was given by earlier calls.
             UnsupportedCodecError: the library of a codec is not installed.
 
-        Cost: 0.7 us per record of 100 bytes.
+        Cost: 0.7 us per record of 100 bytes, 3 us per batch.
         """
         if self._error is not None:
             raise self._error
-        if not self._left:
-            self._open()
-        wanted = min(records_max, self._left)
-        found = self._unpack(wanted)
-        self._left -= wanted
-        if len(found) < wanted:
-            self._left = 0
-        if self._left == 0 and self._error is None:
-            self._unpacked = iter(())
-            self.finished = self._number == len(self._chunk.batches)
+        found: list[ConsumerRecord[Any, Any]] = []
+        try:
+            while len(found) < records_max and not self.finished:
+                if not self._left:
+                    self._open()
+                self._unpack(min(records_max - len(found), self._left), found)
+        except Exception as error:
+            if not found:
+                raise
+            self._error = error  # what came before it first
         return found
 
     def _open(self) -> None:
@@ -245,14 +245,14 @@ class Reader:
             raise CorruptRecordException(f"{chunk.partition}: no batch where its header was")
         if chunk.check_crcs and not packed.validate_crc():
             raise CorruptRecordException(f"Invalid CRC - {chunk.partition}")
-        unpacked: Iterator[Any] = iter(packed)
+        # A batch may be iterated over once; what goes over this goes on where the last one stopped.
+        unpacked: Iterator[Any] = chain(packed)
         legacy = chunk.data[begin + _MAGIC_AT] < 2
         left = _UNKNOWN if legacy else _COUNT.unpack_from(chunk.data, begin + _COUNT_AT)[0]
-        if self._number == 0:
-            # It holds the offset that was asked for, most often as its first.
+        if self._number == 0 and (legacy or _LENGTH.unpack_from(chunk.data, begin)[0] < chunk.start):
             for record in unpacked:
                 if record.offset >= chunk.start:
-                    unpacked = chain((record,), iter(unpacked.__next__, None))
+                    unpacked = chain((record,), unpacked)
                     break
                 left -= 1
             else:
@@ -262,17 +262,15 @@ class Reader:
         self._stamp_type = None if legacy else int(bool(chunk.data[begin + _ATTRIBUTES_LOW_AT] & _APPEND_TIME))
         self._number += 1
 
-    def _unpack(self, wanted: int) -> list[ConsumerRecord[Any, Any]]:
-        """Unpack so many records of the batch, fewer where it ends or breaks off."""
+    def _unpack(self, wanted: int, found: list[ConsumerRecord[Any, Any]]) -> None:
+        """Unpack so many records of the batch, fewer where it ends."""
         topic, partition = self._chunk.partition
-        found: list[ConsumerRecord[Any, Any]] = []
-        append, size, stamp_type = found.append, 0, self._stamp_type
+        begin, size, stamp_type = len(found), 0, self._stamp_type
+        append = found.append
         try:
-            for record in map(next, repeat(self._unpacked, wanted)):
+            for record in islice(self._unpacked, wanted):
                 key, value, headers = record.key, record.value, record.headers
-                key_bytes = -1 if key is None else len(key)
-                value_bytes = -1 if value is None else len(value)
-                # Setting the fields is twice as fast as calling the constructor, which does just that.
+                # Setting the fields is faster than calling the constructor, which does just that.
                 made = _new(ConsumerRecord)
                 made.topic = topic
                 made.partition = partition
@@ -282,14 +280,15 @@ class Reader:
                 made.key = key
                 made.value = value
                 made.checksum = record.checksum if stamp_type is None else None
-                made.serialized_key_size = key_bytes
-                made.serialized_value_size = value_bytes
+                made.serialized_key_size = key_bytes = -1 if key is None else len(key)
+                made.serialized_value_size = value_bytes = -1 if value is None else len(value)
                 made.headers = tuple(headers) if headers else ()
                 append(made)
                 size += key_bytes + value_bytes
-        except Exception as error:
-            if not found:
-                raise
-            self._error = error  # what came before it first
-        self.size_bytes += size + 2 * len(found)
-        return found
+        finally:
+            unpacked = len(found) - begin
+            self.size_bytes += size + 2 * unpacked
+        self._left = self._left - wanted if unpacked == wanted else 0
+        if not self._left:
+            self._unpacked = iter(())
+            self.finished = self._number == len(self._chunk.batches)
