@@ -1,7 +1,7 @@
-"""One consumer that reads so many records as fast as it can: ``python -m benchmarks.drain OPTIONS``.
+"""One client that reads so many records as fast as it can: ``python -m benchmarks.drain OPTIONS``.
 
-Asked as :mod:`.child` says. Options: ``client bootstrap topic group way records``. Request ``drain``: answers with
-records, wall and CPU seconds from the first record to the last.
+Asked as :mod:`.child` says. Options: ``client bootstrap``. Request ``drain`` with ``topic group way records``: answers
+with records, bytes, wall and CPU seconds from the first record to the last.
 """
 
 from __future__ import annotations
@@ -14,60 +14,124 @@ from typing import Any
 
 from .child import serve
 
+__all__ = ["WAYS", "Stretch"]
 
-def _consumer(options: dict[str, Any]) -> Any:
-    keywords = {
-        "bootstrap_servers": options["bootstrap"],
-        "group_id": options["group"],
-        "auto_offset_reset": "earliest",
-    }
-    if options["client"] == "loadtrim":
-        from loadtrim import Consumer
-
-        return Consumer(options["topic"], **keywords)
-    from aiokafka import AIOKafkaConsumer
-
-    return AIOKafkaConsumer(options["topic"], **keywords)
+WAYS = {
+    "aiokafka": ("async for", "getmany"),
+    "loadtrim": ("async for", "getmany"),
+    "confluent-kafka": ("poll", "consume"),
+}
+"""How each client hands records out: one by one, and many at once."""
+CONSUME_RECORDS = 500
+"""For ``consume``."""
+WAIT_SECONDS = 0.5
 
 
-async def drain(options: dict[str, Any]) -> dict[str, Any]:
-    """Read; every value is looked at, as any service would."""
-    wanted = options["records"]
-    consumer = _consumer(options)
+class Stretch:
+    """What is counted, from the first record on. Every value is looked at, as any service would."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.size_bytes = 0
+        self._begun = self._cpu = 0.0
+
+    def begin(self) -> None:
+        """The first records are there."""
+        if not self._begun:
+            self._begun, self._cpu = time.perf_counter(), time.process_time()
+
+    def end(self) -> dict[str, Any]:
+        """The last ones were."""
+        return {
+            "records": self.records,
+            "bytes": self.size_bytes,
+            "seconds": time.perf_counter() - self._begun,
+            "cpu_seconds": time.process_time() - self._cpu,
+        }
+
+
+async def with_asyncio(client: str, bootstrap: str, request: dict[str, Any]) -> dict[str, Any]:
+    """aiokafka or loadtrim, each with its defaults."""
+    if client == "loadtrim":
+        from loadtrim import Consumer as Client
+    else:
+        from aiokafka import AIOKafkaConsumer as Client
+    consumer: Any = Client(
+        request["topic"], bootstrap_servers=bootstrap, group_id=request["group"], auto_offset_reset="earliest"
+    )
+    stretch, wanted = Stretch(), request["records"]
     async with consumer:
-        if options["way"] == "getmany":
-            count, size, begun, cpu = await _many(consumer, wanted)
-        else:
-            count, size, begun, cpu = await _one_by_one(consumer, wanted)
-        seconds = time.perf_counter() - begun
-        cpu_seconds = time.process_time() - cpu
-    return {"records": count, "bytes": size, "seconds": seconds, "cpu_seconds": cpu_seconds}
+        await (_many if request["way"] == "getmany" else _one_by_one)(consumer, stretch, wanted)
+        return stretch.end()
 
 
-async def _one_by_one(consumer: Any, wanted: int) -> tuple[int, int, float, float]:
+async def _one_by_one(consumer: Any, stretch: Stretch, wanted: int) -> None:
     first = await consumer.getone()
-    begun, cpu = time.perf_counter(), time.process_time()
+    stretch.begin()
     count, size = 1, len(first.value)
     async for message in consumer:
         size += len(message.value)
         count += 1
         if count >= wanted:
             break
-    return count, size, begun, cpu
+    stretch.records, stretch.size_bytes = count, size
 
 
-async def _many(consumer: Any, wanted: int) -> tuple[int, int, float, float]:
+async def _many(consumer: Any, stretch: Stretch, wanted: int) -> None:
     count = size = 0
-    begun = cpu = 0.0
     while count < wanted:
-        taken = await consumer.getmany(timeout_ms=500)
-        if taken and not begun:
-            begun, cpu = time.perf_counter(), time.process_time()
+        taken = await consumer.getmany(timeout_ms=int(WAIT_SECONDS * 1e3))
+        if taken:
+            stretch.begin()
         for messages in taken.values():
             for message in messages:
                 size += len(message.value)
             count += len(messages)
-    return count, size, begun, cpu
+    stretch.records, stretch.size_bytes = count, size
+
+
+def with_librdkafka(bootstrap: str, request: dict[str, Any]) -> dict[str, Any]:
+    """confluent-kafka with its defaults. It has no asyncio: the calls block, as they are meant to."""
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": request["group"], "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([request["topic"]])
+    stretch = Stretch()
+    try:
+        (_consume if request["way"] == "consume" else _poll)(consumer, stretch, request["records"])
+        return stretch.end()
+    finally:
+        consumer.close()
+
+
+def _poll(consumer: Any, stretch: Stretch, wanted: int) -> None:
+    count = size = 0
+    while count < wanted:
+        message = consumer.poll(WAIT_SECONDS)
+        if message is None:
+            continue
+        if not count:
+            stretch.begin()
+        if message.error() is not None:
+            raise RuntimeError(message.error())
+        size += len(message.value())
+        count += 1
+    stretch.records, stretch.size_bytes = count, size
+
+
+def _consume(consumer: Any, stretch: Stretch, wanted: int) -> None:
+    count = size = 0
+    while count < wanted:
+        messages = consumer.consume(CONSUME_RECORDS, WAIT_SECONDS)
+        if messages:
+            stretch.begin()
+        for message in messages:
+            if message.error() is not None:
+                raise RuntimeError(message.error())
+            size += len(message.value())
+        count += len(messages)
+    stretch.records, stretch.size_bytes = count, size
 
 
 async def main() -> None:
@@ -76,7 +140,9 @@ async def main() -> None:
     async def handle(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] != "drain":
             raise ValueError(request["do"])
-        return await drain(options)
+        if options["client"] == "confluent-kafka":
+            return with_librdkafka(options["bootstrap"], request)
+        return await with_asyncio(options["client"], options["bootstrap"], request)
 
     await serve(handle)
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
+from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import ConsumerRecord
 
@@ -240,14 +241,18 @@ class Reader:
         """Begin with the next batch: checksum, decompression."""
         chunk = self._chunk
         begin, stop, _, _, _ = chunk.batches[self._number]
-        packed = MemoryRecords(chunk.data[begin:stop]).next_batch()
+        legacy = chunk.data[begin + _MAGIC_AT] < 2
+        packed: Any = (
+            MemoryRecords(chunk.data[begin:stop]).next_batch()
+            if legacy
+            else DefaultRecordBatch(memoryview(chunk.data)[begin:stop])
+        )
         if packed is None:
             raise CorruptRecordException(f"{chunk.partition}: no batch where its header was")
         if chunk.check_crcs and not packed.validate_crc():
             raise CorruptRecordException(f"Invalid CRC - {chunk.partition}")
         # A batch may be iterated over once; what goes over this goes on where the last one stopped.
         unpacked: Iterator[Any] = chain(packed)
-        legacy = chunk.data[begin + _MAGIC_AT] < 2
         left = _UNKNOWN if legacy else _COUNT.unpack_from(chunk.data, begin + _COUNT_AT)[0]
         if self._number == 0 and (legacy or _LENGTH.unpack_from(chunk.data, begin)[0] < chunk.start):
             for record in unpacked:
