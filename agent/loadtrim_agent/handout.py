@@ -24,8 +24,7 @@ from .stream import SLICE_RECORDS, Stream
 __all__ = ["Handout", "Stream"]
 
 BATCH_RECORDS = 1024
-"""Records unpacked at a time for ``getmany``."""
-_ALL = 1 << 62
+"""Records that ``getmany`` returns at most where user code names no limit; as many are unpacked at a time."""
 
 Deserializer = Callable[[bytes | None], Any]
 
@@ -192,7 +191,12 @@ class Handout:
         self._left_in_slice -= more
 
     def take_many(self, wanted: Collection[Partition], max_records: int | None) -> dict[Partition, list[Any]]:
-        """What is there now, by partition, oldest first; ends what was in hand before."""
+        """What is there now, by partition, oldest first; ends what was in hand before.
+
+        Args:
+            wanted: of these partitions; empty: of all.
+            max_records: at most so many; None: :data:`BATCH_RECORDS`.
+        """
         now = boot_time()
         self.last_call = now
         self._run = None
@@ -201,7 +205,7 @@ class Handout:
         taken: dict[Partition, list[Any]] = {}
         if now >= self.lease_until or self.closing:
             return taken
-        left = max_records if max_records is not None else _ALL
+        left = max_records if max_records is not None else BATCH_RECORDS
         for _ in range(len(self._order())):
             stream = self._current(wanted)
             if stream is None or left == 0 or stream.partition in taken:

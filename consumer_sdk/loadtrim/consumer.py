@@ -232,7 +232,7 @@ class Consumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Records that are there, by partition; waits up to ``timeout_ms`` for the first, or until it is stopped.
+        """Records that are there, 1,024 where no limit is given; waits ``timeout_ms`` for the first, or until stopped.
 
         Raises:
             ConsumerStoppedError: the consumer was stopping already. ValueError: ``max_records`` is not positive.

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from loadtrim_agent.clock import boot_time
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.measure import MeterConfig
-from loadtrim_agent.handout import Handout
+from loadtrim_agent.handout import BATCH_RECORDS, Handout
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.measuring import Measuring
 from loadtrim_agent.observe.metrics import Metrics
@@ -85,6 +85,15 @@ async def test_limits_of_getmany_split_what_is_unpacked() -> None:
     assert taken == [0, 1, 2]
     handout.take_many((), 2)
     assert handout.streams[ONE].done == 3
+
+
+async def test_getmany_without_a_limit_returns_as_much_of_each_partition_in_turn() -> None:
+    handout = handout_of(ONE, TWO)
+    for partition in (ONE, TWO):
+        handout.feed(handout.streams[partition], chunk(partition, 3, 3 * BATCH_RECORDS))
+    taken = [handout.take_many((), None) for _ in range(4)]
+    assert [list(batch) for batch in taken] == [[TWO], [ONE], [TWO], [ONE]]
+    assert {len(records) for batch in taken for records in batch.values()} == {BATCH_RECORDS}
 
 
 async def test_one_by_one_and_stopped_in_between() -> None:
