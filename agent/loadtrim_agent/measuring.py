@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import zlib
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from operator import sub
 
@@ -21,7 +22,7 @@ from .core.records import LoadRecord, Record
 from .handout import Handout, Stream
 from .kafka.data import DataPlane
 from .kafka.fetch.chunk import Chunk
-from .observe.histogram import LATENCY_BOUNDS, tally
+from .observe.histogram import LATENCY_BOUNDS
 from .observe.metrics import Metrics
 from .stream import Finished
 
@@ -141,9 +142,11 @@ class Measuring:
         stream.done_told = position
         latencies, busies, timed = unpack(finished, wall_offset)
         self.meter.done(stream.partition, now, latencies, busies, position if position is not None else stream.position)
-        for bucket, count in tally(self._latency_bounds, timed).counts.items():
+        by_bound = self._metrics.records_done(*stream.partition, len(busies), timed, busies)
+        for bound, count in by_bound.items():
+            # Another consumer with the same labels may have bounds there that are none of ours.
+            bucket = bisect_left(self._latency_bounds, bound)
             self._latencies[bucket] = self._latencies.get(bucket, 0) + count
-        self._metrics.records_done(*stream.partition, len(busies), timed, busies)
 
     async def run_gathering(self) -> None:
         """Gather for ever; asleep while there is nothing that could become done."""

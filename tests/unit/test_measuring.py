@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
-from loadtrim_agent.measuring import unpack
-from loadtrim_agent.stream import Finished
+import pytest
+from prometheus_client import CollectorRegistry
+
+from loadtrim_agent.clock import boot_time, wall_time
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.plan.measure import MeterConfig
+from loadtrim_agent.core.records import Record, ReportRecord
+from loadtrim_agent.handout import Handout
+from loadtrim_agent.measuring import Measuring, unpack
+from loadtrim_agent.observe.metrics import Metrics
+from loadtrim_agent.stream import Finished, Stream
+
+
+class QuietPlane:
+    """A data plane that knows of no ends."""
+
+    def end_offset(self, partition: Partition) -> None:
+        return None
+
+    def end_offset_at(self, partition: Partition) -> None:
+        return None
 
 
 def test_one_by_one_each_record_has_its_own_time() -> None:
@@ -31,3 +50,36 @@ def test_records_without_a_timestamp_have_no_latency() -> None:
     assert latencies == pytest.approx([0.0, 13.0, 0.0, 0.0, 12.5])
     assert busies == pytest.approx([1.0, 1.0, 0.5, 0.5, 0.5])
     assert timed == pytest.approx([13.0, 12.5])
+
+
+async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> None:
+    """Also where another consumer with the same labels has added its objective to the histogram."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, "group", "client", 1.0)
+    Metrics(registry, "group", "client", 0.7)
+    measuring = Measuring(MeterConfig(group="group", objective_seconds=1.0), metrics, report_seconds=1.0)
+    handout = Handout(
+        asyncio.get_running_loop(),
+        lambda call, *args: call(*args),
+        refill=lambda stream: None,
+        refetch=lambda stream, offset: None,
+        drained=lambda stream: None,
+    )
+    stream = Stream(Partition("topic", 0), 1, 0)
+    handout.put(stream)
+    measuring.attach(handout, QuietPlane())  # type: ignore[arg-type]
+    measuring.acquired(stream, None)
+    now, wall = boot_time(), wall_time()
+    stream.begin_batch(now, [int((wall - age) * 1000) for age in (0.6, 0.8, 0.9, 7.0)])
+    stream.times.append(now)
+    stream.done = stream.position = 4
+    told: list[Record] = []
+
+    async def publish(record: Record, sequence: int) -> bool:
+        told.append(record)
+        return True
+
+    await measuring.report("member", 1, publish)
+    await measuring.report("member", 1, publish)
+    counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]
+    assert counts == [{1.0: 3, 10.0: 1}, {}]

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -276,7 +277,7 @@ class Metrics:
 
     def records_done(
         self, topic: str, partition: int, count: int, latencies: Sequence[float], busies: Sequence[float]
-    ) -> None:
+    ) -> dict[float, int]:
         """A batch of one partition is done.
 
         Args:
@@ -286,21 +287,26 @@ class Metrics:
             latencies: Seconds from each record's timestamp until it was done; records without timestamp are
                 left out.
             busies: Busy seconds of each record of which they were measured.
+
+        Returns:
+            How many latencies are in each bucket, by its upper bound, without the empty ones. The objective is one of
+            the bounds.
         """
         labels = self._partition_labels(topic, partition)
         latency, busy = self._histogram(LATENCY, labels[:3]), self._histogram(BUSY, labels[:3])
         # The batches are bucketed outside the lock, so a scrape never waits for a sort.
-        latency_bounds = latency.bounds
-        late, worked = tally(latency_bounds, latencies), tally(busy.bounds, busies)
+        bounds = latency.bounds
+        late, worked = tally(bounds, latencies), tally(busy.bounds, busies)
         with self._page.lock:
-            if self._closed:
-                return
-            done = self._page.counters[RECORDS_DONE]
-            done[labels] = done.get(labels, 0) + count
-            if latency.bounds is not latency_bounds:
-                late = tally(latency.bounds, latencies)
-            latency.add(late)
-            busy.add(worked)
+            if not self._closed:
+                done = self._page.counters[RECORDS_DONE]
+                done[labels] = done.get(labels, 0) + count
+                if latency.bounds is not bounds:
+                    bounds = latency.bounds
+                    late = tally(bounds, latencies)
+                latency.add(late)
+                busy.add(worked)
+        return {(*bounds, inf)[index]: more for index, more in late.counts.items()}
 
     def partition(
         self,
@@ -425,7 +431,7 @@ class Metrics:
         if family is not LATENCY:
             return _BOUNDS[family]
         twins = [user for user in self._page.users if user.member_labels == self.member_labels]
-        return (*LATENCY_BOUNDS, *(user._sla_seconds for user in twins))
+        return (*LATENCY_BOUNDS, self._sla_seconds, *(user._sla_seconds for user in twins))
 
     def _observe(self, family: Family, labels: Labels, value: float) -> None:
         histogram = self._histogram(family, labels)

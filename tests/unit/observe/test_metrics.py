@@ -416,3 +416,12 @@ def test_a_batch_costs_a_small_part_of_what_record_by_record_costs(registry: Col
         ended = time.perf_counter()
         ours_best, theirs_best = min(ours_best, between - started), min(theirs_best, ended - between)
     assert ours_best < theirs_best / 5
+
+
+def test_latencies_are_told_by_bucket_also_after_the_end(registry: CollectorRegistry) -> None:
+    metrics = Metrics(registry, "payments", "pod-a", 0.7)
+    latencies = [0.0004, 0.6, 0.69, 0.7, 0.71, 1e6]
+    told = {0.001: 1, 0.7: 3, 1.0: 1, float("inf"): 1}
+    assert metrics.records_done("orders", 3, 6, latencies, []) == told
+    metrics.close()
+    assert metrics.records_done("orders", 3, 6, latencies, []) == told
