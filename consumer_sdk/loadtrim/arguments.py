@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 
 from loadtrim_agent.core.group.values import HEARTBEATS_PER_SESSION, GroupConfig
+from loadtrim_agent.kafka.connections import TokensOfUser
 
 from .settings import Settings
 
@@ -90,6 +91,7 @@ class Arguments:
         every = {**_DEFAULTS, **given}
         if enabled:
             _refuse(given, every)
+            every["sasl_oauth_token_provider"] = _tokens(every)
         session = int(every["session_timeout_ms"])
         rebalance = int(every["rebalance_timeout_ms"] or 2 * session)
         return cls(
@@ -136,6 +138,14 @@ def _heartbeat_interval_ms(given: Mapping[str, Any], every: Mapping[str, Any], s
             min(HEARTBEAT_MS_MAX, session_ms / HEARTBEATS_PER_SESSION),
         )
     return min(float(wanted), HEARTBEAT_MS_MAX, session_ms / HEARTBEATS_PER_SESSION)
+
+
+def _tokens(every: Mapping[str, Any]) -> Any:
+    provider = every["sasl_oauth_token_provider"]
+    if not isinstance(provider, AbstractTokenProvider):
+        return provider  # none, or one that aiokafka refuses
+    loop = every["loop"] or asyncio.get_running_loop()
+    return TokensOfUser(provider, loop, timeout=every["request_timeout_ms"] / 1000)
 
 
 def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.coordination import FindCoordinatorRequest
@@ -26,6 +27,7 @@ __all__ = [
     "Connections",
     "Coordinator",
     "Lane",
+    "TokensOfUser",
     "check_settings",
 ]
 
@@ -63,6 +65,32 @@ GROUP_COORDINATOR = 0
 def check_settings(settings: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
     """Raises ``ValueError`` as ``AIOKafkaConsumer`` does where no connection could be made with these."""
     AIOKafkaClient(loop=loop, **{name: settings[name] for name in CONNECTION_SETTINGS if name in settings})
+
+
+class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
+    """Asks the user's ``sasl_oauth_token_provider`` in the user's loop, where aiokafka would: what it uses to get a
+    token, an HTTP session say, belongs to that loop. The agent connects from a loop of its own.
+
+    Args:
+        provider: the user's.
+        loop: the user's.
+        timeout: longest wait for a token, seconds; a connection is given up then, as one that is not answered.
+    """
+
+    def __init__(self, provider: AbstractTokenProvider, loop: asyncio.AbstractEventLoop, *, timeout: float) -> None:
+        self._provider = provider
+        self._loop = loop
+        self._timeout = timeout
+
+    async def token(self) -> str:
+        """Raises what the user's provider raises, and TimeoutError."""
+        async with asyncio.timeout(self._timeout):
+            asked = asyncio.run_coroutine_threadsafe(self._provider.token(), self._loop)
+            return str(await asyncio.wrap_future(asked))
+
+    def extensions(self) -> dict[str, str]:
+        found: dict[str, str] = self._provider.extensions()
+        return found
 
 
 class Lane(enum.Enum):

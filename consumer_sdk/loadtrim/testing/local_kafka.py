@@ -10,7 +10,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +20,7 @@ from loadtrim.testing.distribution import Distribution
 from loadtrim.testing.errors import BrokerError, LocalKafkaError
 from loadtrim.testing.guarded import Guard
 from loadtrim.testing.ports import free_ports, port_is_free
-from loadtrim.testing.properties import HOST, Node
+from loadtrim.testing.properties import HOST, Listener, Node
 from loadtrim.testing.tools import Java, find_java
 from loadtrim.testing.wire import ask_coordinator, ask_metadata
 
@@ -80,12 +80,14 @@ class Broker:
     Attributes:
         id: its node id, from 1.
         port: where clients reach it, on 127.0.0.1.
+        further_ports: the same by the name of each further listener.
         log_path: what it printed and logged.
     """
 
     def __init__(self, node: Node, directory: Path, log_path: Path, launch: _Launch) -> None:
         self.id = node.id
         self.port = node.port
+        self.further_ports = {listener.name: listener.port for listener in node.further}
         self.log_path = log_path
         self._name = f"broker-{node.id}"
         self._directory = directory
@@ -227,7 +229,8 @@ class Broker:
 class _Options:
     brokers: int
     version: str
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Callable[[int], Mapping[str, str]]
+    listeners: Mapping[str, str]
     port: int | None
     data_dir: Path | None
     log_dir: Path | None
@@ -248,7 +251,10 @@ class LocalKafka(Cluster):
     Args:
         brokers: 1 or 3.
         version: of Kafka, as on Maven Central (3.9.1 and 4.1.1 are tried). Default: ``LOADTRIM_KAFKA_VERSION``, 4.1.1.
-        properties: of the brokers; they win over the defaults (:func:`loadtrim.testing.properties.broker_properties`).
+        properties: of the brokers, or what returns those of the broker with a given id; they win over the defaults
+            (:func:`loadtrim.testing.properties.broker_properties`).
+        listeners: further ones by name, with the protocol of each, such as ``{"SECURE": "SASL_SSL"}``, on free ports;
+            what they need (keys, users) is said by ``properties``. See :meth:`bootstrap_at`.
         log_dir: where the brokers' logs go and stay; by default to their data, and away with it.
         data_dir: keeps the data there, to be found by the next start; by default it is temporary.
         port: of the first broker (the others follow at port + 1, ...); by default free ones.
@@ -267,8 +273,9 @@ class LocalKafka(Cluster):
         self,
         brokers: int = 1,
         version: str | None = None,
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | Callable[[int], Mapping[str, str]] | None = None,
         *,
+        listeners: Mapping[str, str] | None = None,
         log_dir: str | Path | None = None,
         data_dir: str | Path | None = None,
         port: int | None = None,
@@ -282,10 +289,12 @@ class LocalKafka(Cluster):
             raise ValueError(f"a local Kafka has 1 or 3 brokers, not {brokers}: two or four survive no more failures")
         if heap_mb < HEAP_MB_MIN:
             raise ValueError(f"a broker needs a heap of at least {HEAP_MB_MIN} MB, not {heap_mb}")
+        fixed: Mapping[str, str] = {} if properties is None or callable(properties) else dict(properties)
         self._options = _Options(
             brokers=brokers,
             version=version or kafka_version(),
-            properties=dict(properties or {}),
+            properties=properties if callable(properties) else lambda _: fixed,
+            listeners=dict(listeners or {}),
             port=port,
             data_dir=None if data_dir is None else Path(data_dir).absolute(),
             log_dir=None if log_dir is None else Path(log_dir).absolute(),
@@ -326,6 +335,18 @@ class LocalKafka(Cluster):
         if not self._brokers:
             raise LocalKafkaError("this LocalKafka is not started: use it in `with`, or call start() first")
         return ",".join(broker.address for broker in self._brokers)
+
+    def bootstrap_at(self, listener: str) -> str:
+        """The brokers as ``bootstrap_servers`` takes them, at one of the further listeners.
+
+        Raises:
+            LocalKafkaError: it is not started, or has no listener of that name.
+        """
+        if not self._brokers:
+            raise LocalKafkaError("this LocalKafka is not started: use it in `with`, or call start() first")
+        if listener not in self._options.listeners:
+            raise LocalKafkaError(f"no listener is called {listener!r}: name it in LocalKafka(listeners=...)")
+        return ",".join(f"{HOST}:{broker.further_ports[listener]}" for broker in self._brokers)
 
     def start(self) -> None:
         """Starts the brokers and returns when they serve clients; nothing happens when it is started.
@@ -392,7 +413,7 @@ class LocalKafka(Cluster):
         storage.format_cluster(directory, options.brokers, kafka)
         command = self._command(directory, kafka, java, archive)
         launch = _Launch(command, self._guard, options.start_seconds)
-        nodes = _nodes(options.brokers, options.port)
+        nodes = _nodes(options.brokers, options.port, options.listeners)
         self._brokers = tuple(self._broker(node, nodes, directory, launch) for node in nodes)
         for broker in self._brokers:
             broker.start(wait=False)
@@ -423,17 +444,28 @@ class LocalKafka(Cluster):
 
     def _broker(self, node: Node, nodes: Sequence[Node], directory: Path, launch: _Launch) -> Broker:
         home = directory / f"broker-{node.id}"
-        settings = properties.broker_properties(node, nodes, home / "data", self._options.properties)
+        settings = properties.broker_properties(node, nodes, home / "data", self._options.properties(node.id))
         home.joinpath("server.properties").write_text(properties.properties_text(settings), encoding="utf-8")
         log_dir = self._options.log_dir or home
         log_dir.mkdir(parents=True, exist_ok=True)
         return Broker(node, home, log_dir / f"broker-{node.id}.log", launch)
 
 
-def _nodes(count: int, port: int | None) -> tuple[Node, ...]:
-    free = free_ports(2 * count)
+def _nodes(count: int, port: int | None, listeners: Mapping[str, str]) -> tuple[Node, ...]:
+    free = free_ports((2 + len(listeners)) * count)
     ports = free[:count] if port is None else range(port, port + count)
-    return tuple(Node(id=index + 1, port=ports[index], controller_port=free[count + index]) for index in range(count))
+    return tuple(
+        Node(
+            id=index + 1,
+            port=ports[index],
+            controller_port=free[count + index],
+            further=tuple(
+                Listener(name=name, protocol=protocol, port=free[(2 + number) * count + index])
+                for number, (name, protocol) in enumerate(listeners.items())
+            ),
+        )
+        for index in range(count)
+    )
 
 
 def _refuse_taken_ports(options: _Options) -> None:

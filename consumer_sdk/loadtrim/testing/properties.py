@@ -5,12 +5,22 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Node", "broker_properties", "logging_configuration", "new_kafka_id", "properties_text"]
+__all__ = ["Listener", "Node", "broker_properties", "logging_configuration", "new_kafka_id", "properties_text"]
 
 HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Where one broker listens besides: for clients that encrypt, or say who they are."""
+
+    name: str
+    protocol: str
+    """As Kafka names them: "SSL", "SASL_PLAINTEXT", "SASL_SSL"."""
+    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +30,7 @@ class Node:
     id: int
     port: int
     controller_port: int
+    further: tuple[Listener, ...] = field(default=())
 
 
 def broker_properties(node: Node, nodes: Sequence[Node], data: Path, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -33,13 +44,17 @@ def broker_properties(node: Node, nodes: Sequence[Node], data: Path, overrides: 
     """
     replicas = str(min(3, len(nodes)))
     in_sync = "2" if len(nodes) >= 3 else "1"
+    further = [f"{each.name}://{HOST}:{each.port}" for each in node.further]
+    protocols = [f"{each.name}:{each.protocol}" for each in node.further]
     defaults = {
         "process.roles": "broker,controller",
         "node.id": str(node.id),
         "controller.quorum.voters": ",".join(f"{each.id}@{HOST}:{each.controller_port}" for each in nodes),
-        "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{node.port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": ",".join(
+            [f"PLAINTEXT://{HOST}:{node.port}", f"CONTROLLER://{HOST}:{node.controller_port}", *further]
+        ),
+        "advertised.listeners": ",".join([f"PLAINTEXT://{HOST}:{node.port}", *further]),
+        "listener.security.protocol.map": ",".join(["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", *protocols]),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(data),

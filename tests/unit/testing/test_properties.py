@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadtrim.testing.properties import (
+    Listener,
     Node,
     broker_properties,
     logging_configuration,
@@ -39,6 +40,16 @@ def test_three_brokers_vote_together_and_survive_one() -> None:
     assert found["controller.quorum.voters"] == "1@127.0.0.1:21001,2@127.0.0.1:21002,3@127.0.0.1:21003"
     assert {found[name] for name in found if name.endswith("replication.factor")} == {"3"}
     assert found["min.insync.replicas"] == "2"
+
+
+def test_further_listeners_are_told_to_clients_with_their_protocols() -> None:
+    secure = Listener(name="SECURE", protocol="SASL_SSL", port=20_003)
+    node = Node(id=1, port=20_001, controller_port=20_002, further=(secure,))
+    found = broker_properties(node, (node,), DATA, {})
+
+    assert found["listeners"].endswith(",SECURE://127.0.0.1:20003")
+    assert found["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001,SECURE://127.0.0.1:20003"
+    assert found["listener.security.protocol.map"].endswith(",SECURE:SASL_SSL")
 
 
 @pytest.mark.parametrize("name", sorted(broker_properties(ONE[0], ONE, DATA, {})))

@@ -1,0 +1,210 @@
+"""TLS and SASL over a real broker: what AIOKafkaConsumer connects with, every connection of the agent does too."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import shutil
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaError
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from integration.harness import WAIT_SECONDS, eventually
+from integration.harness_consumers import drain, make, new_group, send
+from loadtrim import Consumer
+from loadtrim.testing import LocalKafka
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates"),
+]
+
+USER, PASSWORD = "alice", "a secret"
+SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+LOGIN = "org.apache.kafka.common.security"
+MECHANISMS = {
+    "PLAIN": f'{LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    **dict.fromkeys(SCRAM, f"{LOGIN}.scram.ScramLoginModule required;"),
+    "OAUTHBEARER": f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+}
+
+
+# -- certificates and users --------------------------------------------------------------------------------------
+
+
+def openssl(directory: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+
+
+def make_certificates(directory: Path) -> None:
+    """An authority of our own (``ca.pem``), a broker's and a client's certificate with their keys."""
+    key = ("-newkey", "rsa:2048", "-nodes")
+    openssl(directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test")
+    directory.joinpath("names").write_text("subjectAltName=IP:127.0.0.1")
+    for who in ("broker", "client"):
+        openssl(directory, "req", *key, "-keyout", f"{who}.key", "-out", f"{who}.csr", "-subj", f"/CN={who}")
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
+        openssl(directory, "x509", "-req", "-in", f"{who}.csr", *signed, "-out", f"{who}.pem")
+        both = directory.joinpath(f"{who}.key").read_text() + directory.joinpath(f"{who}.pem").read_text()
+        directory.joinpath(f"{who}-both.pem").write_text(both)
+
+
+def broker_settings(directory: Path) -> dict[str, str]:
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(directory / "broker-both.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "group.min.session.timeout.ms": "500",
+    }
+    for listener in ("tls", "plain"):
+        settings[f"listener.name.{listener}.sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+        for mechanism, login in MECHANISMS.items():
+            settings[f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"] = login
+    return settings
+
+
+@dataclass(frozen=True)
+class Secured:
+    kafka: LocalKafka
+    directory: Path
+
+    def trusting(self, *, client: bool) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
+        if client:
+            context.load_cert_chain(self.directory / "client.pem", self.directory / "client.key")
+        return context
+
+    def arguments(self, protocol: str, mechanism: str) -> dict[str, Any]:
+        """What a consumer's constructor is given."""
+        listener = {"SSL": "MUTUAL", "SASL_SSL": "TLS", "SASL_PLAINTEXT": "PLAIN"}[protocol]
+        given: dict[str, Any] = {
+            "bootstrap_servers": self.kafka.bootstrap_at(listener),
+            "security_protocol": protocol,
+        }
+        if protocol != "SASL_PLAINTEXT":
+            given["ssl_context"] = self.trusting(client=protocol == "SSL")
+        if mechanism == "OAUTHBEARER":
+            given |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": Tokens()}
+        elif mechanism:
+            given |= {"sasl_mechanism": mechanism, "sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+        return given
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Unsecured tokens, as the broker's default accepts them; made in the loop that the user made it in."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.made = 0
+
+    async def token(self) -> str:
+        # As an HTTP client would, whose session belongs to a loop.
+        assert asyncio.get_running_loop() is self.loop
+        self.made += 1
+        now = time.time()
+        parts = ({"alg": "none"}, {"sub": USER, "iat": now, "exp": now + 600})
+        return ".".join([*(base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=").decode() for p in parts), ""])
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("tls")
+    make_certificates(directory)
+    listeners = {"MUTUAL": "SSL", "TLS": "SASL_SSL", "PLAIN": "SASL_PLAINTEXT"}
+    with LocalKafka(properties=broker_settings(directory), listeners=listeners, short_run=True) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        for mechanism in SCRAM.values():
+            password = ScramCredentialInfo(mechanism, 4096)
+            made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, password, PASSWORD.encode())])
+            made[USER].result(WAIT_SECONDS)
+        yield Secured(kafka, directory)
+
+
+WAYS = [
+    ("SSL", ""),
+    ("SASL_SSL", "PLAIN"),
+    ("SASL_SSL", "SCRAM-SHA-256"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    ("SASL_PLAINTEXT", "OAUTHBEARER"),
+]
+
+
+# -- tests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+async def test_a_group_over(secured: Secured, protocol: str, mechanism: str) -> None:
+    """Everything that needs a connection: start, membership, control topic, fetching, a handoff, commits, the end."""
+    kafka = secured.kafka
+    topic, group = kafka.create_topic(partitions=4), new_group()
+    given = secured.arguments(protocol, mechanism)
+    await send(kafka, topic, [f"{n}" for n in range(40)], partition=None)
+    bare = AIOKafkaConsumer(topic, group_id=new_group(), auto_offset_reset="earliest", **given)
+    async with bare:
+        assert (await asyncio.wait_for(bare.getone(), WAIT_SECONDS)).topic == topic
+    one, two = (make(kafka, topic, group=group, **given) for _ in range(2))
+    async with one, two, drain(one, two) as counts:
+        await eventually(lambda: len(counts) == 40, "what was there is read")
+        await eventually(lambda: len(one.assignment()) == len(two.assignment()) == 2, "both take part")
+        await two.stop()
+        await eventually(lambda: len(one.assignment()) == 4, "its partitions are handed over")
+        await send(kafka, topic, [f"{n}" for n in range(40, 80)], partition=None)
+        await eventually(lambda: len(counts) == 80, "the rest is read")
+    assert set(counts.values()) == {1}, "nothing was repeated: commits and handoffs went through"
+
+
+async def raised_at_start(consumer: Consumer | AIOKafkaConsumer) -> type[BaseException]:
+    with pytest.raises((KafkaError, OSError)) as raised:
+        await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
+    await consumer.stop()
+    return raised.type
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "wrong"),
+    [
+        ("SASL_SSL", "PLAIN", {"sasl_plain_password": "wrong"}),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-512", {"sasl_plain_password": "wrong"}),
+        ("SASL_SSL", "PLAIN", {"ssl_context": ssl.create_default_context()}),
+    ],
+)
+async def test_who_is_refused_is_told_as_aiokafka_tells(
+    secured: Secured, protocol: str, mechanism: str, wrong: dict[str, Any]
+) -> None:
+    kafka = secured.kafka
+    topic = kafka.create_topic()
+    given = {**secured.arguments(protocol, mechanism), **wrong}
+    bare = AIOKafkaConsumer(topic, group_id=new_group(), **given)
+    ours = make(kafka, topic, group=new_group(), **given)
+    assert await raised_at_start(ours) is await raised_at_start(bare)
+
+
+async def test_what_cannot_connect_at_all_is_refused_by_the_constructor(secured: Secured) -> None:
+    kafka = secured.kafka
+    for arguments in (
+        {"security_protocol": "SSL"},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "KEY"},
+    ):
+        with pytest.raises(ValueError):
+            AIOKafkaConsumer("topic", bootstrap_servers=kafka.bootstrap, **arguments)
+        with pytest.raises(ValueError):
+            make(kafka, "topic", group=new_group(), **arguments)
