@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from aiokafka.consumer.fetcher import READ_UNCOMMITTED, PartitionRecords
 from aiokafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
-from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -20,8 +19,10 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.clock import boot_time
+from loadtrim_agent.core.model import Partition
 
 from .connections import UNREACHABLE, Backoff, Connections, Lane
+from .fetch.request import NO_SESSION, SessionFetchRequest
 
 __all__ = ["Appended", "Fetched", "PartitionLog"]
 
@@ -130,9 +131,14 @@ class PartitionLog:
             OffsetOutOfRangeError: the log does not have that position. KafkaError, OSError, TimeoutError: it cannot be
             read now.
         """
-        partition = (self._at.partition, position, FETCH_BYTES_MAX)
-        request = FetchRequest(
-            int(wait_seconds * 1000), 1, FETCH_BYTES_MAX, READ_UNCOMMITTED, [(self._at.topic, [partition])]
+        request = SessionFetchRequest(
+            max_wait_ms=int(wait_seconds * 1000),
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            partition_max_bytes=FETCH_BYTES_MAX,
+            isolation_level=READ_UNCOMMITTED,
+            session=NO_SESSION,
+            fetch=[(Partition(*self._at), position)],
         )
         answer = await self._ask(self._read_lane, request, timeout)
         if not answer.topics:

@@ -150,12 +150,20 @@ class BrokerLanes:
             return None
         return state
 
-    def answered(self, lane: Lane, session: int, now: float) -> None:
-        """An answer without an error at its top has come, and its partitions have been looked at."""
+    def answered(self, lane: Lane, session: int, now: float, *, told: bool = True) -> None:
+        """An answer without an error at its top has come, and its partitions have been looked at.
+
+        Args:
+            lane: whose.
+            session: its id, 0: there is none.
+            now: own wall clock.
+            told: False: the broker throttles, and says nothing about any partition.
+        """
         if lane is Lane.POLL:
             self._poll_out = False
-            self.polled_at = now
-            for partition in self.session.answered(session):
+            if told:
+                self.polled_at = now
+            for partition in self.session.answered(session, told=told):
                 state = self.states.get(partition)
                 if state is not None:
                     state.followed = True
@@ -163,7 +171,7 @@ class BrokerLanes:
         express, self._express_out = self._express_out, {}
         for partition, (offset, number) in express.items():
             state = self.states.get(partition)
-            if state is not None and (state.offset, state.number) == (offset, number):
+            if told and state is not None and (state.offset, state.number) == (offset, number):
                 state.hot = False
             self.touch(partition)
 

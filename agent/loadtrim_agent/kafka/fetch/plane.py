@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka import errors
-from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.clock import wall_time
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.connections import CONNECTION_SETTINGS
+from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections
 from loadtrim_agent.kafka.data import OnChunk, OnError
 
 from .chunk import frame
@@ -27,16 +26,22 @@ __all__ = ["FetchPlane"]
 
 log = logging.getLogger("loadtrim")
 
-REQUEST_BYTES_MAX = 16 << 20
-"""An answer is held three times while it is taken apart, so one request asks for no more than this."""
+ANSWERS_BYTES_MAX = 32 << 20
+"""All answers that may be on their way at once, over both lanes of all brokers: they come beside what is buffered."""
 BUFFERS_BYTES_MIN = 16 << 20
 """All buffers together may hold ``fetch_max_bytes``, but never less than this."""
 PARTITION_BYTES_MIN = 16 << 10
 """However many partitions there are, so much is asked of each."""
-BACKOFF_SECONDS_MAX = 1.0
-"""A broker that cannot be reached is tried again after the user's back-off, doubled each time up to this."""
 SESSION_UNKNOWN, SESSION_EPOCH = 70, 71
 FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE = 74, 75, 78
+_NAMES = {
+    FENCED_LEADER_EPOCH: "FencedLeaderEpochError",
+    UNKNOWN_LEADER_EPOCH: "UnknownLeaderEpochError",
+    OFFSET_NOT_AVAILABLE: "OffsetNotAvailableError",
+}
+"""Errors that aiokafka has no types for, as they are called by Kafka."""
+NAMED_MAX = 5
+"""Partitions named in one line of the log."""
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _ELSEWHERE = frozenset(
     {
@@ -56,12 +61,13 @@ _ELSEWHERE = frozenset(
 class _Broker:
     """One broker and its two lanes."""
 
-    def __init__(self, lanes: BrokerLanes) -> None:
+    def __init__(self, lanes: BrokerLanes, backoff: Backoff) -> None:
         self.lanes = lanes
         self.wake = {lane: asyncio.Event() for lane in Lane}
         self.tasks: list[asyncio.Task[None]] = []
-        self.backoff = 0.0
-        """Seconds; 0 while it answers."""
+        self.backoff = backoff
+        self.wait_seconds = 0.0
+        """Before it is asked again; 0 while it answers."""
 
     def stir(self) -> None:
         """Let its lanes look whether there is something to ask."""
@@ -89,21 +95,23 @@ class FetchPlane:
         self._committed_only = isolation == "read_committed"
         self._isolation_level = _ISOLATION[isolation]
         self._reset = str(settings.get("auto_offset_reset", "latest"))
-        self._retry_backoff = float(settings.get("retry_backoff_ms", 100)) / 1000
         self._partition_bytes = int(settings.get("max_partition_fetch_bytes", 1 << 20))
         self._low_bytes = max(1 << 20, self._partition_bytes) // 2
-        self._client = AIOKafkaClient(**{n: settings[n] for n in CONNECTION_SETTINGS if n in settings})
+        connections = Connections(settings)
+        self._client = connections.client
+        self._retry_backoff = connections.retry_backoff
         self._queries = OffsetQueries(
             self._client,
             isolation_level=self._isolation_level,
             timeout_ms=int(settings.get("request_timeout_ms", 40_000)),
             retry_backoff=self._retry_backoff,
         )
-        self._request_bytes = min(int(settings.get("fetch_max_bytes", 50 << 20)), REQUEST_BYTES_MAX)
-        self._budget = Budget(max(int(settings.get("fetch_max_bytes", 50 << 20)), BUFFERS_BYTES_MIN))
+        self._fetch_bytes = int(settings.get("fetch_max_bytes", 50 << 20))
+        self._budget = Budget(max(self._fetch_bytes, BUFFERS_BYTES_MIN))
         self._states: dict[Partition, Taken] = {}
         self._brokers: dict[int, _Broker] = {}
         self._leaderless: dict[Partition, None] = {}
+        self._finding: asyncio.Task[None] | None = None
         self._refused: dict[Partition, None] = {}
         """Not fetched because the buffers of all are full."""
         self._numbers = 0
@@ -226,9 +234,9 @@ class FetchPlane:
             return
         self._unroute(state)
         if node is None:
-            if not self._leaderless:
-                self._spawn(self._find_leaders(), "find-leaders")
             self._leaderless[state.partition] = None
+            if self._finding is None or self._finding.done():
+                self._finding = self._spawn(self._find_leaders(), "find-leaders")
             return
         state.node = node
         self._leaderless.pop(state.partition, None)
@@ -237,7 +245,7 @@ class FetchPlane:
             lanes = BrokerLanes(
                 node, wait_ms=int(self._settings.get("fetch_max_wait_ms", 500)), has_room=self._has_room
             )
-            broker = self._brokers[node] = _Broker(lanes)
+            broker = self._brokers[node] = _Broker(lanes, Backoff(self._retry_backoff))
             self._start_lanes(broker)
         broker.lanes.add(state)
         broker.stir()
@@ -257,11 +265,15 @@ class FetchPlane:
 
     async def _find_leaders(self) -> None:
         """Ask for metadata until every partition has a leader."""
+        backoff, known = Backoff(self._retry_backoff), frozenset[Partition]()
         while self._leaderless and not self._closed:
-            missing = {topic for topic, _ in self._leaderless}
-            self._client._topics.update(missing)
+            missing = frozenset(self._leaderless)
+            if missing != known:
+                backoff.succeeded()
+            known = missing
+            self._client._topics.update(topic for topic, _ in missing)
             await self._client.force_metadata_update()
-            await asyncio.sleep(self._retry_backoff)
+            await asyncio.sleep(backoff.failed())
 
     def _has_room(self, state: Taken) -> bool:
         if not state.has_room(min(self._low_bytes, self._share_bytes)):
@@ -277,6 +289,11 @@ class FetchPlane:
         """Half of a partition's share in all buffers: what may be left when more is fetched, and how much more."""
         return max(PARTITION_BYTES_MIN, self._budget.limit_bytes // (2 * max(1, len(self._states))))
 
+    @property
+    def _request_bytes(self) -> int:
+        """What one request asks for."""
+        return min(self._fetch_bytes, ANSWERS_BYTES_MAX // (len(Lane) * max(1, len(self._brokers))))
+
     # -- one lane ------------------------------------------------------------------------------------------------
 
     async def _run_lane(self, broker: _Broker, lane: Lane) -> None:
@@ -284,8 +301,8 @@ class FetchPlane:
         # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
         await self._client.ready(broker.lanes.node, group=lane)
         while not self._closed:
-            if broker.backoff:
-                await asyncio.sleep(broker.backoff)
+            if broker.wait_seconds:
+                await asyncio.sleep(broker.wait_seconds)
             wake.clear()
             room = self._budget.room(self._request_bytes, self._states.values())
             if room and self._refused:
@@ -313,7 +330,7 @@ class FetchPlane:
         )
         try:
             answer = await self._client.send(lanes.node, request, group=lane)
-        except (errors.KafkaError, OSError, TimeoutError) as error:
+        except UNREACHABLE as error:
             lanes.failed(lane)
             self._unreachable(broker, error)
             return
@@ -329,17 +346,18 @@ class FetchPlane:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
 
     def _unreachable(self, broker: _Broker, error: BaseException) -> None:
-        if not broker.backoff:
+        if not broker.wait_seconds:
             log.warning("Fetching from broker %s failed, trying again: %r", broker.lanes.node, error)
-        broker.backoff = min(max(2 * broker.backoff, self._retry_backoff), BACKOFF_SECONDS_MAX)
+        broker.wait_seconds = broker.backoff.failed()
         for state in list(broker.lanes.states.values()):
             if state.replica == broker.lanes.node:
                 state.replica = None
                 self._route(state)
 
     def _reachable(self, broker: _Broker) -> None:
-        if broker.backoff:
-            broker.backoff = 0.0
+        if broker.wait_seconds:
+            broker.wait_seconds = 0.0
+            broker.backoff.succeeded()
             log.info("Broker %s answers fetches again", broker.lanes.node)
 
     # -- answers -------------------------------------------------------------------------------------------------
@@ -349,6 +367,7 @@ class FetchPlane:
         lanes = broker.lanes
         version = answer.API_VERSION
         due: list[Partition] = []
+        news: dict[str, list[Partition]] = {}
         for topic, entries in answer.topics or ():
             for index, code, end_offset, stable, *rest in entries:
                 partition = Partition(topic, index)
@@ -356,23 +375,26 @@ class FetchPlane:
                 state = lanes.asked(lane, partition)
                 if state is None:
                     continue
+                trouble = _name(code)
+                if state.trouble != trouble:
+                    state.trouble = trouble
+                    news.setdefault(trouble, []).append(partition)
                 if code:
                     self._refused_by_broker(state, code)
                     continue
-                if state.trouble:
-                    log.info("%s is fetched again", partition)
-                    state.trouble = ""
                 state.end_offset, state.last_stable_offset, state.told_at = end_offset, stable, now
                 data = rest[-1]
                 if data:
                     self._take_apart(state, data, rest[-3] if version >= 11 else rest[-2])
                 if version >= 11 and rest[-2] >= 0:
                     self._go_nearer(state, rest[-2])
-        lanes.answered(lane, getattr(answer, "session_id", 0), now)
+        told = bool(due) or not answer.throttle_time_ms
+        lanes.answered(lane, getattr(answer, "session_id", 0), now, told=told)
         for partition in due:
             lanes.touch(partition)
         if due:
             broker.stir()
+        _tell(lanes.node, news)
 
     def _take_apart(self, state: Taken, data: bytes, aborted: Any) -> None:
         try:
@@ -407,17 +429,19 @@ class FetchPlane:
             self._on_chunk(chunk)
 
     def _go_nearer(self, state: Taken, replica: int) -> None:
+        if self._client.cluster.broker_metadata(replica) is None:
+            # It has just come back. The leader gives no records as long as it names another.
+            self._client.force_metadata_update()
+            self._rest(state)
+            return
         state.replica = replica
         state.replica_until = time.monotonic() + float(self._settings.get("metadata_max_age_ms", 300_000)) / 1000
         self._route(state)
 
     def _refused_by_broker(self, state: Taken, code: int) -> None:
-        kind = errors.for_code(code)
-        if state.trouble != kind.__name__:
-            state.trouble = kind.__name__
-            log.warning("%s cannot be fetched at offset %d: %s", state.partition, state.offset, kind.__name__)
         if state.replica is not None:
             state.replica = None  # ask the leader before anything is made of it
+            self._rest(state)
             self._route(state)
         elif code in _ELSEWHERE:
             self._client.force_metadata_update()
@@ -462,6 +486,8 @@ class FetchPlane:
             except errors.KafkaError as error:
                 if error.invalid_metadata:
                     self._client.force_metadata_update()
+                elif not error.retriable:
+                    self._tell_error(error)
                 await asyncio.sleep(self._retry_backoff)
                 continue
             if self._states.get(state.partition) is state:
@@ -505,3 +531,24 @@ class FetchPlane:
     def last_stable_offset(self, partition: Partition) -> int | None:
         state = self._states.get(partition)
         return state.last_stable_offset if state is not None else None
+
+
+def _name(code: int) -> str:
+    """Of an error, as Kafka calls it; empty: there is none."""
+    if not code:
+        return ""
+    return _NAMES.get(code) or errors.for_code(code).__name__
+
+
+def _tell(node: int, news: Mapping[str, list[Partition]]) -> None:
+    """Say once for all partitions of an answer what has begun or ended with them."""
+    for trouble, partitions in news.items():
+        named = ", ".join(map(str, sorted(partitions)[:NAMED_MAX])) + (", ..." if len(partitions) > NAMED_MAX else "")
+        if not trouble:
+            log.info("Broker %s gives %d partitions again: %s", node, len(partitions), named)
+        else:
+            # A leader that moved is everyday, and looked up at once.
+            level = logging.INFO if trouble == errors.NotLeaderForPartitionError.__name__ else logging.WARNING
+            log.log(
+                level, "Broker %s refuses %d partitions, trying again: %s: %s", node, len(partitions), trouble, named
+            )

@@ -23,6 +23,8 @@ __all__ = ["NO_SESSION", "SessionFetchRequest"]
 
 NO_SESSION = (0, -1)
 """Session id and epoch of a request that stands alone."""
+LEADERS_ONLY_VERSION = 10
+"""The last version whose requests only a leader answers."""
 _CONSUMER = -1
 _NOT_KNOWN = -1
 _Struct = (
@@ -41,6 +43,10 @@ class SessionFetchRequest(Request[_Struct]):  # type: ignore[misc]
     """aiokafka's own builder has no sessions.
 
     Before version 7 there are none: requests must be full ones then, and their answers carry no id.
+
+    Without a rack only leaders are to answer. From version 11 on a follower does too, which a leader becomes when
+    another is elected: it would be read on, behind the new one by a round of replication, until the metadata are
+    renewed (minutes). Kafka's own consumer is told by the leader's epoch, which aiokafka's metadata does not have.
     """
 
     API_KEY = 1
@@ -64,6 +70,13 @@ class SessionFetchRequest(Request[_Struct]):  # type: ignore[misc]
         self._fetch = fetch
         self._forget = forget
         self._rack = rack
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> Any:
+        """The struct to send to a broker that knows these versions."""
+        least, most = versions[self.API_KEY]
+        if not self._rack:
+            most = max(least, min(most, LEADERS_ONLY_VERSION))
+        return super().prepare({self.API_KEY: (least, most)})
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """The struct of the version that the broker and we share."""

@@ -7,7 +7,11 @@ has no slot for another session answers with id 0: then every request names ever
 session that the broker does not know (70), or whose epoch is another (71), is begun anew; so is one whose request got
 no answer, because nobody knows whether the broker took it.
 
-Source: KIP-227.
+Each answer has a limit in bytes, and one partition of it may be above its own limit: the first. Who is first next must
+therefore change. In a session the broker puts those that it gave records of behind the others; full requests do the
+same here.
+
+Source: KIP-227, KIP-74.
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ class FetchSession:
     def want(self, partition: Partition, wanted: Wanted) -> None:
         """Fetch it, from this offset on."""
         if self.wanted.get(partition) != wanted:
+            self.wanted.pop(partition, None)  # behind the others
             self.wanted[partition] = wanted
             self._changed[partition] = None
 
@@ -78,11 +83,15 @@ class FetchSession:
                 fetch.append((partition, wanted[0]))
                 self.sent[partition] = wanted
         self._changed.clear()
-        self._fresh = [partition for partition, _ in fetch]
+        self._fresh += [partition for partition, _ in fetch]
         return SessionRequest(self.session, self.epoch, fetch, forget)
 
-    def answered(self, session: int) -> list[Partition]:
-        """The broker answered without an error at the top; ``session``: the id in the answer, 0: there is none.
+    def answered(self, session: int, *, told: bool = True) -> list[Partition]:
+        """The broker answered without an error at the top.
+
+        Args:
+            session: the id in the answer, 0: there is none.
+            told: it looked at the partitions; it does not where it throttles.
 
         Returns:
             The partitions whose state the broker has told for the first time since they were named in a request.
@@ -92,7 +101,10 @@ class FetchSession:
         else:
             self.session = session
             self.epoch = self.epoch + 1 if self.epoch < EPOCH_MAX else 1
-        return self._fresh
+        if not told:
+            return []
+        fresh, self._fresh = self._fresh, []
+        return fresh
 
     def lost(self, *, known: bool) -> None:
         """Begin anew with everything. ``known``: the broker may still have the old session, and is told to close it."""
@@ -100,3 +112,4 @@ class FetchSession:
         if not known:
             self.session = 0
         self.sent = {}
+        self._fresh = []

@@ -93,3 +93,33 @@ def test_a_request_carries_only_what_changed() -> None:
     assert session.answered(broker.answer(second, slots=True)[1]) == [PARTITIONS[0]]
     third = session.request()
     assert third == SessionRequest(session=1, epoch=2, fetch=[], forget=[])
+
+
+def test_a_full_request_puts_who_was_given_records_behind_the_others() -> None:
+    """Only the first of a request may be answered above its limit (KIP-74): each has its turn."""
+    session, broker = FetchSession(), Broker()
+    for partition in PARTITIONS:
+        session.want(partition, (0, 1))
+    for _ in PARTITIONS:
+        request = session.request()
+        assert request is not None
+        assert request.epoch == 0, "no slot, so each request is a full one"
+        first, offset = request.fetch[0]
+        session.answered(broker.answer(request, slots=False)[1])
+        session.want(first, (offset + 1, 1))
+    assert [wanted for wanted, _ in session.wanted.values()] == [1, 1, 1]
+
+
+def test_a_throttled_answer_tells_nothing() -> None:
+    session, broker = FetchSession(), Broker()
+    session.want(PARTITIONS[0], (0, 1))
+    request = session.request()
+    assert request is not None
+    assert session.answered(broker.answer(request, slots=True)[1]) == [PARTITIONS[0]]
+    session.want(PARTITIONS[1], (0, 1))
+    request = session.request()
+    assert request is not None
+    assert session.answered(broker.answer(request, slots=True)[1], told=False) == []
+    request = session.request()
+    assert request is not None
+    assert session.answered(broker.answer(request, slots=True)[1]) == [PARTITIONS[1]]
