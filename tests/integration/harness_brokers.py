@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from integration.harness import WAIT_SECONDS, eventually
 from loadtrim.testing import Cluster
 
-__all__ = ["lead", "leaders", "limit_reading"]
+__all__ = ["lead", "leaders", "limit_reading", "replicated"]
 
 NO_TAGS: dict[int, bytes] = {}
 
@@ -83,13 +83,20 @@ async def limit_reading(kafka: Cluster, client_id: str, bytes_per_second: float)
 
 async def leaders(kafka: Cluster, topic: str) -> dict[int, int]:
     """Partition -> the broker that leads it; -1: nobody."""
+    return {each: found.leader for each, found in (await _described(kafka, topic)).items()}
+
+
+async def replicated(kafka: Cluster, topic: str) -> set[int]:
+    """The brokers that hold every partition of a topic."""
+    return set.intersection(*(set(found.replicas) for found in (await _described(kafka, topic)).values()))
+
+
+async def _described(kafka: Cluster, topic: str) -> dict[int, Any]:
     client = AIOKafkaClient(bootstrap_servers=kafka.bootstrap)
     await client.bootstrap()
     try:
         await client.set_topics([topic])
-        return {
-            each: client.cluster._partitions[topic][each].leader for each in sorted(client.cluster._partitions[topic])
-        }
+        return dict(sorted(client.cluster._partitions[topic].items()))
     finally:
         await client.close()
 
