@@ -251,6 +251,8 @@ class ReportRecord(_Record, frozen=True, kw_only=True, tag="report"):
     """Records done later than the objective, by cause."""
     in_time: int = 0
     """Records done within the objective."""
+    latency_seconds: float | None = None
+    """Seconds from time stamp to done, summed over the records of ``in_time`` and ``late``. None: not measured."""
     latency_counts: tuple[tuple[float, int], ...] = ()
     """(upper bound in seconds, records done no later than that and later than the bound before), empty ones left out:
     counts of several members and intervals add up bound by bound. A record above all bounds is in none."""

@@ -129,6 +129,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         capacity_typical=statistics.median(known) if known else 1.0,
         stale=tuple(member for member, _ in observation.stale),
         late_records=observation.late_records,
+        past=observation.past,
     )
 
 
@@ -331,6 +332,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
         scatter=scatter,
         work=rate * cost,
         lag=lag,
+        lag_seconds=entry.lag_seconds if lag > 0 else 0.0,
         lag_low=round(standing),
         lag_high=max(lag, round(standing + burst)),
         standing=(standing - late) * cost,

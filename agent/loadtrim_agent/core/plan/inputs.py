@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..model import Partition
 from .packers.problem import Bin, Dealer, Item, Limits, Problem
-from .policies.base import View
+from .policies.base import Future, View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 from .words import member_names
 
@@ -62,7 +62,9 @@ def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -
     )
 
 
-def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, config: PlanConfig) -> View:
+def view_of(
+    now: float, group: GroupState, seen: Estimate, ahead: Forecast, config: PlanConfig, future: Future | None = None
+) -> View:
     """What a policy is given, without its memory."""
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
@@ -95,6 +97,8 @@ def view_of(now: float, group: GroupState, seen: Estimate, ahead: Forecast, conf
         estimate=seen,
         forecast=ahead,
         items=items,
+        generation=group.generation,
+        future=future,
         replicas=max(1, len(units)),
         members_per_replica=per_unit,
         replicas_max=replicas_max,

@@ -12,6 +12,7 @@ been late even there is late because its partition is too large for one member, 
 from __future__ import annotations
 
 import enum
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -120,6 +121,14 @@ class Judge:
     untimed: int = 0
     """Records without a time stamp: neither in time nor late."""
     late: dict[LateCause, int] = field(default_factory=dict)
+    latency_seconds: float = 0.0
+    """Time stamp to done by the log's clock, summed over the records that have one; never negative."""
+
+    def add_latencies(self, latencies: Sequence[float]) -> None:
+        """Records with time stamps were done; what is no finite number is left out."""
+        total = sum(latencies) - len(latencies) * self.offset_seconds
+        if 0.0 < total < math.inf:
+            self.latency_seconds += total
 
     @property
     def latency_max_seconds(self) -> float:
@@ -194,6 +203,7 @@ class RecordQueue:
             self._judge(latencies, busies, judge, now)
         else:
             judge.in_time += len(latencies)
+            judge.add_latencies(latencies)
             self._advance(busies, total, judge.concurrency)
         if not self.runs:
             self.drained_at = now
@@ -241,6 +251,7 @@ class RecordQueue:
         if run.mark is Mark.UNTIMED:
             judge.untimed += count
             return
+        judge.add_latencies(latencies)
         late = count if min(latencies) > latency_max else sum(map(latency_max.__lt__, latencies))
         judge.in_time += count - late
         if not late:

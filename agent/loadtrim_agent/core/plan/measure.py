@@ -330,6 +330,7 @@ class Meter:
             handoffs=tuple(round(seconds, 6) for seconds in self._handoffs),
             late=late,
             in_time=judge.in_time - told.in_time,
+            latency_seconds=round(max(0.0, judge.latency_seconds - told.latency_seconds), 6),
             slot_seconds=self._config.slot_seconds,
             slots_start=slots_start,
             slots=slots,

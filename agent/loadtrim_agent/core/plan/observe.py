@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model import Partition
 from ..records import PartitionReport, ReportRecord
+from .past import Past, Second
 from .values import GroupState, PlanConfig
 
 __all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"]
@@ -99,6 +100,8 @@ class Observation:
     silent: frozenset[str] = frozenset()
     """All members without a recent report, owners or not."""
     late_records: Mapping[str, int] = field(default_factory=dict)
+    past: tuple[Second, ...] = ()
+    """What the group did in each of the last seconds, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ class _PartitionTrack:
         "cost_variance",
         "fast",
         "interval",
+        "lag",
         "last",
         "rate",
         "reporter",
@@ -165,6 +169,8 @@ class _PartitionTrack:
         self.shape_rate = 0.0
         self.at = 0.0
         self.interval = 1.0
+        self.lag = 0
+        """As its owner told last."""
         self.reporter = ""
         self.last: PartitionReport | None = None
 
@@ -172,6 +178,8 @@ class _PartitionTrack:
         self._add_rate(report, interval, received_at)
         if report.state == GONE and self.last is not None and self.reporter != member:
             return  # what its new owner told already is newer
+        if report.state != GONE:
+            self.lag = report.lag
         if report.cost_mean is not None and report.cost_mean > 0:
             self.cost, self.cost_variance = report.cost_mean, report.cost_variance or 0.0
         longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
@@ -238,6 +246,9 @@ class History:
         """Members when they were last looked at."""
         self._filled: dict[str, dict[int, float]] = {}
         """Member that is gone -> work per slot that was put in for what it did not tell."""
+        self._past = Past()
+        self._lag = 0
+        """Of all partitions."""
         self._owners: dict[Partition, str | None] = {}
         self._looked_at = 0.0
         self._given: dict[Partition, _Given] = {}
@@ -260,7 +271,9 @@ class History:
         interval = max(report.interval, 1e-3)
         for entry in report.partitions:
             track = self._partitions.setdefault(Partition(entry.topic, entry.partition), _PartitionTrack())
+            self._lag -= track.lag
             track.add(report.member, entry, interval, received_at)
+            self._lag += track.lag
         slots_end = self._take_slots(report)
         self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
         if report.startup_seconds is not None and report.startup_seconds >= 0:
@@ -268,7 +281,17 @@ class History:
         for cause in sorted(report.late):
             self._late[cause] = self._late.get(cause, 0) + report.late[cause]
         old = self._members.get(report.member)
-        if old is not None and report.slots_start <= 0 and not report.slots:
+        further = old is not None and report.slots_start <= 0 and not report.slots
+        self._past.add(
+            received_at,
+            done=sum(entry.done for entry in report.partitions),
+            busy_seconds=report.busy_seconds,
+            given_seconds=0.0 if further else report.concurrency * interval,
+            latency_seconds=report.latency_seconds,
+            judged=report.in_time + sum(report.late.values()),
+            lag=self._lag,
+        )
+        if old is not None and further:
             # A further part of a report that was split: everything beyond its partitions was in the first part.
             self._members[report.member] = replace(old, received_at=received_at)
             return
@@ -330,6 +353,7 @@ class History:
             stale=stale,
             silent=silent,
             late_records=late,
+            past=self._past.seconds(),
         )
 
     def _silence(self, partition: Partition, group: GroupState) -> float:
@@ -422,6 +446,7 @@ class History:
         unknown = [partition for partition in self._partitions if partition not in group.owners]
         for partition in unknown:
             if now - self._partitions[partition].at > KEEP_SECONDS:
+                self._lag -= self._partitions[partition].lag
                 del self._partitions[partition]
         kept = round(SLOTS_SECONDS / SLOT_SECONDS)
         if len(self._slots) > kept + PRUNE_SLOTS:

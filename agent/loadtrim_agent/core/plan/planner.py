@@ -23,7 +23,7 @@ from .naming import parse_choice
 from .observe import History
 from .packers import make_packer
 from .packers.sticky import Sticky
-from .policies import make_policy
+from .policies import MEASURED, Future, Measure, make_policy
 from .values import (
     Estimate,
     Forecast,
@@ -57,14 +57,22 @@ class _Picture:
 class Planner:
     """Deterministic state machine of one leader. Not thread-safe; needs no clock."""
 
-    def __init__(self, config: PlanConfig) -> None:
+    def __init__(self, config: PlanConfig, future: Future | None = None) -> None:
         """
+        Args:
+            config: what planning is set to.
+            future: what will arrive, where that is known: a simulator may tell, a running group cannot.
+
         Raises:
             UnknownNameError: no policy or packer has that name.
+            ParameterError: a parameter of the policy is out of its range.
+            UnmeasuredError: the policy needs to know the future, and it was not given.
         """
         given = parse_choice(config.policy)[1] | parse_choice(config.packer)[1]
         self._config = config = replace(config, parameters=given | dict(config.parameters))
-        self._policy = make_policy(config.policy)
+        self._future = future
+        measured = MEASURED if future is None else MEASURED | {Measure.FUTURE}
+        self._policy = make_policy(config.policy, measured, config.parameters)
         self._packer = make_packer(config.packer)
         self._counts = Sticky()
         self._history = History(config)
@@ -164,7 +172,7 @@ class Planner:
             memory = self._memory | {WANTED: float(brake.replicas)}
             text = "fixed by the command line until resumed"
             return Sizing(replicas=brake.replicas, reason=Reason.FIXED, text=text, memory=memory)
-        view = view_of(now, group, picture.estimate, picture.forecast, self._config)
+        view = view_of(now, group, picture.estimate, picture.forecast, self._config, self._future)
         return self._policy.decide(replace(view, memory=dict(self._memory)))
 
     def _place(self, group: GroupState, seen: Estimate, sizing: Sizing, resting: frozenset[Partition]) -> Placement:

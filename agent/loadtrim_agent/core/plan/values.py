@@ -18,6 +18,7 @@ from statistics import NormalDist
 
 from ..model import Partition
 from ..records import BrakeRecord, RejectedPlan
+from .past import Second
 
 __all__ = [
     "TAUS_SECONDS",
@@ -240,6 +241,8 @@ class PartitionEstimate:
     work: float = 0.0
     """rate x cost."""
     lag: int = 0
+    lag_seconds: float = 0.0
+    """Age of the oldest record not done; 0 without lag."""
     lag_low: int = 0
     """Fewest records that waited at any moment of the last interval."""
     lag_high: int = 0
@@ -292,6 +295,8 @@ class Estimate:
     """Members that own something and whose reports are missing or too old."""
     late_records: Mapping[str, int] = field(default_factory=dict)
     """Records done late since the last decision, by cause."""
+    past: tuple[Second, ...] = ()
+    """What the group did in each of the last seconds, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,13 @@ from loadtrim_agent.core.model import LoadtrimError
 from loadtrim_agent.core.plan.naming import UnknownNameError, parse_choice
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
 from loadtrim_agent.core.plan.planner import Planner
-from loadtrim_agent.core.plan.policies import POLICIES, make_policy
+from loadtrim_agent.core.plan.policies import POLICIES, Measure, make_policy
 from loadtrim_agent.core.plan.values import PlanConfig
 
 
 def test_every_registered_name_makes_what_bears_it() -> None:
-    assert {name: make_policy(name).name for name in POLICIES} == {name: name for name in POLICIES}
+    everything = frozenset(Measure)
+    assert {name: make_policy(name, everything).name for name in POLICIES} == {name: name for name in POLICIES}
     assert {name: make_packer(name).name for name in PACKERS} == {name: name for name in PACKERS}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
-from loadtrim_agent.core.plan.policies import POLICIES, make_policy
+from loadtrim_agent.core.plan.policies import POLICIES, Measure, make_policy
 from loadtrim_agent.core.plan.values import Curve, GroupState, MemberState, PlanConfig, units_of
 
 
@@ -57,4 +57,4 @@ def test_packers_are_found_by_their_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_policies_are_found_by_their_names(name: str) -> None:
-    assert make_policy(name).name == name
+    assert make_policy(name, frozenset(Measure)).name == name

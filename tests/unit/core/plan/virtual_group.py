@@ -218,6 +218,8 @@ class Fleet:
             instance=self.members[member].instance,
             concurrency=self.concurrency[member],
             busy_seconds=sum(done[p] for p in owned) * self.cost,
+            in_time=sum(round(done[p]) for p in owned),
+            latency_seconds=sum(round(done[p]) * (self.cost + self.oldest[p]) for p in owned),
             slots_start=start,
             slots=tuple(sum(arrived[p][slot] for p in sized) * self.cost for slot in range(SLOTS)),
             partitions=tuple(

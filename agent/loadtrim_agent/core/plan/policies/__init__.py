@@ -1,39 +1,105 @@
-"""How many replicas, and when. One module each; a new one is a class with ``name`` and ``decide`` and a line below.
+"""How many replicas, and when. One module each; a new one is a class with ``name``, ``needs``, ``parameters`` and
+``decide`` (:class:`.base.Policy`) and a line below.
 
-* :mod:`.objective`  ours: pool sizing by work curves, forecast, patience
-* :mod:`.closer24`   CLOSER'24, algorithm 2
-* :mod:`.landau24`   Landau'24: as many as the packer opens
-* :mod:`.fixed`      a number
+* :mod:`.objective`        ours: pool sizing by work curves, forecast, patience
+* :mod:`.iccbdc22`         ICCBDC'22, as published and as run
+* :mod:`.closer24`         CLOSER'24, algorithms 1 and 2, and as run
+* :mod:`.linear`           rate over service rate, as CLOSER'24 compares with
+* :mod:`.landau24`         Landau'24: as many as the packer opens
+* :mod:`.li_ku`            Li & Ku: M/M/1 queues and the length of the buffer
+* :mod:`.hpa_cpu`          Kubernetes' HPA on utilisation (Koper'22)
+* :mod:`.varga`            Varga's two metrics, versions 1 and 2 (Koper'22)
+* :mod:`.dhalion`          Dhalion-adapted (Koper'22)
+* :mod:`.ds2`              DS2-modern and DS2-modern-adapted (Koper'22)
+* :mod:`.keda`             KEDA's Kafka scaler
+* :mod:`.flas`             FLAS, its reactive half
+* :mod:`.fixed`            a number
+* :mod:`.overprovisioned`  for the peak, all the time (CLOSER'24)
+* :mod:`.clairvoyant`      knows what will arrive; for simulators
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from ..naming import check_parameters, chosen, parse_choice
-from .base import Policy, View
-from .closer24 import Closer24
+from .base import MEASURED, Future, Measure, Policy, UnmeasuredError, View
+from .clairvoyant import Clairvoyant
+from .closer24 import CLOSER24, Closer24
+from .dhalion import DhalionAdapted
+from .ds2 import DS2, Ds2
 from .fixed import Fixed
+from .flas import Flas
+from .hpa_cpu import HpaCpu
+from .iccbdc22 import ICCBDC22, Iccbdc22
+from .keda import Keda
 from .landau24 import Landau24
+from .li_ku import LiKu
+from .linear import Linear
 from .objective import Objective
+from .overprovisioned import Overprovisioned
+from .parameters import ParameterError, read
+from .varga import VARGA, Varga
 
-__all__ = ["POLICIES", "Policy", "View", "make_policy"]
+__all__ = [
+    "MEASURED",
+    "POLICIES",
+    "Future",
+    "Measure",
+    "ParameterError",
+    "Policy",
+    "UnmeasuredError",
+    "View",
+    "make_policy",
+]
 
 POLICIES: dict[str, Callable[[], Policy]] = {
-    Closer24.name: Closer24,
+    Clairvoyant.name: Clairvoyant,
+    **{name: partial(Closer24, name) for name in CLOSER24},
+    DhalionAdapted.name: DhalionAdapted,
+    **{name: partial(Ds2, name) for name in DS2},
     Fixed.name: Fixed,
+    Flas.name: Flas,
+    HpaCpu.name: HpaCpu,
+    **{name: partial(Iccbdc22, name) for name in ICCBDC22},
+    Keda.name: Keda,
     Landau24.name: Landau24,
+    LiKu.name: LiKu,
+    Linear.name: Linear,
     Objective.name: Objective,
+    Overprovisioned.name: Overprovisioned,
+    **{name: partial(Varga, name) for name in VARGA},
 }
 
 
-def make_policy(choice: str) -> Policy:
+def make_policy(
+    choice: str, measured: Collection[Measure] = MEASURED, given: Mapping[str, float] | None = None
+) -> Policy:
     """The policy with this name; parameters may follow it (``closer24:mu=200,cooldown_seconds=10``).
+
+    Args:
+        choice: name and parameters.
+        measured: what is known where it is to decide; a running group's by default.
+        given: further parameters, which come first; those of others are ignored.
 
     Raises:
         UnknownNameError: there is none; the message lists them and the nearest.
+        ParameterError: a parameter is out of its range.
+        UnmeasuredError: it needs to know what is not measured.
     """
     name, parameters = parse_choice(choice)
     policy = chosen("policy", name, POLICIES)()
     check_parameters("policy", name, parameters, policy.parameters)
+    kind = getattr(policy, "kind", None)
+    if kind is not None:
+        read(kind, parameters | dict(given or {}), name)
+    # A policy that does not say looks at what every group measures.
+    lacking = sorted(getattr(policy, "needs", frozenset()) - frozenset(measured))
+    if lacking:
+        raise UnmeasuredError(
+            f"the policy {name!r} looks at {' and at '.join(lacking)}, which a running group cannot measure, so it "
+            "cannot decide here; set LOADTRIM_POLICY to another (the default is objective), or play it in a simulator "
+            "that tells the load"
+        )
     return policy

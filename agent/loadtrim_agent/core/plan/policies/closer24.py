@@ -1,13 +1,10 @@
-"""CLOSER'24, algorithm 2: least-loaded packing with factors for up and down, planned for the lag of a rebalance.
+"""CLOSER'24: least-loaded packing with factors for up and down.
 
-First UP, DOWN or REASSIGN is decided by packing the present lag and rate; then the packing of
-``lag + rate x t_r`` says how many.
-
-Parameters (``PlanConfig.parameters``), defaults as published: ``mu`` (records/s per member; the paper's set-up: 200;
-default: measured), ``f_up`` 0.9, ``f_down`` 0.4, ``rebalance_seconds`` 0.05,
-``cooldown_seconds`` 0 after any scale action (the authors' runs: 10), ``corrected`` 1, ``sampled_lag`` 0. With
-``corrected`` 0 a DOWN may ask for *more* replicas in its second pass, as in the authors' runs; the corrected form
-requires it to ask for fewer.
+* ``closer24``             algorithm 2: first UP, DOWN or REASSIGN is decided by packing the present lag and rate; then
+  the packing of ``lag + rate x t_r``, with what a rebalance will add, says how many.
+* ``closer24_algorithm_1`` algorithm 1: the packing of the present lag and rate decides and says how many.
+* ``closer24_as_run``      algorithm 2 as the authors ran it: a DOWN may ask for *more* in its second pass (the guard in
+  their code always holds), limits in whole records, 10 s of cool-down, nothing in the first 15 s.
 
 Which lag? The authors' scaler sampled it once a second, at a moment that drifted through the one-second bursts of
 their load, so that it met each burst and each pause between bursts sooner or later. Here UP and REASSIGN look at the
@@ -15,53 +12,104 @@ lag just after a usual burst and DOWN at the fewest records that waited in the l
 sampler ends up doing whatever its phase. ``sampled_lag`` 1: the lag when the member reported, for both.
 
 Source: *Tail-Latency Aware and Resource-Efficient Bin Pack Autoscaling for Distributed Event Queues*, CLOSER 2024,
-section 4. Changed: mu is the capacity of a typical member over the measured cost of a record, not a constant.
+section 4, algorithms 1 and 2, procedures 1 and 2. Changed: mu is the capacity of a typical member over the measured
+cost of a record, not a constant (the paper's set-up: 200 records/s); rates are measured by the members, not told by the
+producer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta
 
 from ...records import RejectedPlan
-from ..packers.least_loaded import BinSize, bin_size, least_loaded
-from ..packers.problem import Item
 from ..values import Reason, Sizing
-from .base import View
+from .base import Measure, View
+from .packing import after_burst, before_burst, member_size, opened, violated
+from .parameters import Cooldown, Fill, Mu, Parameters, Seconds, read
 
-__all__ = ["Closer24"]
+__all__ = ["CLOSER24", "Closer24"]
 
-F_UP = 0.9
-F_DOWN = 0.4
-REBALANCE_SECONDS = 0.05
-COOLDOWN_SECONDS = 0.0
+
+class Closer24Parameters(Parameters, frozen=True, kw_only=True):
+    """As published."""
+
+    mu: Mu | None = None
+    f_up: Annotated[Fill, Meta(description="share of a member that is filled on the way up")] = 0.9
+    f_down: Annotated[Fill, Meta(description="share of a member that is filled on the way down")] = 0.4
+    rebalance_seconds: Annotated[Seconds, Meta(description="t_r: how long a rebalance stops everything")] = 0.05
+    cooldown_seconds: Cooldown = 0.0
+    warmup_seconds: Annotated[Seconds, Meta(description="nothing is decided for this long at first")] = 0.0
+    corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = True
+    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = False
+
+    def __post_init__(self) -> None:
+        if self.f_down >= self.f_up:
+            raise ValueError(f"f_down is {self.f_down:g}, which is not below f_up ({self.f_up:g})")
+
+
+class FirstParameters(Closer24Parameters, frozen=True, kw_only=True):
+    """Of algorithm 1: the placement plans for the lag of no rebalance."""
+
+    rebalance_seconds: Annotated[Seconds, Meta(description="planned for by the packer alone")] = 0.0
+
+
+class AsRunParameters(Closer24Parameters, frozen=True, kw_only=True):
+    """As in the authors' code."""
+
+    cooldown_seconds: Cooldown = 10.0
+    warmup_seconds: Annotated[Seconds, Meta(description="nothing is decided for this long at first")] = 15.0
+    corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    kind: type[Closer24Parameters]
+    plans_for_rebalance: bool = True
+    whole_lag: bool = False
+    """A member's limit of records that wait is rounded down."""
+
+
+CLOSER24 = {
+    "closer24": _Form(Closer24Parameters),
+    "closer24_algorithm_1": _Form(FirstParameters, plans_for_rebalance=False),
+    "closer24_as_run": _Form(AsRunParameters, whole_lag=True),
+}
 
 
 class Closer24:
-    """The policy ``closer24``."""
+    """One of :data:`CLOSER24`."""
 
-    name = "closer24"
-    parameters = frozenset(
-        {"mu", "f_up", "f_down", "rebalance_seconds", "cooldown_seconds", "corrected", "sampled_lag"}
-    )
+    needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._form = CLOSER24[name]
+        self.kind = self._form.kind
+        self.parameters = frozenset(self.kind.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""
-        parameters = view.config.parameters
+        given = read(self.kind, view.config.parameters, self.name)
         memory = dict(view.memory)
         wanted = view.bounded(round(memory.get("wanted", view.replicas)))
-        up_at = parameters.get("f_up", F_UP)
-        sizing = self._decide(view, wanted, up_at)
-        since = memory.get("scaled_at")
-        cooldown = parameters.get("cooldown_seconds", COOLDOWN_SECONDS)
-        if sizing.replicas != wanted and since is not None and view.now - since <= cooldown:
+        sizing = self._decide(view, wanted, given)
+        since, began = memory.get("scaled_at"), memory.setdefault("began_at", view.now)
+        why = ""
+        if since is not None and view.now - since <= given.cooldown_seconds:
+            why = f"the last scaling was {view.now - since:.1f} s ago"
+        elif view.now - began < given.warmup_seconds:
+            why = f"the first {given.warmup_seconds:g} s are left alone"
+        if sizing.replicas != wanted and why:
             sizing = replace(
                 sizing,
                 replicas=wanted,
                 reason=Reason.PATIENCE,
                 place=False,
-                text=f"{sizing.text}; but the last scaling was {view.now - since:.1f} s ago",
-                rejected=(RejectedPlan(replicas=sizing.replicas, reason="cool-down"),),
+                text=f"{sizing.text}; but {why}",
+                rejected=(RejectedPlan(replicas=sizing.replicas, reason="cool-down" if since else "warm-up"),),
             )
         # The assignment that goes with a scale-up is made when the new members are there.
         if sizing.replicas != wanted:
@@ -71,62 +119,42 @@ class Closer24:
         if arrived:
             memory.pop("assign_at")
         memory["wanted"] = float(sizing.replicas)
-        rebalance = parameters.get("rebalance_seconds", REBALANCE_SECONDS)
-        return replace(sizing, place=sizing.place or arrived, fill=up_at, extra_lag_seconds=rebalance, memory=memory)
+        return replace(
+            sizing,
+            place=sizing.place or arrived,
+            fill=given.f_up,
+            extra_lag_seconds=given.rebalance_seconds,
+            memory=memory,
+        )
 
-    def _decide(self, view: View, wanted: int, f_up: float) -> Sizing:
-        parameters = view.config.parameters
-        rebalance = parameters.get("rebalance_seconds", REBALANCE_SECONDS)
-        corrected = parameters.get("corrected", 1.0) != 0
-        sampled = parameters.get("sampled_lag", 0.0) != 0
-        high = view.items if sampled else [replace(item, lag=item.lag_high) for item in view.items]
-        low = view.items if sampled else [replace(item, lag=item.lag_low) for item in view.items]
-        up = _size(view, f_up)
-        down = _size(view, parameters.get("f_down", F_DOWN))
-        count_up = _count(view, high, up, 0.0)
+    def _decide(self, view: View, wanted: int, given: Closer24Parameters) -> Sizing:
+        high, low = after_burst(view, given.sampled_lag), before_burst(view, given.sampled_lag)
+        up = member_size(view, given.f_up, given.mu, whole_lag=self._form.whole_lag)
+        down = member_size(view, given.f_down, given.mu, whole_lag=self._form.whole_lag)
+        rebalance = given.rebalance_seconds if self._form.plans_for_rebalance else 0.0
+        with_lag = " with the lag of a rebalance" if self._form.plans_for_rebalance else ""
+        count_up = opened(view, high, up)
         rates = f"{sum(i.rate for i in view.items):.0f} records/s arrive, {sum(i.lag for i in view.items)} wait"
-        if count_up > wanted or (_violated(high, up) and _count(view, low, down, 0.0) >= wanted):
-            count = _count(view, high, up, rebalance)
+        if count_up > wanted or (violated(high, up) and opened(view, low, down) >= wanted):
+            count = opened(view, high, up, rebalance)
             if count > wanted:
-                text = f"{rates}; packed with the lag of a rebalance they need {count}"
                 return Sizing(
                     replicas=count,
                     reason=Reason.NEEDS_MORE,
-                    text=text,
+                    text=f"{rates}; packed{with_lag} they need {count}",
                     place=False,
-                    rejected=(RejectedPlan(replicas=wanted, reason=f"does not take {f_up:.0%} of a member's limits"),),
+                    rejected=(
+                        RejectedPlan(replicas=wanted, reason=f"does not take {given.f_up:.0%} of a member's limits"),
+                    ),
                 )
             return Sizing(replicas=wanted, reason=Reason.PLACEMENT, text=f"{rates}; a member is over its limits")
-        if _count(view, low, down, 0.0) < wanted:
-            count = _count(view, low, down, rebalance)
-            if count < wanted or (not corrected and count > wanted):
-                text = f"{rates}; with the lower limits and the lag of a rebalance they need {count}"
-                reason = Reason.NEEDS_LESS if count < wanted else Reason.NEEDS_MORE
+        if opened(view, low, down) < wanted:
+            count = opened(view, low, down, rebalance)
+            if count < wanted or (not given.corrected and count > wanted):
                 return Sizing(
                     replicas=count,
-                    reason=reason,
-                    text=text,
+                    reason=Reason.NEEDS_LESS if count < wanted else Reason.NEEDS_MORE,
+                    text=f"{rates}; with the lower limits packed{with_lag} they need {count}",
                     rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
                 )
         return Sizing(replicas=wanted, reason=Reason.FITS, text=f"{rates}; they fit", place=False)
-
-
-def _size(view: View, fill: float) -> BinSize:
-    capacity = view.capacity(view.replicas) / view.replicas if view.replicas else view.estimate.capacity_typical
-    return bin_size(view.items, capacity, view.config.objective_seconds, fill, view.config.parameters.get("mu"))
-
-
-def _count(view: View, items: Sequence[Item], size: BinSize, extra_lag_seconds: float) -> int:
-    packed = least_loaded(items, size, extra_lag_seconds, bins_max=view.replicas_max)
-    return view.bounded(len(packed))
-
-
-def _violated(items: Sequence[Item], size: BinSize) -> bool:
-    """Is some member, as things are, over the limits of a bin?"""
-    rates: dict[str, float] = {}
-    lags: dict[str, int] = {}
-    for item in items:
-        if item.owner is not None:
-            rates[item.owner] = rates.get(item.owner, 0.0) + item.rate
-            lags[item.owner] = lags.get(item.owner, 0) + item.lag
-    return any(rate > size.rate for rate in rates.values()) or any(lag > size.lag for lag in lags.values())

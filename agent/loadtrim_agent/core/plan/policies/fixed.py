@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from ..values import Reason, Sizing
-from .base import View
+from .base import Measure, View
+from .parameters import Parameters, read
 
 __all__ = ["Fixed"]
+
+
+class FixedParameters(Parameters, frozen=True, kw_only=True):
+    """The number."""
+
+    replicas: (
+        Annotated[int, Meta(ge=1, description="how many (default: what the orchestrator runs is left alone)")] | None
+    ) = None
 
 
 class Fixed:
     """The policy ``fixed``: parameter ``replicas``; without it, what the orchestrator runs is left alone."""
 
     name = "fixed"
-    parameters = frozenset({"replicas"})
+    needs: frozenset[Measure] = frozenset()
+    kind = FixedParameters
+    parameters = frozenset(FixedParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""
-        given = view.config.parameters.get("replicas")
+        given = read(self.kind, view.config.parameters, self.name).replicas
         if given is None:
             remembered = view.memory.get("wanted", view.replicas)
             count = view.bounded(max(view.replicas, round(remembered)))
             text = "as many as were there at first"
         else:
-            count = view.bounded(round(given))
+            count = view.bounded(given)
             text = "a fixed number, by the policy's parameter"
         return Sizing(replicas=count, reason=Reason.FIXED, text=text, memory={"wanted": float(count)})

@@ -4,8 +4,8 @@ It watches until a member carries more than C, a partition has no owner, or ``in
 sentinel state); then it asks the packer (``LOADTRIM_PACKER``) how many bins of C it would open. New replicas are waited
 for, then partitions move.
 
-Parameters: ``fill`` 5/6, C as a share of what a member can do (the authors' runs: 0.75); ``interval_seconds`` 30 (the
-length of an iteration in section VI-C; the condition itself has no figure there).
+``fill`` 5/6 is C as a share of what a member can do (the authors' runs: 0.75); ``interval_seconds`` 30 the length of an
+iteration in section VI-C (the condition itself has no figure there).
 
 Source: Landau'24, section V-C. Changed: loads are busy seconds per second, not bytes/s, so that unlike messages and
 machines compare. Packers that look at counts only open everything they are given: with those, it asks for the maximum.
@@ -14,31 +14,42 @@ machines compare. Packers that look at counts only open everything they are give
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
+
+from msgspec import Meta
 
 from ..packers import make_packer
 from ..packers.problem import Problem
 from ..packers.supply import wanted
 from ..values import Reason, Sizing
-from .base import View
+from .base import Measure, View
+from .parameters import Fill, Parameters, Positive, read
 
 __all__ = ["Landau24"]
 
-FILL = 5.0 / 6.0
-INTERVAL_SECONDS = 30.0
+
+class Landau24Parameters(Parameters, frozen=True, kw_only=True):
+    """As published."""
+
+    fill: Annotated[Fill, Meta(description="C over what a member can really do")] = 5.0 / 6.0
+    interval_seconds: Annotated[Positive, Meta(description="it is packed anew after this long at the latest")] = 30.0
 
 
 class Landau24:
     """The policy ``landau24``."""
 
     name = "landau24"
-    parameters = frozenset({"fill", "interval_seconds"})
+    needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
+    kind = Landau24Parameters
+    parameters = frozenset(Landau24Parameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""
+        given = read(self.kind, view.config.parameters, self.name)
         memory = dict(view.memory)
         before = view.bounded(round(memory.get("wanted", view.replicas)))
-        fill = view.config.parameters.get("fill", FILL)
-        why = self._exit(view, fill, memory.get("packed_at"))
+        fill = given.fill
+        why = self._exit(view, given, memory.get("packed_at"))
         arrived = view.replicas >= round(memory.get("assign_at", 2**31))
         sizing = Sizing(replicas=before, reason=Reason.FITS, text="nobody is over the limit", place=False)
         if why:
@@ -58,10 +69,11 @@ class Landau24:
         memory["wanted"] = float(sizing.replicas)
         return replace(sizing, place=sizing.place or arrived, fill=fill, memory=memory)
 
-    def _exit(self, view: View, fill: float, packed_at: float | None) -> str:
+    def _exit(self, view: View, given: Landau24Parameters, packed_at: float | None) -> str:
         """Why the controller leaves its sentinel state, if it does."""
         if packed_at is None:
             return "the first look"
+        fill, interval = given.fill, given.interval_seconds
         carried: dict[str, float] = {}
         for item in view.items:
             if item.owner is None:
@@ -70,5 +82,4 @@ class Landau24:
         for entry in view.supply:
             if carried.get(entry.member, 0.0) > entry.capacity * fill:
                 return f"{entry.unit} carries more than {fill:.0%} of what it can"
-        interval = view.config.parameters.get("interval_seconds", INTERVAL_SECONDS)
         return f"{view.now - packed_at:.0f} s have passed" if view.now - packed_at >= interval else ""

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from loadtrim_agent.core.plan.packers.problem import Item, Limits, divide
-from loadtrim_agent.core.plan.policies import POLICIES, make_policy
-from loadtrim_agent.core.plan.policies.base import View
+from loadtrim_agent.core.plan.packers.problem import Item, Limits, LoadError, divide
+from loadtrim_agent.core.plan.past import Second
+from loadtrim_agent.core.plan.policies import MEASURED, POLICIES, Future, Measure, UnmeasuredError, View, make_policy
+from loadtrim_agent.core.plan.policies.base import WANTED, held, sized
+from loadtrim_agent.core.plan.policies.parameters import ParameterError, described
 from loadtrim_agent.core.plan.values import (
     TAUS_SECONDS,
     Curve,
@@ -19,8 +21,9 @@ from loadtrim_agent.core.plan.values import (
     PartitionEstimate,
     PlanConfig,
 )
-from unit.core.plan.virtual_group import COST, T, item, partition
+from unit.core.plan.virtual_group import COST, T, bins, item, partition
 
+EVERYTHING = MEASURED | {Measure.FUTURE}
 CONFIG = PlanConfig(group="g", objective_seconds=0.5)
 SMOOTH = Curve(TAUS_SECONDS, (0.0,) * len(TAUS_SECONDS))
 
@@ -47,6 +50,10 @@ def view(
     member_capacity: float = 1.0,
     curve: Curve = SMOOTH,
     memory: dict[str, float] | None = None,
+    past: tuple[Second, ...] | None = None,
+    lag_seconds: float = 0.0,
+    generation: int = 1,
+    future: Future | None = None,
 ) -> View:
     """A group of equal members at a load that is known exactly."""
     if least is not None:
@@ -59,7 +66,10 @@ def view(
         curve=curve,
         correlation=1.0,
         partitions={
-            one.partition: PartitionEstimate(partition=one.partition, owner=one.owner, curve=curve) for one in items
+            one.partition: PartitionEstimate(
+                partition=one.partition, owner=one.owner, curve=curve, lag_seconds=lag_seconds
+            )
+            for one in items
         },
         members={f"m{number}": MemberEstimate(capacity=member_capacity) for number in range(replicas)},
         rate=sum(one.rate for one in items),
@@ -71,6 +81,7 @@ def view(
         handoff_seconds=0.015,
         startup_seconds=startup_seconds,
         capacity_typical=member_capacity,
+        past=steady(items, replicas, now) if past is None else past,
     )
     limits = Limits(objective_seconds=config.objective_seconds, overhead_seconds=0.015, z=config.z)
     return View(
@@ -91,7 +102,56 @@ def view(
         replicas_max=replicas_max if replicas_max is not None else max(1, len(items)),
         capacity=lambda count: count * member_capacity,
         late=lambda count, factor: divide(items, [member_capacity] * count, replace(limits, load_factor=factor)),
+        generation=generation,
+        future=future,
         memory=memory or {},
+        supply=bins(
+            *(f"m{number}" for number in range(replicas)),
+            *(f"new{number}" for number in range(replicas, len(items))),
+            capacity=member_capacity,
+        ),
+    )
+
+
+def seconds(
+    now: float = T,
+    *,
+    done: float = 0.0,
+    busy: float = 0.0,
+    replicas: int = 1,
+    latency: float = 0.02,
+    lag: float = 0.0,
+    slope: float = 0.0,
+    count: int = 120,
+) -> tuple[Second, ...]:
+    """The last seconds of a group: records done per second, busy share, mean latency, lag now and how it grows."""
+    return tuple(
+        Second(
+            at=int(now) - back,
+            done=round(done),
+            busy_seconds=busy * replicas,
+            given_seconds=float(replicas),
+            latency_seconds=latency * round(done),
+            judged=round(done),
+            lag=round(max(0.0, lag - slope * back)),
+        )
+        for back in range(count - 1, -1, -1)
+    )
+
+
+def steady(items: tuple[Item, ...], replicas: int, now: float) -> tuple[Second, ...]:
+    """What a group has done that keeps up as far as it can."""
+    work, able = sum(one.work for one in items), float(replicas)
+    done = min(work, able) / COST
+    return seconds(now, done=done, busy=min(work / able, 1.0), replicas=replicas, lag=sum(one.lag for one in items))
+
+
+def tomorrow(items: tuple[Item, ...], now: float, count: int = 30) -> Future:
+    """A future that goes on like this."""
+    return Future(
+        begins_at=now - 5.0,
+        partitions=tuple(one.partition for one in items),
+        records=(tuple(one.rate for one in items),) * count,
     )
 
 
@@ -100,7 +160,9 @@ def view(
 @pytest.mark.parametrize("replicas", [1, 3, 9])
 def test_every_policy_keeps_to_the_bounds_and_gives_reasons(name: str, rate: float, replicas: int) -> None:
     items = tuple(entry(number, rate / 6) for number in range(6))
-    answer = make_policy(name).decide(view(items, replicas, least=2, replicas_max=5))
+    answer = make_policy(name, EVERYTHING).decide(
+        view(items, replicas, least=2, replicas_max=5, future=tomorrow(items, T))
+    )
     assert 2 <= answer.replicas <= 5
     assert answer.text != ""
     assert "\n" not in answer.text
@@ -111,9 +173,9 @@ def test_every_policy_keeps_to_the_bounds_and_gives_reasons(name: str, rate: flo
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_no_policy_changes_what_it_is_given(name: str) -> None:
     given = view((entry(0, 500.0), entry(1, 500.0)), 1, memory={"wanted": 1.0})
-    first = make_policy(name).decide(given)
+    first = make_policy(name, EVERYTHING).decide(given)
     assert given.memory == {"wanted": 1.0}
-    assert make_policy(name).decide(given) == first
+    assert make_policy(name, EVERYTHING).decide(given) == first
 
 
 def test_fewer_partitions_than_the_least_replicas() -> None:
@@ -135,3 +197,127 @@ def test_fixed_takes_its_parameter_else_what_was_there() -> None:
 def test_the_helper_is_right_about_partitions() -> None:
     assert entry(3, 10.0).partition == partition(3)
     assert entry(3, 10.0).work == pytest.approx(10.0 * COST)
+
+
+# -- what a start refuses ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_running_group_cannot_know_is_refused_with_what_to_do() -> None:
+    with pytest.raises(UnmeasuredError, match="'clairvoyant' looks at what will arrive.*LOADTRIM_POLICY.*objective"):
+        make_policy("clairvoyant")
+    assert make_policy("clairvoyant", EVERYTHING).name == "clairvoyant"
+
+
+@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"clairvoyant"}))
+def test_everything_else_can_be_measured(name: str) -> None:
+    assert make_policy(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("closer24:f_up=1.5", "f_up of the policy 'closer24' is 1.5.*above 0 and of at most 1"),
+        ("closer24:f_up=0.3", r"f_down is 0.4, which is not below f_up \(0.3\)"),
+        ("linear:mu=0", "mu of the policy 'linear' is 0, .*a number above 0"),
+        (
+            "li_ku:up_notes=2.5",
+            "up_notes of the policy 'li_ku' is 2.5.*a whole number of at least 1 and of at most 100",
+        ),
+        ("keda:polling_seconds=-1", "polling_seconds.*above 0"),
+        ("closer24:corrected=2", "corrected.*0 or 1"),
+        ("fixed:replicas=0", "replicas.*of at least 1"),
+        ("flas:lower_seconds=2,upper_seconds=1", "lower_seconds.*not below upper_seconds"),
+        ("clairvoyant:limit_records_per_second=-85", "limit_records_per_second"),
+    ],
+)
+def test_a_parameter_out_of_its_range_is_refused(choice: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        make_policy(choice, EVERYTHING)
+
+
+def test_parameters_given_beside_the_name_come_first_and_are_checked_too() -> None:
+    with pytest.raises(ParameterError):
+        make_policy("linear:f_up=0.8", given={"f_up": 7.0})
+    assert make_policy("linear", given={"spread": 7.0}).name == "linear"
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_every_parameter_has_a_meaning_a_range_and_a_default(name: str) -> None:
+    policy = make_policy(name, EVERYTHING)
+    kind = getattr(policy, "kind", None)
+    if kind is None:
+        return
+    for one in described(kind):
+        assert one.meaning, one
+        assert one.default or "default:" in one.meaning, one
+        assert one.allowed, one
+    assert {one.name for one in described(kind)} == set(policy.parameters)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1.0])
+def test_a_load_that_is_no_load_is_refused_where_the_view_is_made(wrong: float) -> None:
+    good = view((entry(0, 10.0),), 1)
+    for estimate in (
+        replace(good.estimate, rate=wrong),
+        replace(good.estimate, cost=wrong),
+        replace(good.estimate, throughput=wrong),
+        replace(good.estimate, series=(1.0, wrong)),
+        replace(good.estimate, capacity_typical=wrong),
+    ):
+        with pytest.raises(LoadError):
+            replace(good, estimate=estimate)
+    with pytest.raises(LoadError, match="give a finite number of records"):
+        Future(begins_at=T, partitions=(partition(0),), records=((wrong,),))
+
+
+def test_no_capacity_and_no_members_are_refused_where_the_view_is_made() -> None:
+    good = view((entry(0, 10.0),), 1)
+    with pytest.raises(LoadError, match="capacity"):
+        replace(good, capacity=lambda count: 0.0)
+    with pytest.raises(LoadError, match="no member"):
+        replace(good, replicas=0)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_missing_data_holds(name: str) -> None:
+    """Nothing done, no cost, no past, no future: what was wanted stays, and whoever cannot decide says so."""
+    items = tuple(replace(entry(number, 0.0), cost=0.0, lag=500, lag_high=500, lag_low=500) for number in range(6))
+    bare = view(items, 3, past=(), memory={WANTED: 3.0})
+    bare = replace(bare, estimate=replace(bare.estimate, cost=0.0, series=(1.0,) * 5))
+    policy = make_policy(name, EVERYTHING)
+    needs = getattr(policy, "needs", frozenset())
+    answer = policy.decide(bare)
+    if needs & {Measure.LATENCY, Measure.UTILIZATION, Measure.FUTURE}:
+        assert (answer.replicas, answer.reason) == (3, "not_ready")
+    if Measure.SERVICE_RATE in needs and Measure.LAG not in needs and name not in ("landau24", "overprovisioned"):
+        assert (answer.replicas, answer.reason) == (3, "not_ready")
+
+
+# -- what the papers' policies have in common --------------------------------------------------------------------------
+
+
+def test_partitions_are_dealt_out_when_the_group_has_changed_and_then_left_alone() -> None:
+    items = (entry(0, 10.0), entry(1, 10.0))
+    first = sized(view(items, 2, generation=7), {}, 2, "text")
+    assert first.place is True
+    later = sized(view(items, 2, generation=7, now=T + 3.5), dict(first.memory), 2, "text")
+    assert later.place is False
+    changed = held(view(items, 2, generation=8, now=T + 4.5), dict(later.memory), later.reason, "text")
+    assert changed.place is True
+
+
+def test_what_is_asked_for_beyond_the_bounds_is_said() -> None:
+    answer = sized(view((entry(0, 10.0),), 1), {}, 5, "a lot comes")
+    assert (answer.replicas, answer.reason) == (1, "at_max")
+    assert answer.text.endswith("no more than 1 are allowed or have a partition")
+
+
+def test_the_future_is_asked_in_whole_seconds() -> None:
+    future = Future(begins_at=T, partitions=(partition(0),), records=tuple((float(n),) for n in range(5)))
+    assert future.between(T + 1.5, T + 1.5) == ((1.0,),)
+    assert future.between(T + 1.5, T + 3.0) == ((1.0,), (2.0,))
+    assert future.between(T - 9.0, T) == ((0.0,),)
+    assert future.between(T + 9.0, T + 12.0) == ()

@@ -1,0 +1,76 @@
+"""Every policy on a load that rises and falls again, record by record: it scales up with it, and down where it can.
+
+Records of 20 ms (50/s a replica), eight partitions, W = 0.5 s, start-up 2 s: from half a replica's worth to three
+replicas' worth and back. Times of rest are shortened, as they would outlast the load; KEDA's threshold is two seconds'
+work of a replica, as 290 records are hardly reached here.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from loadtrim_agent.core.plan.policies import POLICIES
+from loadtrim_agent.core.plan.values import PlanConfig
+from sim.fleet import Fleet, FleetOptions, Load, Outcome
+
+COST_SECONDS = 0.02
+LOW, HIGH = 25.0, 150.0
+"""Records/s."""
+RISE, TOP, FALL = 30, 40, 90
+"""Seconds at which the load begins to rise, has risen, and falls again."""
+END = 170
+
+HPA = "sync_seconds=5,down_window_seconds=15"
+CHOICES = {
+    "closer24": "cooldown_seconds=5",
+    "closer24_algorithm_1": "cooldown_seconds=5",
+    "closer24_as_run": "",
+    "dhalion_adapted": "lag_threshold_seconds=1,cooldown_seconds=8,metric_seconds=10",
+    "ds2_modern": "cooldown_seconds=5,rate_seconds=5",
+    "ds2_modern_adapted": "up_lag_seconds=1,cooldown_seconds=5,rate_seconds=5",
+    "flas": "cooldown_seconds=4",
+    "hpa_cpu": HPA,
+    "iccbdc22": "cooldown_seconds=5",
+    "iccbdc22_as_run": "cooldown_seconds=5",
+    "keda": f"{HPA},lag_threshold_records=100",
+    "landau24": "interval_seconds=10",
+    "li_ku": "",
+    "linear": "cooldown_seconds=5",
+    "objective": "",
+    "varga_v1": f"{HPA},metric_seconds=10",
+    "varga_v2": f"{HPA},metric_seconds=10,cooldown_seconds=8",
+}
+PACKERS = {"closer24": "closer24", "closer24_algorithm_1": "closer24", "closer24_as_run": "closer24_as_run"}
+PACKERS |= {"iccbdc22": "iccbdc22", "iccbdc22_as_run": "iccbdc22_as_run", "landau24": "mwf", "objective": "trim"}
+UNPLAYED = {"fixed", "overprovisioned", "clairvoyant"}
+"""They scale with no load, or need to be told it: see ``tests/golden/test_policies.py``."""
+
+
+def play(name: str) -> Outcome:
+    choice = f"{name}:{CHOICES[name]}" if CHOICES[name] else name
+    config = PlanConfig(
+        group="g", objective_seconds=0.5, startup_seconds=2.0, policy=choice, packer=PACKERS.get(name, "sticky")
+    )
+    rise = [LOW + (HIGH - LOW) * step / (TOP - RISE) for step in range(TOP - RISE)]
+    per_second = [LOW] * RISE + rise + [HIGH] * (FALL - TOP) + [LOW] * (END - FALL)
+    load = Load(per_second=tuple(per_second), shares=(1.0,) * 8)
+    return Fleet(load, config, FleetOptions(seed=7, cost_seconds=COST_SECONDS, startup_seconds=2.0)).run()
+
+
+def test_every_policy_that_scales_is_played() -> None:
+    assert CHOICES.keys() | UNPLAYED == POLICIES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(CHOICES))
+def test_it_follows_the_load(name: str) -> None:
+    outcome = play(name)
+    wanted = {round(at): decision.replicas_wanted for at, decision in outcome.decisions}
+    before = max(count for at, count in wanted.items() if 15 <= at < RISE)
+    top = max(count for at, count in wanted.items() if TOP <= at < FALL)
+    after = min(count for at, count in wanted.items() if at >= FALL)
+    assert before <= 2
+    # 150 x 0.02 = 3 busy seconds/s: three replicas at least keep up.
+    assert top >= 3
+    assert after < top
+    assert len(outcome.latencies) == outcome.arrived, "nothing is left over at the end"
+    assert {decision.outcome for at, decision in outcome.decisions if at > 10} >= {"up", "down"}

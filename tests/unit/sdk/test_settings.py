@@ -1,0 +1,30 @@
+"""What ``LOADTRIM_POLICY`` may say in a real group."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadtrim.settings import Settings, SettingsError
+from loadtrim_agent.core.plan.policies import POLICIES
+
+
+@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"clairvoyant"}))
+def test_every_policy_that_a_group_can_follow_may_be_chosen(name: str) -> None:
+    assert Settings.from_env({"LOADTRIM_POLICY": name}).policy == name
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("clairvoyant", "what will arrive.*set LOADTRIM_POLICY to another"),
+        (
+            "keda:lag_threshold_records=-1",
+            "lag_threshold_records of the policy 'keda' is -1.*allowed is a number above 0",
+        ),
+        ("li_kuu", "there is no policy 'li_kuu'.*nearest is 'li_ku'"),
+    ],
+)
+def test_what_cannot_be_followed_stops_the_start_with_one_line(value: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=f"LOADTRIM_POLICY={value} cannot be used: .*{message}") as caught:
+        Settings.from_env({"LOADTRIM_POLICY": value})
+    assert "\n" not in str(caught.value)
