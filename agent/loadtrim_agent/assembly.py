@@ -25,6 +25,7 @@ from .core.plan.values import PlanConfig
 from .core.records import DecisionRecord, LeavingRecord, PlanRecord, Record
 from .handout import Stream
 from .kafka.fetch.chunk import Chunk
+from .kafka.monitors import make_monitor
 from .leading import Leading
 from .measuring import Measuring, process_started_at
 from .observe.http import HttpServer, Registration, parse_address
@@ -124,6 +125,7 @@ class Assembly(Companion):
             self.metrics,
             self._reconciler,
             scales=self._scaler.scales and self._options.mode == "active",
+            monitor=make_monitor(self._options.monitor, agent.plane.queries, self._options.decision_seconds),
         )
         self._run("gathering", self.measuring.run_gathering())
         self._run("reports", self.measuring.run_reports(self._who, self._committed, self._publish))
@@ -372,6 +374,7 @@ def _plan_config(options: RunOptions, group: str, can_scale: bool) -> PlanConfig
         max_replicas=options.max_replicas,
         policy=options.policy,
         packer=options.packer,
+        monitor=options.monitor,
         mode=options.mode,
         can_scale=can_scale,
         decision_seconds=options.decision_seconds,

@@ -20,9 +20,11 @@ from .clock import boot_time, seconds_to_beat, wall_time
 from .core.group.events import WeightsEvent
 from .core.model import Partition
 from .core.plan.planner import Planner, scale_request
-from .core.plan.values import GroupState, MemberState, PlanConfig
+from .core.plan.values import GroupState, MemberState, PlanConfig, Rates
 from .core.records import DecisionRecord, PlanRecord, ReportRecord
+from .kafka.connections import UNREACHABLE
 from .kafka.controllog import ControlLog
+from .kafka.monitors import Monitor
 from .observe.metrics import Metrics
 from .observe.words import decision_line
 from .scaling.port import ScaleRequest
@@ -39,6 +41,11 @@ REPLAY_SECONDS_MAX = 3.0
 IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
+MONITOR_SECONDS_MAX = 1.0
+"""Longest wait for a monitor's answer before a decision."""
+RATES_SECONDS = 2.0
+RATES_DECISIONS = 2.0
+"""So long, and so many decisions more, a monitor's last answer counts."""
 THINKING_SECONDS_MAX = 1.0
 DECISION_PHASE = 0.3
 """How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
@@ -108,11 +115,22 @@ class Leading:
         metrics: where plans are counted.
         reconciler: asks the orchestrator; run and closed by the assembly.
         scales: whether decisions are asked for at all (active mode, a scaler).
+        monitor: where arrival rates come from; None: from the reports.
     """
 
     def __init__(
-        self, config: PlanConfig, agent: Agent, metrics: Metrics, reconciler: ScaleReconciler, *, scales: bool
+        self,
+        config: PlanConfig,
+        agent: Agent,
+        metrics: Metrics,
+        reconciler: ScaleReconciler,
+        *,
+        scales: bool,
+        monitor: Monitor | None = None,
     ) -> None:
+        self._monitor = monitor
+        self._rates: Rates | None = None
+        self._monitor_fails = False
         self._config = config
         self._agent = agent
         self._metrics = metrics
@@ -210,6 +228,7 @@ class Leading:
         while True:
             if self._agent.machine.membership.is_leader:
                 await self._look_at_unowned()
+                await self._look_at_rates()
                 began = time.perf_counter()
                 state = self._state()
                 decision = await planner.decide(wall_time(), state)
@@ -272,6 +291,7 @@ class Leading:
             in_flight={p: target for p, (target, _) in sorted(self._in_flight.items())},
             brake=machine.brake,
             replicas_requested=self._requested,
+            rates=self._rates,
         )
 
     def _instance_of(self, member: str) -> str:
@@ -289,6 +309,31 @@ class Leading:
             for topic in topics
             for partition in (Partition(topic, index) for index in range(membership.partitions.get(topic, 0)))
         }
+
+    async def _look_at_rates(self) -> None:
+        """Ask the monitor. What it said last counts for a few decisions more, so that one answer lost is none."""
+        if self._monitor is None:
+            return
+        now, why = wall_time(), ""
+        try:
+            async with asyncio.timeout(MONITOR_SECONDS_MAX):
+                self._rates = await self._monitor.rates(sorted(self._owners()), now) or self._rates
+        except UNREACHABLE as error:
+            why = str(error) or type(error).__name__
+            self._agent.guard.broke("monitor")
+        if (
+            self._rates is not None
+            and now - self._rates.at > RATES_SECONDS + RATES_DECISIONS * self._config.decision_seconds
+        ):
+            self._rates = None
+        if why and not self._monitor_fails:
+            log.warning(
+                "The monitor %s has no answer (%s): nothing is scaled down while it does not tell what arrives. "
+                "LOADTRIM_MONITOR=reports goes by what the members measure.",
+                self._config.monitor,
+                why,
+            )
+        self._monitor_fails = bool(why)
 
     async def _look_at_unowned(self) -> None:
         """The leader asks the broker only for what nobody owns."""

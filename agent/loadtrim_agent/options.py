@@ -33,6 +33,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: as many as there are partitions."""
     policy: str = "objective"
     packer: str = "trim"
+    monitor: str = "reports"
+    """Where arrival rates come from (:class:`.core.plan.monitored.MonitorName`)."""
     decision_seconds: Positive = 1.0
     report_seconds: Positive = 1.0
     concurrency: Positive = 1.0

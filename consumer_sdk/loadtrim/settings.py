@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from loadtrim_agent.core.model import LoadtrimError
+from loadtrim_agent.core.plan.monitored import MonitorName
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.policies import make_policy
 from loadtrim_agent.observe.http import parse_address
@@ -39,7 +40,6 @@ class Settings(RunOptions, frozen=True, kw_only=True):
 
     enabled: bool = True
     """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
-    monitor: str = "reports"
     time_zone: str = "UTC"
     drain_seconds: Positive = 20.0
     """Longest drain of the record in hand, at a stop or a move."""
@@ -82,10 +82,8 @@ class Settings(RunOptions, frozen=True, kw_only=True):
             raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
         if self.scaler == "kubernetes":
             raise _bad("scaler", self.scaler, "none or webhook: the Kubernetes backend is not part of this version")
-        if self.monitor != "reports":
-            raise _bad(
-                "monitor", self.monitor, "reports: the papers' own ways of measuring are not part of this version"
-            )
+        if self.monitor not in set(MonitorName):
+            raise _bad("monitor", self.monitor, ", ".join(MonitorName))
         try:
             zoneinfo.ZoneInfo(self.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:

@@ -290,6 +290,8 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     objective_share: float | None = None
     policy: str = ""
     packer: str = ""
+    monitor: str = "reports"
+    """Where the arrival rates came from."""
     mode: str = "active"
     replicas_actual: int = 0
     replicas_wanted: int = 0

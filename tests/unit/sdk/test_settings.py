@@ -1,4 +1,4 @@
-"""What ``LOADTRIM_POLICY`` may say in a real group."""
+"""What ``LOADTRIM_POLICY`` and ``LOADTRIM_MONITOR`` may say in a real group."""
 
 from __future__ import annotations
 
@@ -28,3 +28,15 @@ def test_what_cannot_be_followed_stops_the_start_with_one_line(value: str, messa
     with pytest.raises(SettingsError, match=f"LOADTRIM_POLICY={value} cannot be used: .*{message}") as caught:
         Settings.from_env({"LOADTRIM_POLICY": value})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["reports", "landau24", "iccbdc22"])
+def test_a_monitor_is_chosen_by_name(name: str) -> None:
+    assert Settings.from_env({"LOADTRIM_MONITOR": name}).monitor == name
+
+
+def test_an_unknown_monitor_stops_the_start_with_those_there_are() -> None:
+    with pytest.raises(
+        SettingsError, match="LOADTRIM_MONITOR=jmx cannot be used: allowed is reports, landau24, iccbdc22"
+    ):
+        Settings.from_env({"LOADTRIM_MONITOR": "jmx"})

@@ -19,6 +19,7 @@ from .advice import Advice
 from .estimate import estimate
 from .forecast import forecast
 from .inputs import problem_of, unmeasured, view_of
+from .monitored import MonitorName, monitored
 from .naming import parse_choice
 from .observe import History
 from .packers import make_packer
@@ -149,6 +150,8 @@ class Planner:
         seen = estimate(self._history.observation(now, group), group, self._config)
         if isinstance(seen, NotReady):
             return seen
+        if group.rates is not None:
+            seen = monitored(seen, group.rates)
         horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
         # The baselines' place: what the history expects at the horizon, scaled by how today compares.
         return _Picture(seen, forecast(seen.series, horizon, baseline=None))
@@ -161,6 +164,8 @@ class Planner:
             return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
         if seen is not None and seen.stale:
             return NotReady(Reason.BLIND, blind(seen, group))
+        if seen is not None and group.rates is None and self._config.monitor != MonitorName.REPORTS:
+            return NotReady(Reason.BLIND, f"the monitor {self._config.monitor} does not tell what arrives")
         return None
 
     def _asks_for_more(self, sizing: Sizing) -> bool:
@@ -260,6 +265,7 @@ class Planner:
             objective_share=config.objective_share,
             policy=config.policy,
             packer=config.packer,
+            monitor=config.monitor,
             mode=config.mode,
             brake=group.brake if group.brake is not None and group.brake.action != "resume" else None,
             state=dict(sorted(self._memory.items())),

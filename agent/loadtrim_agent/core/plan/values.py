@@ -34,6 +34,8 @@ __all__ = [
     "Placement",
     "PlanConfig",
     "PlannedMove",
+    "RateUnit",
+    "Rates",
     "Reason",
     "ScaleRequest",
     "Sizing",
@@ -104,6 +106,8 @@ class PlanConfig:
     """None: as many as there are partitions."""
     policy: str = "objective"
     packer: str = "trim"
+    monitor: str = "reports"
+    """Where arrival rates come from (:class:`.monitored.MonitorName`)."""
     mode: str = "active"
     """``active`` or ``shadow``."""
     can_scale: bool = True
@@ -136,6 +140,23 @@ class PlanConfig:
         return max(0.0, normal.inv_cdf(self.objective_share) / normal.inv_cdf(SHARE_OF_Z_1))
 
 
+class RateUnit(enum.StrEnum):
+    """What a monitor counts."""
+
+    RECORDS = "records"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What arrives, measured at the broker."""
+
+    at: float
+    """Seconds since the epoch."""
+    unit: RateUnit
+    per_second: Mapping[Partition, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberState:
     """One member as the group protocol knows it."""
@@ -165,6 +186,8 @@ class GroupState:
     brake: BrakeRecord | None = None
     replicas_requested: int | None = None
     """What the orchestrator was last asked for."""
+    rates: Rates | None = None
+    """What the monitor says arrives; None: it has not said, or the reports do."""
 
 
 @dataclass(frozen=True, slots=True)

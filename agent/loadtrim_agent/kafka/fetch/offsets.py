@@ -1,9 +1,10 @@
-"""Queries that need no group and no fetch: topics, and offsets by time, on the data plane's own client."""
+"""Queries that need no group and no fetch, on the data plane's own client: topics, offsets by time, sizes on disk."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -18,6 +19,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndTimestamp, TopicPartition
 
+from ..log_dirs import LogDirsRequest, sizes_of
+
 __all__ = ["EARLIEST", "LATEST", "OffsetQueries"]
 
 LATEST = -1
@@ -25,6 +28,7 @@ EARLIEST = -2
 """Instead of a timestamp."""
 _CONSUMER = -1
 _NONE = -1
+_Answer = TypeVar("_Answer")
 
 
 class OffsetQueries:
@@ -80,13 +84,15 @@ class OffsetQueries:
         return {at: offset for at, (offset, _) in found.items()}
 
     async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int | None]]:
-        if not timestamps:
-            return {}
+        return await self._tried(lambda: self.look_up_once(timestamps)) if timestamps else {}
+
+    async def _tried(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """Again until there is an answer, one that cannot be mended by trying, or the time is over."""
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 while True:
                     try:
-                        return await self.look_up_once(timestamps)
+                        return await ask()
                     except KafkaError as error:
                         if not error.retriable:
                             raise
@@ -104,18 +110,49 @@ class OffsetQueries:
         Raises:
             KafkaError: one of them could not be asked, or refused; :attr:`retriable` says whether to try again.
         """
-        await self._client._maybe_wait_metadata()
         by_leader: dict[int, dict[str, list[tuple[int, int]]]] = {}
-        for at, stamp in timestamps.items():
+        for leader, partitions in (await self._by_leader(timestamps)).items():
+            for at in partitions:
+                by_leader.setdefault(leader, {}).setdefault(at.topic, []).append((at.partition, timestamps[at]))
+        answers = await asyncio.gather(*(self._ask(leader, topics) for leader, topics in by_leader.items()))
+        return {at: entry for answer in answers for at, entry in answer.items()}
+
+    async def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes of each partition on its leader's disk. It takes the ACL Describe on the cluster.
+
+        Raises:
+            KafkaTimeoutError: no answer in time. KafkaError: refused.
+        """
+        asked = list(partitions)
+        return await self._tried(lambda: self._log_sizes_once(asked))
+
+    async def _log_sizes_once(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        sizes: dict[TopicPartition, int] = {}
+        for leader, owned in sorted((await self._by_leader(partitions)).items()):
+            topics: dict[str, list[int]] = {}
+            for at in owned:
+                topics.setdefault(at.topic, []).append(at.partition)
+            found = sizes_of(await self._client.send(leader, LogDirsRequest(topics)))
+            sizes |= {at: found[at] for at in owned if at in found}
+        return sizes
+
+    async def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Leader -> the partitions that it leads.
+
+        Raises:
+            KafkaError: that of one is not known; worth another try.
+        """
+        await self._client._maybe_wait_metadata()
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for at in partitions:
             leader = self._client.cluster.leader_for_partition(at)
             if leader is None:
                 self._client.add_topic(at.topic)
                 raise StaleMetadata(at)
             if leader == _NONE:
                 raise LeaderNotAvailableError(at)
-            by_leader.setdefault(leader, {}).setdefault(at.topic, []).append((at.partition, stamp))
-        answers = await asyncio.gather(*(self._ask(leader, topics) for leader, topics in by_leader.items()))
-        return {at: entry for answer in answers for at, entry in answer.items()}
+            by_leader.setdefault(leader, []).append(at)
+        return by_leader
 
     async def _ask(
         self, leader: int, topics: Mapping[str, list[tuple[int, int]]]

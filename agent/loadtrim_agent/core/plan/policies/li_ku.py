@@ -84,7 +84,7 @@ class LiKu:
         if count == before and (ups or downs):
             agreed = f"{len(ups)} of {given.up_notes} looks" if ups else f"{len(downs)} of {given.down_notes} looks"
             text += f"; {agreed} agree"
-        return sized(view, memory, count if count != before else before, text)
+        return sized(view, memory, count, text)
 
 
 def queueing(rate: float, mu: float, objective_seconds: float) -> float:

@@ -1,0 +1,90 @@
+"""Arrival rates that do not come from the members' reports: a paper's own way of measuring, by name.
+
+* ``reports``   the members' reports (the default; nothing of this module).
+* ``landau24``  Landau'24: bytes of each partition on its leader's disk, newest less oldest sample of a sliding window
+  of 30 s over the time between them.
+* ``iccbdc22``  ICCBDC'22: records whose time stamps lie in the interval that ended 1.5 s ago, by the offsets at its
+  ends.
+
+What is replaced is the rate of each partition, and with it its work and its curve; lag, costs and the shape of the
+load stay the reports'. Bytes become work by what the group measured: all partitions together carry the work that the
+members reported over the window, and each its share of the bytes, so a byte costs the same everywhere, as the paper
+has it.
+
+Source: Landau'24, section V-A; ICCBDC'22 as run.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import fmean
+
+from ..model import Partition
+from .values import Estimate, PartitionEstimate, Rates, RateUnit
+
+__all__ = ["BYTES_SECONDS", "DELAY_SECONDS", "Growth", "MonitorName", "monitored"]
+
+BYTES_SECONDS = 30.0
+"""Landau'24: length of the sliding window."""
+DELAY_SECONDS = 1.5
+"""ICCBDC'22: the interval ends that long ago, so that what was stamped in it has been appended."""
+
+
+class MonitorName(enum.StrEnum):
+    """What ``LOADTRIM_MONITOR`` may say."""
+
+    REPORTS = "reports"
+    LANDAU24 = "landau24"
+    ICCBDC22 = "iccbdc22"
+
+
+class Growth:
+    """Sizes sampled over a sliding window, and how fast they grow."""
+
+    def __init__(self, seconds: float = BYTES_SECONDS) -> None:
+        """``seconds``: length of the window."""
+        self._seconds = seconds
+        self._samples: deque[tuple[float, Mapping[Partition, int]]] = deque()
+
+    def add(self, at: float, sizes: Mapping[Partition, int]) -> None:
+        """One sample. Bounded: those that are older than the window go, but for two."""
+        self._samples.append((at, sizes))
+        while len(self._samples) > 2 and at - self._samples[0][0] > self._seconds:
+            self._samples.popleft()
+
+    def per_second(self) -> dict[Partition, float] | None:
+        """(newest - oldest) / time between, of each partition in the newest sample; None: nothing to compare with yet.
+
+        A partition that shrank counts as 0: the broker deleted a segment, and what came meanwhile cannot be told.
+        """
+        if len(self._samples) < 2:
+            return None
+        newest_at, newest = self._samples[-1]
+        rates = {}
+        for partition in sorted(newest):
+            oldest_at, oldest = next((at, sizes) for at, sizes in self._samples if partition in sizes)
+            grown = max(0, newest[partition] - oldest[partition])
+            rates[partition] = grown / (newest_at - oldest_at) if newest_at > oldest_at else 0.0
+        return rates
+
+
+def monitored(seen: Estimate, rates: Rates) -> Estimate:
+    """The estimate with the monitor's rates in place of the reports'; a partition that it leaves out gets nothing."""
+    sized = {partition: entry for partition, entry in seen.partitions.items() if entry.sized}
+    if rates.unit is RateUnit.BYTES:
+        total = sum(rates.per_second.get(partition, 0.0) for partition in sized)
+        level = fmean(seen.series[-round(BYTES_SECONDS) :])
+        work = {p: level * rates.per_second.get(p, 0.0) / total if total > 0 else 0.0 for p in sized}
+    else:
+        work = {p: rates.per_second.get(p, 0.0) * entry.cost for p, entry in sized.items()}
+    partitions = {p: _with_work(e, work[p], seen) if p in work else e for p, e in seen.partitions.items()}
+    return replace(seen, partitions=partitions, rate=sum(e.rate for e in partitions.values() if e.sized))
+
+
+def _with_work(entry: PartitionEstimate, work: float, seen: Estimate) -> PartitionEstimate:
+    curve = entry.curve.scaled(work / entry.work) if entry.work > 0 else seen.curve.scaled(work)
+    rate = work / entry.cost if entry.cost > 0 else 0.0
+    return replace(entry, rate=rate, work=work, curve=curve)
