@@ -169,9 +169,9 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 unit="ms",
                 at_most=0.1,
                 limited_by=(
-                    "profiled: the hello is read and JoinGroups are sent after 5 to 30 ms, all are answered by 20 to 60, "
-                    "the map is there by 40 to 90; the rest is one member or another waiting 40 to 70 ms for a core: "
-                    "twelve processes share two"
+                    "profiled: the hello is read and JoinGroups are sent after 5 to 30 ms, all are answered by 20 to "
+                    "60, the map is there by 40 to 90; the rest is one member or another waiting 40 to 70 ms for a "
+                    "core: twelve processes share two"
                 ),
                 peer=f"joins {percentile(of(joins, 'barrier'), 0.99) * 1e3:.0f} ms, leaves "
                 f"{percentile(of(leaves, 'barrier'), 0.99) * 1e3:.0f} ms",

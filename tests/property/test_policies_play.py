@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
+from loadtrim.simulate import Costs, Load, Options, Outcome, PlanConfig, shares_even, simulate
+from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.policies import POLICIES
-from loadtrim_agent.core.plan.values import PlanConfig
-from sim.fleet import Fleet, FleetOptions, Load, Outcome
 
 COST_SECONDS = 0.02
 LOW, HIGH = 25.0, 150.0
@@ -53,8 +53,13 @@ def play(name: str) -> Outcome:
     )
     rise = [LOW + (HIGH - LOW) * step / (TOP - RISE) for step in range(TOP - RISE)]
     per_second = [LOW] * RISE + rise + [HIGH] * (FALL - TOP) + [LOW] * (END - FALL)
-    load = Load(per_second=tuple(per_second), shares=(1.0,) * 8)
-    return Fleet(load, config, FleetOptions(seed=7, cost_seconds=COST_SECONDS, startup_seconds=2.0)).run()
+    load = Load(
+        per_second=tuple(per_second),
+        partitions=tuple(Partition("orders", index) for index in range(8)),
+        shares=(shares_even(8),),
+        arrivals="random",
+    )
+    return simulate(load, config, Options(seed=7, costs=Costs(mean_seconds=COST_SECONDS), startup_seconds=2.0))
 
 
 def test_every_policy_that_scales_is_played() -> None:
@@ -72,5 +77,5 @@ def test_it_follows_the_load(name: str) -> None:
     # 150 x 0.02 = 3 busy seconds/s: three replicas at least keep up.
     assert top >= 3
     assert after < top
-    assert len(outcome.latencies) == outcome.arrived, "nothing is left over at the end"
+    assert outcome.left == 0, "nothing is left over at the end"
     assert {decision.outcome for at, decision in outcome.decisions if at > 10} >= {"up", "down"}

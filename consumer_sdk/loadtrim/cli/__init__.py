@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from loadtrim_agent import __version__
 from loadtrim_agent.core.model import LoadtrimError
 
-from . import brake, explain, kafka, status, up
+from . import brake, explain, kafka, simulate, status, up
 from .connection import CLIENT_LOG
 from .errors import EXIT_DONE, EXIT_FAILED, CommandError
 
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"loadtrim {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (up, status, explain, brake, kafka):
+    for module in (up, status, explain, brake, simulate, kafka):
         module.add_parser(subparsers)
     return parser
 

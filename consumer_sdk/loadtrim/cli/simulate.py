@@ -1,0 +1,403 @@
+"""``loadtrim simulate``: what would this policy have done under this load?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadtrim.simulate import (
+    PROTOCOLS,
+    Costs,
+    Load,
+    Machines,
+    Options,
+    Outcome,
+    PlanConfig,
+    Simulation,
+    Summary,
+    WrongLoadError,
+    parse_costs,
+    parse_generator,
+    protocol_of,
+    shares_even,
+    shares_skewed,
+    summary_of,
+)
+from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, generator_lines
+from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, load_of_reports, read_load
+from loadtrim.simulate.show import curves_of, table_lines
+from loadtrim_agent.core.plan.naming import UnknownNameError
+from loadtrim_agent.core.plan.packers import PACKERS
+from loadtrim_agent.core.plan.packers.problem import LoadError
+from loadtrim_agent.core.plan.policies import POLICIES
+from loadtrim_agent.core.records import ReportRecord
+
+from .connection import add_arguments, connection_from
+from .control import ControlTopic
+from .errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_parser", "run"]
+
+COST_DEFAULT = Costs(mean_seconds=0.005)
+PAST_SECONDS = 3600.0
+EXAMPLES = """
+examples:
+  loadtrim simulate step:before=50,after=300,at=60,seconds=180 --cost 5ms --sla 0.5
+  loadtrim simulate trace.csv --partitions 5 --policy objective --policy closer24:mu=200/least_loaded --seeds 5
+  loadtrim simulate trace.csv.gz --speed-up 60 --protocol cooperative --plot out.png
+  loadtrim simulate --group payments-service --past 7200 --policy objective --sla 0.5
+"""
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Add the command ``simulate`` to the command line."""
+    parser = subparsers.add_parser(
+        "simulate",
+        help="play a recorded or given load against policies",
+        description="Plays a load against a simulated group, record by record in virtual time, with the planner that "
+        "runs in the agent. Several --policy are compared side by side on the same load.",
+        epilog="generators (any parameter may be left out; noise=SHARE,seed=N can be added to those with a rate):\n  "
+        + "\n  ".join(generator_lines())
+        + "\n"
+        + EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_load(parser)
+    _add_group(parser)
+    _add_output(parser)
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    load = parser.add_argument_group("load")
+    load.add_argument(
+        "load",
+        nargs="?",
+        metavar="LOAD",
+        help="a file (CSV or Parquet of time, partition, records or bytes; a paper's trace; a control topic's "
+        "telemetry as JSON lines), or a generator, see below",
+    )
+    load.add_argument("--group", metavar="GROUP", help="instead of LOAD: what this group's telemetry tells arrived")
+    load.add_argument(
+        "--past", type=float, default=PAST_SECONDS, metavar="S", help="with --group: of the last S seconds (3600)"
+    )
+    load.add_argument("--partitions", type=int, metavar="N", help="deal the total out over N partitions")
+    load.add_argument(
+        "--shares",
+        metavar="SHARES",
+        help="each partition's share: even, skewed (half the load on the first two), or numbers like 0.5,0.3,0.2",
+    )
+    load.add_argument("--keys", choices=("random", "fixed"), help="records fall by chance, or in exact shares")
+    load.add_argument(
+        "--arrivals", choices=ARRIVALS, help="in each second (default: what the load says, else burst: all together)"
+    )
+    load.add_argument("--scale", type=float, metavar="F", help="F times the load")
+    load.add_argument("--speed-up", type=float, default=1.0, metavar="F", help="a file's time runs F times as fast")
+    load.add_argument("--begin", type=int, default=0, metavar="S", help="play from second S on")
+    load.add_argument("--seconds", type=int, metavar="S", help="play S seconds of it")
+    load.add_argument("--record-bytes", type=float, metavar="B", help="size of a record, for files that tell bytes")
+    load.add_argument(
+        "--capacity", type=float, default=100.0, metavar="R", help="Landau'24's streams: records/s at 100 %% (100)"
+    )
+    load.add_argument(
+        "--interval", type=float, default=30.0, metavar="S", help="Landau'24's streams: seconds a row (30)"
+    )
+
+
+def _add_group(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("group")
+    group.add_argument(
+        "--policy",
+        action="append",
+        metavar="NAME[:P=V,...][/PACKER]",
+        help=f"may be given several times: {', '.join(sorted(POLICIES))} (default: objective)",
+    )
+    group.add_argument("--packer", default="trim", metavar="NAME", help=f"{', '.join(sorted(PACKERS))} (trim)")
+    group.add_argument("--sla", type=float, default=1.0, metavar="S", help="the objective, seconds (1)")
+    group.add_argument("--share", type=float, default=0.999, metavar="P", help="of the records to be in time (0.999)")
+    group.add_argument(
+        "--cost",
+        metavar="COST",
+        help="of a record: 5ms, exponential:5ms, lognormal:5ms,0.8 or measured:FILE "
+        "(default: what the load tells, else 5ms)",
+    )
+    group.add_argument(
+        "--speeds", default="1", metavar="F,...", help="of members as they are started, over and over (1)"
+    )
+    group.add_argument(
+        "--concurrency", type=int, default=1, metavar="N", help="partitions a member works on at once (1)"
+    )
+    group.add_argument("--replicas", type=int, default=1, metavar="N", help="at the start (1)")
+    group.add_argument("--min", type=int, default=1, metavar="N", help="fewest replicas (1)")
+    group.add_argument("--max", type=int, metavar="N", help="most replicas (the number of partitions)")
+    group.add_argument("--startup", type=float, default=1.0, metavar="S", help="from request to ready, seconds (1)")
+    group.add_argument(
+        "--protocol",
+        default="loadtrim",
+        metavar="NAME",
+        help=f"of handovers: {', '.join(sorted(PROTOCOLS))} (loadtrim)",
+    )
+    group.add_argument(
+        "--heartbeat", type=float, metavar="S", help="of Kafka's protocols (eager, cooperative 3, kip848 5)"
+    )
+    group.add_argument(
+        "--slicing", action="store_true", help="members pass work on inside the objective, on their own initiative"
+    )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    output = parser.add_argument_group("runs and output")
+    output.add_argument("--seed", type=int, default=1, metavar="N", help="of everything that is random (1)")
+    output.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs, with seeds from --seed on (1)")
+    output.add_argument("--json", action="store_true", help="print JSON")
+    output.add_argument("--curves", action="store_true", help="with --json: the first seed's curves too")
+    output.add_argument("--plot", type=Path, metavar="FILE", help="draw the first seed's runs (.png, .svg, .pdf)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    name: str
+    summary: Summary
+    first: Outcome
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play, compare, print; returns the exit code."""
+    try:
+        load = _load(args)
+        options = _options(args, load)
+        configs = [_config(args, choice) for choice in args.policy or ["objective"]]
+        if args.seeds < 1:
+            raise WrongLoadError(f"--seeds is {args.seeds}; at least one run is needed.")
+        # All of them are tried before the first is played for minutes.
+        for config in configs:
+            Simulation(load.part(0, 1), config, options)
+        notes = [*load.notes, *_too_large(load, options)]
+        if not args.json:
+            print("\n".join(_head(load, options, args, notes)), flush=True)
+        runs = [_played(load, config, options, args) for config in configs]
+        if args.plot is not None:
+            from loadtrim.simulate.picture import draw
+
+            draw(args.plot, [(each.name, each.first) for each in runs], f"{load.source}, {options.costs}")
+    except (WrongLoadError, UnknownNameError, LoadError, ValueError) as error:
+        raise UsageError(
+            str(error), "Nothing more was played.", "What can be given: loadtrim simulate --help."
+        ) from error
+    if args.json:
+        print(_json(load, options, notes, runs, curves=args.curves))
+    else:
+        print("\n".join(_table([each.summary for each in runs])))
+    return EXIT_DONE
+
+
+# -- what is played
+
+
+def _load(args: argparse.Namespace) -> Load:
+    load = _source(args)
+    if args.partitions is not None and args.partitions < 1:
+        raise WrongLoadError(f"--partitions is {args.partitions}; a load needs at least 1.")
+    if args.partitions is not None or args.shares is not None:
+        count = args.partitions or len(load.partitions)
+        if args.shares is not None or count != len(load.partitions):
+            load = load.dealt(count, _shares(args.shares or "even", count))
+    if args.scale is not None:
+        load = load.scaled(args.scale)
+    load = load.part(args.begin, args.seconds)
+    return replace(load, arrivals=args.arrivals or load.arrivals, keys=args.keys or load.keys)
+
+
+def _source(args: argparse.Namespace) -> Load:
+    if (args.load is None) == (args.group is None):
+        raise WrongLoadError("Give a load or --group: a file, a generator, or a group whose telemetry is to be played.")
+    if args.group is not None:
+        return load_of_reports(asyncio.run(_reports(args)), f"telemetry of {args.group}")
+    name = args.load.partition(":")[0]
+    path = Path(args.load)
+    if not path.exists() and (name in (*GENERATORS, *SHARE_GENERATORS) or ":" in args.load):
+        return parse_generator(args.load, args.partitions or PARTITIONS_DEFAULT)
+    reading = Reading(
+        partitions=args.partitions,
+        record_bytes=args.record_bytes,
+        capacity=args.capacity,
+        interval=args.interval,
+        speed_up=args.speed_up,
+    )
+    return read_load(path, reading)
+
+
+async def _reports(args: argparse.Namespace) -> list[ReportRecord]:
+    async with ControlTopic(connection_from(args), args.group) as topic:
+        recent = await topic.recent(args.past, scan_seconds=0)
+    return [entry.record for entry in recent.telemetry if isinstance(entry.record, ReportRecord)]
+
+
+def _shares(text: str, partitions: int) -> tuple[float, ...]:
+    if text == "even":
+        return shares_even(partitions)
+    if text == "skewed":
+        return shares_skewed(partitions)
+    weights = _numbers("--shares", text)
+    total = sum(weights)
+    if len(weights) != partitions or min(weights) < 0 or not 0 < total < float("inf"):
+        raise WrongLoadError(
+            f"--shares {text!r} must be even, skewed, or {partitions} numbers, none below 0, that are not all 0."
+        )
+    return tuple(weight / total for weight in weights)
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise WrongLoadError(f"{name} {text!r} must be numbers with commas between them.") from None
+
+
+def _options(args: argparse.Namespace, load: Load) -> Options:
+    known = Costs(mean_seconds=load.cost_seconds) if load.cost_seconds else COST_DEFAULT
+    protocol = protocol_of(args.protocol)
+    if args.heartbeat is not None:
+        if not 0.0 < args.heartbeat < float("inf"):
+            raise WrongLoadError(f"--heartbeat is {args.heartbeat}; it must be a finite number of seconds above 0.")
+        protocol = replace(protocol, heartbeat_seconds=args.heartbeat)
+    return Options(
+        seed=args.seed,
+        costs=parse_costs(args.cost) if args.cost else known,
+        machines=Machines(speeds=tuple(_numbers("--speeds", args.speeds)), concurrency=args.concurrency),
+        startup_seconds=args.startup,
+        replicas=args.replicas,
+        protocol=protocol,
+        slicing=args.slicing,
+    )
+
+
+def _config(args: argparse.Namespace, choice: str) -> PlanConfig:
+    policy, _, packer = choice.partition("/")
+    return PlanConfig(
+        group="simulated",
+        objective_seconds=args.sla,
+        objective_share=args.share,
+        min_replicas=args.min,
+        max_replicas=args.max,
+        policy=policy,
+        packer=packer or args.packer,
+        startup_seconds=args.startup,
+        slicing=args.slicing,
+    )
+
+
+def _too_large(load: Load, options: Options) -> list[str]:
+    """What no number of replicas can keep in time: said before, so that nobody blames a policy for it."""
+    fastest = max(options.machines.speeds)
+    found = []
+    for index, partition in enumerate(load.partitions):
+        most = max(rate * load.row(second)[index] for second, rate in enumerate(load.per_second))
+        needs = most * options.costs.mean_seconds / fastest
+        if needs > 1.0:
+            found.append(f"{partition} ({needs:.2f} members at its peak)")
+    if not found:
+        return []
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return [
+        "larger than the fastest member, which only one may read at a time, so that replicas cannot help: "
+        + ", ".join(found[:5])
+        + more
+    ]
+
+
+# -- what is said
+
+
+def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Namespace) -> _Run:
+    outcomes: list[Outcome] = []
+    seeds = list(range(options.seed, options.seed + args.seeds))
+    for seed in seeds:
+        progress = _progress(f"{config.policy}, seed {seed}", load.seconds)
+        outcome = Simulation(load, config, replace(options, seed=seed), progress).run()
+        # Only the first seed's curves are shown, and decisions of hours are hundreds of megabytes.
+        outcomes.append(outcome)
+    _clear()
+    summary = summary_of(
+        outcomes,
+        policy=config.policy,
+        packer=config.packer,
+        protocol=options.protocol.name,
+        slicing=options.slicing,
+        seeds=seeds,
+    )
+    return _Run(f"{config.policy}/{config.packer}", summary, outcomes[0])
+
+
+def _progress(what: str, seconds: int) -> Callable[[int], None] | None:
+    if not sys.stderr.isatty():
+        return None
+
+    def show(second: int) -> None:
+        print(f"\r{what}: {second} of {seconds} s \x1b[K", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _head(load: Load, options: Options, args: argparse.Namespace, notes: Sequence[str]) -> list[str]:
+    peak = max(load.per_second)
+    group = f"W = {args.sla:g} s, {args.share:.1%} of the records; {options.costs}; start-up {args.startup:g} s; "
+    group += f"protocol {options.protocol.name}{', members slice' if options.slicing else ''}"
+    what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions, "
+    return [
+        what + f"up to {peak:,.0f}/s, arriving as {load.arrivals}",
+        group,
+        *(f"note: {note}" for note in notes),
+        "",
+    ]
+
+
+def _table(summaries: Sequence[Summary]) -> list[str]:
+    lines = table_lines(summaries)
+    left = [each for each in summaries if each.left > 0]
+    for each in left:
+        lines.append(f"{each.policy}: {each.left:.0f} records were not done a minute after the load's end")
+    if not sys.stdout.isatty():
+        return lines
+    try:
+        from rich.console import Console
+    except ImportError:
+        return lines
+    with (console := Console(highlight=False)).capture() as captured:
+        from loadtrim.simulate.show import rich_table
+
+        console.print(rich_table(summaries))
+    return [captured.get().rstrip("\n"), *lines[len(summaries) + 1 :]]
+
+
+def _json(load: Load, options: Options, notes: Sequence[str], runs: Sequence[_Run], *, curves: bool) -> str:
+    told = {
+        "load": {
+            "source": load.source,
+            "seconds": load.seconds,
+            "records": load.records,
+            "partitions": [str(partition) for partition in load.partitions],
+            "arrivals": load.arrivals,
+            "keys": load.keys,
+        },
+        "notes": list(notes),
+        "costs": {"kind": options.costs.kind, "mean_seconds": options.costs.mean_seconds},
+        "runs": [asdict(each.summary) | ({"curves": curves_of(load, each.first)} if curves else {}) for each in runs],
+    }
+    return msgspec.json.encode(told).decode()

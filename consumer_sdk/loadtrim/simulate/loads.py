@@ -1,0 +1,434 @@
+"""What arrives: so many records in each second, and how they fall on partitions and on the moments of the second.
+
+A load is either made by a generator, written like ``cosine:mean=200,amplitude=100,period=600,seconds=1200``
+(:func:`parse_generator`), or read from a file (:mod:`.readers`). Both end in one type, so that everything else (scaling
+it up, cutting a part out, dealing it out over partitions) is said once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from random import Random
+
+from loadtrim_agent.core.model import LoadtrimError, Partition
+
+__all__ = [
+    "ARRIVALS",
+    "GENERATORS",
+    "TOPIC",
+    "Batch",
+    "Load",
+    "LoadFileError",
+    "WrongLoadError",
+    "generator_lines",
+    "parse_generator",
+    "shares_even",
+    "shares_skewed",
+]
+
+TOPIC = "load"
+ARRIVALS = ("burst", "even", "poisson", "random")
+SECONDS_MAX = 31 * 86_400
+RATE_MAX = 1e7
+"""Records/s: more than this is a mistake in the units."""
+
+
+class WrongLoadError(LoadtrimError, ValueError):
+    """A load that nothing can be simulated with. The command line prints it and ends with exit code 2."""
+
+
+class LoadFileError(WrongLoadError):
+    """A file that is no load, with the place in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records that arrive at one moment."""
+
+    offset_seconds: float
+    """From the beginning of its second, 0 .. 1."""
+    counts: tuple[tuple[int, int], ...]
+    """(index of the partition, records), sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What arrives, second by second.
+
+    Raises:
+        WrongLoadError: a rate that is negative or no finite number, no second, no partition, shares that do not fit.
+    """
+
+    per_second: tuple[float, ...]
+    """Records of the whole group in each second, >= 0; fractions add up over time."""
+    partitions: tuple[Partition, ...]
+    """Sorted."""
+    shares: tuple[tuple[float, ...], ...]
+    """Each partition's share of the load: one row for all of it, or one for each second. A row sums to 1."""
+    arrivals: str = "burst"
+    """``burst``: all of a second together, at its beginning (what the papers' producers do); ``even``: the same time
+    between any two; ``random``: the number of the second, at random moments of it; ``poisson``: that number is random
+    too."""
+    keys: str = "random"
+    """``random``: each record falls on a partition by chance; ``fixed``: each partition gets its share exactly."""
+    source: str = ""
+    """Where it comes from, in words."""
+    notes: tuple[str, ...] = ()
+    """What was found in the file and how it was read: gaps, disorder."""
+    cost_seconds: float | None = None
+    """What a record cost, where the source tells it."""
+
+    def __post_init__(self) -> None:
+        if not self.per_second:
+            raise WrongLoadError("The load has no second, so there is nothing to play; give one with at least one.")
+        if not self.partitions:
+            raise WrongLoadError("The load has no partition, so there is nowhere for a record to go; give at least 1.")
+        if len(self.per_second) > SECONDS_MAX:
+            raise WrongLoadError(
+                f"The load is {len(self.per_second)} s long, more than the {SECONDS_MAX} s (31 days) that are played "
+                "at once; cut a part out with --seconds, or play it faster with --speed-up."
+            )
+        for second, rate in enumerate(self.per_second):
+            if not 0.0 <= rate <= RATE_MAX:
+                raise WrongLoadError(
+                    f"The load at second {second} is {rate} records/s, which is negative, not a number or more than "
+                    f"{RATE_MAX:g}; nothing was played. Correct the input."
+                )
+        if len(self.shares) not in (1, len(self.per_second)):
+            raise WrongLoadError(f"{len(self.shares)} rows of shares for {len(self.per_second)} seconds.")
+        for row in self.shares:
+            _check_shares(row, len(self.partitions))
+        for name, value, allowed in (
+            ("arrivals", self.arrivals, ARRIVALS),
+            ("keys", self.keys, ("random", "fixed")),
+        ):
+            if value not in allowed:
+                raise WrongLoadError(f"{name} is {value!r}; it can be {' or '.join(allowed)}.")
+
+    @property
+    def seconds(self) -> int:
+        return len(self.per_second)
+
+    @property
+    def records(self) -> float:
+        """Expected number."""
+        return sum(self.per_second)
+
+    def row(self, second: int) -> tuple[float, ...]:
+        """The partitions' shares in a second."""
+        return self.shares[0] if len(self.shares) == 1 else self.shares[second]
+
+    def rates(self, second: int) -> dict[Partition, float]:
+        """Expected records/s of each partition in a second."""
+        rate = self.per_second[second]
+        return {p: rate * share for p, share in zip(self.partitions, self.row(second), strict=True)}
+
+    def scaled(self, factor: float) -> Load:
+        """``factor`` times the load.
+
+        Raises:
+            WrongLoadError: the factor is not a finite number above 0.
+        """
+        if not 0.0 < factor < math.inf:
+            raise WrongLoadError(f"The load cannot be scaled by {factor}; give a finite number above 0.")
+        return replace(self, per_second=tuple(rate * factor for rate in self.per_second))
+
+    def part(self, begin: int, seconds: int | None) -> Load:
+        """A part of it.
+
+        Raises:
+            WrongLoadError: it has no such part.
+        """
+        end = self.seconds if seconds is None else min(self.seconds, begin + seconds)
+        if not 0 <= begin < end:
+            raise WrongLoadError(f"The load has {self.seconds} s, so there is no part that begins at second {begin}.")
+        shares = self.shares if len(self.shares) == 1 else self.shares[begin:end]
+        return replace(self, per_second=self.per_second[begin:end], shares=shares)
+
+    def dealt(self, partitions: int, shares: Sequence[float]) -> Load:
+        """The same total on other partitions."""
+        named = tuple(Partition(TOPIC, index) for index in range(partitions))
+        return replace(self, partitions=named, shares=(tuple(shares),))
+
+    def batches(self, random: Random) -> Iterator[tuple[Batch, ...]]:
+        """What arrives in each second, in order of time. Deterministic for one state of ``random``."""
+        carry = [0.0] * len(self.partitions)
+        rest = 0.0
+        for second, rate in enumerate(self.per_second):
+            row = self.row(second)
+            rest += rate
+            count = math.floor(rest + 1e-9)
+            rest -= count
+            if self.arrivals == "poisson":
+                count = _poisson(rate, random)
+            if self.keys == "fixed":
+                chosen = _spread_evenly(_divided(count, row, carry))
+            else:
+                chosen = random.choices(range(len(row)), cum_weights=list(accumulate(row)), k=count)
+            yield self._placed(chosen, random)
+
+    def _placed(self, chosen: Sequence[int], random: Random) -> tuple[Batch, ...]:
+        """Records in the order of a second on its moments."""
+        if not chosen:
+            return ()
+        if self.arrivals == "burst":
+            counts: dict[int, int] = {}
+            for index in chosen:
+                counts[index] = counts.get(index, 0) + 1
+            return (Batch(0.0, tuple(sorted(counts.items()))),)
+        number = len(chosen)
+        if self.arrivals == "even":
+            moments = [place / number for place in range(number)]
+        else:
+            moments = sorted(random.random() for _ in range(number))
+        return tuple(Batch(moment, ((index, 1),)) for moment, index in zip(moments, chosen, strict=True))
+
+
+def _poisson(mean: float, random: Random) -> int:
+    """A Poisson number; the normal approximation above 500, where it is off by less than a thousandth."""
+    if mean > 500.0:
+        return max(0, round(random.gauss(mean, math.sqrt(mean))))
+    count, product, limit = 0, random.random(), math.exp(-mean)
+    while product > limit:
+        count += 1
+        product *= random.random()
+    return count
+
+
+def _divided(count: int, row: Sequence[float], carry: list[float]) -> list[int]:
+    """Whole records for each partition, as near to its share so far as they can be; ``carry``: what it is owed."""
+    owed = [rest + share * count for rest, share in zip(carry, row, strict=True)]
+    counts = [max(0, math.floor(amount + 1e-9)) for amount in owed]
+    order = sorted(range(len(row)), key=lambda index: (counts[index] - owed[index], index))
+    left = count - sum(counts)
+    for index in order[:left] if left >= 0 else order[left:]:
+        counts[index] += 1 if left > 0 else -1
+    carry[:] = [amount - whole for amount, whole in zip(owed, counts, strict=True)]
+    return counts
+
+
+def _spread_evenly(counts: Sequence[int]) -> list[int]:
+    """Every partition's records at equal distances in the second."""
+    places = [((k + 0.5) / count, index) for index, count in enumerate(counts) for k in range(count)]
+    return [index for _, index in sorted(places)]
+
+
+def _check_shares(row: Sequence[float], partitions: int) -> None:
+    if len(row) != partitions:
+        raise WrongLoadError(f"{len(row)} shares were given for {partitions} partitions; give one for each.")
+    if any(not 0.0 <= share <= 1.0 + 1e-9 for share in row) or not math.isclose(sum(row), 1.0, abs_tol=1e-6):
+        raise WrongLoadError(
+            f"The partitions' shares are not numbers from 0 to 1 that sum to 1 (they sum to {sum(row):g}); "
+            "correct them."
+        )
+
+
+def shares_even(partitions: int) -> tuple[float, ...]:
+    """Every partition gets the same share of the load."""
+    return (1.0 / partitions,) * partitions
+
+
+def shares_skewed(partitions: int, heavy: int = 2, heavy_share: float = 0.5) -> tuple[float, ...]:
+    """The first ``heavy`` partitions share ``heavy_share`` of the load, the others the rest."""
+    if partitions <= heavy:
+        return shares_even(partitions)
+    light = partitions - heavy
+    return (heavy_share / heavy,) * heavy + ((1.0 - heavy_share) / light,) * light
+
+
+# -- generators
+
+
+def _cosine(
+    mean: float = 100.0, amplitude: float = 50.0, period: float = 600.0, seconds: float = 1200.0
+) -> list[float]:
+    """mean + amplitude x cos(2 pi t / period), as in Koper'22"""
+    return [max(0.0, mean + amplitude * math.cos(2.0 * math.pi * second / period)) for second in range(int(seconds))]
+
+
+def _constant(rate: float = 100.0, seconds: float = 600.0) -> list[float]:
+    """the same rate all the time"""
+    return [rate] * int(seconds)
+
+
+def _step(before: float = 50.0, after: float = 150.0, at: float = 60.0, seconds: float = 300.0) -> list[float]:
+    """from one rate to another"""
+    return [before if second < at else after for second in range(int(seconds))]
+
+
+def _ramp(begin: float = 0.0, end: float = 200.0, seconds: float = 600.0) -> list[float]:
+    """a straight line from one rate to another"""
+    last = max(1, int(seconds) - 1)
+    return [begin + (end - begin) * second / last for second in range(int(seconds))]
+
+
+def _spike(
+    rate: float = 100.0, height: float = 300.0, at: float = 120.0, width: float = 20.0, seconds: float = 300.0
+) -> list[float]:
+    """a rate with a rectangular spike on it"""
+    return [rate + (height if at <= second < at + width else 0.0) for second in range(int(seconds))]
+
+
+GENERATORS: dict[str, Callable[..., list[float]]] = {
+    "constant": _constant,
+    "cosine": _cosine,
+    "ramp": _ramp,
+    "spike": _spike,
+    "step": _step,
+}
+"""Name -> records/s of each second."""
+MODIFIERS = {"noise": 0.0, "seed": 0.0}
+"""Taken by every generator: the share of its rate by which a second is off, evenly, up and down; and of which seed."""
+SHARE_GENERATORS = ("drift", "landau")
+
+
+def generator_lines() -> list[str]:
+    """One line for each generator: its parameters with their defaults, and what it is."""
+    lines = []
+    for name, maker in sorted(GENERATORS.items()):
+        parameters = ",".join(f"{key}={value:g}" for key, value in _defaults(maker).items())
+        lines.append(f"{name}:{parameters}  {maker.__doc__}")
+    lines.append("drift:rate=200,seconds=600,to=1,from=0.2  the first partition's share goes from one value to another")
+    lines.append(
+        "landau:delta=5,iterations=100,interval=30,capacity=100,seed=0  Landau'24's streams: every partition walks at "
+        "random, 0 to 100 % of the capacity (records/s)"
+    )
+    return lines
+
+
+def _defaults(maker: Callable[..., object]) -> dict[str, float]:
+    return {name: parameter.default for name, parameter in inspect.signature(maker).parameters.items()}
+
+
+def parse_generator(text: str, partitions: int) -> Load:
+    """Make a load from ``name:parameter=number,...``.
+
+    Args:
+        text: as written by the user.
+        partitions: how many, with equal shares unless the generator says otherwise.
+
+    Raises:
+        WrongLoadError: there is no such generator or parameter (the message lists them and the nearest), or no load
+            comes of it.
+    """
+    name, _, rest = text.partition(":")
+    _known("generator", name, [*GENERATORS, *SHARE_GENERATORS])
+    if partitions < 1:
+        raise WrongLoadError(f"{partitions} partitions were asked for; a load needs at least 1.")
+    given = _numbers(text, rest)
+    source = text
+    if name == "landau":
+        return _landau(given, partitions, source)
+    if name == "drift":
+        return _drift(given, partitions, source)
+    maker = GENERATORS[name]
+    allowed = _defaults(maker) | MODIFIERS
+    for key in given:
+        _known(f"parameter of {name} called", key, allowed)
+    noise, seed = given.pop("noise", 0.0), given.pop("seed", 0.0)
+    rates = _noisy(maker(**given), noise, round(seed))
+    return _load(rates, [shares_even(partitions)], source)
+
+
+def _load(rates: Sequence[float], shares: Sequence[Sequence[float]], source: str) -> Load:
+    partitions = tuple(Partition(TOPIC, index) for index in range(len(shares[0])))
+    rows = tuple(tuple(row) for row in shares)
+    return Load(per_second=tuple(rates), partitions=partitions, shares=rows, source=source)
+
+
+def _noisy(rates: list[float], share: float, seed: int) -> list[float]:
+    if not 0.0 <= share <= 1.0:
+        raise WrongLoadError(f"noise is {share}, not a share from 0 to 1.")
+    draw = Random(f"noise:{seed}")
+    return [rate * (1.0 + draw.uniform(-share, share)) for rate in rates] if share else rates
+
+
+def _drift(given: Mapping[str, float], partitions: int, source: str) -> Load:
+    allowed = {"rate": 200.0, "seconds": 600.0, "from": 1.0 / partitions, "to": 0.5}
+    for key in given:
+        _known("parameter of drift called", key, allowed)
+    values = allowed | dict(given)
+    seconds = _count("seconds", values["seconds"])
+    rows: list[tuple[float, ...]] = []
+    for second in range(seconds):
+        share = values["from"] + (values["to"] - values["from"]) * second / max(1, seconds - 1)
+        if partitions == 1:
+            rows.append((1.0,))
+        else:
+            rows.append((share, *((1.0 - share) / (partitions - 1),) * (partitions - 1)))
+    return _load([values["rate"]] * seconds, rows, source)
+
+
+def _landau(given: Mapping[str, float], partitions: int, source: str) -> Load:
+    """Source: Landau'24, section VI-A, and its published generator: integer steps, clamped to 0 .. 100."""
+    allowed = {"delta": 5.0, "iterations": 100.0, "interval": 30.0, "capacity": 100.0, "seed": 0.0}
+    for key in given:
+        _known("parameter of landau called", key, allowed)
+    values = allowed | dict(given)
+    delta, random = _count("delta", values["delta"], least=0), Random(f"landau:{round(values['seed'])}")
+    speeds = [random.randint(0, 100) for _ in range(partitions)]
+    rows = []
+    for _ in range(_count("iterations", values["iterations"])):
+        rows.append(speeds)
+        speeds = [min(100, max(0, speed + random.randint(-delta, delta))) for speed in speeds]
+    return stream_load(rows, values["interval"], values["capacity"], source)
+
+
+def stream_load(
+    rows: Sequence[Sequence[float]],
+    interval: float,
+    capacity: float,
+    source: str,
+    partitions: Sequence[Partition] | None = None,
+) -> Load:
+    """Landau's streams as a load: each row is every partition's rate in percent of ``capacity`` (records/s)."""
+    length = _count("interval", interval)
+    rates: list[float] = []
+    shares: list[tuple[float, ...]] = []
+    for row in rows:
+        total = sum(row)
+        share = tuple(value / total for value in row) if total > 0 else shares_even(len(row))
+        rates += [total / 100.0 * capacity] * length
+        shares += [share] * length
+    named = tuple(partitions or (Partition(TOPIC, index) for index in range(len(rows[0]))))
+    return Load(
+        per_second=tuple(rates), partitions=named, shares=tuple(shares), source=source, arrivals="even", keys="fixed"
+    )
+
+
+def _numbers(text: str, rest: str) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not equals or not math.isfinite(number):
+            raise WrongLoadError(
+                f"{part!r} in {text!r} is no parameter with a finite number, so no load can be made; "
+                "write it like step:before=50,after=150."
+            )
+        numbers[key.strip()] = number
+    return numbers
+
+
+def _count(name: str, value: float, least: int = 1) -> int:
+    if value < least or value != int(value):
+        raise WrongLoadError(f"{name} is {value:g}; it must be a whole number of at least {least}.")
+    return int(value)
+
+
+def _known(kind: str, name: str, known: Mapping[str, object] | Sequence[str]) -> None:
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
+    raise WrongLoadError(
+        f"There is no {kind} {name!r}, so no load can be made; choose one of {', '.join(sorted(known))} "
+        f"(the nearest is {near!r})."
+    )

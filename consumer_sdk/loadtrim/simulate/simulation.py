@@ -1,0 +1,335 @@
+"""One run: a load, a group and its leader, second by second in virtual time.
+
+What is real: :class:`~loadtrim_agent.core.plan.planner.Planner`, a
+:class:`~loadtrim_agent.core.plan.measure.Meter` per member, its reports and when they are heard, the rhythm of reports
+and decisions. What is a model: records that arrive and wait, a member's work on the oldest head first
+(:mod:`.worker`), how partitions change hands (:mod:`.handover`), and an orchestrator that starts and stops what it is
+asked to. Membership is taken for granted: leaders do not change and nobody crashes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from loadtrim_agent.core.plan.planner import Planner, scale_request
+from loadtrim_agent.core.plan.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.core.records import DecisionRecord, MovePlan, ReportRecord
+
+from .handover import make_handover
+from .loads import Batch, Load, WrongLoadError
+from .outcome import Curves, Outcome
+from .protocols import PROTOCOLS, Protocol
+from .work import Costs, Machines
+from .world import EPOCH, Member, World
+
+__all__ = ["Options", "Simulation", "simulate"]
+
+REPORT_SECONDS = 0.01
+"""From a report's making until the leader has heard it."""
+JOIN_SECONDS = 0.05
+"""A replica that is ready needs this long to join."""
+REPORTS_SPREAD = 0.15
+DECISION_PHASE = 0.3
+"""Members report at the multiples of the interval and a little later, the leader decides behind that (decision 13)."""
+GATHER_SECONDS = 0.2
+"""How often a member's measuring is told what was done, as in the agent."""
+AFTER_SECONDS = 60.0
+"""Time given at the end to finish what waits."""
+COSTS_DEFAULT = Costs(mean_seconds=0.005)
+MACHINES_DEFAULT = Machines()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the group is like.
+
+    Raises:
+        WrongLoadError: no member, more than there are partitions to own, or a start-up time that is no time.
+    """
+
+    seed: int = 1
+    costs: Costs = COSTS_DEFAULT
+    machines: Machines = MACHINES_DEFAULT
+    startup_seconds: float = 1.0
+    """From the request for a replica until it is ready."""
+    replicas: int = 1
+    """At the start, each with its even part of the partitions."""
+    protocol: Protocol = PROTOCOLS["loadtrim"]
+    slicing: bool = False
+    """Do members pass work on inside the objective, on their own initiative?"""
+    last_report: bool = True
+    """Does a member that leaves tell what it measured since its last report?"""
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise WrongLoadError(
+                f"{self.replicas} replicas are to be there at the start; with no member there is no leader and nothing "
+                "is ever done. Give at least 1."
+            )
+        if not 0.0 <= self.startup_seconds < float("inf"):
+            raise WrongLoadError(f"The start-up time is {self.startup_seconds} s; give 0 or more.")
+        if self.slicing and self.protocol.rebalances:
+            raise WrongLoadError(
+                f"Members cannot pass work on with the protocol {self.protocol.name!r}, where every move is a "
+                "rebalance of the group; leave --slicing out, or take the protocol loadtrim."
+            )
+
+
+class Simulation:
+    """One run. Build it, :meth:`run` it once.
+
+    Args:
+        load: what arrives.
+        config: of the planner.
+        options: of the group.
+        progress: told the second of the load every now and then.
+    """
+
+    def __init__(
+        self, load: Load, config: PlanConfig, options: Options, progress: Callable[[int], None] | None = None
+    ) -> None:
+        self._load = load
+        self._config = config
+        self._options = options
+        self._progress = progress
+        begin = EPOCH + 1.0 + Random(f"phase:{options.seed}").random()
+        self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
+        self._end = begin + load.seconds
+        self._planner = Planner(config)
+        self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
+        self._batches: Iterator[tuple[Batch, ...]] = load.batches(Random(f"load:{options.seed}"))
+        self._last: DecisionRecord | None = None
+        self._starting = 0
+        self._arrived: list[int] = []
+        self._replica_seconds = 0.0
+        self._replicas_max = 0
+        self._decisions: list[tuple[float, DecisionRecord]] = []
+        self._capacity: list[float] = []
+        self._there: list[int] = []
+        self._wanted: list[int] = []
+        self._begun: set[str] = set()
+
+    def run(self) -> Outcome:
+        """Play the load to its end, and then until nothing waits, for at most a minute."""
+        world, agenda = self.world, self.world.agenda
+        for _ in range(self._options.replicas):
+            self._join(world.now)
+        members = world.present()
+        for queue in world.queues:
+            world.acquire(members[queue.index % len(members)], queue.index, None)
+        agenda.at(world.begin, self._second, 0)
+        agenda.at(_beat(world.now, self._config.decision_seconds, DECISION_PHASE), self._tick)
+        while agenda.now <= self._end + AFTER_SECONDS and not self._over():
+            agenda.step()
+        for member in world.present():
+            world.gather(member)
+            self._count(member, self._end)
+        return self._outcome()
+
+    def _over(self) -> bool:
+        """Is everything done? Looked at after the load only."""
+        now = self.world.now
+        return now > self._end + 1.0 and sum(self._arrived) == sum(self.world.done_by_partition)
+
+    def _outcome(self) -> Outcome:
+        world = self.world
+        seconds = range(len(self._there))
+        seen = [world.seen(second) for second in seconds]
+        cost = self._options.costs.mean_seconds
+        arrived = [*self._arrived, *[0] * (len(self._there) - len(self._arrived))]
+        return Outcome(
+            arrived=sum(self._arrived),
+            left=sum(self._arrived) - len(world.latencies),
+            latencies=sorted(world.latencies),
+            objective_seconds=self._config.objective_seconds,
+            replica_minutes=self._replica_seconds / 60.0,
+            replicas_max=self._replicas_max,
+            moves=sum(world.moves.values()),
+            slices=0,
+            rebalances=self._handover.rebalances,
+            late_by_cause=dict(sorted(world.late_by_cause.items())),
+            decisions=tuple(self._decisions),
+            curves=Curves(
+                arrived=tuple(arrived),
+                work=tuple(count * cost for count in arrived),
+                capacity=tuple(self._capacity),
+                replicas=tuple(self._there),
+                wanted=tuple(self._wanted),
+                late=tuple(late for late, _ in seen),
+                latency_max=tuple(longest for _, longest in seen),
+                moves=tuple(world.moves[second] for second in seconds),
+            ),
+            seconds=self._load.seconds,
+            done_by_partition={
+                str(queue.partition): done for queue, done in zip(world.queues, world.done_by_partition, strict=True)
+            },
+        )
+
+    # -- the load
+
+    def _second(self, second: int) -> None:
+        """Everything that arrives in a second is put into its queue when the second begins."""
+        world = self.world
+        if second:
+            self._note()
+        world.agenda.at(world.begin + second + 1.0, self._second, second + 1)
+        batches = next(self._batches, None)
+        if batches is None:
+            return
+        if self._progress is not None and second % 10 == 0:
+            self._progress(second)
+        arrived = 0
+        for batch in batches:
+            stamp = world.begin + second + batch.offset_seconds
+            for index, count in batch.counts:
+                world.queues[index].stamps.extend([stamp] * count)
+                arrived += count
+        self._arrived.append(arrived)
+
+    def _note(self) -> None:
+        """How the second that ends was."""
+        present = self.world.active()
+        self._there.append(len(present))
+        self._replicas_max = max(self._replicas_max, len(present))
+        self._capacity.append(sum(member.speed for member in present) * self._options.machines.concurrency)
+        self._wanted.append(self._last.replicas_wanted if self._last else len(present))
+
+    # -- the leader
+
+    def _gather(self, member: Member) -> None:
+        if not member.left:
+            self.world.gather(member)
+            self.world.agenda.at(self.world.now + GATHER_SECONDS, self._gather, member)
+
+    def _report(self, member: Member) -> None:
+        if not member.left:
+            self._tell(member)
+            every = self._config.report_seconds
+            self.world.agenda.at(_beat(self.world.now, every, _phase(member.name)), self._report, member)
+
+    def _tell(self, member: Member) -> None:
+        for part in self.world.report(member):
+            self.world.agenda.at(self.world.now + REPORT_SECONDS, self._hear, part)
+
+    def _hear(self, report: ReportRecord) -> None:
+        self._planner.observe(report, self.world.now)
+
+    def _group(self) -> GroupState:
+        world = self.world
+        present = [member for member in world.present() if not member.parked]
+        return GroupState(
+            generation=world.generation,
+            leader=min(member.name for member in present if not member.leaving or len(present) == 1),
+            members={
+                member.name: MemberState(
+                    instance=member.name, topics=world.topics, leaving=member.leaving, joined_at=member.joined_at
+                )
+                for member in present
+            },
+            owners={queue.partition: world.owners[queue.index] for queue in world.queues},
+            in_flight={world.queues[index].partition: name for index, name in sorted(world.targets.items())},
+            replicas_requested=None if self._last is None else self._last.replicas_wanted,
+        )
+
+    def _tick(self) -> None:
+        self.world.agenda.at(_beat(self.world.now, self._config.decision_seconds, DECISION_PHASE), self._tick)
+        self._decide()
+
+    def _decide(self) -> None:
+        decision = self._think()
+        self._handover.advise(decision.moves)
+        self._scale()
+
+    def _think(self) -> DecisionRecord:
+        decision = self._planner.decide(self.world.now, self._group())
+        self._last = decision
+        self._decisions.append((self.world.now - self.world.begin, decision))
+        return decision
+
+    def _assignor(self) -> Sequence[MovePlan]:
+        """What a rebalance asks the leader."""
+        return self._think().moves
+
+    # -- the orchestrator
+
+    def _scale(self) -> None:
+        """Stop who is named, start who is missing."""
+        if self._last is None or not self._config.can_scale or self._config.mode != "active":
+            return
+        request = scale_request(self._last, self._group())
+        if not request.ask:
+            return
+        replicas, victims = request.replicas, request.victims
+        if self._options.protocol.rebalances:
+            # Nobody is drained: who is to go, goes.
+            replicas, victims = self._last.replicas_wanted, self._last.victims
+        for name in victims:
+            self._leave(self.world.members[name])
+        missing = replicas - len(self.world.active()) - self._starting
+        for _ in range(missing):
+            self._starting += 1
+            ready = self.world.now + self._options.startup_seconds + JOIN_SECONDS
+            self.world.agenda.at(ready, self._ready, self.world.now)
+
+    def _leave(self, member: Member) -> None:
+        if member.left or member.leaving:
+            return
+        if self._options.last_report:
+            self._tell(member)
+        self._count(member, min(self.world.now, self._end))
+        self._handover.leave(member)
+
+    def _ready(self, requested_at: float) -> None:
+        self._starting -= 1
+        assert self._last is not None
+        if len(self.world.active()) >= self._last.replicas_wanted:
+            self._replica_seconds += max(0.0, min(self.world.now, self._end) - requested_at)
+            return
+        member = self._join(requested_at)
+        self.world.generation += 1
+        self._handover.joined(member)
+        if not self._options.protocol.rebalances:
+            self.world.agenda.at(self.world.now + 0.03, self._decide)
+
+    def _join(self, requested_at: float) -> Member:
+        world = self.world
+        member = world.join(requested_at)
+        every = self._config.report_seconds
+        world.agenda.at(_beat(world.now, every, _phase(member.name)), self._report, member)
+        world.agenda.at(world.now + GATHER_SECONDS * world.random.random(), self._gather, member)
+        return member
+
+    def _count(self, member: Member, until: float) -> None:
+        if member.name not in self._begun:
+            self._begun.add(member.name)
+            self._replica_seconds += max(0.0, until - max(member.requested_at, self.world.begin))
+
+
+def _phase(name: str) -> float:
+    """Where in the report interval a member reports: as the agent does it, by the instance's name."""
+    return zlib.crc32(name.encode()) / (1 << 32) * REPORTS_SPREAD
+
+
+def _beat(now: float, every: float, phase: float) -> float:
+    """The next moment that lies ``phase`` intervals behind a multiple of ``every``."""
+    count = int((now - EPOCH) / every - phase + 1e-6) + 1
+    return EPOCH + (count + phase) * every
+
+
+def simulate(
+    load: Load, config: PlanConfig, options: Options, progress: Callable[[int], None] | None = None
+) -> Outcome:
+    """Play one load through one policy, once.
+
+    Args:
+        load: what arrives.
+        config: of the planner: policy, packer, objective.
+        options: of the group.
+        progress: told the second of the load every now and then.
+
+    Cost: about 1 us per record and 5 to 10 ms per second of the load, most of it the real planner's and meters'.
+    """
+    return Simulation(load, config, options, progress).run()

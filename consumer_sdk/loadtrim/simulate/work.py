@@ -1,0 +1,135 @@
+"""What a record costs, and what members are like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from .loads import LoadFileError, WrongLoadError
+
+__all__ = ["COST_SECONDS_MIN", "Costs", "Machines", "parse_costs"]
+
+COST_SECONDS_MIN = 1e-6
+KINDS = ("exponential", "fixed", "lognormal", "measured")
+VARIATION_DEFAULT = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Busy seconds that a record takes on the reference member.
+
+    Raises:
+        WrongLoadError: a mean that is not above 0 and finite, a kind that there is not.
+    """
+
+    mean_seconds: float
+    kind: str = "fixed"
+    """``fixed``, ``exponential``, ``lognormal`` or ``measured``."""
+    variation: float = VARIATION_DEFAULT
+    """Standard deviation over mean, of ``lognormal``."""
+    samples: tuple[float, ...] = ()
+    """Of ``measured``: drawn from, each as often as the others."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise WrongLoadError(f"There is no kind of cost {self.kind!r}; choose one of {', '.join(KINDS)}.")
+        values = (self.mean_seconds, self.variation, *self.samples)
+        if any(not COST_SECONDS_MIN <= value < math.inf for value in values):
+            raise WrongLoadError(
+                f"A record's cost must be finite and at least {COST_SECONDS_MIN:g} s, else a member could do any "
+                f"number of them; it is {self.mean_seconds}."
+            )
+
+    def drawer(self, random: Random) -> Callable[[], float]:
+        """What gives the next record's cost."""
+        mean = self.mean_seconds
+        if self.kind == "exponential":
+            return lambda: max(COST_SECONDS_MIN, random.expovariate(1.0 / mean))
+        if self.kind == "lognormal":
+            sigma = math.sqrt(math.log1p(self.variation * self.variation))
+            mu = math.log(mean) - sigma * sigma / 2.0
+            return lambda: max(COST_SECONDS_MIN, random.lognormvariate(mu, sigma))
+        if self.kind == "measured":
+            return lambda: random.choice(self.samples)
+        return lambda: mean
+
+    def __str__(self) -> str:
+        text = f"{self.mean_seconds * 1e3:g} ms a record"
+        return text if self.kind == "fixed" else f"{text} ({self.kind})"
+
+
+def parse_costs(text: str) -> Costs:
+    """Read ``5.9ms``, ``0.0059``, ``exponential:5ms``, ``lognormal:5ms,0.8`` or ``measured:FILE``.
+
+    The file of ``measured`` has one cost per line, in seconds.
+
+    Raises:
+        WrongLoadError: it is none of these.
+    """
+    kind, colon, rest = text.partition(":")
+    if not colon:
+        return Costs(mean_seconds=_seconds(text, text))
+    if kind == "measured":
+        samples = _samples(Path(rest))
+        return Costs(mean_seconds=sum(samples) / len(samples), kind=kind, samples=samples)
+    mean, _, variation = rest.partition(",")
+    spread = _seconds(variation, text) if variation else VARIATION_DEFAULT
+    return Costs(mean_seconds=_seconds(mean, text), kind=kind, variation=spread)
+
+
+def _seconds(value: str, text: str) -> float:
+    number, factor = (value[:-2], 1e-3) if value.endswith("ms") else (value.removesuffix("s"), 1.0)
+    try:
+        return float(number) * factor
+    except ValueError:
+        raise WrongLoadError(
+            f"{text!r} is no cost of a record; write 5ms, exponential:5ms, lognormal:5ms,0.8 or measured:FILE."
+        ) from None
+
+
+def _samples(path: Path) -> tuple[float, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoadFileError(f"The measured costs in {path} cannot be read ({error}); name another file.") from error
+    if not lines:
+        raise LoadFileError(f"{path} holds no cost; write one per line, in seconds.")
+    samples = []
+    for number, line in enumerate(lines, 1):
+        try:
+            samples.append(float(line))
+        except ValueError:
+            raise LoadFileError(
+                f"{path}, entry {number}: {line!r} is no number of seconds; write one cost per line."
+            ) from None
+    return tuple(samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """What members are like: the k-th that is started gets the k-th speed, over and over.
+
+    Raises:
+        WrongLoadError: a speed or a concurrency that gives no capacity.
+    """
+
+    speeds: Sequence[float] = (1.0,)
+    """Times as fast as the reference member."""
+    concurrency: int = 1
+    """Partitions that a member works on at once."""
+
+    def __post_init__(self) -> None:
+        if not self.speeds or any(not 0.0 < speed < math.inf for speed in self.speeds):
+            raise WrongLoadError(
+                f"A member's speed must be a finite number above 0, else it has no capacity; given: "
+                f"{', '.join(map(str, self.speeds)) or 'none'}."
+            )
+        if self.concurrency < 1:
+            raise WrongLoadError(f"The concurrency is {self.concurrency}; a member without any has no capacity.")
+
+    def speed(self, number: int) -> float:
+        """Of the ``number``-th member that is started, from 0."""
+        return self.speeds[number % len(self.speeds)]

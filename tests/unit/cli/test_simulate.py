@@ -1,0 +1,131 @@
+"""``loadtrim simulate``: what it prints, and what it says about wrong input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadtrim.cli import main
+
+LOAD = "step:before=50,after=200,at=5,seconds=15"
+SHORT = ["simulate", LOAD, "--partitions", "3", "--sla", "0.5"]
+
+
+def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main([*words, "--json"]) == 0
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return printed
+
+
+def test_policies_are_compared_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SHORT, "--policy", "objective", "--policy", "closer24:mu=200/least_loaded", "--seeds", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{LOAD}: 2,250 records in 15 s on 3 partitions, up to 200/s")
+    head = next(index for index, line in enumerate(lines) if line.startswith("policy"))
+    named = [line.split()[:2] for line in lines[head + 1 :]]
+    assert named == [["objective", "trim"], ["closer24:mu=200", "least_loaded"]]
+    assert ".." in lines[head + 1], "the spread over the seeds"
+
+
+def test_json_holds_the_figures_and_the_curves(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = told([*SHORT, "--curves", "--cost", "exponential:4ms", "--seeds", "2"], capsys)
+    (run,) = printed["runs"]
+    assert run["seeds"] == [1, 2]
+    assert run["records"] == 2250
+    assert 0.0 < run["latency_p50"] < run["latency_p99"] < run["latency_max"]
+    assert len(run["curves"]["load"]) == 15
+    assert sum(run["curves"]["arrived"]) == 2250
+    assert printed["costs"] == {"kind": "exponential", "mean_seconds": 0.004}
+    assert "curves" not in told(SHORT, capsys)["runs"][0]
+
+
+def test_files_shares_and_protocols(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "load.csv"
+    path.write_text("time,records\n0,60\n1,60\n3,60\n")
+    words = ["simulate", str(path), "--partitions", "3", "--shares", "2,1,1", "--keys", "fixed", "--scale", "2"]
+    printed = told([*words, "--protocol", "cooperative", "--heartbeat", "1", "--arrivals", "poisson"], capsys)
+    assert printed["load"]["records"] == 360
+    assert printed["load"]["arrivals"] == "poisson"
+    assert any("missing" in note for note in printed["notes"])
+    assert printed["runs"][0]["protocol"] == "cooperative"
+
+
+def test_a_partition_larger_than_any_member_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = told(["simulate", "constant:rate=400,seconds=5", "--shares", "skewed", "--partitions", "4"], capsys)
+    assert printed["notes"] == []
+    printed = told(["simulate", "constant:rate=900,seconds=5", "--shares", "skewed", "--partitions", "4"], capsys)
+    assert "larger than the fastest member" in printed["notes"][0]
+    assert "load-0 (1.12 members at its peak), load-1" in printed["notes"][0]
+
+
+def test_a_plot_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "out.png"
+    assert main([*SHORT, "--plot", str(path)]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert main([*SHORT, "--plot", str(tmp_path / "no" / "out.png")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([*SHORT, "--plot", "out.png"]) == 2
+    assert "pip install 'loadtrim[demo]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "Give a load or --group"),
+        ([LOAD, "--group", "g"], "Give a load or --group"),
+        (["no-such-file.csv"], "There is no file"),
+        (["stp:before=1"], "the nearest is 'step'"),
+        ([LOAD, "--policy", "objectiv"], "the nearest is 'objective'"),
+        ([LOAD, "--policy", "closer24:mus=1"], "the nearest is 'mu'"),
+        ([LOAD, "--packer", "trin"], "the nearest is 'trim'"),
+        ([LOAD, "--policy", "fixed/least_loadd"], "the nearest is 'least_loaded'"),
+        ([LOAD, "--protocol", "eagre"], "the nearest is 'eager'"),
+        ([LOAD, "--cost", "0"], "cost"),
+        ([LOAD, "--cost", "fast"], "no cost"),
+        ([LOAD, "--speeds", "0"], "no capacity"),
+        ([LOAD, "--speeds", "a"], "must be numbers"),
+        ([LOAD, "--concurrency", "0"], "no capacity"),
+        ([LOAD, "--replicas", "0"], "no member"),
+        ([LOAD, "--partitions", "0"], "at least 1"),
+        ([LOAD, "--partitions", "2", "--shares", "1,2,3"], "2 numbers"),
+        ([LOAD, "--partitions", "2", "--shares", "nan,1"], "2 numbers"),
+        ([LOAD, "--sla", "0"], "objective_seconds"),
+        ([LOAD, "--sla", "nan"], "objective_seconds"),
+        ([LOAD, "--share", "1"], "objective_share"),
+        ([LOAD, "--min", "3", "--max", "2"], "replicas"),
+        ([LOAD, "--startup", "-1"], "start-up"),
+        ([LOAD, "--scale", "nan"], "cannot be scaled"),
+        ([LOAD, "--begin", "100"], "no part"),
+        ([LOAD, "--seeds", "0"], "at least one run"),
+        ([LOAD, "--heartbeat", "0"], "--heartbeat"),
+        ([LOAD, "--slicing", "--protocol", "eager"], "rebalance"),
+    ],
+)
+def test_wrong_input_is_said_and_is_exit_code_2(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_help_lists_generators_policies_packers_and_protocols(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--help"]) == 0
+    out = capsys.readouterr().out
+    for word in ("cosine", "landau", "drift", "closer24", "least_loaded", "kip848", "examples:", "--slicing"):
+        assert word in out
+
+
+def test_without_a_broker_the_telemetry_of_a_group_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--group", "g", "--bootstrap", "127.0.0.1:1"]) == 1
+    assert "No broker can be talked to" in capsys.readouterr().err

@@ -1,0 +1,169 @@
+"""Generated loads: what they are, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from loadtrim.simulate import Load, WrongLoadError, parse_costs, parse_generator, protocol_of, shares_skewed
+from loadtrim.simulate.work import Machines
+from loadtrim_agent.core.model import Partition
+
+TWO = (Partition("t", 0), Partition("t", 1))
+
+
+def load(*per_second: float, **changes: object) -> Load:
+    given: dict[str, object] = {"partitions": TWO, "shares": ((0.75, 0.25),)} | changes
+    return Load(per_second=per_second, **given)  # type: ignore[arg-type]
+
+
+def counts(made: Load, seed: int = 1) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for batches in made.batches(Random(seed)):
+        for batch in batches:
+            assert 0.0 <= batch.offset_seconds < 1.0
+            total.update(dict(batch.counts))
+    return total
+
+
+@pytest.mark.parametrize("arrivals", ["burst", "even", "random"])
+def test_fixed_keys_give_each_partition_its_share_and_fractions_add_up(arrivals: str) -> None:
+    made = load(*[2.5] * 40, arrivals=arrivals, keys="fixed")
+    assert counts(made) == {0: 75, 1: 25}
+
+
+def test_every_second_has_its_number_also_with_even_shares() -> None:
+    """Five partitions with the same fraction must not all get their extra record in the same second."""
+    five = tuple(Partition("t", index) for index in range(5))
+    made = Load(per_second=(83.0,) * 10, partitions=five, shares=((0.2,) * 5,), keys="fixed")
+    per_second = [sum(count for batch in batches for _, count in batch.counts) for batches in made.batches(Random(1))]
+    assert per_second == [83] * 10
+
+
+def test_poisson_has_the_mean_and_the_variance() -> None:
+    made = load(*[9.0] * 4000, arrivals="poisson")
+    numbers = [len(batches) for batches in made.batches(Random(3))]
+    mean = sum(numbers) / len(numbers)
+    variance = sum((number - mean) ** 2 for number in numbers) / len(numbers)
+    assert mean == pytest.approx(9.0, rel=0.03)
+    assert variance == pytest.approx(9.0, rel=0.08)
+
+
+def test_one_seed_gives_one_load_and_random_keys_follow_the_shares() -> None:
+    made = load(*[100.0] * 50)
+    assert list(made.batches(Random(4))) == list(made.batches(Random(4)))
+    assert counts(made)[0] == pytest.approx(3750, rel=0.05)
+
+
+def test_generators_make_what_they_say() -> None:
+    assert parse_generator("step:before=1,after=3,at=2,seconds=4", 1).per_second == (1, 1, 3, 3)
+    assert parse_generator("ramp:begin=0,end=4,seconds=5", 1).per_second == (0, 1, 2, 3, 4)
+    assert parse_generator("spike:rate=1,height=2,at=1,width=1,seconds=3", 1).per_second == (1, 3, 1)
+    assert parse_generator("cosine:mean=2,amplitude=1,period=4,seconds=4", 1).per_second == pytest.approx((3, 2, 1, 2))
+    drifting = parse_generator("drift:from=0.2,to=0.6,seconds=3,rate=10", 3)
+    assert [row[0] for row in drifting.shares] == pytest.approx([0.2, 0.4, 0.6])
+    noisy = parse_generator("constant:rate=100,seconds=200,noise=0.1,seed=2", 1)
+    assert 90.0 <= min(noisy.per_second) < max(noisy.per_second) <= 110.0
+    assert noisy == parse_generator("constant:rate=100,seconds=200,noise=0.1,seed=2", 1)
+
+
+def test_landau_streams_walk_in_steps() -> None:
+    made = parse_generator("landau:delta=5,iterations=20,interval=2,capacity=100,seed=3", 4)
+    assert made.seconds == 40
+    speeds = [[made.per_second[s] * share for share in made.row(s)] for s in range(0, 40, 2)]
+    assert all(0 <= speed <= 100.0 + 1e-9 for row in speeds for speed in row)
+    steps = [abs(a - b) for one, two in pairwise(speeds) for a, b in zip(one, two, strict=True)]
+    assert 0.0 < max(steps) <= 5.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cosin", "the nearest is 'cosine'"),
+        ("step:befor=1", "the nearest is 'before'"),
+        ("step:before=x", "no parameter with a finite number"),
+        ("step:before=nan", "no parameter with a finite number"),
+        ("constant:rate=-1", "negative"),
+        ("constant:rate=1e12", "more than"),
+        ("constant:seconds=0", "no second"),
+        ("constant:rate=5,noise=2", "not a share"),
+        ("landau:delta=1.5", "whole number"),
+        ("drift:to=2", "sum to 1"),
+    ],
+)
+def test_what_is_no_load_is_refused(text: str, said: str) -> None:
+    with pytest.raises(WrongLoadError, match=said):
+        parse_generator(text, 3)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_rates_that_are_no_rates_are_refused(bad: float) -> None:
+    with pytest.raises(WrongLoadError, match="second 1"):
+        load(1.0, bad)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"partitions": (), "shares": ((),)},
+        {"shares": ((0.5, 0.6),)},
+        {"shares": ((1.5, -0.5),)},
+        {"shares": ((math.nan, 1.0),)},
+        {"shares": ((1.0,),)},
+        {"arrivals": "sometimes"},
+        {"keys": "none"},
+    ],
+)
+def test_partitions_and_shares_must_fit(changes: dict[str, object]) -> None:
+    with pytest.raises(WrongLoadError):
+        load(1.0, **changes)
+
+
+def test_a_load_is_cut_scaled_and_dealt_out() -> None:
+    made = load(1.0, 2.0, 3.0)
+    assert made.part(1, 1).per_second == (2.0,)
+    assert made.scaled(2.0).per_second == (2.0, 4.0, 6.0)
+    assert made.dealt(4, shares_skewed(4)).rates(1) == {Partition("load", i): 0.5 for i in range(4)}
+    for wrong in (lambda: made.part(3, 1), lambda: made.part(-1, 1), lambda: made.scaled(0.0), lambda: made.scaled(-1)):
+        with pytest.raises(WrongLoadError):
+            wrong()
+
+
+@pytest.mark.parametrize("text", ["5ms", "exponential:5ms", "lognormal:5ms,0.5", "0.005"])
+def test_costs_have_their_mean(text: str) -> None:
+    draw = parse_costs(text).drawer(Random(1))
+    costs = [draw() for _ in range(20_000)]
+    assert sum(costs) / len(costs) == pytest.approx(0.005, rel=0.03)
+    assert min(costs) > 0
+
+
+def test_measured_costs_are_drawn_from_the_file(tmp_path: object) -> None:
+    path = tmp_path / "costs"  # type: ignore[operator]
+    path.write_text("0.001\n0.003\n")
+    costs = parse_costs(f"measured:{path}")
+    assert costs.mean_seconds == pytest.approx(0.002)
+    draw = costs.drawer(Random(1))
+    assert {draw() for _ in range(50)} == {0.001, 0.003}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fast", "0", "-5ms", "nan", "inf", "gamma:5ms", "lognormal:5ms,-1", "measured:no"]
+)
+def test_costs_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(WrongLoadError):
+        parse_costs(text)
+
+
+@pytest.mark.parametrize("speeds", [(), (0.0,), (-1.0,), (math.nan,), (math.inf,)])
+def test_a_member_without_capacity_is_refused(speeds: tuple[float, ...]) -> None:
+    with pytest.raises(WrongLoadError, match="no capacity"):
+        Machines(speeds=speeds)
+
+
+def test_an_unknown_protocol_names_the_nearest() -> None:
+    with pytest.raises(WrongLoadError, match="the nearest is 'cooperative'"):
+        protocol_of("cooperativ")

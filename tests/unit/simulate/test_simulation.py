@@ -1,0 +1,156 @@
+"""The simulated group: exact small cases, nothing lost, and what must go up when something goes up."""
+
+from __future__ import annotations
+
+import pytest
+
+from hash_seeds import same_under_two_hash_seeds
+from loadtrim.simulate import (
+    PROTOCOLS,
+    Costs,
+    Load,
+    Machines,
+    Options,
+    Outcome,
+    PlanConfig,
+    WrongLoadError,
+    parse_generator,
+    percentile,
+    simulate,
+    summary_of,
+)
+from loadtrim.simulate.worker import FETCH_SECONDS
+from loadtrim_agent.core.model import Partition
+
+COST = 0.005
+
+
+def play(text: str, partitions: int = 5, policy: str = "objective", **changes: object) -> Outcome:
+    given: dict[str, object] = {"costs": Costs(mean_seconds=COST)} | changes
+    config = PlanConfig(group="g", objective_seconds=0.5, policy=policy, startup_seconds=1.0)
+    return simulate(parse_generator(text, partitions), config, Options(**given))  # type: ignore[arg-type]
+
+
+def test_one_member_and_a_known_queue_have_exact_latencies() -> None:
+    """Four records at once, every second: 1, 2, 3 and 4 costs and a fetch."""
+    load = Load(per_second=(4.0,) * 10, partitions=(Partition("t", 0),), shares=((1.0,),))
+    outcome = simulate(load, PlanConfig(policy="fixed"), Options(costs=Costs(mean_seconds=0.1)))
+    expected = sorted(FETCH_SECONDS + 0.1 * place for place in range(1, 5) for _ in range(10))
+    assert list(outcome.latencies) == pytest.approx(expected)
+    assert outcome.replica_minutes == pytest.approx(10 / 60)
+    assert (outcome.left, outcome.moves) == (0, 0)
+    assert outcome.curves.capacity[:10] == (1.0,) * 10
+
+
+def test_two_members_share_what_two_partitions_bring() -> None:
+    load = Load(
+        per_second=(4.0,) * 10,
+        partitions=(Partition("t", 0), Partition("t", 1)),
+        shares=((0.5, 0.5),),
+        keys="fixed",
+    )
+    outcome = simulate(load, PlanConfig(policy="fixed"), Options(costs=Costs(mean_seconds=0.1), replicas=2))
+    assert list(outcome.latencies) == pytest.approx([FETCH_SECONDS + 0.1] * 20 + [FETCH_SECONDS + 0.2] * 20)
+    assert outcome.replica_minutes == pytest.approx(20 / 60)
+
+
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+@pytest.mark.parametrize("cost", ["fixed", "exponential"])
+def test_what_arrived_was_done_or_is_left(protocol: str, cost: str) -> None:
+    """Up and down again, over handovers of every kind."""
+    outcome = play(
+        "spike:rate=60,height=500,at=15,width=15,seconds=50",
+        policy="closer24:mu=200",
+        protocol=PROTOCOLS[protocol],
+        costs=Costs(mean_seconds=COST, kind=cost),
+    )
+    assert outcome.arrived == outcome.done + outcome.left == 60 * 50 + 500 * 15
+    assert sum(outcome.done_by_partition.values()) == outcome.done
+    assert sum(outcome.curves.arrived) == outcome.arrived
+    assert outcome.left == 0
+    assert outcome.moves > 0
+    assert min(outcome.scaled()) > 0
+    assert min(outcome.latencies) >= FETCH_SECONDS
+    assert (outcome.rebalances > 0) == PROTOCOLS[protocol].rebalances
+
+
+def test_handovers_of_milliseconds_beat_rebalances() -> None:
+    """The same policy, the same load: eager, which stops everybody, is the worst, ours the best."""
+    shares = {
+        name: play("step:before=60,after=300,at=20,seconds=60", protocol=protocol).share_in_time
+        for name, protocol in PROTOCOLS.items()
+    }
+    assert shares["loadtrim"] == max(shares.values())
+    assert shares["loadtrim"] > shares["cooperative"]
+    assert shares["loadtrim"] > shares["eager"]
+
+
+def test_more_capacity_is_never_later() -> None:
+    shares = [play("constant:rate=420,seconds=40", policy="fixed", replicas=n).share_in_time for n in (1, 2, 3, 5)]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.2
+    assert shares[-1] > 0.99
+
+
+def test_slower_start_ups_are_later() -> None:
+    shares = [
+        play("step:before=60,after=400,at=20,seconds=60", startup_seconds=startup).share_in_time
+        for startup in (0.0, 5.0, 20.0)
+    ]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1]
+
+
+def test_a_slow_member_counts_as_what_it_can_do() -> None:
+    outcome = play("constant:rate=300,seconds=30", policy="fixed", replicas=2, machines=Machines(speeds=(1.0, 0.5)))
+    assert outcome.curves.capacity[5] == 1.5
+
+
+def test_a_rising_load_is_answered_and_given_back() -> None:
+    outcome = play("cosine:mean=250,amplitude=-200,period=100,seconds=100")
+    assert outcome.replicas_max >= 4
+    assert outcome.share_in_time > 0.98
+    assert min(outcome.scaled()) >= 3
+
+
+def test_no_load_at_all_and_one_second_are_played() -> None:
+    idle = play("constant:rate=0,seconds=40")
+    assert (idle.arrived, idle.share_in_time, idle.latencies) == (0, 1.0, [])
+    assert idle.curves.replicas[-1] == 1
+    assert play("constant:rate=10,seconds=1").done == 10
+
+
+def test_a_partition_larger_than_any_member_ends_and_is_late() -> None:
+    load = Load(per_second=(400.0,) * 20, partitions=(Partition("t", 0), Partition("t", 1)), shares=((0.9, 0.1),))
+    outcome = simulate(load, PlanConfig(objective_seconds=0.5), Options(costs=Costs(mean_seconds=COST)))
+    assert outcome.arrived == outcome.done + outcome.left
+    assert outcome.share_in_time < 0.3
+    assert outcome.replicas_max <= 2
+
+
+@pytest.mark.parametrize("changes", [{"replicas": 0}, {"startup_seconds": -1.0}, {"startup_seconds": float("nan")}])
+def test_groups_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(WrongLoadError):
+        Options(**changes)  # type: ignore[arg-type]
+
+
+def test_seeds_are_added_up() -> None:
+    outcomes = [play("constant:rate=150,seconds=20", seed=seed) for seed in (1, 2)]
+    summary = summary_of(outcomes, policy="p", packer="t", protocol="loadtrim", slicing=False, seeds=(1, 2))
+    assert summary.replica_minutes == pytest.approx(sum(o.replica_minutes for o in outcomes) / 2)
+    assert summary.share_in_time_min <= summary.share_in_time <= summary.share_in_time_max
+    assert summary.latency_max == max(o.latencies[-1] for o in outcomes)
+    assert percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0
+    assert percentile([], 0.5) == 0.0
+
+
+def test_one_seed_plays_one_way_under_any_hash_seed() -> None:
+    printed = same_under_two_hash_seeds(
+        "from loadtrim.simulate import *\n"
+        "load = parse_generator('spike:rate=60,height=400,at=10,width=10,seconds=30,noise=0.2', 5)\n"
+        "for protocol in PROTOCOLS.values():\n"
+        "    options = Options(costs=Costs(mean_seconds=0.005, kind='exponential'), protocol=protocol)\n"
+        "    outcome = simulate(load, PlanConfig(objective_seconds=0.5), options)\n"
+        "    print(protocol.name, sum(outcome.latencies), outcome.moves, outcome.replica_minutes)\n"
+    )
+    assert printed.count("\n") == len(PROTOCOLS)
