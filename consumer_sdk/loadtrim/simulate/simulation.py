@@ -10,7 +10,7 @@ asked to. Membership is taken for granted: leaders do not change and nobody cras
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -22,6 +22,7 @@ from .handover import make_handover
 from .loads import Batch, Load, WrongLoadError
 from .outcome import Curves, Outcome
 from .protocols import PROTOCOLS, Protocol
+from .slices import Slicer
 from .work import Costs, Machines
 from .world import EPOCH, Member, World
 
@@ -36,6 +37,8 @@ DECISION_PHASE = 0.3
 """Members report at the multiples of the interval and a little later, the leader decides behind that (decision 13)."""
 GATHER_SECONDS = 0.2
 """How often a member's measuring is told what was done, as in the agent."""
+RATE_SHARE = 0.3
+"""Of the newest second in a partition's smoothed rate."""
 AFTER_SECONDS = 60.0
 """Time given at the end to finish what waits."""
 COSTS_DEFAULT = Costs(mean_seconds=0.005)
@@ -100,9 +103,12 @@ class Simulation:
         self._end = begin + load.seconds
         self._planner = Planner(config)
         self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
+        self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
         self._batches: Iterator[tuple[Batch, ...]] = load.batches(Random(f"load:{options.seed}"))
         self._last: DecisionRecord | None = None
         self._starting = 0
+        self._counts = [0] * len(load.partitions)
+        """Records of each partition in the second that has begun."""
         self._arrived: list[int] = []
         self._replica_seconds = 0.0
         self._replicas_max = 0
@@ -148,7 +154,7 @@ class Simulation:
             replica_minutes=self._replica_seconds / 60.0,
             replicas_max=self._replicas_max,
             moves=sum(world.moves.values()),
-            slices=0,
+            slices=self._slicer.slices if self._slicer else 0,
             rebalances=self._handover.rebalances,
             late_by_cause=dict(sorted(world.late_by_cause.items())),
             decisions=tuple(self._decisions),
@@ -168,6 +174,9 @@ class Simulation:
             },
         )
 
+    def _victims(self) -> Collection[str]:
+        return self._last.victims if self._last else ()
+
     # -- the load
 
     def _second(self, second: int) -> None:
@@ -182,12 +191,21 @@ class Simulation:
         if self._progress is not None and second % 10 == 0:
             self._progress(second)
         arrived = 0
+        self._learn_rates()
         for batch in batches:
             stamp = world.begin + second + batch.offset_seconds
             for index, count in batch.counts:
                 world.queues[index].stamps.extend([stamp] * count)
+                self._counts[index] += count
                 arrived += count
         self._arrived.append(arrived)
+
+    def _learn_rates(self) -> None:
+        """What arrived in the second that ends is known now."""
+        rates, take = self.world.rates, RATE_SHARE if any(self.world.rates) else 1.0
+        for index, count in enumerate(self._counts):
+            rates[index] += (count - rates[index]) * take
+            self._counts[index] = 0
 
     def _note(self) -> None:
         """How the second that ends was."""
@@ -240,8 +258,14 @@ class Simulation:
 
     def _decide(self) -> None:
         decision = self._think()
-        self._handover.advise(decision.moves)
+        self._handover.advise(self._followed(decision) if self._slicer else decision.moves)
         self._scale()
+
+    def _followed(self, decision: DecisionRecord) -> Sequence[MovePlan]:
+        """Members that slice place by themselves: of the leader's plan they take what empties victims and fills members
+        that own nothing. Two who balance at the same time move everything twice."""
+        owners = {owner for owner in self.world.owners if owner is not None} | set(self.world.targets.values())
+        return [move for move in decision.moves if move.source in decision.victims or move.target not in owners]
 
     def _think(self) -> DecisionRecord:
         decision = self._planner.decide(self.world.now, self._group())

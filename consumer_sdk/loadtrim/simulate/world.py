@@ -64,6 +64,8 @@ class Member:
     left: bool = False
     parked: bool = False
     """It waits to be let into the group; the leader does not know of it."""
+    taken: dict[int, float] = field(default_factory=dict)
+    """Index of a partition -> when it was acquired last."""
     fetched: dict[int, int] = field(default_factory=dict)
     """Index of an owned partition -> offset up to which it was fetched."""
 
@@ -109,6 +111,8 @@ class World:
         """Partitions on their way -> where to."""
         self.members: dict[str, Member] = {}
         self.generation = 1
+        self.rates = [0.0] * len(partitions)
+        """Records/s of each partition, smoothed, up to the last whole second."""
         self.topics = frozenset(partition.topic for partition in partitions)
         self.latencies = array("d")
         self.done_by_partition = [0] * len(partitions)
@@ -179,6 +183,7 @@ class World:
         self.targets.pop(index, None)
         queue.stopped = False
         member.worker.owned[index] = queue
+        member.taken[index] = self.now
         member.fetched[index] = queue.position
         member.meter.acquired(queue.partition, self.now, queue.position, queue.end(self.now), handoff_seconds)
         self._fetch(member, index)

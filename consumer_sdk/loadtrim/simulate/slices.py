@@ -1,0 +1,249 @@
+"""Members that pass work on by their own decision, as :func:`~loadtrim_agent.core.slicing.sliced` says.
+
+What each of them knows is as old as it would be: its own queues as they are, the others' queues as their ``load``
+records told them up to half a second ago, the rate of each partition as measured up to the last whole second, and what
+was released since, which is on the log that everybody reads. (``load`` records do not tell rates yet: decision 21.)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from loadtrim_agent.core.slicing import Limits, Own, Peer, Slice, Tier, predicted, sliced
+
+from .handover import Handover
+from .worker import FETCH_SECONDS
+from .world import Member, World
+
+__all__ = ["Slicer"]
+
+LOOK_SECONDS = 0.02
+"""How often a member looks: about the length of a few records. Seen at once are bursts, which come at a second's
+beginning."""
+LOAD_SECONDS = 0.5
+"""How often ``load`` records are written."""
+LOG_SECONDS = 0.005
+"""From writing to the log until the others have read it."""
+SOFT_PER_SECOND = 1.0
+"""Of the whole group."""
+QUIET_SHARE = 0.25
+"""Of the objective: with less waiting nothing is looked at closely."""
+SLICES_MAX = 4
+"""In one look."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """The last ``load`` record that others have read."""
+
+    at: float
+    queue_seconds: float
+
+
+@dataclass(slots=True)
+class _Order:
+    """Do this partition first until then, and pass it on."""
+
+    index: int
+    until_position: int
+    target: str
+    due_at: float = 0.0
+    """When it was last expected to be carried out."""
+
+
+class Slicer:
+    """All members' slicing.
+
+    Args:
+        world: the group.
+        handover: how partitions change hands.
+        victims: who is to go, and so is given nothing.
+        end: when to stop looking.
+    """
+
+    def __init__(self, world: World, handover: Handover, victims: Callable[[], Collection[str]], end: float) -> None:
+        self.slices = 0
+        config = world.config
+        self._world = world
+        self._handover = handover
+        self._victims = victims
+        self._end = end
+        self._cost = world.costs.mean_seconds
+        handoff = config.handoff_seconds
+        margin = min(handoff + 1.5 * self._cost, config.objective_seconds / 2.0)
+        self._limits = {
+            soft: Limits(
+                objective_seconds=config.objective_seconds, margin_seconds=margin, handoff_seconds=handoff, soft=soft
+            )
+            for soft in (False, True)
+        }
+        self._told: dict[str, _Told] = {}
+        self._given: dict[str, list[tuple[float, float]]] = {}
+        """Member -> (when, work) that was released to it."""
+        self._orders: dict[str, list[_Order]] = {}
+        """In the order in which they are carried out."""
+        self._soft_at = world.begin - 1.0 / SOFT_PER_SECOND
+        world.agenda.at(world.begin + FETCH_SECONDS + 1e-6, self._look_all, 0)
+        world.agenda.at(world.begin, self._tell_all)
+
+    # -- what is known
+
+    def _tell_all(self) -> None:
+        """Every member writes its ``load`` record."""
+        world = self._world
+        if world.now < self._end:
+            world.agenda.at(world.now + LOAD_SECONDS, self._tell_all)
+        for member in world.active():
+            world.gather(member)
+            record = member.meter.load(world.now, member.name, world.generation)
+            queued = sum(queue.queue_seconds for queue in record.queues)
+            told = _Told(world.now, queued * member.speed)
+            world.agenda.at(world.now + LOG_SECONDS, self._told.__setitem__, member.name, told)
+
+    def _capacity(self, member: Member) -> float:
+        return member.speed * self._world.machines.concurrency
+
+    def _waiting(self, member: Member, index: int) -> tuple[int, float]:
+        """(records, stamp of the youngest) that the member has fetched of a partition and not done."""
+        queue = self._world.queues[index]
+        end = bisect_right(queue.stamps, self._world.now - FETCH_SECONDS, queue.head)
+        return end - queue.head, queue.stamps[end - 1] if end > queue.head else 0.0
+
+    def _peers(self, member: Member, waited_seconds: float) -> list[Peer]:
+        now, victims = self._world.now, self._victims()
+        peers = []
+        for other in self._world.active():
+            told = self._told.get(other.name)
+            if other is member or told is None or other.name in victims:
+                continue
+            capacity = self._capacity(other)
+            arriving = self._arriving(other)
+            busy = predicted(told.queue_seconds, capacity - arriving, capacity, now - told.at, waited_seconds)
+            given = [
+                (at, work) for at, work in self._given.get(other.name, ()) if now - at < LOAD_SECONDS + LOG_SECONDS
+            ]
+            self._given[other.name] = given
+            busy += sum(work for _, work in given) / capacity
+            peers.append(
+                Peer(
+                    member=other.name,
+                    busy_seconds=busy,
+                    speed=capacity / self._capacity(member),
+                    slack=capacity - arriving,
+                )
+            )
+        return peers
+
+    def _arriving(self, member: Member) -> float:
+        """Work per second that arrives at a member: of its partitions by the log, as their owners measured them.
+
+        What it was given in the last half second is left out: of that it has what was given and no more.
+        """
+        world = self._world
+        since = world.now - LOAD_SECONDS
+        return self._cost * sum(world.rates[index] for index in member.worker.owned if member.taken[index] < since)
+
+    # -- looking
+
+    def _look_all(self, count: int) -> None:
+        world = self._world
+        if world.now < self._end:
+            world.agenda.at(world.begin + FETCH_SECONDS + 1e-6 + (count + 1) * LOOK_SECONDS, self._look_all, count + 1)
+        for member in world.active():
+            for _ in range(SLICES_MAX):
+                if not self._look(member):
+                    break
+
+    def _look(self, member: Member) -> bool:
+        """Whether something was passed on, so that it is worth looking again."""
+        world = self._world
+        worker = member.worker
+        worker.advance(world.now)
+        self._pursue(member)
+        cost = self._cost
+        waiting = {index: self._waiting(member, index) for index in worker.owned}
+        total = sum(count for count, _ in waiting.values()) * cost
+        capacity = self._capacity(member)
+        if total < QUIET_SHARE * world.config.objective_seconds * capacity:
+            return False
+        kept = {order.index: order.until_position for order in self._orders.get(member.name, ())}
+        own = []
+        for index, (count, newest) in sorted(waiting.items()):
+            # What is promised to somebody else is as good as gone.
+            stays = min(count, kept[index] - world.queues[index].position) if index in kept else count
+            own.append(self._own(member, index, stays, newest, index not in kept))
+        incoming = (
+            sum(world.queues[i].lag(world.now) for i, name in world.targets.items() if name == member.name) * cost
+        )
+        arriving = max(self._cost * sum(world.rates[index] for index in worker.owned), 1e-3)
+        soft = world.now - self._soft_at >= 1.0 / SOFT_PER_SECOND
+        choice = sliced(
+            own,
+            self._peers(member, total / arriving),
+            self._limits[soft],
+            incoming_seconds=incoming,
+            capacity=capacity,
+        )
+        return choice is not None and self._act(member, choice)
+
+    def _own(self, member: Member, index: int, count: int, newest: float, free: bool) -> Own:
+        queue = self._world.queues[index]
+        return Own(
+            partition=queue.partition,
+            work=max(0, count) * self._cost / member.speed,
+            cost=self._cost / member.speed,
+            newest_age=self._world.now - newest if count else 0.0,
+            movable=free and not queue.stopped and index not in self._world.targets,
+            taken_seconds=self._world.now - member.taken.get(index, 0.0),
+        )
+
+    # -- acting
+
+    def _act(self, member: Member, choice: Slice) -> bool:
+        """Whether it is worth looking again at once."""
+        world = self._world
+        index = world.index[choice.partition]
+        if choice.tier is Tier.SOFT:
+            self._soft_at = world.now
+        records = self._waiting(member, index)[0] - choice.keep_records
+        self._given.setdefault(choice.target, []).append((world.now, records * self._cost))
+        if not choice.keep_records:
+            return self._pass_on(member, index, choice.target)
+        orders = self._orders.setdefault(member.name, [])
+        orders.append(_Order(index, world.queues[index].position + choice.keep_records, choice.target))
+        self._pursue(member)
+        return True
+
+    def _pass_on(self, member: Member, index: int, target: str) -> bool:
+        moved = self._handover.move(index, member.name, target)
+        self.slices += moved
+        return moved
+
+    def _due(self, member: Member) -> None:
+        if not member.left:
+            member.worker.advance(self._world.now)
+            self._pursue(member)
+
+    def _pursue(self, member: Member) -> None:
+        """Follow the first order up, and those after it."""
+        world, worker = self._world, member.worker
+        orders = self._orders.get(member.name)
+        while orders:
+            order = orders[0]
+            queue = world.queues[order.index]
+            valid = order.index in worker.owned and not queue.stopped and not world.members[order.target].left
+            left = order.until_position - queue.position
+            hand = worker.hand_until(queue)
+            if valid and (left > 1 or (left == 1 and hand is None)):
+                worker.first = queue
+                due = (hand or world.now) + (left - (hand is not None)) * self._cost / member.speed
+                if due > world.now and order.due_at != due:
+                    order.due_at = due
+                    world.agenda.at(due, self._due, member)
+                return
+            orders.pop(0)
+            worker.first = None
+            if valid and order.target not in self._victims():
+                self._pass_on(member, order.index, order.target)

@@ -1,0 +1,149 @@
+"""Passing work on inside the objective: computed by hand, and what must always hold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.slicing import Limits, Own, Peer, SliceError, Tier, predicted, sliced
+
+LIMITS = Limits(objective_seconds=0.5, margin_seconds=0.02, handoff_seconds=0.015)
+COST = 0.01
+
+
+def own(index: int, records: int, **changes: object) -> Own:
+    given: dict[str, object] = {"work": records * COST, "cost": COST, "newest_age": 0.0} | changes
+    return Own(partition=Partition("t", index), **given)  # type: ignore[arg-type]
+
+
+def test_what_fits_is_left_alone() -> None:
+    assert sliced([own(0, 20)], [Peer(member="b", busy_seconds=0.0)], LIMITS) is None
+    assert sliced([], [Peer(member="b", busy_seconds=0.0)], LIMITS) is None
+
+
+def test_the_excess_of_two_partitions_is_the_end_of_one() -> None:
+    """60 records of 10 ms in 0.48 s: 12 are too many, so 18 of a partition's 30 are done first and 12 go."""
+    choice = sliced([own(0, 30), own(1, 30)], [Peer(member="b", busy_seconds=0.2)], LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.target, choice.tier, choice.keep_records) == (0, "b", Tier.HARD, 18)
+
+
+def test_the_smallest_partition_that_holds_the_excess_is_taken() -> None:
+    choice = sliced([own(0, 40), own(1, 5), own(2, 13)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.keep_records) == (2, 3)
+
+
+def test_hardly_more_than_the_excess_goes_at_once() -> None:
+    choice = sliced([own(0, 40), own(1, 9)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.keep_records) == (1, 8)
+    choice = sliced([own(0, 47), own(1, 2)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.keep_records) == (1, 0), "one of two records is not worth waiting for"
+
+
+def test_what_is_older_leaves_less_time() -> None:
+    """0.3 s after a burst 0.18 s are left: of 30 records 12 are too many."""
+    choice = sliced([own(0, 30, newest_age=0.3)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    assert choice is not None
+    assert choice.keep_records == 18
+
+
+def test_the_least_busy_is_given_and_no_more_than_it_can_do() -> None:
+    """Excess 12, but "b" is free for 0.48 - 0.4 - 0.015 = 0.065 s only: 7 records (the last one just in the margin)."""
+    peers = [Peer(member="c", busy_seconds=0.45), Peer(member="b", busy_seconds=0.4)]
+    choice = sliced([own(0, 30), own(1, 30)], peers, LIMITS)
+    assert choice is not None
+    assert (choice.target, choice.keep_records) == ("b", 23)
+    assert sliced([own(0, 30), own(1, 30)], [Peer(member="b", busy_seconds=0.48)], LIMITS) is None
+
+
+def test_work_on_its_way_counts() -> None:
+    assert sliced([own(0, 40)], [Peer(member="b", busy_seconds=0.0)], LIMITS, incoming_seconds=0.2) is not None
+    quiet = Limits(objective_seconds=0.5, soft=False)
+    assert sliced([own(0, 40)], [Peer(member="b", busy_seconds=0.0)], quiet) is None
+
+
+def test_what_may_not_move_stays() -> None:
+    peers = [Peer(member="b", busy_seconds=0.0)]
+    assert sliced([own(0, 30, movable=False), own(1, 30, movable=False)], peers, LIMITS) is None
+    assert sliced([own(0, 60, taken_seconds=0.05)], peers, LIMITS) is None
+    choice = sliced([own(0, 30, taken_seconds=0.05), own(1, 30)], peers, LIMITS)
+    assert choice is not None
+    assert choice.partition.partition == 1
+
+
+def test_a_large_difference_is_halved_where_it_is_allowed() -> None:
+    """40 records, in time; the other has nothing: the partition nearest to 20 goes."""
+    queues, peers = [own(0, 15), own(1, 22), own(2, 3)], [Peer(member="b", busy_seconds=0.0)]
+    choice = sliced(queues, peers, LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.tier, choice.keep_records) == (1, Tier.SOFT, 0)
+    assert sliced(queues, peers, Limits(objective_seconds=0.5, soft=False)) is None
+    assert sliced(queues, [Peer(member="b", busy_seconds=0.35)], LIMITS) is None
+
+
+def test_a_busy_member_is_busy_by_what_it_told_or_by_what_came_since() -> None:
+    assert predicted(0.4, 1.0, 1.0, 0.3, 0.0) == pytest.approx(0.1)
+    assert predicted(0.4, 1.0, 1.0, 0.5, 0.0) == 0.0
+    assert predicted(0.0, 0.7, 1.0, 0.4, 1.0) == pytest.approx(0.3), "the burst that came here came there too"
+    assert predicted(0.0, 0.0, 0.0, 0.0, 0.0) == math.inf
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_numbers_that_are_none_are_refused(bad: float) -> None:
+    with pytest.raises(SliceError):
+        own(0, 1, work=bad)
+    with pytest.raises(SliceError):
+        Peer(member="b", busy_seconds=bad)
+    with pytest.raises(SliceError):
+        Limits(objective_seconds=bad)
+
+
+QUEUES = st.lists(st.tuples(st.integers(0, 80), st.booleans(), st.floats(0.0, 0.6)), max_size=6)
+PEERS = st.lists(st.tuples(st.floats(0.0, 0.6), st.floats(0.2, 3.0)), max_size=5)
+
+
+@given(QUEUES, PEERS, st.floats(0.0, 0.5))
+def test_nobody_is_given_what_it_cannot_do_in_time(
+    queues: list[tuple[int, bool, float]], others: list[tuple[float, float]], incoming: float
+) -> None:
+    """Only what is movable goes, to a peer, and what goes by the hard tier is done there within the objective."""
+    mine = [own(i, records, movable=movable, newest_age=age) for i, (records, movable, age) in enumerate(queues)]
+    peers = [Peer(member=f"p{i}", busy_seconds=busy, speed=speed) for i, (busy, speed) in enumerate(others)]
+    choice = sliced(mine, peers, LIMITS, incoming_seconds=incoming)
+    assert choice == sliced(mine[::-1], peers[::-1], LIMITS, incoming_seconds=incoming)
+    if choice is None:
+        return
+    entry = next(entry for entry in mine if entry.partition == choice.partition)
+    peer = next(peer for peer in peers if peer.member == choice.target)
+    assert entry.movable
+    assert entry.work > 0
+    records = round(entry.work / COST)
+    assert 0 <= choice.keep_records < records
+    if choice.tier is Tier.HARD:
+        youngest = min(e.newest_age for e in mine if e.work > 0)
+        room = LIMITS.objective_seconds - LIMITS.margin_seconds - youngest
+        # A record's rounding, and one that is not worth being waited for.
+        went = (records - choice.keep_records - 2) * COST / peer.speed
+        assert peer.busy_seconds + LIMITS.handoff_seconds + went <= room + 1e-6
+    else:
+        work = sum(e.work for e in mine)
+        assert peer.busy_seconds + entry.work < work, "the difference is not turned round"
+
+
+@given(st.lists(st.integers(1, 80), min_size=1, max_size=6), st.floats(0.0, 0.4))
+def test_more_waiting_never_passes_on_less(queue: list[int], busy: float) -> None:
+    hard = Limits(objective_seconds=0.5, soft=False)
+    peers = [Peer(member="b", busy_seconds=busy)]
+
+    def passed_on(extra: float) -> bool:
+        mine = [own(i, records) for i, records in enumerate(queue)]
+        return sliced(mine, peers, hard, incoming_seconds=extra) is not None
+
+    assert passed_on(0.0) <= passed_on(0.1) <= passed_on(0.2)
