@@ -25,6 +25,7 @@ __all__ = [
     "due",
     "held",
     "sized",
+    "unknown_cost",
     "wanted",
 ]
 
@@ -195,6 +196,15 @@ class Policy(Protocol):
 def wanted(view: View) -> int:
     """What was wanted last, for that is what the orchestrator runs or starts; at first what is there."""
     return view.bounded(round(view.memory.get(WANTED, view.replicas)))
+
+
+def unknown_cost(view: View, mu: float | None = None) -> bool:
+    """Do records come or wait though nothing was done, so that nobody knows what one costs?
+
+    A packer would take them for weightless, and let everybody go but one.
+    """
+    comes = view.estimate.rate > 0 or view.lag > 0 or any(view.estimate.series)
+    return comes and view.service_rate(mu) is None
 
 
 def due(view: View, memory: dict[str, float], name: str, seconds: float) -> bool:

@@ -26,7 +26,7 @@ from msgspec import Meta
 
 from ...records import RejectedPlan
 from ..values import Reason, Sizing
-from .base import Measure, View
+from .base import Measure, View, held, unknown_cost
 from .packing import after_burst, before_burst, member_size, opened, violated
 from .parameters import Cooldown, Fill, Mu, Parameters, Seconds, read
 
@@ -94,6 +94,8 @@ class Closer24:
         """See :class:`.base.Policy`."""
         given = read(self.kind, view.config.parameters, self.name)
         memory = dict(view.memory)
+        if unknown_cost(view, given.mu):
+            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
         wanted = view.bounded(round(memory.get("wanted", view.replicas)))
         sizing = self._decide(view, wanted, given)
         since, began = memory.get("scaled_at"), memory.setdefault("began_at", view.now)

@@ -23,7 +23,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..values import Reason, Sizing
-from .base import Measure, View, cooling, held, sized, wanted
+from .base import Measure, View, cooling, held, sized, unknown_cost, wanted
 from .packing import after_burst, member_size, opened, opened_in_one_pass, violated
 from .parameters import Cooldown, Mu, Parameters, read
 
@@ -62,6 +62,8 @@ class Iccbdc22:
         """See :class:`.base.Policy`."""
         given = read(self.kind, view.config.parameters, self.name)
         memory = dict(view.memory)
+        if unknown_cost(view, given.mu):
+            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
         items = after_burst(view, given.sampled_lag)
         size = member_size(view, 1.0, given.mu, whole_lag=False)
         count, before = self._count(view, items, size), wanted(view)

@@ -22,7 +22,7 @@ from ..packers import make_packer
 from ..packers.problem import Problem
 from ..packers.supply import wanted
 from ..values import Reason, Sizing
-from .base import Measure, View
+from .base import Measure, View, held, unknown_cost
 from .parameters import Fill, Parameters, Positive, read
 
 __all__ = ["Landau24"]
@@ -47,6 +47,8 @@ class Landau24:
         """See :class:`.base.Policy`."""
         given = read(self.kind, view.config.parameters, self.name)
         memory = dict(view.memory)
+        if unknown_cost(view):
+            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
         before = view.bounded(round(memory.get("wanted", view.replicas)))
         fill = given.fill
         why = self._exit(view, given, memory.get("packed_at"))
