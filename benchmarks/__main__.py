@@ -14,6 +14,7 @@ from . import (
     bench_idle,
     bench_measuring,
     bench_membership,
+    bench_memory,
     bench_move,
     bench_packers,
     bench_planner,
@@ -24,6 +25,7 @@ from . import (
     bench_throughput,
     bench_trace,
     bench_unmoved,
+    bench_wide,
     results,
 )
 from .results import merge, render_text
@@ -37,6 +39,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_unmoved.BENCHMARK,
         bench_membership.BENCHMARK,
         bench_throughput.BENCHMARK,
+        bench_wide.BENCHMARK,
+        bench_memory.BENCHMARK,
         bench_idle.BENCHMARK,
         bench_measuring.BENCHMARK,
         bench_packers.BENCHMARK,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 
-from .child import Child
 from .group import Group
 from .results import Figure
 from .suite import Benchmark, Context, Finding
@@ -17,7 +14,6 @@ PARTITIONS_EACH = 9
 MEMBERS = ("one", "two")
 SECONDS, SECONDS_QUICK = 120.0, 15.0
 WARM_SECONDS, WARM_SECONDS_QUICK = 15.0, 5.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 MB = 1 << 20
 
 
@@ -42,26 +38,13 @@ async def run(context: Context) -> Finding:
         everybody = {
             (kind, name): group.workers[name] for kind, group in (("ours", ours), ("bare", bare)) for name in MEMBERS
         }
-        before = {key: _cpu_seconds(child) for key, child in everybody.items()}
+        before = {key: child.cpu_seconds for key, child in everybody.items()}
         await asyncio.sleep(length)
-        cores = {key: (_cpu_seconds(child) - before[key]) / length for key, child in everybody.items()}
-        memory = {key: _memory_bytes(child) for key, child in everybody.items()}
+        cores = {key: (child.cpu_seconds - before[key]) / length for key, child in everybody.items()}
+        memory = {key: child.resident_bytes for key, child in everybody.items()}
         owned = {name: len(state["owned"]) for name, state in states.items()}
     leader = next(name for name in MEMBERS if states[name]["member"] == states[name]["leader"])
     return _judge(leader, cores, memory, length, owned)
-
-
-def _cpu_seconds(child: Child) -> float:
-    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def _memory_bytes(child: Child) -> int:
-    """Private and shared pages in use; libraries are shared with both kinds alike."""
-    for line in Path(f"/proc/{child.pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Rss:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"no Rss of {child.name}")
 
 
 def _judge(

@@ -1,8 +1,8 @@
 """A process that sends records smoothly: ``python -m benchmarks.feed OPTIONS``, asked as :mod:`.child` says.
 
-Options: ``bootstrap topic partitions payload_bytes directory``. Requests: ``rate`` (records/s over all partitions, from
-now on; answers with the clock's nanoseconds of its first record), ``stop`` (waits for every acknowledgement and writes
-down who was sent when: ``feed.stamps``).
+Options: ``bootstrap topic partitions payload_bytes linger_ms directory``. Requests: ``rate`` (records/s over all
+partitions, from now on; answers with the clock's nanoseconds of its first record), ``stop`` (waits for every
+acknowledgement and writes down who was sent when: ``feed.stamps``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Feed:
         self._value = b"x" * options.get("payload_bytes", 100)
         # A request for every record would cost the broker, which shares two cores with the members, more than they do.
         self._producer = AIOKafkaProducer(
-            bootstrap_servers=options["bootstrap"], enable_idempotence=True, linger_ms=LINGER_MS
+            bootstrap_servers=options["bootstrap"],
+            enable_idempotence=True,
+            linger_ms=options.get("linger_ms", LINGER_MS),
         )
         self._stamps = Stamps()
         self._rate = 0.0

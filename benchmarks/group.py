@@ -165,13 +165,14 @@ class Group:
         self.workers.update(zip(names, children, strict=True))
         return list(children)
 
-    async def start_feed(self, rate: float, payload_bytes: int = 100) -> Child:
+    async def start_feed(self, rate: float, payload_bytes: int = 100, **further: Any) -> Child:
         options = {
             "bootstrap": self.kafka.bootstrap,
             "topic": self.topic,
             "partitions": self.partitions,
             "payload_bytes": payload_bytes,
             "directory": str(self.directory),
+            **further,
         }
         self.feed = await Child.spawn("benchmarks.feed", "feed", options, self.directory)
         await self.feed.ask("rate", rate=rate)

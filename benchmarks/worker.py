@@ -1,10 +1,11 @@
 """A consumer in a process of its own: ``python -m benchmarks.worker OPTIONS``, asked as :mod:`.child` says.
 
-Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group), ``bootstrap topic
-group directory busy_seconds assigned`` and ``consumer``, further arguments of the consumer; ``one_of``: a partition
-that is paused when one record of it was handed out. Requests: ``start``, ``stop`` (as SIGTERM does), ``state``,
-``story`` (the protocol's steps with their times), ``count``, ``save`` (writes the records' stamps down), ``take``
-(``assigned`` only: resumes that partition at ``offset`` and waits ``seconds`` at most for a record of it).
+Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group, ``plane``: the
+agent's data plane alone), ``bootstrap topic group directory busy_seconds assigned`` and ``consumer``, further arguments
+of the consumer; ``one_of``: a partition that is paused when one record of it was handed out. Requests: ``start``,
+``stop`` (as SIGTERM does), ``state``, ``story`` (the protocol's steps with their times), ``count``, ``save`` (writes
+the records' stamps down), ``take`` (``assigned`` only: resumes that partition at ``offset`` and waits ``seconds`` at
+most for a record of it).
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class Worker:
             return lambda: Consumer(
                 options["topic"], group_id=options["group"], registry=CollectorRegistry(), **keywords
             )
+        if self._client == "plane":
+            from .plane import PlaneConsumer
+
+            return lambda: PlaneConsumer(options["topic"], options["assigned"], **keywords)
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
         if self._client == "aiokafka":

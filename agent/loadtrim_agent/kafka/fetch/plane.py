@@ -26,8 +26,9 @@ __all__ = ["FetchPlane"]
 
 log = logging.getLogger("loadtrim")
 
-ANSWERS_BYTES_MAX = 32 << 20
-"""All answers that may be on their way at once, over both lanes of all brokers: they come beside what is buffered."""
+ANSWERS_BYTES_MAX = 16 << 20
+"""All answers that may be on their way at once, over both lanes of all brokers: they come beside what is buffered, and
+each is held up to three times while it is taken apart."""
 BUFFERS_BYTES_MIN = 16 << 20
 """All buffers together may hold ``fetch_max_bytes``, but never less than this."""
 PARTITION_BYTES_MIN = 16 << 10
