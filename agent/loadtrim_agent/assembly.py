@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -125,7 +126,7 @@ class Assembly(Companion):
             self.metrics,
             self._reconciler,
             scales=self._scaler.scales and self._options.mode == "active",
-            monitor=make_monitor(self._options.monitor, agent.plane.queries, self._options.decision_seconds),
+            monitor=partial(make_monitor, self._options.monitor, agent.plane.queries, self._options.decision_seconds),
         )
         self._run("gathering", self.measuring.run_gathering())
         self._run("reports", self.measuring.run_reports(self._who, self._committed, self._publish))

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka.structs import TopicPartition
@@ -115,7 +116,8 @@ class Leading:
         metrics: where plans are counted.
         reconciler: asks the orchestrator; run and closed by the assembly.
         scales: whether decisions are asked for at all (active mode, a scaler).
-        monitor: where arrival rates come from; None: from the reports.
+        monitor: makes what tells arrival rates, anew for each leadership, so that no sample of an earlier one counts;
+            None where the reports do.
     """
 
     def __init__(
@@ -126,9 +128,10 @@ class Leading:
         reconciler: ScaleReconciler,
         *,
         scales: bool,
-        monitor: Monitor | None = None,
+        monitor: Callable[[], Monitor | None] = lambda: None,
     ) -> None:
-        self._monitor = monitor
+        self._make_monitor = monitor
+        self._monitor: Monitor | None = None
         self._rates: Rates | None = None
         self._monitor_fails = False
         self._config = config
@@ -198,6 +201,7 @@ class Leading:
         if control is None:
             return
         planner = _Thinker(self._config)
+        self._monitor, self._rates, self._monitor_fails = self._make_monitor(), None, False
         caught_up = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen(control, planner, caught_up), name="loadtrim-telemetry")
