@@ -197,7 +197,7 @@ def test_algorithm_1_does_not_plan_for_the_lag_of_a_rebalance() -> None:
     assert counts("closer24", 360.0, 1, lag=6 * 29, shares=shares) == [3]
 
 
-def test_the_skewed_exponents_of_iccbdc22() -> None:
+def test_iccbdc22_under_its_skewed_load() -> None:
     """Its second experiment: 27 % to two partitions, 46 % to three, mu = 100, W = 5 s. At 240/s: 64.8, 64.8, 36.8 three
     times. 36.8 beside each 64.8 is 101.6 > 100; two of 36.8 together 73.6: four members."""
     skewed = (0.27, 0.27, 0.46 / 3, 0.46 / 3, 0.46 / 3)
@@ -220,10 +220,10 @@ def test_iccbdc22_as_run_waits_after_any_scaling() -> None:
 
 
 def test_iccbdc22_moves_partitions_only_where_a_member_has_too_much() -> None:
-    """Four of 90/s (two a member: 180 < 200) on two, even; then 90 90 10 10 dealt so that one has 180, the other 20."""
+    """mu = 100, 160/s in four partitions, the first and the third m0's. Even: 40 each. Uneven: m0 has 140."""
     even = decide("iccbdc22:mu=100", 160.0, 2, shares=(1.0,) * 4)[0]
     assert (even.replicas, even.reason) == (2, "fits")
-    # The first and the third partition are m0's: 80 + 60 = 140 > 100, though packed anew two do (80 + 10, 60 + 10).
+    # Packed anew two do: 80 beside 10, 60 beside 10.
     uneven = decide("iccbdc22:mu=100", 160.0, 2, shares=(8.0, 1.0, 6.0, 1.0))[0]
     assert (uneven.replicas, uneven.reason, uneven.place) == (2, "placement", True)
 
@@ -292,6 +292,12 @@ def test_li_ku_with_cooperative_rebalancing_and_its_cool_down() -> None:
     assert counts("li_ku:up_notes=4", 900.0, 2, times=4) == [2, 2, 2, 5]
     # Nothing is looked at for 10 s; the second look after that scales.
     assert counts("li_ku", 1_800.0, 5, times=13, memory={"scaled_at": T}) == [5] * 11 + [10, 10]
+
+
+def test_li_ku_goes_down_to_the_mean_of_the_last_three() -> None:
+    """Seven notes of 4.9, then three of 3.5: their mean is 3.5, so 4; of all ten it would be 4.5, so 5."""
+    notes = {f"down_{index}": 4.9 for index in range(7)}
+    assert counts("li_ku", 100.0, 5, times=3, memory=notes) == [5, 5, 4]
 
 
 def test_a_look_that_disagrees_clears_li_kus_notes() -> None:
