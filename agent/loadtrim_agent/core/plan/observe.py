@@ -154,6 +154,8 @@ class _PartitionTrack:
         "shape",
         "shape_rate",
         "slow",
+        "standing",
+        "stood",
         "variance",
     )
 
@@ -173,6 +175,10 @@ class _PartitionTrack:
         """As its owner told last."""
         self.reporter = ""
         self.last: PartitionReport | None = None
+        self.standing = 0.0
+        """Records that waited all the time, by the last report of an owner."""
+        self.stood: float | None = None
+        """The same by the report before, where the last one saw only a part of its interval."""
 
     def add(self, member: str, report: PartitionReport, interval: float, received_at: float) -> None:
         self._add_rate(report, interval, received_at)
@@ -182,6 +188,11 @@ class _PartitionTrack:
             self.lag = report.lag
         if report.cost_mean is not None and report.cost_mean > 0:
             self.cost, self.cost_variance = report.cost_mean, report.cost_variance or 0.0
+        if report.state != GONE:
+            # Who took it over in a burst saw it only since then, and would call the burst a standing backlog.
+            partly = report.observed is not None and report.observed < interval
+            self.stood = self.standing if partly and self.last is not None else None
+            self.standing = _standing(report)
         longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
         if longest is not None and longest.mean > 0:
             # Each window as so many seconds' worth of the mean work of the longest.
@@ -222,12 +233,16 @@ class _PartitionTrack:
             cost=self.cost,
             cost_variance=self.cost_variance,
             lag=last.lag,
-            standing_records=float(last.lag_min if last.lag_min is not None else max(0, last.lag - last.arrived)),
+            standing_records=self.standing if self.stood is None else min(self.standing, self.stood),
             lag_seconds=last.lag_seconds,
             shape=self.shape,
             shape_rate=self.shape_rate,
             state=last.state,
         )
+
+
+def _standing(report: PartitionReport) -> float:
+    return float(report.lag_min if report.lag_min is not None else max(0, report.lag - report.arrived))
 
 
 class History:

@@ -144,6 +144,17 @@ def test_standing_records_are_the_fewest_or_what_was_there_before() -> None:
     assert seen(history, 1).partitions[partition(0)].standing_records == 50.0
 
 
+def test_who_took_over_in_a_burst_does_not_call_it_a_standing_backlog() -> None:
+    """It has seen the partition since the middle of the burst only: what its owner before told counts as well."""
+    history, state = History(CONFIG), group("a", "b", owners={0: "b"})
+    history.observe(report("a", 0, entry(0, arrived=100, lag=0, lag_min=0, cost_mean=0.005)), T + 1)
+    history.observe(report("a", 1, entry(0, arrived=100, state="gone")), T + 2)
+    history.observe(report("b", 0, entry(0, lag=40, lag_min=40, observed=0.2)), T + 2)
+    assert seen(history, 2, state).partitions[partition(0)].standing_records == 0.0
+    history.observe(report("b", 1, entry(0, arrived=100, lag=60, lag_min=35)), T + 3)
+    assert seen(history, 3, state).partitions[partition(0)].standing_records == 35.0
+
+
 def test_windows_become_seconds_worth_of_mean_work() -> None:
     history = History(CONFIG)
     windows = (
