@@ -275,6 +275,8 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     given = view.config.parameters.get("placement_gain")
     if given is not None:
         return given
+    if view.config.slicing:
+        return math.inf  # members divide partitions among themselves: the pool alone sizes
     ahead, level = view.forecast, view.forecast.level
     # As many as would be kept: a replica is given back with a margin only.
     asked = max(ahead.peak, ahead.ahead * DOWN_MARGIN + ahead.error)
