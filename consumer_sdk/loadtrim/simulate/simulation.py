@@ -354,6 +354,6 @@ def simulate(
         options: of the group.
         progress: told the second of the load every now and then.
 
-    Cost: about 1 us per record and 5 to 10 ms per second of the load, most of it the real planner's and meters'.
+    Cost: about 1 us per record and 5 to 7 ms per second of the load, most of it the real planner's and meters'.
     """
     return Simulation(load, config, options, progress).run()

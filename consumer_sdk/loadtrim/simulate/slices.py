@@ -26,8 +26,8 @@ LOAD_SECONDS = 0.5
 """How often ``load`` records are written."""
 LOG_SECONDS = 0.005
 """From writing to the log until the others have read it."""
-SOFT_PER_SECOND = 1.0
-"""Of the whole group."""
+SOFT_PER_SECOND = 0.05
+"""Of the whole group. Once a second made a fifth more moves and no more records in time."""
 QUIET_SHARE = 0.25
 """Of the objective: with less waiting nothing is looked at closely."""
 SLICES_MAX = 4
