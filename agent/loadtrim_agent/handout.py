@@ -347,7 +347,8 @@ class Handout:
         while self._leading:
             stream = self._leading.popleft()
             turn = self._order()
-            if stream in turn:
+            waits = stream.done is None and stream.in_hand is None  # its turn may have come meanwhile
+            if waits and stream in turn:
                 turn.remove(stream)
                 turn.appendleft(stream)
 

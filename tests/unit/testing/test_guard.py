@@ -17,9 +17,10 @@ from loadtrim.testing.errors import BrokerError
 from loadtrim.testing.guarded import Guard
 
 PARENT = """
-import json, os, sys
+import json, os, signal, sys
 from pathlib import Path
 from loadtrim.testing.guarded import Guard
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored in what nohup starts, and inherited
 directory = Path(sys.argv[1])
 guard = Guard(remove=[directory])
 process_id = guard.start("sleeper", ["sleep", "1000"], directory / "out", directory)
