@@ -333,12 +333,14 @@ class FetchPlane:
             answer = await self._client.send(lanes.node, request, group=lane)
         except UNREACHABLE as error:
             lanes.failed(lane)
+            broker.stir()  # the other lane may have left it all to this one, and sleep
             self._unreachable(broker, error)
             return
         self._reachable(broker)
         code = getattr(answer, "error_code", 0)
         if code:
             lanes.failed(lane, session_known=code != SESSION_UNKNOWN)
+            broker.stir()
             if code not in (SESSION_UNKNOWN, SESSION_EPOCH):
                 self._unreachable(broker, errors.for_code(code)())
             return
@@ -393,7 +395,7 @@ class FetchPlane:
         lanes.answered(lane, getattr(answer, "session_id", 0), now, told=told)
         for partition in due:
             lanes.touch(partition)
-        if due:
+        if due or lane is Lane.EXPRESS:
             broker.stir()
         _tell(lanes.node, news)
 
