@@ -127,30 +127,23 @@ ALLOW = 3
 @pytest.fixture(scope="module")
 def guarded_kafka() -> Iterator[LocalKafka]:
     """A broker with a SASL listener, where user ``app`` may do nothing until it is allowed to."""
-    plain, controller, sasl = free_ports(3)
     properties = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL://127.0.0.1:{sasl}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": (
+        "listener.name.app.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.app.plain.sasl.jaas.config": (
             'org.apache.kafka.common.security.plain.PlainLoginModule required user_app="secret";'
         ),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "group.min.session.timeout.ms": "500",
-        "test.sasl.port": str(sasl),
     }
-    with LocalKafka(properties=properties, port=plain, short_run=True) as kafka:
+    with LocalKafka(properties=properties, listeners={"APP": "SASL_PLAINTEXT"}, short_run=True) as kafka:
         yield kafka
 
 
 def sasl(kafka: LocalKafka) -> dict[str, Any]:
     """How ``app`` connects."""
-    port = kafka._options.properties["test.sasl.port"]
     return {
-        "bootstrap_servers": f"127.0.0.1:{port}",
+        "bootstrap_servers": kafka.bootstrap_at("APP"),
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "PLAIN",
         "sasl_plain_username": "app",
