@@ -446,10 +446,11 @@ class Membership:
         self._phase_deadline = NEVER
         self._heartbeat_due = now + self._config.heartbeat_interval
         self._burst = []
+        ended = self._told_of >= self.generation  # somebody was in before us, and has joined again
         self._hooks.enter(now, answer)
         if self._heard.unseen(answer.base.members if answer.base is not None else ()):
             self.hint(now)
-        if self.stable and (self._again or (self._contested and self.is_leader)):
+        if self.stable and (self._again or ended or (self._contested and self.is_leader)):
             self._contested = False
             self.rejoin(now)
 

@@ -577,6 +577,18 @@ def test_who_left_while_we_joined_and_is_in_the_map_is_looked_for() -> None:
     assert "SendHeartbeat" in d.kinds()
 
 
+def test_whose_generation_ended_before_it_was_in_joins_when_it_is() -> None:
+    """Without it the barrier waits for its next regular heartbeat, which tells it seconds later."""
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    d.read(RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2))
+    d.sync_answered(base=base_of(2, OTHER, attempt=3, m1=(0,), m2=(1,)))
+    assert d.machine.membership.generation == 2
+    assert "SendJoin" in d.kinds()
+    assert "Append" not in d.kinds(), "the log says so already"
+
+
 def test_who_was_told_by_the_log_does_not_tell_it_again() -> None:
     d = Driver().running(0)
     d.read(RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2))
