@@ -410,7 +410,11 @@ class FetchPlane:
                 check_crcs=bool(self._settings.get("check_crcs", True)),
             )
         except errors.CorruptRecordException as error:
-            self._tell_error(error)
+            if not state.ahead:
+                self._tell_error(error)
+            self._rest(state)
+            return
+        if chunk is None and state.ahead:
             self._rest(state)
             return
         if chunk is None:
@@ -448,6 +452,9 @@ class FetchPlane:
             self._route(state)
         elif code in _ELSEWHERE:
             self._client.force_metadata_update()
+            self._rest(state)
+        elif state.ahead:
+            # When it is ours the user is told, or it is moved; moved now, it would begin there, past what is not done.
             self._rest(state)
         elif code == errors.OffsetOutOfRangeError.errno:
             if self._reset == "none":

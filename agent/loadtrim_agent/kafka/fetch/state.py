@@ -49,7 +49,8 @@ class Taken:
         self.hot = True
         """There may be records to be had at once: nobody has said yet that there are none at this offset."""
         self.ahead = False
-        """Perhaps about to be ours: nothing that is ours is to wait for it."""
+        """Perhaps about to be ours: nothing that is ours is to wait for it. It is never moved past anything,
+        and user code hears nothing of it."""
         self.resting = False
         """Something went wrong; it is tried again in a moment."""
         self.resetting = False

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 from aiokafka.protocol.fetch import FetchResponse_v10
+from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.fetch.lanes import Lane
@@ -20,6 +22,9 @@ from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
 ONE = Partition("topic", 0)
 WAIT_SECONDS = 10.0
 THROTTLE_MS = 10
+LOG_END = 150
+CUT_OFF = struct.pack(">qi", 100, 1 << 20) + bytes(100)
+SPOILT = struct.pack(">qi", 100, 1) + bytes(100)
 
 
 class Asked:
@@ -36,6 +41,11 @@ class Asked:
     def throttle(self) -> None:
         """As a broker does whose quota is used up: without a word about any partition."""
         self.answer.set_result(FetchResponse_v10(THROTTLE_MS, 0, 0, []))
+
+    def tell(self, code: int = 0, data: bytes = b"") -> None:
+        """Of the only partition."""
+        end = LOG_END if not code else -1
+        self.answer.set_result(FetchResponse_v10(0, 0, 0, [("topic", [(0, code, end, end, 0, None, data)])]))
 
 
 class Broker:
@@ -64,15 +74,24 @@ class Broker:
             return await self.asked.get()
 
 
+class Ends:
+    """Every log ends at the same offset."""
+
+    async def look_up_once(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, tuple[int, None]]:
+        return dict.fromkeys(timestamps, (LOG_END, None))
+
+
 @contextlib.asynccontextmanager
-async def fetching() -> AsyncIterator[tuple[FetchPlane, Broker]]:
-    plane = FetchPlane({"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20})
+async def fetching(reset: str = "latest") -> AsyncIterator[tuple[FetchPlane, Broker]]:
+    plane = FetchPlane({"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset})
     broker = Broker()
-    plane._client = broker
+    plane._client, plane._queries = broker, Ends()  # type: ignore[assignment]
+    errors: list[Exception] = []
     await plane.start()
-    running = asyncio.create_task(plane.run(lambda chunk: None, lambda error, for_good: None))
+    running = asyncio.create_task(plane.run(lambda chunk: None, lambda error, for_good: errors.append(error)))
     try:
         yield plane, broker
+        assert errors == []
     finally:
         running.cancel()
         await plane.close()
@@ -106,3 +125,36 @@ async def test_what_only_the_express_was_about_is_asked_for_again_when_that_brin
         getattr(express, how)()
         again = await broker.next()
         assert again.fetch == [(ONE, 5)]
+
+
+@pytest.mark.parametrize(
+    ("reset", "told"),
+    [
+        ("latest", {"code": OffsetOutOfRangeError.errno}),
+        ("none", {"code": OffsetOutOfRangeError.errno}),
+        ("latest", {"code": TopicAuthorizationFailedError.errno}),
+        ("latest", {"data": CUT_OFF}),
+        ("latest", {"data": SPOILT}),
+    ],
+    ids=["its offset was deleted", "deleted, without reset", "not allowed", "too large a record", "a spoilt header"],
+)
+async def test_what_is_fetched_ahead_is_moved_nowhere_and_user_code_hears_nothing_of_it(
+    reset: str, told: dict[str, Any]
+) -> None:
+    """It is not ours: where it is skipped to would be where it begins when it is, past what nobody has done."""
+    async with fetching(reset) as (plane, broker):
+        plane.take_ahead(ONE, 100)
+        (await broker.next()).tell(**told)
+        again = await broker.next()
+        assert again.fetch == [(ONE, 100)]
+        assert plane.position(ONE) == 100
+
+
+async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() -> None:
+    async with fetching() as (plane, broker):
+        plane.take_ahead(ONE, 100)
+        (await broker.next()).tell(code=OffsetOutOfRangeError.errno)
+        again = await broker.next()
+        plane.keep(ONE)
+        again.tell(code=OffsetOutOfRangeError.errno)
+        assert (await broker.next()).fetch == [(ONE, LOG_END)]
