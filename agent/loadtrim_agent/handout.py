@@ -264,7 +264,7 @@ class Handout:
     def seek(self, stream: Stream, offset: int) -> None:
         """Hand out from ``offset`` on; the agent is told by the caller."""
         self._run = None
-        stream.seeking = True
+        stream.seeks += 1
         stream.position = offset
         stream.done = offset
 
@@ -357,7 +357,7 @@ class Handout:
             return stream.peek(lambda chunk: self._finished(stream, chunk), records_max)
         except Exception:
             # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
-            stream.seeking = True
+            stream.seeks += 1
             self._tell_agent(self._refetch, stream, stream.position)
             raise
 

@@ -377,7 +377,7 @@ class Partitions:
             stream.clear()
             if stream.partition in self._untold:
                 self._untold[stream.partition] = []
-            stream.seeking = False
+            stream.seeks_answered += 1  # last: from now on user code may take, unless it has sought again
             self.handout.wake()
             self._tell("sought", self._companion.sought, stream, offset)
 

@@ -69,7 +69,8 @@ class Stream:
         "records",
         "revoked",
         "running",
-        "seeking",
+        "seeks",
+        "seeks_answered",
         "size_bytes",
         "size_told",
         "take",
@@ -97,8 +98,10 @@ class Stream:
         """User: keys and values unpacked so far."""
         self.size_told = 0
         """Agent: as much of it as was reported."""
-        self.seeking = False
-        """User sets it at a seek, agent clears it: batches fetched before the seek are thrown away."""
+        self.seeks = 0
+        """User: so often its position was set."""
+        self.seeks_answered = 0
+        """Agent: so many of these are carried out."""
         self.position = position
         """User: the offset handed out next."""
         self.done: int | None = None
@@ -116,6 +119,11 @@ class Stream:
         """User appends, agent takes. Only the last one still grows."""
         self._stamps: Sequence[int] = ()
         self._reader: Reader | None = None
+
+    @property
+    def seeking(self) -> bool:
+        """What is buffered, and what comes, is from before a seek and thrown away. Any thread."""
+        return self.seeks != self.seeks_answered
 
     # -- user's thread -------------------------------------------------------------------------------------------
 

@@ -101,7 +101,8 @@ class Both:
     def feed(self, stream: Stream, model: Model, number: int) -> None:
         if model.seeking:  # the agent answers the seek
             stream.clear()
-            stream.seeking = model.seeking = False
+            stream.seeks_answered = stream.seeks
+            model.seeking = False
             model.fed = model.next
         first, model.fed = model.fed, model.fed + number
         data = b"".join(

@@ -278,3 +278,22 @@ async def test_what_is_fetched_before_it_is_handed_out_is_measured_from_then_on(
     house.partitions._chunk(_one_record(FIRST, 1))
     assert house.companion.told == ["acquired", "fetched", "fetched"]
     assert house.handout.take_one() is not None
+
+
+async def test_a_seek_behind_a_seek_is_not_answered_by_the_first() -> None:
+    """User code would be handed what was fetched for the first, and go on from there."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.handout.streams[FIRST]
+    house.handout.seek(stream, 10)
+    house.handout.seek(stream, 20)
+
+    house.partitions.seek(stream, 10)
+    house.partitions._chunk(_one_record(FIRST, 10))
+
+    assert house.handout.take_one() is None
+    house.partitions.seek(stream, 20)
+    house.partitions._chunk(_one_record(FIRST, 20))
+    record = house.handout.take_one()
+    assert record is not None
+    assert record.offset == 20
