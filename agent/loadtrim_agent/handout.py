@@ -64,7 +64,10 @@ class Handout:
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
         self._turn: deque[Stream] = deque()
-        self._turn_of: dict[Partition, Stream] | None = None
+        """User: streams with something to hand out, whether or not it may be, in the order of their turns."""
+        self._turn_of: dict[Partition, Stream] = {}
+        self._fed: deque[Stream] = deque()
+        """Agent appends, user takes: something was added to these. So nobody looks at those that are quiet."""
         self._left_in_slice = SLICE_RECORDS
         self._leading: deque[Stream] = deque()
         """Agent appends, user takes: their turn is next."""
@@ -105,6 +108,7 @@ class Handout:
     def feed(self, stream: Stream, chunk: Chunk) -> None:
         """Add what was fetched and wake the user if asleep."""
         stream.chunks.append(chunk)
+        self._fed.append(stream)
         self.lead(stream)
         self.wake()
 
@@ -282,7 +286,7 @@ class Handout:
             return True
         if boot_time() >= self.lease_until:
             return False
-        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self.streams.values())
+        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self._order())
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """What is in hand of the partitions that this call could return is done."""
@@ -319,14 +323,21 @@ class Handout:
             self._tell_agent(self._drained, stream)
 
     def _order(self) -> deque[Stream]:
-        """Streams in the order of their turns; rebuilt when the agent has changed them, newest acquisition first."""
-        streams = self.streams
+        """Streams in the order of their turns; new acquisitions first, the newest of them before the others."""
+        fed = [self._fed.popleft() for _ in range(len(self._fed))]
+        streams = self.streams  # after that: who was fed was put before
         if streams is not self._turn_of:
-            known = {s.partition: s for s in self._turn if streams.get(s.partition) is s}
-            fresh = sorted((s for p, s in streams.items() if p not in known), key=lambda s: -s.take)
-            self._turn = deque([*fresh, *known.values()])
+            turn = [s for s in self._turn if streams.get(s.partition) is s]
+            fresh = sorted((s for p, s in streams.items() if self._turn_of.get(p) is not s), key=lambda s: -s.take)
+            for stream in fresh:
+                stream.queued = True
+            self._turn = deque([*fresh, *turn])
             self._turn_of = streams
             self._left_in_slice = SLICE_RECORDS
+        for stream in fed:
+            if not stream.queued and streams.get(stream.partition) is stream:
+                stream.queued = True
+                self._turn.append(stream)
         return self._turn
 
     def _current(self, wanted: Collection[Partition]) -> Stream | None:
@@ -334,6 +345,8 @@ class Handout:
         if self._left_in_slice <= 0:
             self._next_turn()
         for _ in range(len(self._turn)):
+            if not self._turn:
+                return None
             stream = self._turn[0]
             eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
             if eligible and stream.has_more():
@@ -342,7 +355,11 @@ class Handout:
         return None
 
     def _next_turn(self) -> None:
-        self._turn.rotate(-1)
+        if self._turn:
+            stream = self._turn.popleft()
+            stream.queued = stream.has_more()  # what is fed after this look is in _fed
+            if stream.queued:
+                self._turn.append(stream)
         self._left_in_slice = SLICE_RECORDS
         while self._leading:
             stream = self._leading.popleft()

@@ -64,6 +64,8 @@ class Measuring:
         self._plane: DataPlane | None = None
         self._fetched = asyncio.Event()
         """Set while records are there that are not done."""
+        self._watched: dict[Partition, Stream] = {}
+        """Those of which something could become done, so that nobody looks at those that are quiet."""
         self._sequence = 0
         self._loaded: LoadRecord | None = None
         self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.objective_seconds}))
@@ -80,6 +82,7 @@ class Measuring:
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
         now = wall_time()
+        self._watched[stream.partition] = stream
         self.meter.acquired(stream.partition, now, stream.position, self._fresh_end(stream.partition, now), seconds)
         if seconds is not None:
             self._metrics.handoff("acquire", seconds)
@@ -92,11 +95,13 @@ class Measuring:
 
     def lost(self, stream: Stream) -> None:
         self._gather(stream, wall_time(), wall_time() - boot_time())
+        self._watched.pop(stream.partition, None)
         self.meter.lost(stream.partition, wall_time())
         self._metrics.dropped_partition(*stream.partition)
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
         stamps, counts = chunk.stamps()
+        self._watched[stream.partition] = stream
         self._fetched.set()
         self.meter.fetched(
             stream.partition,
@@ -109,6 +114,7 @@ class Measuring:
         )
 
     def sought(self, stream: Stream, offset: int) -> None:
+        self._watched[stream.partition] = stream
         self.meter.sought(stream.partition, wall_time(), offset)
 
     def paused(self, stream: Stream, paused: bool) -> None:
@@ -121,13 +127,13 @@ class Measuring:
     # -- gathering -----------------------------------------------------------------------------------------------
 
     def gather(self) -> None:
-        """Take what was done since the last time from every stream."""
-        if self._handout is None:
-            return
+        """Take what was done since the last time. O(partitions of which something is to be done)."""
         now = wall_time()
         wall_offset = now - boot_time()
-        for stream in self._handout.streams.values():
+        for stream in tuple(self._watched.values()):
             self._gather(stream, now, wall_offset)
+            if _emptied(stream):
+                del self._watched[stream.partition]
 
     def _gather(self, stream: Stream, now: float, wall_offset: float) -> None:
         size_bytes = stream.size_bytes
@@ -154,7 +160,7 @@ class Measuring:
             await self._fetched.wait()
             await asyncio.sleep(GATHER_SECONDS)
             self.gather()
-            if self._handout is not None and all(map(_emptied, self._handout.streams.values())):
+            if not self._watched:
                 self._fetched.clear()
 
     # -- telling -------------------------------------------------------------------------------------------------
@@ -233,8 +239,8 @@ class Measuring:
 
 
 def _emptied(stream: Stream) -> bool:
-    """Everything fetched was handed out, is done, and was gathered."""
-    return stream.exhausted and stream.in_hand is None and stream.gathered
+    """Everything fetched was handed out, is done, and was gathered. In this order: user code goes on meanwhile."""
+    return stream.exhausted and stream.in_hand is None and stream.gathered and stream.done == stream.done_told
 
 
 def unpack(finished: Iterable[Finished], wall_offset: float) -> tuple[list[float], list[float], list[float]]:

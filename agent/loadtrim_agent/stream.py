@@ -66,6 +66,7 @@ class Stream:
         "partition",
         "paused",
         "position",
+        "queued",
         "records",
         "revoked",
         "running",
@@ -113,6 +114,8 @@ class Stream:
         self.records: Sequence[Any] = ()
         """User: unpacked; those from :attr:`index` on are to be handed out."""
         self.index = 0
+        self.queued = False
+        """User: it is among those whose turn comes round."""
         self.times: list[float] = []
         """User: where the end of what is in hand is noted when it is done."""
         self._stretches: deque[_Stretch] = deque()

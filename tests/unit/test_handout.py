@@ -250,3 +250,45 @@ async def test_what_is_fetched_before_it_may_be_handed_out_is_next_when_it_may()
     partitions = [record.partition for record in (handout.take_one() for _ in range(6)) if record is not None]
     slice_left = partitions.index(THREE.partition)
     assert partitions[:slice_left] == [first.partition] * slice_left
+
+
+async def test_quiet_partitions_are_not_looked_at() -> None:
+    """With 1,000 of them each record cost a look at all."""
+    looks: list[Partition] = []
+
+    class Counted(Stream):
+        def has_more(self) -> bool:
+            looks.append(self.partition)
+            return super().has_more()
+
+        def take_finished(self) -> list[Finished]:
+            looks.append(self.partition)
+            return super().take_finished()
+
+    handout = handout_of()
+    measuring = Measuring(
+        MeterConfig(group="group", objective_seconds=1.0),
+        Metrics(CollectorRegistry(), "group", "client", 1.0),
+        report_seconds=1.0,
+    )
+    measuring.attach(handout, Plane())  # type: ignore[arg-type]
+    streams = [Counted(Partition("topic", number), number, 0) for number in range(100)]
+    for stream in streams:
+        stream.running = True
+        handout.put(stream)
+        measuring.acquired(stream, None)
+    assert handout.take_one() is None
+    measuring.gather()
+    looks.clear()
+    for first in (0, 3):
+        handout.feed(streams[50], chunk(streams[50].partition, first))
+        measuring.fetched(streams[50], streams[50].chunks[0], first + 3)
+        assert [handout.take_one().offset for _ in range(3)] == [first, first + 1, first + 2]
+        assert handout.take_one() is None
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await handout.wait()
+        measuring.gather()
+    measuring.show()
+    assert measuring.snapshot.partitions[50].position == 6
+    assert set(looks) == {streams[50].partition}
