@@ -6,27 +6,32 @@ from collections.abc import Container
 
 __all__ = ["Heard"]
 
+KEPT_MAX = 1000
+"""Members that said hello and came into no map; each start of one that cannot get in has an id of its own."""
+
 
 class Heard:
-    """A newcomer says hello after its JoinGroup, who leaves says so after its LeaveGroup: the map follows."""
+    """A newcomer says hello after its JoinGroup, who leaves says so before its LeaveGroup: the map follows."""
 
     def __init__(self) -> None:
         self._here: dict[str, bool] = {}
-        self._more = False
+        self._since_map: set[str] = set()
 
     def say(self, member: str, *, here: bool) -> bool:
         """Note what was read; is it news, and not said before by a member that no map shows so yet?"""
-        news = self._here.get(member) is not here
+        news = self._here.pop(member, None) is not here
         self._here[member] = here
-        self._more = True
+        self._since_map.add(member)
+        if len(self._here) > KEPT_MAX:
+            del self._here[next(iter(self._here))]
         return news
 
     def unseen(self, members: Container[str]) -> bool:
         """A map was entered: is something that was heard since the last one still to come?"""
         self._here = {member: here for member, here in self._here.items() if (member in members) != here}
-        more, self._more = self._more, False
-        return more and bool(self._here)
+        since_map, self._since_map = self._since_map, set()
+        return not since_map.isdisjoint(self._here)
 
     def forget(self) -> None:
         self._here = {}
-        self._more = False
+        self._since_map = set()

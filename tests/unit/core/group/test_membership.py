@@ -6,6 +6,7 @@ import pytest
 
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
+from loadtrim_agent.core.group.heard import KEPT_MAX, Heard
 from loadtrim_agent.core.group.membership import BURST_GAPS_SECONDS, Phase
 from loadtrim_agent.core.group.values import LOADTRIM, STANDARD_PROTOCOLS, Code
 from loadtrim_agent.core.model import Partition
@@ -566,6 +567,32 @@ def test_a_hello_that_the_next_map_shows_is_over() -> None:
     d.into(2, **{ME: (0,), OTHER: (1,), "new": ()})
     assert "SendHeartbeat" not in d.kinds()
     assert d.read(HelloRecord(group=GROUP, member="new", at=0.0)) == []
+
+
+def test_who_never_came_is_looked_for_after_one_map_only() -> None:
+    """A pod that could not get in once would cost every member seven heartbeats at each later barrier."""
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="gone", at=0.0))
+    d.into(2, **{ME: (0,), OTHER: (1,)})
+    assert "SendHeartbeat" in d.kinds()
+    d.heartbeat_answered(Code.NONE)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.into(3, **{ME: (0,), OTHER: (1,), "new": ()})
+    assert "SendHeartbeat" not in d.kinds()
+    d.read(HelloRecord(group=GROUP, member="gone", at=0.0))
+    assert d.kinds() == ["SendHeartbeat"], "the same again starts no barrier"
+
+
+def test_who_says_hello_and_never_comes_takes_no_memory_for_ever() -> None:
+    heard = Heard()
+    for number in range(3 * KEPT_MAX):
+        assert heard.say(f"pod-{number}", here=True)
+        if number % 100 == 0:
+            heard.unseen({ME})
+    assert len(heard._here) == KEPT_MAX
+    assert not heard.say(f"pod-{3 * KEPT_MAX - 1}", here=True)
+    assert heard.unseen({ME})
+    assert not heard.unseen({ME})
 
 
 def test_who_left_while_we_joined_and_is_in_the_map_is_looked_for() -> None:
