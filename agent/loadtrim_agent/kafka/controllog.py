@@ -200,8 +200,9 @@ class ControlLog:
 
     def _advice(self, error: object) -> str:
         configs = " ".join(f"--config {name}={value}" for name, value in _topic_configs().items())
+        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
         return (
-            f"The control topic {self.topic} cannot be used ({error!s}). Without it this member shares the group as a "
+            f"The control topic {self.topic} cannot be used ({why}). Without it this member shares the group as a "
             "plain consumer would: no handoffs, no planning, no scaling, and the whole group becomes a mixed one. "
             f"Create it with `kafka-topics.sh --create --topic {self.topic} --partitions 2 {configs}`, or allow this "
             f"principal CREATE on it; and allow READ, WRITE and DESCRIBE on topic {self.topic}. Then restart this "
