@@ -301,6 +301,8 @@ class Arrivals:
         self.first_open = upto
         if first >= upto:
             return []
+        if rate == 0.0 and not self.open and self.correction == 0.0 and not self.ahead.records:
+            return [0.0] * (upto - first)
         self._place_ahead(upto)
         self._fold([slot for slot in self.open if slot < first])
         counts = [0.0] * (upto - first)

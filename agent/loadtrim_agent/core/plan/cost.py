@@ -48,7 +48,7 @@ class CostEstimate:
     Source: Chan, Golub & LeVeque (1983), pairwise update of mean and squared deviations, with weights that fade.
     """
 
-    __slots__ = ("_count", "_folded", "_folded_at", "_second", "_squares", "_total")
+    __slots__ = ("_blended", "_count", "_folded", "_folded_at", "_known", "_prior", "_second", "_squares", "_total")
 
     def __init__(self) -> None:
         self._folded = (0.0, 0.0, 0.0)
@@ -58,6 +58,11 @@ class CostEstimate:
         self._count = 0
         self._total = 0.0
         self._squares = 0.0
+        self._known: tuple[float, Cost | None] | None = (0.0, None)
+        """Weight and value; None after a batch, until somebody asks."""
+        self._prior: Cost | None = None
+        """What was blended last, while nothing was added since: asked several times per report."""
+        self._blended: Cost | None = None
 
     def add(self, now: float, count: int, total: float, total_of_squares: float) -> None:
         """Take in a batch of ``count`` >= 1 records: the sum of their busy seconds, and of the squares of those."""
@@ -70,6 +75,7 @@ class CostEstimate:
         self._count += count
         self._total += total
         self._squares += total_of_squares
+        self._known = self._prior = None
 
     def _merged(self) -> tuple[float, float, float]:
         weight, mean, squares = self._folded
@@ -90,15 +96,21 @@ class CostEstimate:
             squares + within + difference * difference * weight * self._count / both,
         )
 
+    def _now(self) -> tuple[float, Cost | None]:
+        known = self._known
+        if known is None:
+            weight, mean, squares = self._merged()
+            self._known = known = weight, Cost(mean, squares / weight) if weight > 0.0 else None
+        return known
+
     @property
     def weight(self) -> float:
         """Records that the estimate rests on, faded ones in part. 0: nothing known."""
-        return self._merged()[0]
+        return self._now()[0]
 
     def value(self) -> Cost | None:
-        """What is known by now; None before the first record."""
-        weight, mean, squares = self._merged()
-        return Cost(mean, squares / weight) if weight > 0.0 else None
+        """What is known by now; None before the first record. The same object while nothing is added."""
+        return self._now()[1]
 
     def blended(self, prior: Cost | None) -> Cost | None:
         """The estimate with ``prior`` counted as :data:`PRIOR_RECORDS` records; the prior while nothing is known.
@@ -106,14 +118,16 @@ class CostEstimate:
         Source: the mean of a normal with a conjugate prior of that weight; the variances are averaged, without the
         term for the distance of the means, so that a partition that differs from its topic does not look noisy.
         """
-        own = self.value()
+        if prior is self._prior and prior is not None:
+            return self._blended
+        weight, own = self._now()
         if own is None or prior is None:
             return own if prior is None else prior
-        share = self.weight / (self.weight + PRIOR_RECORDS)
-        return Cost(
-            own.mean * share + prior.mean * (1 - share),
-            own.variance * share + prior.variance * (1 - share),
-        )
+        share = weight / (weight + PRIOR_RECORDS)
+        rest = 1 - share
+        self._prior = prior
+        self._blended = Cost(own[0] * share + prior[0] * rest, own[1] * share + prior[1] * rest)
+        return self._blended
 
 
 class TopicCosts:

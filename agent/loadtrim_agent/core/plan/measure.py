@@ -349,7 +349,7 @@ class Meter:
                 topic=part.partition.topic, partition=part.partition.partition, queue_seconds=round(seconds, 3)
             )
             for part in self._parts.values()
-            if (seconds := self._queue_seconds(part)) >= 0.0005
+            if part.lag and (seconds := self._queue_seconds(part)) >= 0.0005
         ]
         queues.sort(key=lambda queue: (-queue.queue_seconds, queue.topic, queue.partition))
         kept = sorted(queues[:QUEUES_MAX], key=lambda queue: (queue.topic, queue.partition))
@@ -418,8 +418,9 @@ class Meter:
         return {partition: part.state(log_now, patience) for partition, part in sorted(self._parts.items())}
 
     def _queue_seconds(self, part: PartitionMeter) -> float:
-        cost = self._cost_of_work(part)
-        return 0.0 if cost is None else part.lag_records * cost.mean
+        lag_records = part.lag_records
+        cost = self._cost_of_work(part) if lag_records else None
+        return 0.0 if cost is None else lag_records * cost.mean
 
     def _work_rate(self, states: dict[Partition, PartitionState]) -> float:
         return sum(
@@ -438,7 +439,7 @@ class Meter:
         self, log_now: float, interval: float, states: dict[Partition, PartitionState]
     ) -> tuple[PartitionReport, ...]:
         entries: list[PartitionReport] = []
-        for partition in sorted(self._parts.keys() | self._gone.keys()):
+        for partition in sorted(self._parts.keys() | self._gone.keys()) if self._gone else states:
             part = self._parts.get(partition)
             gone = self._gone.get(partition)
             if part is None:

@@ -98,8 +98,7 @@ class MeterConfig:
         object.__setattr__(self, "grid", SlotGrid.of(self.slot_seconds, self.windows_seconds))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSnapshot:
+class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One owned partition at one moment."""
 
     partition: Partition

@@ -64,6 +64,7 @@ class PartitionMeter:
         "_kept_out",
         "_lag_min",
         "_objective",
+        "_rate",
         "_told",
         "_told_at",
         "_told_flows",
@@ -109,6 +110,8 @@ class PartitionMeter:
         self._ahead_since = at
         self._kept_out = False
         self._lag_min = self.lag
+        self._rate: float | None = None
+        """As asked last, while no slot was closed since."""
         self._bytes = 0
         self._done = 0
         self._told: tuple[object, ...] = ()
@@ -124,8 +127,11 @@ class PartitionMeter:
         end = self.arrivals.end_offset
         if end is None:
             return self.queue.records
-        # What is fetched and not in hand any more is done, though a transaction's marker may follow it.
-        return max(0, end - (self.position if self.queue.records else max(self.position, self.fetched_offset)))
+        position = self.position
+        if not self.queue.records and self.fetched_offset > position:
+            # What is fetched and not in hand any more is done, though a transaction's marker may follow it.
+            position = self.fetched_offset
+        return end - position if end > position else 0
 
     @property
     def lag_records(self) -> float:
@@ -146,8 +152,10 @@ class PartitionMeter:
 
     def arrival_rate(self) -> float:
         """Records/s over the last closed slots, up to :data:`RATE_SECONDS` of them."""
-        records, slots = self.windows.recent(round(RATE_SECONDS * self._grid.inverse))
-        return records / max(slots, self._grid.inverse) * self._grid.inverse if slots else 0.0
+        if self._rate is None:
+            records, slots = self.windows.recent(round(RATE_SECONDS * self._grid.inverse))
+            self._rate = records / max(slots, self._grid.inverse) * self._grid.inverse if slots else 0.0
+        return self._rate
 
     def state(self, now: float, patience_seconds: float) -> PartitionState:
         """What it does; ``patience_seconds``: how long user code may take for one record before it counts as stuck."""
@@ -287,11 +295,14 @@ class PartitionMeter:
             return []
         if self._kept_out:
             self.windows.restart()
+            self._rate = None
             self._kept_out = False
+        until = self.observed_until(now)
         blind = now - self.arrivals.seen_at > ASSUMED_SECONDS_MAX
-        rate = 0.0 if blind else self.arrival_rate()
-        counts = self.arrivals.close(upto, slots_max, rate, self.observed_until(now))
+        rate = 0.0 if blind or self._grid.index(until) >= upto else self.arrival_rate()
+        counts = self.arrivals.close(upto, slots_max, rate, until)
         self.windows.extend(counts)
+        self._rate = None
         return counts
 
     def flows(self) -> Flows:
