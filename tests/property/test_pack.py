@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
 from loadtrim_agent.core.plan.packers.least_loaded import LEAST_LOADED
 from loadtrim_agent.core.plan.packers.modified import MODIFIED
-from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Load, Problem
+from loadtrim_agent.core.plan.packers.problem import Bin, Dealer, Item, Limits, Load, Problem, Whole
 from loadtrim_agent.core.plan.values import Placement
 from unit.core.plan.packers.packing import packing
 from unit.core.plan.virtual_group import item, problem
@@ -264,3 +264,28 @@ def test_nothing_moves_when_nothing_changed(name: str, given_problem: Problem, g
     if name == "trim" and not group and second.opened < first.opened:
         return  # it may find a way to do with fewer from where it stands now
     assert second.moves == ()
+
+
+@given(
+    given_problem=problems(),
+    scale=st.floats(0.0, 1.0),
+    factor=st.floats(0.5, 4.0),
+    capacities=st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=4),
+)
+@settings(max_examples=200, deadline=None)
+def test_what_is_in_time_all_on_one_member_is_in_time_dealt_out(
+    given_problem: Problem, scale: float, factor: float, capacities: list[float]
+) -> None:
+    items = [
+        replace(
+            entry,
+            work=entry.work * scale,
+            mean=tuple(mean * scale for mean in entry.mean),
+            sd=tuple(sd * scale for sd in entry.sd),
+            standing=entry.standing * scale,
+        )
+        for entry in given_problem.items
+    ]
+    limits = replace(given_problem.limits, load_factor=factor)
+    if Whole(items).in_time(limits, min(capacities)):
+        assert Dealer(items, limits).late(capacities) == 0.0

@@ -15,6 +15,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ..model import Partition
 from .forecast import alike_seconds
@@ -50,6 +51,8 @@ CHANGE_SDS = 2.0
 interval away from its share before (about four standard errors)."""
 SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
+SHAPES_MAX = 4096
+"""A partition's shape changes with what its owner tells of it: those that are quiet keep theirs."""
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
 NOTHING = Curve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
@@ -354,10 +357,12 @@ def _partition_curve(entry: PartitionObservation, work: float, rate: float, scat
     means = _interpolated(entry.shape) if known else shape.mean
     variation = entry.rate_sd / rate if rate > 0 else 0.0
     parts = work * work * variation * variation + work * scatter
-    return Curve(tuple(work * mean for mean in means), tuple(math.sqrt(parts * max(mean, 0.0)) for mean in means))
+    sds = [math.sqrt(parts * mean) if mean > 0.0 else 0.0 for mean in means]
+    return Curve(tuple([work * mean for mean in means]), tuple(sds))
 
 
-def _interpolated(shape: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+@lru_cache(maxsize=SHAPES_MAX)
+def _interpolated(shape: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
     """Measured windows at the lengths of every curve; the window of no length extends the two shortest to 0."""
     points = sorted(shape)
 
@@ -378,6 +383,8 @@ def _mark_serial(entry: PartitionEstimate, fastest: float, config: PlanConfig) -
     """More than one member can do in time, whoever it is: replicas cannot help."""
     if not entry.sized or entry.work <= 0:
         return entry
+    if entry.work <= fastest and entry.standing + max(entry.curve.mean) <= fastest * config.objective_seconds:
+        return entry  # most are: all that comes in the longest window is done within the objective alone
     too_large = entry.work > fastest or any(
         entry.standing + mean > fastest * (tau + config.objective_seconds)
         for tau, mean in zip(TAUS_SECONDS, entry.curve.mean, strict=True)

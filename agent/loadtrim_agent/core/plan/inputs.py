@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from ..model import Partition
-from .packers.problem import Bin, Dealer, Item, Limits, Problem
+from .packers.problem import Bin, Dealer, Item, Limits, Problem, Whole
 from .policies.base import Future, View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 from .words import member_names
@@ -72,6 +73,7 @@ def view_of(
     capacities = _by_unit(units, seen)
     late: dict[tuple[int, float], float] = {}
     dealers: dict[float, Dealer] = {}
+    whole = Whole(items)
 
     def members_of(replicas: int) -> list[float]:
         added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
@@ -80,11 +82,15 @@ def view_of(
     def late_of(replicas: int, factor: float) -> float:
         key = (replicas, factor)
         if key not in late:
-            if factor not in dealers:
-                # To expect is not to keep free: what is judged is W, less the record in hand.
-                limits = replace(_limits(seen, config, factor), overhead_seconds=min(seen.cost, seen.overhead_seconds))
-                dealers[factor] = Dealer(items, limits)
-            late[key] = dealers[factor].late(members_of(replicas))
+            # To expect is not to keep free: what is judged is W, less the record in hand.
+            limits = replace(_limits(seen, config, factor), overhead_seconds=min(seen.cost, seen.overhead_seconds))
+            members = members_of(replicas)
+            if members and whole.in_time(limits, min(members)):
+                late[key] = 0.0  # a group with little to do is not dealt out at all
+            else:
+                if factor not in dealers:
+                    dealers[factor] = Dealer(items, limits)
+                late[key] = dealers[factor].late(members)
         return late[key]
 
     # More members than partitions would own nothing.
@@ -111,13 +117,14 @@ def view_of(
     )
 
 
-def _added(units: int, per_unit: int, capacity: float) -> list[Bin]:
+@lru_cache(maxsize=4)  # the same for nearly every decision
+def _added(units: int, per_unit: int, capacity: float) -> tuple[Bin, ...]:
     """Members of instances that are not there yet. No member id of Kafka begins with a plus."""
-    return [
+    return tuple(
         Bin(member=f"+{unit:05}-{number}", unit=f"+{unit:05}", capacity=capacity)
         for unit in range(units)
         for number in range(per_unit)
-    ]
+    )
 
 
 def _by_unit(units: list[Unit], seen: Estimate) -> list[list[float]]:

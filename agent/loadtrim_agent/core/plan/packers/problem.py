@@ -12,7 +12,7 @@ from typing import Protocol
 from ...model import LoadtrimError, Partition
 from ..values import TAUS_SECONDS, Placement
 
-__all__ = ["Bin", "Dealer", "Item", "Limits", "Load", "LoadError", "Packer", "Problem", "divide", "size_of"]
+__all__ = ["Bin", "Dealer", "Item", "Limits", "Load", "LoadError", "Packer", "Problem", "Whole", "divide", "size_of"]
 
 RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
@@ -301,6 +301,29 @@ class Packer(Protocol):
         empty one where one is left. No bins: an empty placement.
         """
         ...
+
+
+class Whole:
+    """Everything on one member: more than any member will ever have."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        """Cost: ``O(p)``, once for all load factors."""
+        self._work = sum(item.work for item in items)
+        self._standing = sum(item.standing for item in items)
+        self._means = [sum(column) for column in zip(*(item.mean for item in items), strict=True)]
+        self._deviations = [sum(column) for column in zip(*(item.sd for item in items), strict=True)]
+
+    def in_time(self, limits: Limits, capacity: float) -> bool:
+        """Is nothing late with all of it on a member of this capacity? Then nothing is with any part of it. O(1).
+
+        A part asks for no more in any window and varies no more: its standard deviation is at most that of all, which
+        is at most the sum of the deviations.
+        """
+        factor = limits.load_factor
+        return self._work * factor <= RATE_LIMIT * capacity and not any(
+            _overshoot(self._standing + mean * factor - capacity * window, sd * factor)
+            for mean, sd, window in zip(self._means, self._deviations, limits.windows, strict=False)
+        )
 
 
 class Dealer:
