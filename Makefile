@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-core test-kafka lint types bench clean
+.PHONY: help install demo test test-unit test-core test-kafka lint types bench papers clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -44,6 +44,9 @@ types: $(STAMP)
 
 bench: $(STAMP) ## Benchmarks beside their peers; writes docs/benchmarks.md and docs/benchmarks.json
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks
+
+papers: $(STAMP) ## The papers' experiments again; writes docs/papers.md (PAPER=NAME: one of them)
+	PYTHONPATH=examples $(BIN)/python -m papers $(PAPER)
 
 clean: ## Remove what was built and installed here
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -65,8 +65,13 @@ class Options:
     """Do members pass work on inside the objective, on their own initiative?"""
     last_report: bool = True
     """Does a member that leaves tell what it measured since its last report?"""
+    phase_seconds: float | None = None
+    """How long after the beginning of a report interval the seconds of the load begin, 0 .. 1; None: by the seed. A
+    policy that samples sees bursts ``report_seconds - phase_seconds`` after they came."""
 
     def __post_init__(self) -> None:
+        if self.phase_seconds is not None and not 0.0 <= self.phase_seconds <= 1.0:
+            raise WrongLoadError(f"The phase is {self.phase_seconds} s; give 0 to 1, or none to have it drawn.")
         if self.replicas < 1:
             raise WrongLoadError(
                 f"{self.replicas} replicas are to be there at the start; with no member there is no leader and nothing "
@@ -98,7 +103,8 @@ class Simulation:
         self._config = config
         self._options = options
         self._progress = progress
-        begin = EPOCH + 1.0 + Random(f"phase:{options.seed}").random()
+        drawn = Random(f"phase:{options.seed}").random()
+        begin = EPOCH + 1.0 + (drawn if options.phase_seconds is None else options.phase_seconds)
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
         self._planner = Planner(config)

@@ -1,0 +1,67 @@
+"""Runs the papers' experiments and writes docs/papers.md.
+
+``python -m papers [NAME...]``: those named, or all. Each keeps what came of it in docs/papers/NAME.json; the page
+is put together from these files and nothing else, so one paper can be run again alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from papers import closer24, iccbdc22, landau24
+from papers.bench import PROJECT, add_arguments, measured
+from papers.sheet import Sheet, markdown
+
+EXPERIMENTS = {module.EXPERIMENT.name: module.EXPERIMENT for module in (iccbdc22, closer24, landau24)}
+DOCS = PROJECT / "docs"
+FOLDER = "papers"
+INTRODUCTION = """# The papers again
+
+What the papers report, and what came out here. This page is made by `make papers` from the runs' own results
+(`docs/papers/*.json`); no figure of ours was typed. `make papers PAPER=NAME` runs one; `python -m papers.NAME`
+prints one without touching the page.
+
+**As published**: by the text of the paper. **As run**: as its authors' published code and data have it, where that
+differs. **Ours** is the mean of the runs, with the least and the most of them in brackets: over seeds, and with them
+over the moment inside the second at which the scaler looks (its phase): where records come in one burst a second, a
+scaler that looks just after a burst sees another group than one that looks before it. *Within*: the paper's figure
+lies between these. **Why** says where a difference comes from; what is only supposed begins with "guess".
+
+These are simulations with the real planner, policies and packers ([simulator](simulator.md)), not runs on Kafka.
+"""
+
+
+def write_page() -> None:
+    """Put docs/papers.md together from the results that are there."""
+    lines = [INTRODUCTION]
+    for name in EXPERIMENTS:
+        path = DOCS / FOLDER / f"{name}.json"
+        if path.exists():
+            lines += markdown(msgspec.json.decode(path.read_bytes(), type=Sheet), FOLDER)
+    (DOCS / "papers.md").write_text("\n".join(lines).rstrip() + "\n")
+
+
+def main() -> int:
+    """Run what is named and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="NAME", help=", ".join(EXPERIMENTS))
+    parser.add_argument("--page", action="store_true", help="run nothing, put the page together anew")
+    add_arguments(parser)
+    args = parser.parse_args()
+    folder: Path = DOCS / FOLDER
+    folder.mkdir(exist_ok=True)
+    for name in () if args.page else args.names or EXPERIMENTS:
+        sheet = measured(EXPERIMENTS[name], args.quick, args.processes, folder)
+        written = msgspec.json.format(msgspec.json.encode(sheet), indent=1) + b"\n"
+        (folder / f"{name}.json").write_bytes(written)
+        print(f"{name}: {sheet.seconds:.0f} CPU seconds", flush=True)
+    write_page()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

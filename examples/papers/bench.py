@@ -1,0 +1,135 @@
+"""What every experiment is given: how much to play, processes, a place for pictures; and its command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from papers.sheet import Plot, Sheet, text
+
+__all__ = ["DATA_VARIABLE", "Context", "Experiment", "context", "data_file", "main", "measured"]
+
+T, R = TypeVar("T"), TypeVar("R")
+PROJECT = Path(__file__).resolve().parents[2]
+DATA_VARIABLE = "LOADTRIM_DATA"
+_STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#eceef2",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Of one run."""
+
+    quick: bool
+    """A few minutes' worth becomes seconds: shorter loads, fewer seeds; the figures then mean less."""
+    pool: ProcessPoolExecutor | None
+    folder: Path | None
+    """Where pictures go; None: none are drawn."""
+    plots: list[Plot] = field(default_factory=list)
+
+    def map(self, function: Callable[[T], R], jobs: Iterable[T]) -> list[R]:
+        """Results in the order of the jobs; the function and the jobs must be picklable."""
+        listed = list(jobs)
+        if self.pool is None:
+            return [_told(function(job), done, len(listed)) for done, job in enumerate(listed, 1)]
+        return [_told(result, done, len(listed)) for done, result in enumerate(self.pool.map(function, listed), 1)]
+
+    def draw(self, file: str, caption: str, paint: Callable[[Any], None], size: tuple[float, float] = (8, 4)) -> None:
+        """Draw a picture: ``paint`` is given the figure."""
+        if self.folder is None:
+            return
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+
+        with mpl.rc_context(_STYLE):
+            figure = Figure(figsize=size, dpi=90, layout="constrained")
+            paint(figure)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # No software version and no date in the file: the same run makes the same bytes.
+            figure.savefig(self.folder / file, metadata={"Software": None})
+        self.plots.append(Plot(file=file, caption=caption))
+
+
+def _told(result: R, done: int, jobs: int) -> R:
+    if sys.stderr.isatty():
+        print(f"\r{done} of {jobs} \x1b[K", end="\n" if done == jobs else "", file=sys.stderr, flush=True)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One paper."""
+
+    name: str
+    run: Callable[[Context], Sheet]
+
+
+@contextmanager
+def context(quick: bool, processes: int, folder: Path | None) -> Iterator[Context]:
+    """A context with its processes, which are ended with it."""
+    if processes <= 1:
+        yield Context(quick, None, folder)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield Context(quick, pool, folder)
+
+
+def measured(experiment: Experiment, quick: bool, processes: int, folder: Path | None) -> Sheet:
+    """Run it; the sheet with its pictures, the command that makes it again, and the CPU seconds it took."""
+    before = _cpu_seconds()
+    with context(quick, processes, folder) as given:
+        sheet = experiment.run(given)
+        plots = tuple(given.plots)
+    command = f"PYTHONPATH=examples python -m papers {experiment.name}{' --quick' if quick else ''}"
+    return msgspec.structs.replace(
+        sheet, plots=plots, command=command, quick=quick, seconds=round(_cpu_seconds() - before, 1)
+    )
+
+
+def _cpu_seconds() -> float:
+    both = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def data_file(name: str) -> Path | None:
+    """A recorded trace: in ``LOADTRIM_DATA``, else in ``../shared/data`` beside the project; None: not there."""
+    named = os.environ.get(DATA_VARIABLE)
+    path = Path(named or PROJECT.parent / "shared" / "data") / name
+    return path if path.exists() else None
+
+
+def main(experiment: Experiment) -> int:
+    """The command line of one experiment: a table, or JSON; pictures only where ``--plots`` says."""
+    parser = argparse.ArgumentParser(prog=f"python -m papers.{experiment.name}")
+    add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw the pictures into it")
+    args = parser.parse_args()
+    sheet = measured(experiment, args.quick, args.processes, args.plots)
+    print(msgspec.json.format(msgspec.json.encode(sheet), indent=1).decode() if args.json else text(sheet))
+    return 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every run can be told."""
+    parser.add_argument("--quick", action="store_true", help="shorter and with fewer seeds")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (as many as processors)"
+    )

@@ -1,0 +1,403 @@
+"""Landau'24: how many consumers against how much is moved, on generated streams; and the latency model.
+
+``python -m papers.landau24`` (with ``PYTHONPATH=examples``). Packers alone, no group: every measurement of a stream is
+packed anew, starting from who owned what before.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.plan.packers import make_packer
+from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
+from papers.bench import Context, Experiment, data_file, main
+from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
+from papers.landau24_published import PUBLISHED
+from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
+
+__all__ = ["EXPERIMENT", "Played", "Stream", "cardinal_bin_scores", "measurements", "pareto_front", "play", "run"]
+
+CAPACITY = 100.0
+PARTITIONS, MEASUREMENTS = 200, 500
+PARTITIONS_QUICK, MEASUREMENTS_QUICK = 60, 60
+DELTAS = (0, 5, 10, 15, 20, 25)
+BEGINNINGS = ("0", "50", "100", "uniform")
+PLAIN = ("nf", "ff", "wf", "bf", "nfd", "ffd", "wfd", "bfd")
+MODIFIED = ("mwf", "mbf", "mwfp", "mbfp")
+PACKERS = {**{name: f"{name}_sticky" for name in PLAIN}, **{name: name for name in MODIFIED}}
+"""The paper's name -> ours; its baselines are the sticky forms."""
+SEED = "landau24"
+STREAM_NAME = "landau_stream_delta5.json"
+LATENCY_P90_SECONDS = {"mwf": 4.52, "kd_15": 217.0, "kd_24": 2.70, "kd_30": 1.11, "kd_31": 0.0, "kd_32": 0.0}
+
+Loads = Mapping[Partition, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream by its parameters, so that any process can make it."""
+
+    beginning: str
+    """Load of every partition at first, percent of a bin: a number, or ``uniform``."""
+    delta: int
+    """Largest step of a load, percent of a bin."""
+    form: str = AS_RUN
+    partitions: int = PARTITIONS
+    count: int = MEASUREMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a packer did with a stream."""
+
+    opened: tuple[int, ...]
+    rscore: float
+    """Mean over the measurements of the load that changed owner, in bins; the first assignment costs nothing."""
+
+
+def measurements(stream: Stream) -> list[Loads]:
+    """Make a stream. As run: whole steps, kept within 0 and 100. As published: real steps, kept above 0 only."""
+    rng = Random(f"{SEED}/{stream}")
+    whole = stream.form == AS_RUN
+    named = [
+        Partition(f"t{at * 2 // stream.partitions}", at % (stream.partitions // 2)) for at in range(stream.partitions)
+    ]
+    if stream.beginning == "uniform":
+        loads = {p: float(rng.randint(0, 100)) if whole else rng.uniform(0.0, 100.0) for p in named}
+    else:
+        loads = dict.fromkeys(named, float(stream.beginning))
+    made: list[Loads] = [loads]
+    while len(made) < stream.count:
+        if whole:
+            loads = {p: min(100.0, max(0.0, x + rng.randint(-stream.delta, stream.delta))) for p, x in loads.items()}
+        else:
+            loads = {p: max(0.0, x + rng.uniform(-stream.delta, stream.delta)) for p, x in loads.items()}
+        made.append(loads)
+    return [_shuffled(loads, rng) for loads in made]
+
+
+def _shuffled(loads: Loads, rng: Random) -> Loads:
+    """In a new order: what packers that do not sort depend on."""
+    order = sorted(loads)
+    rng.shuffle(order)
+    return {p: loads[p] for p in order}
+
+
+def play(choice: str, stream: Sequence[Loads], *, fewest: bool = False) -> Played:
+    """Pack every measurement; ``fewest``: let ours open as few bins as it can."""
+    opened, moved = [], 0.0
+    for loads, before, owners in assignments(choice, stream, fewest=fewest):
+        opened.append(len(set(owners.values())))
+        moved += sum(load for p, load in loads.items() if p in before and before[p] != owners[p])
+    return Played(tuple(opened), moved / CAPACITY / len(stream))
+
+
+def assignments(
+    choice: str, stream: Sequence[Loads], *, fewest: bool = False
+) -> list[tuple[Loads, Mapping[Partition, str], Mapping[Partition, str]]]:
+    """Per measurement: loads, owners before, owners after."""
+    width = len(stream[0])
+    bins = tuple(Bin(member=f"c{at:03}", unit=f"c{at:03}", capacity=CAPACITY) for at in range(width))
+    limits = Limits(objective_seconds=1.0, handoff_seconds=0.0)
+    packer = make_packer(choice)
+    owners: Mapping[Partition, str] = {}
+    made = []
+    for loads in stream:
+        items = tuple(Item(partition=p, owner=owners.get(p), work=load) for p, load in loads.items())
+        placed = packer.pack(Problem(items=items, bins=bins, limits=limits, fewest=fewest))
+        made.append((loads, owners, placed.owners))
+        owners = placed.owners
+    return made
+
+
+def cardinal_bin_scores(opened: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """CBS: mean share of bins above the fewest that any of the packers opened in that measurement."""
+    fewest = [min(column) for column in zip(*opened.values(), strict=True)]
+    return {
+        name: fmean((z - least) / least for z, least in zip(row, fewest, strict=True)) for name, row in opened.items()
+    }
+
+
+def pareto_front(points: Mapping[str, tuple[float, float]]) -> set[str]:
+    """Who is not beaten: nobody else is as good in both and better in one (less is better)."""
+    return {
+        name
+        for name, (x, y) in points.items()
+        if not any(a <= x and b <= y and (a, b) != (x, y) for other, (a, b) in points.items() if other != name)
+    }
+
+
+def _grid_cell(stream: Stream) -> dict[str, tuple[float, float]]:
+    """Name -> (CBS, mean Rscore) on one stream; ``trim`` too, but the fewest bins are those of the paper's packers."""
+    made = measurements(stream)
+    played = {name: play(choice, made) for name, choice in PACKERS.items()}
+    scores = cardinal_bin_scores({name: each.opened for name, each in played.items()})
+    cells = {name: (scores[name], each.rscore) for name, each in played.items()}
+    if stream.beginning == "uniform":
+        ours = play("trim", made, fewest=True)
+        fewest = [min(column) for column in zip(*(each.opened for each in played.values()), strict=True)]
+        score = fmean((z - least) / least for z, least in zip(ours.opened, fewest, strict=True))
+        cells["trim"] = (score, ours.rscore)
+    return cells
+
+
+# -- the published stream of 32 partitions, and the latency model
+
+
+def published_stream() -> tuple[list[Loads], str]:
+    """The one stream that was published, or one made by the paper's generator; and where it comes from."""
+    path = data_file(STREAM_NAME)
+    if path is None:
+        made = measurements(Stream("uniform", 5, AS_RUN, 32, 100))
+        return made, f"STAND-IN: generated by the paper's rule (seed {SEED}), for {STREAM_NAME} is not here"
+    listed = json.loads(path.read_text())
+    return [
+        {Partition(topic, int(number)): float(load) for topic, loads in one.items() for number, load in loads.items()}
+        for one in listed
+    ], f"the published stream ({STREAM_NAME})"
+
+
+def _latency_samples(job: tuple[str, float]) -> tuple[list[tuple[float, float]], float]:
+    """(latency, bytes) of everything, and consumers on average; ``job``: a packer and C over what a consumer can do."""
+    choice, share = job
+    stream, _ = published_stream()
+    played = assignments(choice, stream)
+    iterations = [Iteration(loads, before, owners) for loads, before, owners in played]
+    consumers = fmean(len(set(each.owners.values())) for each in iterations)
+    return latencies(iterations, CAPACITY / share), consumers
+
+
+def _latency_table(given: Context) -> Table:
+    rows = []
+    names = {"mwf": "mwf", **{f"kd_{n}": f"kd_n:n={n}" for n in (15, 24, 27, 30, 31, 32)}}
+    for form, share in ((AS_PUBLISHED, 5.0 / 6.0), (AS_RUN, 100.0 / 133.0)):
+        results = given.map(_latency_samples, [(choice, share) for choice in names.values()])
+        for name, (samples, consumers) in zip(names, results, strict=True):
+            late = [sample for sample in samples if sample[0] > 0.0]
+            p90 = percentile_of_bytes(late, 0.9)
+            paper = LATENCY_P90_SECONDS.get(name)
+            if name == "mwf":
+                rows.append(Row(what="mwf, consumers on average", form=form, paper=15.0, ours=_one(consumers), why=""))
+            why = (
+                "" if name == "mwf" else "guess: Kafka's dealing is random, ours is round-robin in order of partitions"
+            )
+            rows.append(
+                Row(what=f"{name}, p90 latency", form=form, unit="s", digits=2, paper=paper, ours=_one(p90), why=why)
+            )
+            share_late = sum(size for _, size in late) / sum(size for _, size in samples)
+            rows.append(
+                Row(
+                    what=f"{name}, share of the bytes that is late at all",
+                    form=form,
+                    unit="%",
+                    ours=_one(100 * share_late),
+                )
+            )
+    _, origin = published_stream()
+    return Table(
+        title="Latency model, 32 partitions, 100 iterations of 30 s",
+        rows=tuple(rows),
+        note=f"On {origin}. p90 of the bytes that are late at all, as figure 8 of the paper; `kd_n`: dealt out over n "
+        "consumers once. As run: C is 75 % of what a consumer really does (100 of 133), as in the authors' code.",
+    )
+
+
+def _one(value: float) -> Spread:
+    return Spread.of([value])
+
+
+def _published_stream_table(given: Context) -> Table:
+    stream, origin = published_stream()
+    opened, scores = {}, {}
+    for name, choice in PACKERS.items():
+        played = play(choice, stream)
+        opened[name], scores[name] = played.opened, played.rscore
+    cbs = cardinal_bin_scores(opened)
+    trim = play("trim", stream, fewest=True)
+    rows = []
+    for name in PACKERS:
+        rows.append(Row(what=f"{name}, CBS", form=AS_RUN, unit="%", ours=_one(100 * cbs[name])))
+        rows.append(Row(what=f"{name}, E(Rscore)", form=AS_RUN, digits=2, ours=_one(scores[name])))
+    rows.append(Row(what="trim (ours), bins on average", form=AS_RUN, digits=2, ours=_one(fmean(trim.opened))))
+    rows.append(Row(what="mwf, bins on average", form=AS_RUN, digits=2, ours=_one(fmean(opened["mwf"]))))
+    rows.append(Row(what="trim (ours), E(Rscore)", form=AS_RUN, digits=2, ours=_one(trim.rscore)))
+    return Table(title="The published stream, 32 partitions", rows=tuple(rows), note=f"On {origin}.")
+
+
+# -- the grid
+
+
+def run(given: Context) -> Sheet:
+    """Everything."""
+    partitions = PARTITIONS_QUICK if given.quick else PARTITIONS
+    count = MEASUREMENTS_QUICK if given.quick else MEASUREMENTS
+    streams = [Stream(b, delta, AS_RUN, partitions, count) for b in BEGINNINGS for delta in DELTAS]
+    streams += [Stream("uniform", delta, AS_PUBLISHED, partitions, count) for delta in (5, 25)]
+    cells = dict(zip(streams, given.map(_grid_cell, streams), strict=True))
+    by_delta = {delta: [cells[s] for s in streams if s.form == AS_RUN and s.delta == delta] for delta in DELTAS}
+    uniform = {(s.form, s.delta): cells[s] for s in streams if s.beginning == "uniform"}
+    _draw(given, by_delta)
+    return Sheet(
+        name="landau24",
+        title="Landau'24: consumers against migrations",
+        source="Landau, Saurabh, Andrade, Barbosa: *Multi-Objective Optimization of Consumer Group Autoscaling in "
+        "Message Broker Systems*. Figures 9 to 12 as numbers: worked out from the data that its authors published "
+        "(landaudiogo/thesis_data).",
+        setting=(
+            (
+                f"{partitions} partitions, {count} measurements, every packer on the same streams, partitions in a "
+                f"new order in every measurement; seed {SEED}. As run: whole steps between -delta and +delta, kept within "
+                "0 and 100. As published: real steps, kept above 0 only."
+            ),
+            "Beginnings: all partitions at 0, 50 or 100 % of a bin, or uniform in 0..100 %.",
+        ),
+        tables=(
+            _claims(uniform, by_delta),
+            _scores(by_delta),
+            _published_stream_table(given),
+            _latency_table(given),
+        ),
+    )
+
+
+def _claims(uniform: Mapping[tuple[str, int], Any], by_delta: Mapping[int, Sequence[Any]]) -> Table:
+    rows = []
+    for delta, saved, more in ((5, 55.0, 11.8), (25, 23.0, 8.8)):
+        for form in (AS_PUBLISHED, AS_RUN):
+            cell = uniform[form, delta]
+            rows += [
+                Row(
+                    what=f"delta {delta}: MWF moves less than NFD, the best baseline",
+                    form=form,
+                    unit="%",
+                    paper=saved,
+                    ours=_one(100.0 * (1.0 - cell["mwf"][1] / cell["nfd"][1])),
+                    why="guess: other random streams" if form == AS_RUN else "loads grow without a bound above",
+                ),
+                Row(
+                    what=f"delta {delta}: MWF opens more than the fewest (CBS)",
+                    form=form,
+                    unit="%",
+                    paper=more,
+                    ours=_one(100.0 * cell["mwf"][0]),
+                    why="guess: other random streams" if form == AS_RUN else "loads grow without a bound above",
+                ),
+            ]
+    for name, paper in (("mwf", 1.0), ("mbf", 1.0), ("mbfp", 1.0), ("mwfp", 0.0)):
+        fronts = [name in pareto_front(_means(by_delta[delta])) for delta in DELTAS[1:]]
+        theirs = [name in pareto_front(PUBLISHED[delta]) for delta in DELTAS[1:]]
+        rows.append(
+            Row(
+                what=f"{name.upper()} on the Pareto front, share of the deltas 5 to 25",
+                form=AS_RUN,
+                unit="%",
+                digits=0,
+                paper=100.0 * paper,
+                ours=_one(100.0 * fmean(fronts)),
+                why=f"its authors' data: {100.0 * fmean(theirs):.0f} %" if fmean(fronts) != paper else "",
+            )
+        )
+    return Table(
+        title="What the paper says",
+        rows=tuple(rows),
+        note="MWF against NFD on streams that begin uniform, which is where the paper's figures are found in its "
+        "authors' data. The front is that of means over the four beginnings.",
+    )
+
+
+def _means(cells: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
+    return {name: (fmean(c[name][0] for c in cells), fmean(c[name][1] for c in cells)) for name in PACKERS}
+
+
+def _scores(by_delta: Mapping[int, Sequence[Mapping[str, tuple[float, float]]]]) -> Table:
+    rows = []
+    for delta in DELTAS:
+        for name in PACKERS:
+            cbs, rscore = (_one(value) for value in _means(by_delta[delta])[name])
+            paper = PUBLISHED[delta][name]
+            rows.append(
+                Row(
+                    what=f"delta {delta}, {name}, CBS",
+                    form=AS_RUN,
+                    unit="%",
+                    digits=2,
+                    paper=100 * paper[0],
+                    ours=cbs.scaled(100.0),
+                )
+            )
+            rows.append(
+                Row(what=f"delta {delta}, {name}, E(Rscore)", form=AS_RUN, digits=2, paper=paper[1], ours=rscore)
+            )
+        ours = [cell["trim"] for cell in by_delta[delta] if "trim" in cell]
+        rows.append(
+            Row(
+                what=f"delta {delta}, trim with the fewest bins (ours; uniform beginning), CBS",
+                form=AS_RUN,
+                unit="%",
+                digits=2,
+                ours=Spread.of(100 * cbs for cbs, _ in ours),
+            )
+        )
+        rows.append(
+            Row(
+                what=f"delta {delta}, trim (ours), E(Rscore)",
+                form=AS_RUN,
+                digits=2,
+                ours=Spread.of(score for _, score in ours),
+            )
+        )
+    return Table(
+        title="CBS and E(Rscore), every packer and delta (figures 9 to 11)",
+        rows=tuple(rows),
+        note="Means over the four beginnings, of the paper's and of ours. Below 0: fewer bins than any of the paper's "
+        "packers.",
+    )
+
+
+def _draw(given: Context, by_delta: Mapping[int, Sequence[Mapping[str, tuple[float, float]]]]) -> None:
+    def fronts(figure: Any) -> None:
+        for axes, delta in zip(figure.subplots(1, 2), (5, 25), strict=True):
+            points = _means(by_delta[delta])
+            front = pareto_front(points)
+            for name, (x, y) in points.items():
+                on_front = name in front
+                axes.plot(100 * x, y, "o" if on_front else "x", color="#2a6f97" if on_front else "#6b7280")
+                axes.annotate(name.upper(), (100 * x, y), textcoords="offset points", xytext=(4, 4), fontsize=7)
+            step = sorted((100 * points[name][0], points[name][1]) for name in front)
+            axes.step([x for x, _ in step], [y for _, y in step], where="post", color="#2a6f97", linewidth=0.8)
+            theirs = [PUBLISHED[delta][name] for name in points]
+            axes.plot([100 * x for x, _ in theirs], [y for _, y in theirs], ".", color="#ee8866", markersize=4)
+            axes.set(xlabel="CBS, %", ylabel="E(Rscore)", title=f"delta {delta}")
+
+    def curves(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        for name in PACKERS:
+            means = [_means(by_delta[delta])[name] for delta in DELTAS]
+            style = "-" if name in MODIFIED else ":"
+            left.plot(DELTAS, [100 * x for x, _ in means], style, marker=".", label=name)
+            right.plot(DELTAS, [y for _, y in means], style, marker=".", label=name)
+        left.set(xlabel="delta, %", ylabel="CBS, %")
+        right.set(xlabel="delta, %", ylabel="E(Rscore)")
+        right.legend(ncols=2, fontsize=6)
+
+    given.draw(
+        "landau24-pareto.png",
+        "Figure 12 again: bins against migrations; filled: on the front. Small dots: the authors' data.",
+        fronts,
+    )
+    given.draw(
+        "landau24-scores.png", "Figures 9 and 11 again: CBS and E(Rscore) by delta, means over four beginnings.", curves
+    )
+
+
+EXPERIMENT = Experiment("landau24", run)
+
+if __name__ == "__main__":
+    sys.exit(main(EXPERIMENT))

@@ -1,0 +1,150 @@
+"""What a paper reports beside what came out here: values, tables, and how they are printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+import msgspec
+
+__all__ = ["AS_PUBLISHED", "AS_RUN", "Plot", "Row", "Sheet", "Spread", "Table", "markdown", "text"]
+
+AS_PUBLISHED, AS_RUN = "as published", "as run"
+HEAD = ("what", "form", "paper", "ours", "difference", "why")
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure that was measured several times: over seeds, or over phases inside the second."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """Mean, least and most of at least one value."""
+        listed = list(values)
+        return cls(mean=fmean(listed), low=min(listed), high=max(listed))
+
+    def scaled(self, factor: float) -> Spread:
+        """In another unit; ``factor`` above 0."""
+        return Spread(mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of a paper."""
+
+    what: str
+    form: str
+    """:data:`AS_PUBLISHED`: by the paper's text. :data:`AS_RUN`: as its authors' code and data have it."""
+    unit: str = ""
+    digits: int = 1
+    paper: float | None = None
+    """None: the paper does not say."""
+    ours: Spread
+    why: str = ""
+    """Where the difference comes from; begins with "guess:" where that was not shown by a run."""
+
+    @property
+    def difference(self) -> float | None:
+        """Ours (mean) less the paper's."""
+        return None if self.paper is None else self.ours.mean - self.paper
+
+    @property
+    def within(self) -> bool:
+        """Does the paper's figure lie within what was seen here?"""
+        return self.paper is not None and self.ours.low <= self.paper <= self.ours.high
+
+    def cells(self) -> tuple[str, ...]:
+        """As shown, in the order of the head."""
+        unit = f" {self.unit}" if self.unit else ""
+        paper = "-" if self.paper is None else f"{_number(self.paper, self.digits)}{unit}"
+        ours = f"{_number(self.ours.mean, self.digits)}{unit}"
+        low, high = _number(self.ours.low, self.digits), _number(self.ours.high, self.digits)
+        if low != high:
+            ours += f" ({low} to {high})"
+        difference = "-"
+        if self.difference is not None:
+            difference = _signed(self.difference, self.digits)
+            if self.within and low != high:
+                difference += ", within"
+        return (self.what, self.form, paper, ours, difference, self.why)
+
+
+def _number(value: float, digits: int) -> str:
+    if math.isinf(value):
+        return "never ends"
+    return f"{value:,.{digits}f}"
+
+
+def _signed(value: float, digits: int) -> str:
+    shown = f"{value:+,.{digits}f}"
+    return _number(0.0, digits) if float(shown.replace(",", "")) == 0.0 else shown
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that belong together."""
+
+    title: str
+    rows: tuple[Row, ...]
+    note: str = ""
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture that a run drew."""
+
+    file: str
+    caption: str
+
+
+class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+    """One paper."""
+
+    name: str
+    title: str
+    source: str
+    setting: tuple[str, ...]
+    """What was played and how; stand-ins for data that is not there are said here."""
+    tables: tuple[Table, ...]
+    plots: tuple[Plot, ...] = ()
+    command: str = ""
+    """Makes all of it again."""
+    seconds: float = 0.0
+    """CPU seconds it took."""
+    quick: bool = False
+
+
+def text(sheet: Sheet) -> str:
+    """For a terminal."""
+    lines = [sheet.title, *sheet.setting]
+    for table in sheet.tables:
+        rows = [HEAD, *(row.cells() for row in table.rows)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
+        lines += ["", table.title]
+        lines += [
+            "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
+        ]
+        if table.note:
+            lines.append(table.note)
+    return "\n".join(lines)
+
+
+def markdown(sheet: Sheet, folder: str) -> list[str]:
+    """A section of the page; pictures are looked for in ``folder``."""
+    quick = " A quick run: shorter, fewer seeds." if sheet.quick else ""
+    lines = [f"## {sheet.title}", "", sheet.source, ""]
+    lines += [f"- {line}" for line in sheet.setting]
+    lines += [f"- Made by `{sheet.command}` ({sheet.seconds:,.0f} CPU seconds).{quick}", ""]
+    for table in sheet.tables:
+        lines += [f"### {table.title}", ""]
+        lines += [_line(HEAD), _line(["---"] * len(HEAD))]
+        lines += [_line(row.cells()) for row in table.rows]
+        lines += ["", *([table.note, ""] if table.note else [])]
+    for plot in sheet.plots:
+        lines += [f"![{plot.caption}]({folder}/{plot.file})", "", f"*{plot.caption}*", ""]
+    return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,0 +1,93 @@
+"""The papers' loads: recorded ones where they are, stand-ins where they are not, each with what it is in words."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from random import Random
+
+from loadtrim.simulate import Load, shares_even, shares_skewed
+from loadtrim.simulate.loads import TOPIC
+from loadtrim_agent.core.model import Partition
+from papers.bench import data_file
+
+__all__ = ["by_partition", "loaded", "taxi", "three_humps"]
+
+HUMPS_NAME, TAXI_NAME = "chindanonda_10min_per_second.csv", "nab_nyc_taxi_30min.csv"
+TAXI_SECONDS, TAXI_RECORDS, TAXI_SPEED = 7200, 1_350_000, 40
+TAXI_BEGIN = "2015-01-05"
+"""A Monday of January: the nearest there is to January 2013."""
+TAXI_STEP_SECONDS = 1800
+
+
+def three_humps() -> tuple[list[float], str]:
+    """Records/s of the 10-minute trace: whole numbers, rounded up as the papers' producers do."""
+    path = data_file(HUMPS_NAME)
+    if path is not None:
+        with path.open(newline="") as file:
+            return [
+                math.ceil(float(row[1])) for row in csv.reader(file)
+            ], f"the recorded 10-minute trace ({HUMPS_NAME})"
+    knots = ((0, 75), (125, 200), (210, 100), (300, 275), (390, 120), (475, 350), (600, 100))
+    return (
+        [math.ceil(_cosine_between(knots, second)) for second in range(600)],
+        f"STAND-IN: three humps made in the shape of the 10-minute trace, for {HUMPS_NAME} is not here",
+    )
+
+
+def _cosine_between(knots: tuple[tuple[int, int], ...], at: float) -> float:
+    for (begin, low), (end, high) in itertools.pairwise(knots):
+        if begin <= at <= end:
+            return low + (high - low) * (1.0 - math.cos(math.pi * (at - begin) / (end - begin))) / 2.0
+    raise ValueError(f"second {at} lies beyond the last knot, {knots[-1][0]}")
+
+
+def taxi() -> tuple[list[float], str]:
+    """Two hours in the shape of NYC taxi trips at 40 times their speed, 1.35 M records. Always a stand-in."""
+    path = data_file(TAXI_NAME)
+    count = TAXI_SECONDS * TAXI_SPEED // TAXI_STEP_SECONDS + 2
+    if path is not None:
+        with path.open(newline="") as file:
+            rows = [(row["timestamp"], float(row["value"])) for row in csv.DictReader(file)]
+        first = next(at for at, (stamp, _) in enumerate(rows) if stamp.startswith(TAXI_BEGIN))
+        values = [value for _, value in rows[first : first + count]]
+        origin = f"80 hours of NYC taxi passengers from {TAXI_BEGIN} on, per half hour ({TAXI_NAME})"
+    else:
+        days = [math.pi * 2.0 * (at / 48.0 - 0.8) for at in range(count)]
+        values = [1.0 + 0.6 * math.cos(day) + 0.15 * math.cos(2.0 * day) for day in days]
+        origin = "days made of two cosines"
+    noise = Random("taxi")
+    rates = []
+    for second in range(TAXI_SECONDS):
+        place, part = divmod(second * TAXI_SPEED / TAXI_STEP_SECONDS, 1.0)
+        low, high = values[int(place)], values[int(place) + 1]
+        rates.append(max(0.0, (low + (high - low) * part) * (1.0 + 0.05 * noise.gauss(0.0, 1.0))))
+    factor = TAXI_RECORDS / sum(rates)
+    return (
+        [math.ceil(rate * factor) for rate in rates],
+        f"STAND-IN for the trips of January 2013, which are not here: {origin}, straight lines between, 5 % noise",
+    )
+
+
+def loaded(rates: list[float], *, partitions: int = 5, skewed: bool = False, arrivals: str = "burst") -> Load:
+    """A total dealt out: by chance evenly, or skewed in exact shares (half of it on 2 of the partitions)."""
+    return Load(
+        per_second=tuple(rates),
+        partitions=tuple(Partition(TOPIC, at) for at in range(partitions)),
+        shares=(shares_skewed(partitions) if skewed else shares_even(partitions),),
+        arrivals=arrivals,
+        keys="fixed" if skewed else "random",
+    )
+
+
+def by_partition(rows: list[list[float]], arrivals: str = "burst") -> Load:
+    """Records/s of every partition in every second, in exact shares."""
+    totals = [sum(row) for row in rows]
+    return Load(
+        per_second=tuple(totals),
+        partitions=tuple(Partition(TOPIC, at) for at in range(len(rows[0]))),
+        shares=tuple(tuple(rate / total for rate in row) for row, total in zip(rows, totals, strict=True)),
+        arrivals=arrivals,
+        keys="fixed",
+    )

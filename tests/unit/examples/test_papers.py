@@ -1,0 +1,141 @@
+"""The arithmetic of the papers' experiments: scores, the latency model, loads, and how figures are shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from loadtrim_agent.core.model import Partition
+from papers import iccbdc22, traces
+from papers.closer24 import optimal_replicas
+from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
+from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
+from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown
+
+A, B = Partition("t", 0), Partition("t", 1)
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+# -- Landau'24
+
+
+def test_bins_are_scored_against_the_fewest_of_each_measurement() -> None:
+    scores = cardinal_bin_scores({"a": [10, 12], "b": [12, 10]})
+    assert scores == pytest.approx({"a": 0.1, "b": 0.1})
+
+
+def test_who_is_beaten_in_one_and_equal_in_the_other_is_not_on_the_front() -> None:
+    assert pareto_front({"a": (0, 5), "b": (5, 0), "c": (5, 1), "d": (2, 2), "twin": (2, 2)}) == {"a", "b", "d", "twin"}
+
+
+@pytest.mark.parametrize("form", [AS_RUN, AS_PUBLISHED])
+def test_a_stream_keeps_to_its_steps_and_bounds(form: str) -> None:
+    made = measurements(Stream("uniform", 10, form, 20, 40))
+    assert made == measurements(Stream("uniform", 10, form, 20, 40))
+    for before, now in pairwise(made):
+        assert max(abs(now[p] - before[p]) for p in now) <= 10
+    loads = [load for one in made for load in one.values()]
+    assert min(loads) >= 0
+    if form == AS_RUN:
+        assert max(loads) <= 100
+        assert all(load == int(load) for load in loads)
+
+
+def test_the_first_assignment_costs_nothing_and_a_constant_load_moves_nothing() -> None:
+    made = measurements(Stream("uniform", 0, AS_RUN, 12, 5))
+    assert play("bfd_sticky", made).rscore == 0.0
+    assert len(set(play("bfd_sticky", made).opened)) == 1
+
+
+def test_what_moved_begins_late_and_catches_up() -> None:
+    """Capacity 10, 8 of it moved: 5 s at first; a byte comes each 1/8 s and is read in 1/10 s, so 0 after 200 bytes."""
+    moved = Iteration({A: 8.0}, {A: "x"}, {A: "y"})
+    samples = latencies([moved], 10.0)
+    assert sum(size for _, size in samples) == pytest.approx(240.0)
+    assert samples[0][0] == pytest.approx(5.0 - 4 * 0.025)
+    assert [latency > 0 for latency, _ in samples] == [True] * 25 + [False] * 5
+
+
+def test_too_much_for_a_consumer_waits_longer_and_longer_over_iterations() -> None:
+    """The paper's example: 16 arrive, 10 are read: the i-th byte waits (1/10 - 1/16) i."""
+    same = {A: "x", B: "x"}
+    each = Iteration({A: 8.0, B: 8.0}, same, same)
+    samples = latencies([each, each], 10.0)
+    assert max(latency for latency, _ in samples[:30]) == pytest.approx(0.0375 * 480, rel=0.02)
+    assert max(latency for latency, _ in samples) == pytest.approx(2 * 0.0375 * 480, rel=0.02)
+
+
+def test_what_stays_is_read_first() -> None:
+    each = Iteration({A: 6.0, B: 2.0}, {A: "x", B: "y"}, {A: "x", B: "x"})
+    samples = latencies([each], 10.0)
+    assert [latency for latency, _ in samples[:30]] == [0.0] * 30
+    assert samples[30][0] > 4.5
+
+
+def test_percentiles_count_bytes_not_samples() -> None:
+    assert percentile_of_bytes([(1.0, 90.0), (5.0, 10.0)], 0.9) == 1.0
+    assert percentile_of_bytes([(1.0, 89.0), (5.0, 11.0)], 0.9) == 5.0
+    assert percentile_of_bytes([], 0.9) == 0.0
+
+
+# -- loads
+
+
+def test_the_first_workload_of_iccbdc22_rises_as_its_text_says() -> None:
+    rows = iccbdc22.first_workload()
+    assert len(rows) == 600
+    assert rows[0] == [15.0] * 5
+    assert rows[165] == [60.0, 60.0, 15.0, 15.0, 15.0]
+    assert rows[285][2] == 60.0
+    assert rows[405] == [60.0, 60.0, 60.0, 60.0, 15.0]
+    assert rows[480] == [15.0] * 5
+
+
+def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
+    for rates, origin in (traces.three_humps(), traces.taxi()):
+        assert origin.startswith("STAND-IN")
+        assert min(rates) >= 0
+    assert len(traces.three_humps()[0]) == 600
+    assert sum(traces.taxi()[0]) == pytest.approx(traces.TAXI_RECORDS, rel=0.01)
+
+
+def test_the_optimal_scaler_packs_whole_partitions() -> None:
+    """5 equal partitions of 40 do not fit 2 replicas of 100 (3 and 2), although their sum does."""
+    assert optimal_replicas(traces.loaded([200.0, 100.0]), 100.0) == [3, 1]
+
+
+# -- figures
+
+
+def row(paper: float | None, *values: float) -> Row:
+    return Row(what="a", form=AS_RUN, unit="%", paper=paper, ours=Spread.of(values), why="b|c")
+
+
+def test_a_figure_that_varies_is_a_range_and_the_paper_may_lie_within() -> None:
+    assert row(97.4, 96.0, 98.0).cells()[2:5] == ("97.4 %", "97.0 % (96.0 to 98.0)", "-0.4, within")
+    assert row(90.0, 96.0, 98.0).cells()[4] == "+7.0"
+    assert row(97.0, 97.0).cells()[3:5] == ("97.0 %", "0.0")
+    assert row(None, 1.0).cells()[2] == "-"
+
+
+def test_the_page_keeps_its_columns() -> None:
+    sheet = Sheet(
+        name="x", title="X", source="", setting=(), tables=(Table(title="T", rows=(row(1.0, 2.0),)),), command="make it"
+    )
+    lines = markdown(sheet, "papers")
+    assert "| a | as run | 1.0 % | 2.0 % | +1.0 | b\\|c |" in lines
+    assert any("`make it`" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_an_experiment_prints_json() -> None:
+    command = [sys.executable, "-m", "papers.iccbdc22", "--quick", "--json", "--processes", "1"]
+    done = subprocess.run(
+        command, cwd=PROJECT, env={"PYTHONPATH": "examples", "PATH": ""}, capture_output=True, text=True, check=True
+    )
+    assert '"name": "iccbdc22"' in done.stdout
