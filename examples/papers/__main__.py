@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from papers import closer24, iccbdc22, landau24
+from papers import closer24, iccbdc22, koper22, landau24, li_ku
 from papers.bench import PROJECT, add_arguments, measured
 from papers.sheet import Sheet, markdown
 
-EXPERIMENTS = {module.EXPERIMENT.name: module.EXPERIMENT for module in (iccbdc22, closer24, landau24)}
+EXPERIMENTS = {module.EXPERIMENT.name: module.EXPERIMENT for module in (iccbdc22, closer24, landau24, li_ku, koper22)}
 DOCS = PROJECT / "docs"
 FOLDER = "papers"
 INTRODUCTION = """# The papers again

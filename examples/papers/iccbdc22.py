@@ -112,7 +112,7 @@ def run(given: Context) -> Sheet:
             ),
             (
                 "W = 5 s, 5 partitions. As published: 10 ms a record, arrivals spread evenly, `iccbdc22:mu=100`. "
-                "As run: 95 records/s, one burst a second, `iccbdc22_as_run:mu=95,sampled_lag=1` with 30 s of cool-down; "
+                "As run: 95 records/s, one burst a second, `iccbdc22_as_run:mu=95,sampled_lag=1` with 30 s cool-down; "
                 f"looks {', '.join(f'{look:g}' for look in LOOKS_SECONDS)} s after the burst (seeds 1, 2, 3)."
             ),
             (

@@ -253,7 +253,7 @@ def run(given: Context) -> Sheet:
         setting=(
             (
                 f"{partitions} partitions, {count} measurements, every packer on the same streams, partitions in a "
-                f"new order in every measurement; seed {SEED}. As run: whole steps between -delta and +delta, kept within "
+                f"new order in every measurement; seed {SEED}. As run: whole steps from -delta to +delta, kept within "
                 "0 and 100. As published: real steps, kept above 0 only."
             ),
             "Beginnings: all partitions at 0, 50 or 100 % of a bin, or uniform in 0..100 %.",

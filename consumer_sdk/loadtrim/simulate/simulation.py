@@ -65,11 +65,15 @@ class Options:
     """Do members pass work on inside the objective, on their own initiative?"""
     last_report: bool = True
     """Does a member that leaves tell what it measured since its last report?"""
+    gather_seconds: float = GATHER_SECONDS
+    """How often a member's measuring is told what was done; more than the agent's 0.2 s makes long runs cheaper."""
     phase_seconds: float | None = None
     """How long after the beginning of a report interval the seconds of the load begin, 0 .. 1; None: by the seed. A
     policy that samples sees bursts ``report_seconds - phase_seconds`` after they came."""
 
     def __post_init__(self) -> None:
+        if not 0.0 < self.gather_seconds < float("inf"):
+            raise WrongLoadError(f"Members gather every {self.gather_seconds} s; give a finite number above 0.")
         if self.phase_seconds is not None and not 0.0 <= self.phase_seconds <= 1.0:
             raise WrongLoadError(f"The phase is {self.phase_seconds} s; give 0 to 1, or none to have it drawn.")
         if self.replicas < 1:
@@ -226,7 +230,7 @@ class Simulation:
     def _gather(self, member: Member) -> None:
         if not member.left:
             self.world.gather(member)
-            self.world.agenda.at(self.world.now + GATHER_SECONDS, self._gather, member)
+            self.world.agenda.at(self.world.now + self._options.gather_seconds, self._gather, member)
 
     def _report(self, member: Member) -> None:
         if not member.left:
@@ -329,7 +333,7 @@ class Simulation:
         member = world.join(requested_at)
         every = self._config.report_seconds
         world.agenda.at(_beat(world.now, every, _phase(member.name)), self._report, member)
-        world.agenda.at(world.now + GATHER_SECONDS * world.random.random(), self._gather, member)
+        world.agenda.at(world.now + self._options.gather_seconds * world.random.random(), self._gather, member)
         return member
 
     def _count(self, member: Member, until: float) -> None:

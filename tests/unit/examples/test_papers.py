@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from loadtrim.simulate import Simulation
 from loadtrim_agent.core.model import Partition
-from papers import iccbdc22, traces
+from papers import iccbdc22, koper22, li_ku, traces
 from papers.closer24 import optimal_replicas
 from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
 from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
+from papers.playing import Result
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -139,3 +141,46 @@ def test_an_experiment_prints_json() -> None:
         command, cwd=PROJECT, env={"PYTHONPATH": "examples", "PATH": ""}, capture_output=True, text=True, check=True
     )
     assert '"name": "iccbdc22"' in done.stdout
+
+
+# -- Koper'22, Li & Ku
+
+
+def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
+    for reported in koper22.REPORTED.values():
+        assert set(reported) == set(koper22.POLICIES)
+    load, _ = koper22.query_load(koper22.QUERIES[0])
+    assert load.seconds == 140 * 60
+    for choice in koper22.POLICIES.values():
+        job = koper22.job(koper22.QUERIES[0], choice, load.part(0, 1))
+        Simulation(job.load, job.config, job.options)
+
+
+def test_scaling_operations_are_changes_between_samples() -> None:
+    result = Result(
+        share_in_time=1.0,
+        replica_minutes=0.0,
+        ups=0,
+        downs=0,
+        latency_mean=0.0,
+        latency_max=0.0,
+        replicas=(1,) * 15 + (2,) * 15 + (3, 2) * 7,
+        latency_by_second=(),
+        records=0,
+    )
+    assert result.scalings == 2
+
+
+def test_slices_peak_at_the_papers_maximum() -> None:
+    made, origin = li_ku.slices(3)
+    assert origin.startswith("STAND-IN")
+    assert [len(rates) for rates in made] == [210] * 3
+    assert [max(rates) for rates in made] == pytest.approx([500.0] * 3)
+    assert made == li_ku.slices(3)[0]
+
+
+def test_policies_of_li_and_ku_can_be_played() -> None:
+    """A few seconds of each: names, parameters and protocols go together."""
+    for policy, protocol in li_ku.POLICIES.values():
+        job = li_ku.job([100.0] * 3, policy, protocol, seed=1)
+        assert Simulation(job.load, job.config, job.options).run().left == 0
