@@ -75,7 +75,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def _number(value: float, digits: int) -> str:
     if math.isinf(value):
         return "never ends"
-    return f"{value:,.{digits}f}"
+    shown = f"{value:,.{digits}f}"
+    return shown.removeprefix("-") if float(shown.replace(",", "")) == 0.0 else shown
 
 
 def _signed(value: float, digits: int) -> str:
