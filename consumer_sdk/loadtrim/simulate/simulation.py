@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from random import Random
 
 from loadtrim_agent.core.plan.planner import Planner, scale_request
+from loadtrim_agent.core.plan.policies import Future, UnmeasuredError, make_policy
 from loadtrim_agent.core.plan.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.core.records import DecisionRecord, MovePlan, ReportRecord
 
@@ -111,7 +112,7 @@ class Simulation:
         begin = EPOCH + 1.0 + (drawn if options.phase_seconds is None else options.phase_seconds)
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
-        self._planner = Planner(config)
+        self._planner = Planner(config, _told(load, config, options, begin))
         self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
         self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
         self._batches: Iterator[tuple[Batch, ...]] = load.batches(Random(f"load:{options.seed}"))
@@ -132,7 +133,8 @@ class Simulation:
         """Play the load to its end, and then until nothing waits, for at most a minute."""
         world, agenda = self.world, self.world.agenda
         for _ in range(self._options.replicas):
-            self._join(world.now)
+            # They took as long to start as others will: the leader goes by what it has seen.
+            self._join(world.now - self._options.startup_seconds - JOIN_SECONDS)
         members = world.present()
         for queue in world.queues:
             world.acquire(members[queue.index % len(members)], queue.index, None)
@@ -340,6 +342,22 @@ class Simulation:
         if member.name not in self._begun:
             self._begun.add(member.name)
             self._replica_seconds += max(0.0, until - max(member.requested_at, self.world.begin))
+
+
+def _told(load: Load, config: PlanConfig, options: Options, begin: float) -> Future | None:
+    """What will arrive, for a policy that has to know it; the same records that are played."""
+    try:
+        make_policy(config.policy)
+    except UnmeasuredError:
+        rows = []
+        for batches in load.batches(Random(f"load:{options.seed}")):
+            row = [0.0] * len(load.partitions)
+            for batch in batches:
+                for index, count in batch.counts:
+                    row[index] += count
+            rows.append(tuple(row))
+        return Future(begins_at=begin, partitions=load.partitions, records=tuple(rows))
+    return None
 
 
 def _phase(name: str) -> float:

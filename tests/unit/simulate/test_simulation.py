@@ -113,6 +113,18 @@ def test_a_rising_load_is_answered_and_given_back() -> None:
     assert min(outcome.scaled()) >= 3
 
 
+def test_who_knows_the_future_has_replicas_there_in_time() -> None:
+    """The step comes at second 30; a replica takes 8 s to start, and 80 records/s to do a second's burst in time."""
+    load = parse_generator("step:before=40,after=200,at=30,seconds=60", 6)
+    config = PlanConfig(objective_seconds=0.5, policy="clairvoyant", packer="closer24", startup_seconds=8.0)
+    options = Options(costs=Costs(mean_seconds=COST), startup_seconds=8.0)
+    outcome = simulate(load, config, options)
+    assert set(outcome.curves.replicas[:20]) == {1}
+    assert outcome.curves.replicas[29] >= 3
+    blind = simulate(load, PlanConfig(objective_seconds=0.5, startup_seconds=8.0), options)
+    assert outcome.in_time > blind.in_time
+
+
 def test_no_load_at_all_and_one_second_are_played() -> None:
     idle = play("constant:rate=0,seconds=40")
     assert (idle.arrived, idle.share_in_time, idle.latencies) == (0, 1.0, [])
