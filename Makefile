@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-core test-kafka lint types bench papers clean
+.PHONY: help install demo test test-unit test-core test-kafka lint types bench papers compare clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -47,6 +47,9 @@ bench: $(STAMP) ## Benchmarks beside their peers; writes docs/benchmarks.md and 
 
 papers: $(STAMP) ## The papers' experiments again; writes docs/papers.md (PAPER=NAME: one of them)
 	PYTHONPATH=examples $(BIN)/python -m papers $(PAPER)
+
+compare: $(STAMP) ## Every policy on every load in the simulator; writes docs/comparison.md
+	$(BIN)/python examples/compare
 
 clean: ## Remove what was built and installed here
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,146 @@
+"""What ``objective`` is to reach, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compare.runs import CHOICES, STARTUPS, Job, Result, grouped
+from compare.scenes import LEVELS, constant_name
+
+__all__ = ["SEEDS", "Verdict", "extra_jobs", "on_front", "verdicts"]
+
+OURS = "objective"
+SLICED = "objective, slicing"
+SEEDS = range(1, 11)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One target."""
+
+    target: str
+    measured: str
+    met: bool | None
+    """None: not everything that it takes was played."""
+
+
+def on_front(result: Result, others: Sequence[Result]) -> bool:
+    """Is nobody at least as good in both share and replica-minutes, and better in one?"""
+    mine = (result.share, -result.replica_minutes)
+    return not any(
+        other.share >= mine[0] and -other.replica_minutes >= mine[1] and (other.share, -other.replica_minutes) != mine
+        for other in others
+    )
+
+
+def rivals(results: Sequence[Result]) -> list[Result]:
+    """Whom a result competes with: those who neither know the future nor slice."""
+    by_name = {choice.name: choice for choice in CHOICES}
+    return [each for each in results if not by_name[each.job.choice].knows and not by_name[each.job.choice].slicing]
+
+
+def extra_jobs(quick: bool) -> list[Job]:
+    """Runs beside the tables."""
+    seeds = SEEDS if not quick else range(1, 2)
+    constant = [
+        Job(scene=constant_name(level, seed), choice=OURS, startup_seconds=1.0, seed=seed, quick=quick)
+        for level in LEVELS
+        for seed in seeds
+    ]
+    return [
+        *constant,
+        Job(scene="iccbdc22", choice=OURS, startup_seconds=1.0, quick=quick),
+        Job(scene="iccbdc22", choice=SLICED, startup_seconds=1.0, quick=quick),
+        Job(scene="landau-100", choice=SLICED, startup_seconds=1.0, quick=quick),
+    ]
+
+
+def verdicts(results: Mapping[str, Result], scenes: Sequence[str], quick: bool = False) -> list[Verdict]:
+    """Every target beside what came of it."""
+
+    def of(scene: str, choice: str = SLICED) -> Result | None:
+        return results.get(Job(scene=scene, choice=choice, startup_seconds=1.0, quick=quick).key)
+
+    def within(
+        target: str, result: Result | None, good: Callable[[Result], bool], words: Callable[[Result], str]
+    ) -> Verdict:
+        if result is None:
+            return Verdict(target=target, measured="not played", met=None)
+        return Verdict(target=target, measured=words(result), met=good(result))
+
+    def paid(share: float, minutes: float) -> Callable[[Result], bool]:
+        return lambda each: round(each.share, 5) >= share and each.replica_minutes <= minutes
+
+    return [
+        *_fronts(results, scenes),
+        _quiet(results, quick),
+        within(
+            "slicing, 10-minute trace, 5 partitions: at least 99.9 % at no more than 28.6 replica-minutes",
+            of("trace"),
+            paid(0.999, 28.6),
+            _cost,
+        ),
+        within(
+            "slicing, the same with half the load on 2 of 9 partitions: at least 99.85 % at no more than 28.5",
+            of("trace-skewed"),
+            paid(0.9985, 28.5),
+            _cost,
+        ),
+        within(
+            "ICCBDC'22, experiment 1, whole partitions: 100 % at no more than 20.0 (the paper: 100 % at 18)",
+            of("iccbdc22", OURS),
+            paid(1.0, 20.0),
+            _cost,
+        ),
+        within("the same with slicing", of("iccbdc22"), paid(1.0, 20.0), _cost),
+        within(
+            "slicing, Landau's stream of 32 partitions: p99 at most 0.1 s with at most 13.5 consumers on average",
+            of("landau-100"),
+            lambda each: each.p99 <= 0.1 and each.replicas_mean <= 13.5,
+            lambda each: f"p99 {each.p99:.3f} s with {each.replicas_mean:.2f} consumers",
+        ),
+    ]
+
+
+def _cost(result: Result) -> str:
+    return f"{result.share:.3%} at {result.replica_minutes:.2f}"
+
+
+def _fronts(results: Mapping[str, Result], scenes: Sequence[str]) -> list[Verdict]:
+    """One verdict for every load: is ``objective`` on the front at every start-up time?"""
+    groups, told = grouped(results), []
+    complete = sum(not choice.knows and not choice.slicing for choice in CHOICES)
+    for scene in scenes:
+        target = f"`objective` on the front of (share, replica-minutes): {scene}"
+        known = {startup: rivals(groups.get((scene, startup), [])) for startup in STARTUPS}
+        if any(len(entries) < complete for entries in known.values()):
+            told.append(Verdict(target=target, measured="not all of it was played", met=None))
+            continue
+        off = []
+        for startup, entries in known.items():
+            ours = next(each for each in entries if each.job.choice == OURS)
+            if not on_front(ours, entries):
+                better = [each.job.choice for each in entries if not on_front(ours, [each])]
+                off.append(f"not at {startup:g} s ({', '.join(better)})")
+        told.append(Verdict(target=target, measured="; ".join(off) or "at every start-up time", met=not off))
+    return told
+
+
+def _quiet(results: Mapping[str, Result], quick: bool) -> Verdict:
+    target = (
+        f"no scaling after the first minute of a constant load with +-10 % noise, {len(SEEDS)} seeds, "
+        f"{', '.join(f'{level:g}' for level in LEVELS)} replicas' worth"
+    )
+    jobs = [job for job in extra_jobs(quick) if job.scene.startswith("constant-")]
+    played = [results[job.key] for job in jobs if job.key in results]
+    if not played:
+        return Verdict(target=target, measured="not played", met=None)
+    by_level: dict[str, list[int]] = {}
+    for each in played:
+        by_level.setdefault(each.job.scene.split("-")[1], []).append(each.scalings_after)
+    loud = {level: counts for level, counts in by_level.items() if any(counts)}
+    words = "; ".join(f"{level}: {', '.join(map(str, counts))}" for level, counts in loud.items())
+    measured = f"{sum(each.scalings_after > 0 for each in played)} of {len(played)} runs scale"
+    measured += f" (scalings by seed at {words})" if loud else ""
+    return Verdict(target=target, measured=measured, met=(not loud) if len(played) == len(jobs) else None)
