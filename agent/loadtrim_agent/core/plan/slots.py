@@ -1,8 +1,9 @@
 """The member's slots: work that arrived per 0.1 s of wall clock, summed over its partitions, each slot told once.
 
-A slot is closed when every partition in sizing was observed past it, at the earliest after ``settle_seconds`` and at
-the latest after ``settle_seconds_max``. What is found out later is put right in the slots that are closed next
-(:mod:`.arrivals` says why), so the sum of all slots ever told is the work of all records that arrived.
+A slot is closed when every partition in sizing was observed past it, at the earliest after ``settle_seconds`` (at once
+where nothing is owned) and at the latest after ``settle_seconds_max``. What is found out later is put right in the
+slots that are closed next (:mod:`.arrivals` says why), so the sum of all slots ever told is the work of all records
+that arrived.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ class WorkSlots:
 
     def _settled(self, now: float, parts: Sequence[tuple[PartitionMeter, bool]]) -> int:
         """The first grid slot that is not complete, at the beginning of a slot."""
-        settled = now - self._settle_seconds
+        # Nothing more is found out by a member that owns nothing: what its last word left open would be guessed.
+        settled = now - self._settle_seconds if parts else now
         for part, sized in parts:
             if sized:
                 settled = min(settled, part.observed_until(now))

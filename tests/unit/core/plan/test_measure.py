@@ -308,6 +308,17 @@ class TestAcquisition:
         slots = report.slots + later.slots
         assert slots == pytest.approx([0.03 if number in (1, 9) else 0.0 for number in range(len(slots))])
 
+    def test_the_last_word_of_a_member_that_owns_nothing_leaves_no_slot_to_be_guessed(self) -> None:
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(T + 0.81)
+        feed.fetch(T + 0.82)
+        feed.finish(T + 0.85, 1, 0.03)
+        feed.meter.lost(P, T + 0.86)
+        report = feed.report(T + 0.95)
+        assert report.slots_start + 0.1 * len(report.slots) == pytest.approx(T + 0.9)
+        assert sum(report.slots) == pytest.approx(0.03)
+
     def test_lost_and_taken_again_in_one_interval_is_one_entry(self) -> None:
         feed = Feed(Meter(CONFIG))
         for second in (0.0, 0.3):
