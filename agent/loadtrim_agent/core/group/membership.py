@@ -206,7 +206,7 @@ class Membership:
         self._tell_the_others(now)
 
     def _tell_the_others(self, now: float) -> None:
-        """A hello (newcomer) or rejoin in the log makes everybody heartbeat now: barriers of milliseconds."""
+        """A hello (newcomer) or rejoin in the log makes everybody join now: barriers of milliseconds."""
         if not self.member or not self._config.log_usable:
             return
         group, at = self._config.group, self._hooks.wall(now)
