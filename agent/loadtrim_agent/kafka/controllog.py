@@ -7,7 +7,13 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    OffsetOutOfRangeError,
+    for_code,
+)
 from aiokafka.protocol.metadata import MetadataRequest
 
 from loadtrim_agent.clock import boot_time, wall_time
@@ -161,7 +167,7 @@ class ControlLog:
     async def _ensure_topic(self) -> None:
         partitions = await self._count_partitions()
         if partitions is None:
-            await self._create_topic()
+            await self._patiently(self._create_topic)
             partitions = await self._patiently(self._created_partitions)
         if partitions < 2:
             raise ControlTopicUnusable(self._advice("it has fewer than 2 partitions"))
@@ -189,6 +195,11 @@ class ControlLog:
         admin = AIOKafkaAdminClient(**self._settings)
         await admin.start()
         try:
+            # aiokafka's own request breaks where the controller is not known: a broker that has just started.
+            if admin._client.cluster.controller is None:
+                await admin._client.force_metadata_update()
+            if admin._client.cluster.controller is None:
+                raise NotControllerError("the brokers do not say yet which of them creates topics")
             new = NewTopic(self.topic, 2, 1, topic_configs=_topic_configs())
             new.replication_factor = -1  # the broker's default (KIP-464); the constructor does not take it
             answer = await admin.create_topics([new])
