@@ -24,7 +24,6 @@ from .core.plan.packers import make_packer
 from .core.plan.policies import make_policy
 from .core.plan.values import PlanConfig
 from .core.records import DecisionRecord, LeavingRecord, PlanRecord, Record
-from .handout import Stream
 from .kafka.fetch.chunk import Chunk
 from .kafka.monitors import make_monitor
 from .leading import Leading
@@ -38,6 +37,7 @@ from .scaling.none import NoneScaler
 from .scaling.port import ScaleOutcome, Scaler, ScaleRequest
 from .scaling.reconciler import ScaleReconciler
 from .scaling.webhook import WebhookScaler
+from .stream import Stream
 
 __all__ = ["Assembly"]
 

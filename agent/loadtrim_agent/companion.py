@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .core.group.commands import EnteredCommand
 from .core.model import Partition
-from .handout import Stream
 from .kafka.fetch.chunk import Chunk
+from .stream import Stream
 
 if TYPE_CHECKING:
     from .agent import Agent

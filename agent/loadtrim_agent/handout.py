@@ -21,7 +21,7 @@ from .kafka.fetch.chunk import Chunk
 from .kafka.fetch.state import Budget
 from .stream import SLICE_RECORDS, Stream
 
-__all__ = ["Handout", "Stream"]
+__all__ = ["Handout"]
 
 BATCH_RECORDS = 1024
 """Records that ``getmany`` returns at most where user code names no limit; as many are unpacked at a time."""

@@ -48,10 +48,10 @@ RATES_SECONDS = 2.0
 RATES_DECISIONS = 2.0
 """So long, and so many decisions more, a monitor's last answer counts."""
 THINKING_SECONDS_MAX = 1.0
+"""A plan that takes longer is complained about."""
 DECISION_PHASE = 0.3
 """How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
 due at the multiples and a little later, have been read."""
-"""A plan that takes longer is complained about."""
 
 
 class _Thinker:

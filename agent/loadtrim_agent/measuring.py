@@ -19,12 +19,12 @@ from .clock import boot_time, seconds_to_beat, wall_time
 from .core.model import Partition
 from .core.plan.measure import Meter, MeterConfig, MeterSnapshot, split_report
 from .core.records import LoadRecord, Record
-from .handout import Handout, Stream
+from .handout import Handout
 from .kafka.data import DataPlane
 from .kafka.fetch.chunk import Chunk
 from .observe.histogram import LATENCY_BOUNDS
 from .observe.metrics import Metrics
-from .stream import Finished
+from .stream import Finished, Stream
 
 __all__ = ["Measuring", "process_started_at"]
 

@@ -19,11 +19,12 @@ from .companion import Companion, Guard
 from .core.group import commands as c
 from .core.group import events as e
 from .core.model import Partition
-from .handout import Handout, Stream
+from .handout import Handout
 from .kafka.data import DataPlane
 from .kafka.fetch.chunk import Chunk
 from .listener import Listener
 from .prefetching import Prefetching
+from .stream import Stream
 
 __all__ = ["Partitions"]
 
@@ -31,8 +32,6 @@ log = logging.getLogger("loadtrim")
 
 TOGETHER_SECONDS = 0.05
 """How long partitions whose start is known wait for those whose start is being looked up, to share a listener call."""
-
-
 BUSY_SECONDS = 0.01
 """Records that wait for user code now and still after this time are a backlog, and no burst that is soon over."""
 

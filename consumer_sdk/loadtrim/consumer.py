@@ -20,11 +20,12 @@ from loadtrim_agent.agent import Agent, AgentOptions
 from loadtrim_agent.assembly import Assembly
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.names import control_topic
-from loadtrim_agent.handout import Handout, Stream
+from loadtrim_agent.handout import Handout
 from loadtrim_agent.kafka.connections import check_settings
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.fetch.plane import FetchPlane
 from loadtrim_agent.kafka.topics import Subscription
+from loadtrim_agent.stream import Stream
 from loadtrim_agent.thread import AgentThread
 
 from .arguments import Arguments, check_subscription, compiled, loop_of
@@ -539,8 +540,7 @@ class Consumer:
         """When :meth:`highwater` was updated last, milliseconds."""
         if self._plain is not None:
             return self._plain.last_poll_timestamp(partition)  # type: ignore[no-any-return]
-        self._stream(Partition(*partition))
-        told_at = self._need_agent().plane.end_offset_at(Partition(*partition))
+        told_at = self._need_agent().plane.end_offset_at(self._stream(Partition(*partition)).partition)
         return int(told_at * 1000) if told_at is not None else None
 
     # -- the two threads -----------------------------------------------------------------------------------------

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
 from loadtrim_agent.core.plan.packers.least_loaded import BinSize, least_loaded
 from loadtrim_agent.core.plan.packers.problem import Item
 from papers.bench import Context, Experiment, main
-from papers.playing import Job, Result, looks, play, spread_of
+from papers.playing import Job, Result, draw_runs, looks, play, spread_of
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
 from papers.traces import loaded, taxi, three_humps
 
@@ -308,29 +307,12 @@ def _one(value: float) -> Spread:
 
 
 def _draw(given: Context, humps: Sequence[float], results: Mapping[str, Sequence[Result]]) -> None:
-    def runs(figure: Any) -> None:
-        load, replicas, latency = figure.subplots(3, 1, sharex=True)
-        load.fill_between(range(len(humps)), humps, color="0.85")
-        load.set_ylabel("records/s")
-        shown: tuple[tuple[str, Callable[[Result], Sequence[float]], Any], ...] = (
-            ("replicas", lambda r: r.replicas, replicas),
-            ("longest latency, s", lambda r: r.latency_by_second, latency),
-        )
-        for label, values, axes in shown:
-            for name in ("Alg. 2", "linear"):
-                axes.step(
-                    range(len(humps)), values(results[f"W1/as run/{name}"][0]), where="post", linewidth=0.8, label=name
-                )
-            axes.set_ylabel(label)
-        latency.axhline(OBJECTIVE_SECONDS, color="0.4", linestyle="--", linewidth=0.8)
-        latency.set_xlabel("seconds")
-        replicas.legend()
-
+    runs = {name: results[f"W1/as run/{name}"][0] for name in ("Alg. 2", "linear")}
     given.draw(
         "closer24-w1.png",
         f"W1 as run, looks {LOOKS_SECONDS[0]:g} s after the burst (seed 1): load, replicas, longest latency "
         "(figures 2, 4 and 5 again). Dashed: W.",
-        runs,
+        lambda figure: draw_runs(figure, humps, runs, OBJECTIVE_SECONDS),
         (8, 6),
     )
 

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
 from papers.bench import Context, Experiment, main
-from papers.playing import Job, Result, looks, play, spread_of
+from papers.playing import Job, Result, draw_runs, looks, play, spread_of
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
 from papers.traces import by_partition, three_humps
 
@@ -167,27 +166,13 @@ def _minutes(what: str, form: Form, paper: float, results: Sequence[Result], dra
 
 
 def _draw(given: Context, first: Sequence[Sequence[float]], results: Mapping[str, Sequence[Result]]) -> None:
-    def runs(figure: Any) -> None:
-        load, replicas, latency = figure.subplots(3, 1, sharex=True)
-        load.fill_between(range(len(first)), [sum(row) for row in first], color="0.85")
-        load.set_ylabel("records/s")
-        shown: tuple[tuple[str, Callable[[Result], Sequence[float]], Any], ...] = (
-            ("replicas", lambda r: r.replicas, replicas),
-            ("longest latency, s", lambda r: r.latency_by_second, latency),
-        )
-        for label, values, axes in shown:
-            for name, title in (("aware", "load-aware"), ("kafka", "cooperative sticky")):
-                drawn = values(results[f"1/as run/{name}"][0])
-                axes.step(range(len(drawn)), drawn, where="post", linewidth=0.9, label=title)
-            axes.set_ylabel(label)
-        latency.axhline(OBJECTIVE_SECONDS, color="0.4", linestyle="--", linewidth=0.8)
-        latency.set_xlabel("seconds")
-        replicas.legend()
-
+    load = [sum(row) for row in first]
+    titles = {"aware": "load-aware", "kafka": "cooperative sticky"}
+    runs = {title: results[f"1/as run/{name}"][0] for name, title in titles.items()}
     given.draw(
         "iccbdc22-experiment1.png",
         "Experiment 1 as run (seed 1): load, replicas, longest latency (figures 4 and 5 again). Dashed: W.",
-        runs,
+        lambda figure: draw_runs(figure, load, runs, OBJECTIVE_SECONDS),
         (8, 6),
     )
 

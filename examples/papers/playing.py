@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 from loadtrim.simulate import Load, Options, PlanConfig, percentile, simulate
 from papers.bench import Context
 from papers.sheet import Spread
 
-__all__ = ["Job", "Result", "looks", "play", "spread_of"]
+__all__ = ["Job", "Result", "draw_runs", "looks", "play", "spread_of"]
 
 SAMPLE_SECONDS = 15
 
@@ -94,3 +95,18 @@ def looks(job: Job, after_burst_seconds: Sequence[float]) -> list[Job]:
 def spread_of(results: Sequence[Result], value: Callable[[Result], float]) -> Spread:
     """A figure over several runs."""
     return Spread.of(value(result) for result in results)
+
+
+def draw_runs(figure: Any, load: Sequence[float], runs: Mapping[str, Result], objective_seconds: float) -> None:
+    """Load, replicas and longest latency, second by second, of some runs by title; dashed: the objective."""
+    above, replicas, latency = figure.subplots(3, 1, sharex=True)
+    above.fill_between(range(len(load)), load, color="0.85")
+    above.set_ylabel("records/s")
+    for title, run in runs.items():
+        for axes, drawn in ((replicas, run.replicas), (latency, run.latency_by_second)):
+            axes.step(range(len(drawn)), drawn, where="post", linewidth=0.9, label=title)
+    replicas.set_ylabel("replicas")
+    latency.set_ylabel("longest latency, s")
+    latency.axhline(objective_seconds, color="0.4", linestyle="--", linewidth=0.8)
+    latency.set_xlabel("seconds")
+    replicas.legend()

@@ -13,10 +13,11 @@ from loadtrim_agent.companion import Companion, Guard
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.handout import Handout, Stream
+from loadtrim_agent.handout import Handout
 from loadtrim_agent.kafka.data import DataPlane
 from loadtrim_agent.listener import Listener
 from loadtrim_agent.partitions import Partitions
+from loadtrim_agent.stream import Stream
 
 AT = Partition("topic", 0)
 

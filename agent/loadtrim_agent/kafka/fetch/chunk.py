@@ -179,6 +179,12 @@ def frame(
     return Chunk(partition, start, end, data, batches, check_crcs=check_crcs)
 
 
+def last_offset(data: bytes, at: int) -> int:
+    """Of the batch that begins there; the formats before v2 carry it as their own offset."""
+    base: int = _LENGTH.unpack_from(data, at)[0]
+    return base + int(_V2.unpack_from(data, at + _V2_AT)[1]) if data[at + _MAGIC_AT] >= 2 else base
+
+
 def _legacy(data: bytes, at: int, stop: int, offset: int, start: int) -> Batch:
     """Formats v0 and v1: one message, or a compressed set that carries the offset of its last message."""
     compressed = data[at + _MAGIC_AT + 1] & 0x07

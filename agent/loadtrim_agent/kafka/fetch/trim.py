@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-
-from .chunk import Chunk
+from .chunk import Chunk, last_offset
 
 __all__ = ["trim"]
-
-_BASE = struct.Struct(">q")
-_MAGIC_AT = 16
-_DELTA = struct.Struct(">i")
-_DELTA_AT = 23
 
 
 def trim(chunk: Chunk, offset: int) -> None:
@@ -22,17 +15,11 @@ def trim(chunk: Chunk, offset: int) -> None:
     if offset <= chunk.start:
         return
     chunk.start = offset
-    kept = [batch for batch in chunk.batches if _last_offset(chunk.data, batch[0]) >= offset]
+    kept = [batch for batch in chunk.batches if last_offset(chunk.data, batch[0]) >= offset]
     if kept:
         begin, stop, records, first, last = kept[0]
         # As in framing: exact where the batch is not compacted.
-        kept[0] = (begin, stop, min(records, _last_offset(chunk.data, begin) + 1 - offset), first, last)
+        kept[0] = (begin, stop, min(records, last_offset(chunk.data, begin) + 1 - offset), first, last)
     chunk.batches = kept
     chunk.records = sum(batch[2] for batch in kept)
     chunk.done = not kept
-
-
-def _last_offset(data: bytes, at: int) -> int:
-    """Of the batch that begins there; the formats before v2 carry it as their own offset."""
-    base: int = _BASE.unpack_from(data, at)[0]
-    return base + int(_DELTA.unpack_from(data, at + _DELTA_AT)[0]) if data[at + _MAGIC_AT] >= 2 else base
