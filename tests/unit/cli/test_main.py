@@ -24,10 +24,10 @@ from loadtrim.cli.up import default_name
 from .control_records import decision
 
 POLITE = """
-import signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print("ready", flush=True)
-signal.pause()
+signal.sigwait([signal.SIGTERM])
 """
 STUBBORN = """
 import signal

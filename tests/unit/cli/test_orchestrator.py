@@ -28,11 +28,12 @@ from loadtrim.cli.orchestrator import (
 )
 from loadtrim.cli.supervisor import Phase
 
+# Waits for the signal instead of handling it: a handler that runs just before pause() leaves it waiting for ever.
 POLITE = """
 import os, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print("ready", *(os.environ.get(name) for name in sys.argv[1:]))
-signal.pause()
+signal.sigwait([signal.SIGTERM])
 """
 STUBBORN = """
 import os, signal, subprocess, sys
