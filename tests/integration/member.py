@@ -25,7 +25,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError
 
 from loadtrim import Consumer, SettingsError
-from payments.service import Journal, Options, Payment, busy
+from payments.service import Journal, Options, Pace, Payment
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -44,6 +44,7 @@ class Member:
         self.fault = fault
         assert options.journal is not None
         self.journal = Journal(options.journal, options.instance)
+        self.pace = Pace(options.busy_seconds)
         self.handled = 0
         self.consumer = Consumer(
             *options.topics,
@@ -73,7 +74,7 @@ class Member:
                     time.sleep(self.fault.seconds)  # noqa: ASYNC251 - that is what is tested
                 if self.fault.kind == "silent":
                     await asyncio.sleep(self.fault.seconds)
-            await busy(self.options.busy_seconds)
+            await self.pace.take()
             self.journal.done(message)
             if self.fault.kind == "manual":
                 await self.consumer.commit({TopicPartition(message.topic, message.partition): message.offset + 1})
@@ -87,7 +88,7 @@ class Member:
             for messages in taken.values():
                 for message in messages:
                     self.journal.handed_out(message, _id_of(message))
-                    await busy(self.options.busy_seconds)
+                    await self.pace.take()
                     self.journal.done(message)
 
 

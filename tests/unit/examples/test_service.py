@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from payments.service import Journal, Options, busy
+from payments.service import Journal, Options, Pace
 
 
 class TestOptions:
@@ -65,17 +65,32 @@ class TestOptions:
         assert "allowed" in str(caught.value)
 
 
-class TestBusy:
+class TestPace:
     @pytest.mark.parametrize("burn", [False, True])
     async def test_takes_at_least_the_time_it_says(self, burn: bool) -> None:
         begun = time.perf_counter()
-        await busy(0.0059, burn=burn)
+        await Pace(0.0059, burn=burn).take()
         assert time.perf_counter() - begun >= 0.0059
 
     async def test_counts_from_when_it_began(self) -> None:
         begun = time.perf_counter()
-        await busy(3600.0, since=begun - 3600.0)
+        await Pace(3600.0).take(begun - 3600.0)
         assert time.perf_counter() - begun < 60.0, "what was over is not waited for again"
+
+    async def test_what_one_took_too_long_is_taken_off_the_next(self) -> None:
+        pace = Pace(20.0)
+        begun = time.perf_counter()
+        await pace.take(begun - 30.0)
+        await pace.take(time.perf_counter() - 10.0)
+        assert time.perf_counter() - begun < 5.0, "10 s were left, and 10 s too many were taken before"
+
+    async def test_at_most_a_payments_time_is_made_up_for(self) -> None:
+        pace = Pace(0.02)
+        begun = time.perf_counter()
+        await pace.take(begun - 60.0)
+        for _ in range(3):
+            await pace.take(time.perf_counter())
+        assert time.perf_counter() - begun >= 0.04
 
 
 def test_journal_lines_survive_without_closing(tmp_path: Path) -> None:
