@@ -48,6 +48,9 @@ CONTROL_FILE = "control.jsonl"
 _REPORT_LAG_SECONDS = 1.0
 """A handoff is reported up to this long after it."""
 
+_AT_ONCE_NS = 2_000_000
+"""A record handed out this soon after the one before had waited."""
+
 NOT_THE_PAPERS = (
     "Every fifth second of the trace is played at its own rate: the load rises and falls five times as steeply as "
     "recorded, so these figures are not comparable with the papers'. FULL=1 plays all 600 seconds."
@@ -129,6 +132,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     objective_seconds: float
     objective_share: float
     busy_seconds: float
+    spent_seconds_mean: float | None
+    """On a record until the next one that waited was handed out: ``busy_seconds`` and what the machine, the journal and
+    the client add; None: none ever waited."""
     share_in_time: float
     """Of all acknowledged records; what never got done counts as late."""
     share_possible: float
@@ -297,6 +303,7 @@ def _summary(
         objective_seconds=setting.objective_seconds,
         objective_share=setting.objective_share,
         busy_seconds=setting.busy_seconds,
+        spent_seconds_mean=_spent_seconds(run),
         share_in_time=in_time / verdict.acknowledged,
         share_possible=_share_possible(run, setting),
         latency=Latency(
@@ -328,6 +335,18 @@ def _summary(
         out_of_order=len(verdict.out_of_order),
         ok=verdict.ok and not verdict.left_over,
     )
+
+
+def _spent_seconds(run: Run) -> float | None:
+    """From one record's hand-out to the next one's, where the next followed at once."""
+    count = total = 0
+    for process in run.processes:
+        handouts = sorted(process.handouts, key=lambda handout: handout.handed_ns)
+        for handout, following in pairwise(handouts):
+            if handout.done_ns is not None and following.handed_ns - handout.done_ns < _AT_ONCE_NS:
+                count += 1
+                total += following.handed_ns - handout.handed_ns
+    return total / count / 1e9 if count else None
 
 
 def _lives(replicas: Iterable[Replica]) -> list[tuple[float, float]]:

@@ -137,6 +137,19 @@ class TestNumbers:
         assert report_of(story).summary.replica_minutes_least == pytest.approx((2 + 1 + 2) / 60)
         assert report_of(story, even=True).summary.replica_minutes_least == pytest.approx(3 / 60)
 
+    def test_time_per_record_is_of_those_that_waited(self, story: Story) -> None:
+        story.send_all({0: 4})
+        idle_from = story.works("a", 0, range(3), at=10, takes=5)  # 5.1 ms from one to the next, twice
+        story.works("a", 0, range(3, 4), at=idle_from + 50, takes=5)
+        story.ends("a", 200)
+        assert report_of(story).summary.spent_seconds_mean == pytest.approx(0.0051)
+
+    def test_no_time_per_record_where_none_waited(self, story: Story) -> None:
+        story.send_all({0: 1})
+        story.works("a", 0, range(1), at=10)
+        story.ends("a", 200)
+        assert report_of(story).summary.spent_seconds_mean is None
+
     def test_gap_is_the_wait_of_a_record_whose_new_owner_is_idle(self, story: Story) -> None:
         story.send_all({0: 3})
         story.works("a", 0, range(1), at=10, takes=5)
