@@ -33,7 +33,7 @@ from .core.group.ownership import HoldState
 from .core.group.values import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from .core.model import InvariantError, Partition
 from .handout import Handout
-from .kafka.connections import UNREACHABLE, Connections, Coordinator
+from .kafka.connections import UNREACHABLE, Backoff, Connections, Coordinator
 from .kafka.controllog import ControlLog, ControlTopicUnusable
 from .kafka.data import DataPlane
 from .kafka.group import GroupRequests
@@ -48,6 +48,9 @@ log = logging.getLogger("loadtrim")
 
 LAST_REPORT_SECONDS = 0.5
 """How long a member that has left waits at most for its last report to be written."""
+LOG_RETRY_SECONDS = 2.0
+LOG_RETRY_SECONDS_MAX = 60.0
+"""A control topic that could not be used is tried again after this time, doubled up to a bound."""
 
 
 @dataclass(slots=True)
@@ -192,7 +195,17 @@ class Agent:
             await self._coordinator.find()
 
     async def _start_log(self) -> None:
-        self.log = ControlLog(
+        try:
+            await self._open_log()
+        except ControlTopicUnusable as error:
+            log.error("%s", error)
+            self.guard.broke("control_topic")
+            self.machine.use_log(False)
+            self.spawn(self._await_log(), "await-log")
+
+    async def _open_log(self) -> None:
+        """Raises: ControlTopicUnusable."""
+        opened = ControlLog(
             self.options.settings,
             self.options.control_topic,
             feed=self._read_log,
@@ -200,15 +213,24 @@ class Agent:
             on_unreadable=lambda: self.guard.broke("control_record"),
             on_clock=lambda *sample: self.guard.call("clock", self.options.companion.clock, *sample),
         )
-        try:
-            await self.log.start()
-        except ControlTopicUnusable as error:
-            log.error("%s", error)
-            self.guard.broke("control_topic")
-            self.machine.without_log()
-            self.log = None
-            return
-        self.spawn(self.log.run(), "log")
+        await opened.start()
+        self.log = opened
+        self.spawn(opened.run(), "log")
+
+    async def _await_log(self) -> None:
+        """Try again until the control topic can be used: a slow broker at one start must not cost a group its plans."""
+        backoff = Backoff(LOG_RETRY_SECONDS, LOG_RETRY_SECONDS_MAX)
+        while self.log is None:
+            await asyncio.sleep(backoff.failed())
+            try:
+                await self._open_log()
+            except ControlTopicUnusable as error:
+                log.debug("%s", error)
+        log.warning(
+            "The control topic %s can be used now: this member joins again, and speaks loadtrim where all others do.",
+            self.options.control_topic,
+        )
+        self.feed(e.LogUsableEvent(now=boot_time()))
 
     async def _first_generation(self) -> None:
         """Wait for the first generation, and until what its map gives is positioned."""

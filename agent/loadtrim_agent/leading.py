@@ -198,8 +198,7 @@ class Leading:
 
     async def _lead(self) -> None:
         control = self._agent.log
-        if control is None:
-            return
+        assert control is not None, "no map of ours without the log"
         planner = _Thinker(self._config)
         self._monitor, self._rates, self._monitor_fails = self._make_monitor(), None, False
         caught_up = asyncio.Event()

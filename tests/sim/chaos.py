@@ -115,7 +115,10 @@ class Chaos:
         if self.options.load.mixed_subscriptions and self.rng.random() < 0.5:
             topics = (self.rng.choice(topics),)
         usable = not (self.options.load.foreign_joins_per_second and self.rng.random() < 0.1)
-        return self.world.join(topics, log_usable=usable)
+        member = self.world.join(topics, log_usable=usable)
+        if not usable and self.rng.random() < 0.5:
+            self.world.scheduler.after(self.rng.uniform(0.0, 5.0), member.find_log)
+        return member
 
     def _produce(self) -> None:
         self.world.produce(self.rng.choice(sorted(self.world.data)), self.rng.choice((1, 1, 1, 3)))

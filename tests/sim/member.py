@@ -132,6 +132,10 @@ class SimMember:
         self._scheduler.after(LOAD_SECONDS, self._say_load)
         self._scheduler.after(self.world.metadata_seconds(), self._watch_topics)
 
+    def find_log(self) -> None:
+        """The control topic can be used after all."""
+        self.feed(lambda now: e.LogUsableEvent(now=now))
+
     def leave(self, *, release: bool = True, come_back: bool = False) -> None:
         """Leave the group; ``come_back``: the process stays and joins again."""
         self._comes_back = come_back
@@ -276,7 +280,7 @@ class SimMember:
         if self.gone:
             return
         self._scheduler.after(LOAD_SECONDS, self._say_load)
-        if not (self.frozen or self.stalled) and self.machine.membership.stable and self.config.log_usable:
+        if not (self.frozen or self.stalled) and self.machine.membership.stable and self.machine.config.log_usable:
             slack = self._scheduler.rng.random()
             record = LoadRecord(
                 group=self.config.group,

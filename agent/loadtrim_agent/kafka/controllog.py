@@ -132,12 +132,11 @@ class ControlLog:
                 self._position = await self._patiently(self._coordination.end)
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._probe()
-        except ControlTopicUnusable:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, UNREACHABLE):
+                raise ControlTopicUnusable(self._advice(error)) from error
             raise
-        except UNREACHABLE as error:
-            await self.close()
-            raise ControlTopicUnusable(self._advice(error)) from error
 
     async def close(self) -> None:
         await self._connections.close()
@@ -216,8 +215,8 @@ class ControlLog:
             f"The control topic {self.topic} cannot be used ({why}). Without it this member shares the group as a "
             "plain consumer would: no handoffs, no planning, no scaling, and the whole group becomes a mixed one. "
             f"Create it with `kafka-topics.sh --create --topic {self.topic} --partitions 2 {configs}`, or allow this "
-            f"principal CREATE on it; and allow READ, WRITE and DESCRIBE on topic {self.topic}. Then restart this "
-            "member."
+            f"principal CREATE on it; and allow READ, WRITE and DESCRIBE on topic {self.topic}. This member tries "
+            "again, at least once a minute, and comes back to loadtrim by itself."
         )
 
     # -- the coordination log ------------------------------------------------------------------------------------

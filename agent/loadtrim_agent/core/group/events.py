@@ -26,6 +26,7 @@ __all__ = [
     "LogGapEvent",
     "LogPositionEvent",
     "LogReadEvent",
+    "LogUsableEvent",
     "LullEvent",
     "MoveWantedEvent",
     "OffsetCommit",
@@ -242,6 +243,10 @@ class LogFailedEvent(Event, frozen=True, kw_only=True):
     """The log cannot be read (``failed``) or can again."""
 
     failed: bool
+
+
+class LogUsableEvent(Event, frozen=True, kw_only=True):
+    """The control topic, of no use at the start, can be read and written now; its end is known."""
 
 
 class AppendedEvent(Event, frozen=True, kw_only=True):

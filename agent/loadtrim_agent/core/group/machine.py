@@ -51,6 +51,7 @@ from .events import (
     LogGapEvent,
     LogPositionEvent,
     LogReadEvent,
+    LogUsableEvent,
     MoveWantedEvent,
     OpenedEvent,
     StartEvent,
@@ -61,7 +62,7 @@ from .events import (
 )
 from .holdings import Holdings
 from .lease import Lease
-from .membership import Membership
+from .membership import Membership, Phase
 from .ownership import Hold, HoldState, Ownership
 from .peers import Peers
 from .prefetches import Prefetches
@@ -135,6 +136,7 @@ class Machine:
             LogPositionEvent: self._on_log_position,
             LogGapEvent: self._on_log_gap,
             LogFailedEvent: self._on_log_failed,
+            LogUsableEvent: self._on_log_usable,
             AppendedEvent: self._on_appended,
             BaseFoundEvent: lambda e: self.membership.base_found(e.now, e.base),
             LeaveWantedEvent: self.departure.wanted,
@@ -184,11 +186,11 @@ class Machine:
         machine.brake = self.brake
         return machine
 
-    def without_log(self) -> None:
-        """Before the start: the control topic cannot be used, so offer the standard protocols only (mixed group)."""
-        self.config = msgspec.structs.replace(self.config, log_usable=False)
-        self.membership.without_log()
-        self._log_failed = True
+    def use_log(self, usable: bool) -> None:
+        """From the next JoinGroup on: offer our protocol, or the standard ones only (mixed group)."""
+        self.config = msgspec.structs.replace(self.config, log_usable=usable)
+        self.membership.use_log(usable)
+        self._log_failed = not usable
 
     @property
     def settled(self) -> bool:
@@ -510,6 +512,14 @@ class Machine:
                 if hold.target:
                     self.holdings.keep(partition)  # no moves, all else runs on
         self._log_failed = event.failed
+
+    def _on_log_usable(self, event: LogUsableEvent) -> None:
+        """Back from a mixed group: one barrier more, in which everybody can offer our protocol."""
+        if not self.config.log_usable:
+            self.emit(CountCommand(what="log_usable"))
+            self.use_log(True)
+            if self.membership.phase is not Phase.IDLE:
+                self.membership.rejoin(event.now)
 
     # -- the end -------------------------------------------------------------------------------------------------
 

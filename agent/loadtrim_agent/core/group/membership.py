@@ -153,9 +153,9 @@ class Membership:
 
     # -- getting in ----------------------------------------------------------------------------------------------
 
-    def without_log(self) -> None:
-        """Before the start: offer the standard protocols only."""
-        self._config = msgspec.structs.replace(self._config, log_usable=False)
+    def use_log(self, usable: bool) -> None:
+        """From the next JoinGroup on: offer our protocol too, or the standard ones only."""
+        self._config = msgspec.structs.replace(self._config, log_usable=usable)
 
     def number_on(self, earlier: Membership) -> None:
         """Go on from the numbers of an earlier machine of this process, and from what it knew of the topics."""

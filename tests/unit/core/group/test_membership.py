@@ -66,7 +66,7 @@ def test_the_lease_runs_from_when_the_request_was_sent() -> None:
 
 def test_a_member_without_the_log_offers_the_standard_protocols_only() -> None:
     d = Driver()
-    d.machine.without_log()
+    d.machine.use_log(False)
     d.joining()
     assert d.only(c.SendJoinCommand).protocols == STANDARD_PROTOCOLS
     assert d.kinds() == ["SendJoin"], "and says nothing in the log"

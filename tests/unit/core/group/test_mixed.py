@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
-from loadtrim_agent.core.group.values import Code
+from loadtrim_agent.core.group.values import LOADTRIM, STANDARD_PROTOCOLS, Code
 from loadtrim_agent.core.model import Partition
 from sim.driver import ME, Driver
 
@@ -100,3 +100,24 @@ def test_what_was_not_opened_yet_is_not_opened_when_a_foreign_member_comes_back(
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.join_answered(generation=2, protocol="range")
     assert d.kinds() == ["Drop", "Drop", "SendSync"]
+
+
+def test_a_log_that_can_be_used_later_brings_the_member_back() -> None:
+    d = Driver()
+    d.machine.use_log(False)
+    mixed(d.joining(), P0)
+    d.feed(e.LogUsableEvent)
+    assert (d.counted(), d.kinds()) == (["log_usable"], ["Stop"])
+    assert d.machine.log_works
+    assert d.feed(e.LogUsableEvent) == [], "once"
+    d.drained(P0, None)
+    assert d.only(c.SendJoinCommand).protocols == (LOADTRIM, *STANDARD_PROTOCOLS)
+
+
+def test_a_log_that_can_be_used_before_the_start_begins_nothing() -> None:
+    d = Driver()
+    d.machine.use_log(False)
+    d.feed(e.LogUsableEvent)
+    assert d.kinds() == []
+    d.joining()
+    assert d.only(c.SendJoinCommand).protocols == (LOADTRIM, *STANDARD_PROTOCOLS)
