@@ -22,7 +22,7 @@ from typing import Any
 
 from aiokafka.structs import TopicPartition
 
-from payments.service import busy, clock_ns
+from payments.service import Pace, clock_ns
 
 from .child import serve
 from .stamps import Stamps
@@ -99,7 +99,7 @@ class Worker:
         return {"called_ns": called_ns, "started_ns": started_ns}
 
     async def _consume(self) -> None:
-        add, seconds = self._stamps.add, self._busy
+        add, pace = self._stamps.add, Pace(self._busy) if self._busy else None
         async for message in self._consumer:
             now = clock_ns()
             if self._first_ns is None:
@@ -110,8 +110,8 @@ class Worker:
                 self._ones += 1
                 if self._one is not None and not self._one.done():
                     self._one.set_result(now)
-            if seconds:
-                await busy(seconds)
+            if pace is not None:
+                await pace.take()
                 if len(self._stamps) % ASKED_RECORDS == 0:
                     await asyncio.sleep(0)
 

@@ -42,6 +42,7 @@ from .events import (
     SyncAnsweredEvent,
 )
 from .heard import Heard
+from .heartbeats import Heartbeats
 from .hooks import MembershipHooks
 from .lease import Lease
 from .values import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
@@ -54,8 +55,6 @@ BASE_APPEND_SECONDS = 1.0
 BASE_WAIT_SECONDS = 2.0
 TOPICS_WAIT_SECONDS = 5.0
 UNREADABLE_WAIT_SECONDS = 1.0
-BURST_GAPS_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
-"""Heartbeats after a hint from the log: the record may overtake the JoinGroup it speaks of (rule 11)."""
 OVERDUE_HEARTBEAT_SECONDS = 0.25
 
 
@@ -115,10 +114,7 @@ class Membership:
         """READING: the answer whose map is still in the log."""
         self._again = False
         self._contested = False
-        self._heartbeat_in_flight = False
-        self._heartbeat_due = NEVER
-        self._heartbeats_stopped = False
-        self._burst: list[float] = []
+        self._heartbeats = Heartbeats(config.heartbeat_interval)
         self._told_of: int = -1
         """Generation whose end the log was already told of, by us or by another (rule 11)."""
         self._heard = Heard()
@@ -147,7 +143,7 @@ class Membership:
 
     def wakeup(self) -> float:
         """When :meth:`tick` wants to be called at the latest."""
-        due = self._heartbeat_due if self._may_heartbeat() and not self._heartbeat_in_flight else NEVER
+        due = self._heartbeats.wakeup if self._may_heartbeat() else NEVER
         retry = self._retry_at if self.coordinator_known else NEVER
         return min(due, retry, self._phase_deadline)
 
@@ -222,7 +218,7 @@ class Membership:
             # Also where a JoinGroup is parked: it may be parked at a broker that is not the coordinator any more.
             self._send_join(now)
         elif self.phase is Phase.STABLE:
-            self._heartbeat_due = now
+            self._heartbeats.by(now)
 
     def coordinator_lost(self) -> None:
         """Somebody's request was answered by a broker that is not the coordinator, or by none."""
@@ -261,7 +257,7 @@ class Membership:
 
     def _joined_generation(self, event: JoinAnsweredEvent) -> None:
         self._lease.renew(event.sent_at)
-        self._heartbeats_stopped = False
+        self._heartbeats.stopped = False
         self.member = event.member
         self.leader = event.leader
         self._next_generation = event.generation
@@ -444,8 +440,7 @@ class Membership:
         if self.protocol == LOADTRIM:
             self._attempts.entered(self.generation, _attempts_of(answer))
         self._phase_deadline = NEVER
-        self._heartbeat_due = now + self._config.heartbeat_interval
-        self._burst = []
+        self._heartbeats.entered(now)
         ended = self._told_of >= self.generation  # somebody was in before us, and has joined again
         self._hooks.enter(now, answer)
         if self._heard.unseen(answer.base.members if answer.base is not None else ()):
@@ -474,8 +469,7 @@ class Membership:
         """The log says that a barrier began (or is about to): heartbeat now and a few times more (rule 11)."""
         self._told_of = max(self._told_of, self.generation if generation is None else generation)
         if self.phase is Phase.STABLE:
-            self._burst = list(BURST_GAPS_SECONDS)
-            self._heartbeat_due = now
+            self._heartbeats.burst(now)
 
     def told_of_rebalance(self, now: float, generation: int) -> None:
         """A member was told that this generation ends: join too, without asking first (rule 11)."""
@@ -504,20 +498,20 @@ class Membership:
     def tick(self, now: float, overdue: bool) -> None:
         """Whatever is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
         if overdue and self.phase is Phase.STABLE:
-            self._heartbeat_due = min(self._heartbeat_due, now + OVERDUE_HEARTBEAT_SECONDS)
+            self._heartbeats.by(now + OVERDUE_HEARTBEAT_SECONDS)
         if now >= self._retry_at and self.coordinator_known and self.phase is Phase.JOINING:
             self._send_join(now)
         if now >= self._phase_deadline:
             self._phase_overdue(now)
         # Last, because what came before may have brought us back into a phase with heartbeats.
-        if self._may_heartbeat() and not self._heartbeat_in_flight and now >= self._heartbeat_due:
-            self._heartbeat_in_flight = True
+        if self._may_heartbeat() and now >= self._heartbeats.wakeup:
+            self._heartbeats.sent()
             self._emit(SendHeartbeatCommand(member=self.member, generation=self.generation))
 
     def _phase_overdue(self, now: float) -> None:
         if self.phase is Phase.JOINING:
             # Rule 12: the JoinGroup may have been lost while heartbeats keep us alive, and the barrier waits for us.
-            self._heartbeats_stopped = True
+            self._heartbeats.stopped = True
             self._emit(CountCommand(what="join_unanswered"))
             self._send_join(now, fresh=True)
         elif self.phase is Phase.ASSIGNING:
@@ -532,20 +526,14 @@ class Membership:
 
     def _may_heartbeat(self) -> bool:
         in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
-        return (
-            in_generation
-            and self.generation >= 0
-            and bool(self.member)
-            and self.coordinator_known
-            and not self._heartbeats_stopped
-        )
+        return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
 
     def heartbeat_answered(self, event: HeartbeatAnsweredEvent) -> None:
-        self._heartbeat_in_flight = False
+        self._heartbeats.answered()
         if event.member != self.member:
             return
         current = event.generation == self.generation
-        self._heartbeat_due = event.now + self._next_gap()
+        self._heartbeats.next(event.now)
         if event.code == Code.NONE:
             if current and self.phase is Phase.STABLE:
                 self._lease.renew(event.sent_at)
@@ -561,11 +549,6 @@ class Membership:
         elif event.code in COORDINATOR_MOVED:
             self.coordinator_lost()
 
-    def _next_gap(self) -> float:
-        if self._burst:
-            return self._burst.pop(0)
-        return self._config.heartbeat_interval
-
     def refused_generation(self, now: float, member: str, generation: int, code: int) -> None:
         """A commit was refused: the same meaning as for a heartbeat (rule 9)."""
         if member != self.member:
@@ -576,7 +559,7 @@ class Membership:
             if code == Code.ILLEGAL_GENERATION:
                 self.rejoin(now)
             elif code == Code.REBALANCE_IN_PROGRESS:
-                self._heartbeat_due = now
+                self._heartbeats.by(now)
 
     # -- getting out ---------------------------------------------------------------------------------------------
 
@@ -594,7 +577,7 @@ class Membership:
         self._mapped = {}
         self._told_of = -1
         self._heard.forget()
-        self._heartbeats_stopped = self._heartbeat_in_flight = False
+        self._heartbeats.forget()
         self._hooks.forget(now)
         self._restart_barrier(now)
 

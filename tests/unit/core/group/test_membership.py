@@ -7,7 +7,8 @@ import pytest
 from loadtrim_agent.core.group import commands as c
 from loadtrim_agent.core.group import events as e
 from loadtrim_agent.core.group.heard import KEPT_MAX, Heard
-from loadtrim_agent.core.group.membership import BURST_GAPS_SECONDS, Phase
+from loadtrim_agent.core.group.heartbeats import BURST_GAPS_SECONDS
+from loadtrim_agent.core.group.membership import Phase
 from loadtrim_agent.core.group.values import LOADTRIM, STANDARD_PROTOCOLS, Code
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import (

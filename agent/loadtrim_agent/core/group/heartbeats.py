@@ -1,0 +1,54 @@
+"""When the next heartbeat is due: at the interval, and at once where the log says that a generation ends (rule 11)."""
+
+from __future__ import annotations
+
+__all__ = ["Heartbeats"]
+
+NEVER = float("inf")
+BURST_GAPS_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+"""After a hint from the log: the record may overtake the JoinGroup it speaks of."""
+
+
+class Heartbeats:
+    """One is on its way at a time. Whether the member may send any is :class:`~.membership.Membership`'s to know."""
+
+    def __init__(self, interval_seconds: float) -> None:
+        self._interval_seconds = interval_seconds
+        self._due_at = NEVER
+        self._in_flight = False
+        self._burst: list[float] = []
+        self.stopped = False
+        """Rule 12: heartbeats would keep alive a member whose JoinGroup was lost, and the barrier waits for it."""
+
+    @property
+    def wakeup(self) -> float:
+        """When the next one is due; inf: one is on its way, or none is to be sent."""
+        return NEVER if self._in_flight or self.stopped else self._due_at
+
+    def entered(self, now: float) -> None:
+        """A generation began."""
+        self._due_at = now + self._interval_seconds
+        self._burst = []
+
+    def by(self, time: float) -> None:
+        """The next one at ``time`` at the latest."""
+        self._due_at = min(self._due_at, time)
+
+    def burst(self, now: float) -> None:
+        """One now and a few more, soon."""
+        self._burst = list(BURST_GAPS_SECONDS)
+        self._due_at = now
+
+    def sent(self) -> None:
+        self._in_flight = True
+
+    def answered(self) -> None:
+        self._in_flight = False
+
+    def next(self, now: float) -> None:
+        """The one after the one that was answered now."""
+        self._due_at = now + (self._burst.pop(0) if self._burst else self._interval_seconds)
+
+    def forget(self) -> None:
+        """Out of the group: whatever is on its way is another member's."""
+        self.stopped = self._in_flight = False
