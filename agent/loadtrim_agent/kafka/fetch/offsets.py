@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
@@ -29,6 +30,8 @@ EARLIEST = -2
 _CONSUMER = -1
 _NONE = -1
 _Answer = TypeVar("_Answer")
+_Found: TypeAlias = tuple[int, int | None] | KafkaError
+"""(offset, timestamp) of one partition, or why there is none."""
 
 
 class OffsetQueries:
@@ -46,6 +49,8 @@ class OffsetQueries:
         self._isolation_level = isolation_level
         self._timeout_ms = timeout_ms
         self._retry_backoff = retry_backoff
+        self._together: dict[tuple[int, int], dict[TopicPartition, asyncio.Future[_Found]]] = {}
+        """(leader, timestamp) -> what the next request there looks up."""
 
     async def topics(self) -> set[str]:
         """All topics that this user may see."""
@@ -83,6 +88,54 @@ class OffsetQueries:
         found = await self._look_up(dict.fromkeys(partitions, LATEST))
         return {at: offset for at, (offset, _) in found.items()}
 
+    async def offset_of(self, partition: TopicPartition, timestamp: int) -> int:
+        """The first offset at :data:`EARLIEST`, :data:`LATEST` or a time (ms), of one partition.
+
+        Raises:
+            KafkaTimeoutError: no answer in time. KafkaError: refused.
+        """
+        return await self._tried(lambda: self.offset_once(partition, timestamp))
+
+    async def offset_once(self, partition: TopicPartition, timestamp: int) -> int:
+        """The same, asked once.
+
+        Those that are asked for in the same turn of the loop share one request per leader: one by one a thousand of
+        them take seconds. Each waits, fails and is tried again for itself only.
+
+        Raises:
+            KafkaError: the leader could not be asked, or refused; :attr:`retriable` says whether to try again.
+        """
+        (leader,) = await self._by_leader((partition,))
+        together = self._together.setdefault((leader, timestamp), {})
+        first = not together
+        answer = together.setdefault(partition, asyncio.get_running_loop().create_future())
+        if first:
+            await self._ask_together(leader, timestamp)
+        found = await asyncio.shield(answer)
+        if isinstance(found, KafkaError):
+            raise found
+        return found[0]
+
+    async def _ask_together(self, leader: int, timestamp: int) -> None:
+        """Who asks first sends the request for all who ask in this turn."""
+        together = self._together[leader, timestamp]
+        found: dict[TopicPartition, _Found] = {}
+        why: KafkaError = KafkaConnectionError("who asked for all was told to stop")
+        try:
+            try:
+                await asyncio.sleep(0)
+            finally:
+                del self._together[leader, timestamp]
+            topics: dict[str, list[tuple[int, int]]] = {}
+            for at in together:
+                topics.setdefault(at.topic, []).append((at.partition, timestamp))
+            found = await self._ask(leader, topics)
+        except KafkaError as error:
+            why = error
+        finally:
+            for at, answer in together.items():
+                answer.set_result(found.get(at, why))
+
     async def _look_up(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int | None]]:
         return await self._tried(lambda: self.look_up_once(timestamps)) if timestamps else {}
 
@@ -115,7 +168,13 @@ class OffsetQueries:
             for at in partitions:
                 by_leader.setdefault(leader, {}).setdefault(at.topic, []).append((at.partition, timestamps[at]))
         answers = await asyncio.gather(*(self._ask(leader, topics) for leader, topics in by_leader.items()))
-        return {at: entry for answer in answers for at, entry in answer.items()}
+        found: dict[TopicPartition, tuple[int, int | None]] = {}
+        for at, entry in ((at, entry) for answer in answers for at, entry in answer.items()):
+            if not isinstance(entry, KafkaError):
+                found[at] = entry
+            elif not isinstance(entry, UnsupportedForMessageFormatError):
+                raise entry
+        return found
 
     async def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Bytes of each partition on its leader's disk. It takes the ACL Describe on the cluster.
@@ -154,12 +213,10 @@ class OffsetQueries:
             by_leader.setdefault(leader, []).append(at)
         return by_leader
 
-    async def _ask(
-        self, leader: int, topics: Mapping[str, list[tuple[int, int]]]
-    ) -> dict[TopicPartition, tuple[int, int | None]]:
+    async def _ask(self, leader: int, topics: Mapping[str, list[tuple[int, int]]]) -> dict[TopicPartition, _Found]:
         request = OffsetRequest(_CONSUMER, self._isolation_level, list(topics.items()))
         answer = await self._client.send(leader, request)
-        found: dict[TopicPartition, tuple[int, int | None]] = {}
+        found: dict[TopicPartition, _Found] = {}
         for topic, entries in answer.topics:
             for partition, code, *rest in entries:
                 at = TopicPartition(topic, partition)
@@ -167,6 +224,6 @@ class OffsetQueries:
                 if kind is NoError:
                     stamp, offset = rest
                     found[at] = (offset, stamp)
-                elif kind is not UnsupportedForMessageFormatError:
-                    raise kind(at)
+                else:
+                    found[at] = kind(at)
         return found

@@ -43,6 +43,7 @@ _NAMES = {
 """Errors that aiokafka has no types for, as they are called by Kafka."""
 NAMED_MAX = 5
 """Partitions named in one line of the log."""
+_RESETS = {"earliest": EARLIEST, "latest": LATEST}
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _ELSEWHERE = frozenset(
     {
@@ -491,8 +492,7 @@ class FetchPlane:
         at = TopicPartition(*state.partition)
         while self._states.get(state.partition) is state and not self._closed:
             try:
-                found = await self._queries.look_up_once({at: EARLIEST if self._reset == "earliest" else LATEST})
-                offset, _ = found[at]
+                offset = await self._queries.offset_once(at, _RESETS[self._reset])
             except errors.KafkaError as error:
                 if error.invalid_metadata:
                     self._client.force_metadata_update()
@@ -508,10 +508,8 @@ class FetchPlane:
 
     async def reset_offset(self, partition: Partition) -> int:
         at = TopicPartition(*partition)
-        if self._reset == "earliest":
-            return (await self._queries.beginning_offsets([at]))[at]
-        if self._reset == "latest":
-            return (await self._queries.end_offsets([at]))[at]
+        if self._reset in _RESETS:
+            return await self._queries.offset_of(at, _RESETS[self._reset])
         raise errors.NoOffsetForPartitionError(at)
 
     def position(self, partition: Partition) -> int | None:

@@ -77,8 +77,8 @@ class Broker:
 class Ends:
     """Every log ends at the same offset."""
 
-    async def look_up_once(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, tuple[int, None]]:
-        return dict.fromkeys(timestamps, (LOG_END, None))
+    async def offset_once(self, partition: TopicPartition, timestamp: int) -> int:
+        return LOG_END
 
 
 @contextlib.asynccontextmanager
