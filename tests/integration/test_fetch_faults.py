@@ -97,8 +97,8 @@ async def test_a_session_that_the_broker_does_not_know(kafka: Cluster, wrong: di
     async with reading(kafka, topic, 3, fetch_max_wait_ms=50) as reads:
         for partition in range(3):
             reads.plane.take(Partition(topic, partition), 0)
-        await eventually(lambda: reads.plane._brokers, "the leader is known")
-        (broker,) = reads.plane._brokers.values()
+        await eventually(lambda: reads.plane._bundles, "the leader is known")
+        (broker,) = reads.plane._bundles.values()
         session = broker.lanes.session
         ask, spoilt = session.request, 0
 

@@ -143,7 +143,7 @@ async def test_a_broker_without_sessions_gives_everybody_a_turn(sessionless: Loc
             reads.plane.take(Partition(topic, partition), 0)
         await eventually(lambda: len(reads.records) == 80, "all came")
         assert all(reads.offsets(partition) == list(range(20)) for partition in range(4))
-        sessions = {broker.lanes.session.session for broker in reads.plane._brokers.values()}
+        sessions = {broker.lanes.session.session for broker in reads.plane._bundles.values()}
         assert sessions == {0}
     order = [record.partition for record in reads.records]
     # Nobody waits until another has come to its end.

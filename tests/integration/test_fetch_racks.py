@@ -33,7 +33,7 @@ def racks() -> Iterator[LocalKafka]:
 
 
 def nodes(reads: Reads) -> set[int | None]:
-    return {state.node for state in reads.plane._states.values()}
+    return {state.route.node for state in reads.plane._states.values()}
 
 
 async def test_the_replica_in_the_same_rack_is_read_and_left_when_it_goes(racks: LocalKafka) -> None:

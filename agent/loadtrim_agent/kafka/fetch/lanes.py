@@ -10,6 +10,10 @@ there (``fetch_max_wait_ms``). So there are two lanes:
   moment, so that what is taken next does not wait for them either. What is fetched ahead of being ours is asked for
   once, and then left to the poll.
 
+A broker looks at every partition of a session when one of them has something to say. That is some microseconds each,
+so a poll of a thousand takes it milliseconds, in which whatever comes waits for the next poll. So many partitions of
+one broker are fetched in several *bundles*, each with a session and a poll of its own.
+
 The next poll takes over what is due, even while an express request for it is out that is not likely to bring anything;
 if both bring the same, what comes second is thrown away, as is everything whose take or offset is not the present one.
 """
@@ -17,7 +21,7 @@ if both bring the same, what comes second is thrown away, as is everything whose
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loadtrim_agent.core.model import Partition
@@ -25,10 +29,13 @@ from loadtrim_agent.core.model import Partition
 from .session import FetchSession
 from .state import Taken
 
-__all__ = ["EXPRESS_WAIT_MS", "BrokerLanes", "Lane", "LaneRequest"]
+__all__ = ["BUNDLES_MAX", "BUNDLE_PARTITIONS", "EXPRESS_WAIT_MS", "BrokerLanes", "Lane", "LaneRequest", "bundle_for"]
 
 EXPRESS_WAIT_MS = 10
 """How long an express request waits at the broker for records of partitions that had none a moment ago."""
+BUNDLE_PARTITIONS = 128
+"""So many partitions of one broker are fetched together before another bundle is begun."""
+BUNDLES_MAX = 8
 
 
 class Lane(enum.Enum):
@@ -49,8 +56,17 @@ class LaneRequest:
     wait_ms: int
 
 
+def bundle_for(filled: Sequence[int]) -> int:
+    """The bundle for one partition more, by how many partitions those of a broker have: the first with room, else a
+    new one, else the emptiest."""
+    with_room = (number for number, count in enumerate(filled) if count < BUNDLE_PARTITIONS)
+    if (first := next(with_room, None)) is not None:
+        return first
+    return len(filled) if len(filled) < BUNDLES_MAX else min(range(len(filled)), key=lambda number: filled[number])
+
+
 class BrokerLanes:
-    """The partitions fetched from one broker.
+    """The partitions of one broker that are fetched together.
 
     Args:
         node: the broker's id.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from aiokafka import errors
@@ -17,10 +17,10 @@ from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections
 from loadtrim_agent.kafka.data import OnChunk, OnError
 
 from .chunk import frame
-from .lanes import BrokerLanes, Lane, LaneRequest
+from .lanes import BrokerLanes, Lane, LaneRequest, bundle_for
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .request import SessionFetchRequest
-from .state import Budget, Taken
+from .state import Budget, Route, Taken
 
 __all__ = ["FetchPlane"]
 
@@ -60,16 +60,22 @@ _ELSEWHERE = frozenset(
 """The partition is to be had from another broker, or later: ask where."""
 
 
-class _Broker:
-    """One broker and its two lanes."""
+class _Bundle:
+    """Partitions of one broker that are fetched together, and their two lanes."""
 
-    def __init__(self, lanes: BrokerLanes, backoff: Backoff) -> None:
+    def __init__(self, lanes: BrokerLanes, number: int, backoff: Backoff) -> None:
         self.lanes = lanes
+        self.number = number
+        """Among those of its broker."""
         self.wake = {lane: asyncio.Event() for lane in Lane}
         self.tasks: list[asyncio.Task[None]] = []
         self.backoff = backoff
         self.wait_seconds = 0.0
         """Before it is asked again; 0 while it answers."""
+
+    def connection(self, lane: Lane) -> Hashable:
+        """Each poll has one of its own, for it is held there. What is express shares one, for it is not."""
+        return lane if lane is Lane.EXPRESS or not self.number else (lane, self.number)
 
     def stir(self) -> None:
         """Let its lanes look whether there is something to ask."""
@@ -97,6 +103,7 @@ class FetchPlane:
         self._committed_only = isolation == "read_committed"
         self._isolation_level = _ISOLATION[isolation]
         self._reset = str(settings.get("auto_offset_reset", "latest"))
+        self._min_bytes = int(settings.get("fetch_min_bytes", 1))
         self._partition_bytes = int(settings.get("max_partition_fetch_bytes", 1 << 20))
         self._low_bytes = max(1 << 20, self._partition_bytes) // 2
         connections = Connections(settings)
@@ -111,7 +118,9 @@ class FetchPlane:
         self._fetch_bytes = int(settings.get("fetch_max_bytes", 50 << 20))
         self._budget = Budget(max(self._fetch_bytes, BUFFERS_BYTES_MIN))
         self._states: dict[Partition, Taken] = {}
-        self._brokers: dict[int, _Broker] = {}
+        self._bundles: dict[Route, _Bundle] = {}
+        self._silent: set[int] = set()
+        """Brokers that did not answer the last fetch."""
         self._leaderless: dict[Partition, None] = {}
         self._finding: asyncio.Task[None] | None = None
         self._refused: dict[Partition, None] = {}
@@ -147,13 +156,13 @@ class FetchPlane:
 
     async def run(self, on_chunk: OnChunk, on_error: OnError) -> None:
         self._on_chunk, self._on_error = on_chunk, on_error
-        for broker in self._brokers.values():
-            self._start_lanes(broker)
+        for bundle in self._bundles.values():
+            self._start_lanes(bundle)
         await asyncio.get_running_loop().create_future()
 
-    def _start_lanes(self, broker: _Broker) -> None:
-        if self._on_chunk is not None and not broker.tasks:
-            broker.tasks = [self._spawn(self._run_lane(broker, lane), lane.value) for lane in Lane]
+    def _start_lanes(self, bundle: _Bundle) -> None:
+        if self._on_chunk is not None and not bundle.tasks:
+            bundle.tasks = [self._spawn(self._run_lane(bundle, lane), lane.value) for lane in Lane]
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=f"loadtrim-{name}")
@@ -217,22 +226,22 @@ class FetchPlane:
 
     def _touch(self, partition: Partition) -> None:
         state = self._states.get(partition)
-        broker = self._brokers.get(state.node) if state is not None and state.node is not None else None
-        if broker is not None:
-            broker.lanes.touch(partition)
-            broker.stir()
+        if state is not None and state.route is not None:
+            bundle = self._bundles[state.route]
+            bundle.lanes.touch(partition)
+            bundle.stir()
 
     def _unroute(self, state: Taken) -> None:
-        if state.node is not None:
-            broker = self._brokers[state.node]
-            broker.lanes.remove(state.partition)
-            broker.stir()
-            state.node = None
+        if state.route is not None:
+            bundle = self._bundles[state.route]
+            bundle.lanes.remove(state.partition)
+            bundle.stir()
+            state.route = None
 
     def _route(self, state: Taken) -> None:
         """Have it fetched from its leader, or from a follower that the leader named."""
         node = self._node_of(state)
-        if node == state.node and node is not None:
+        if state.route is not None and state.route.node == node:
             return
         self._unroute(state)
         if node is None:
@@ -240,17 +249,26 @@ class FetchPlane:
             if self._finding is None or self._finding.done():
                 self._finding = self._spawn(self._find_leaders(), "find-leaders")
             return
-        state.node = node
         self._leaderless.pop(state.partition, None)
-        broker = self._brokers.get(node)
-        if broker is None:
+        bundle = self._bundle_of(node)
+        state.route = Route(node, bundle.number)
+        bundle.lanes.add(state)
+        bundle.stir()
+
+    def _bundle_of(self, node: int) -> _Bundle:
+        """With whom one partition more of a broker is fetched."""
+        filled: list[int] = []
+        while (bundle := self._bundles.get(Route(node, len(filled)))) is not None:
+            filled.append(len(bundle.lanes.states))
+        route = Route(node, bundle_for(filled) if self._min_bytes <= 1 else 0)
+        bundle = self._bundles.get(route)
+        if bundle is None:
             lanes = BrokerLanes(
                 node, wait_ms=int(self._settings.get("fetch_max_wait_ms", 500)), has_room=self._has_room
             )
-            broker = self._brokers[node] = _Broker(lanes, Backoff(self._retry_backoff))
-            self._start_lanes(broker)
-        broker.lanes.add(state)
-        broker.stir()
+            bundle = self._bundles[route] = _Bundle(lanes, route.bundle, Backoff(self._retry_backoff))
+            self._start_lanes(bundle)
+        return bundle
 
     def _node_of(self, state: Taken) -> int | None:
         cluster = self._client.cluster
@@ -294,34 +312,34 @@ class FetchPlane:
     @property
     def _request_bytes(self) -> int:
         """What one request asks for."""
-        return min(self._fetch_bytes, ANSWERS_BYTES_MAX // (len(Lane) * max(1, len(self._brokers))))
+        return min(self._fetch_bytes, ANSWERS_BYTES_MAX // (len(Lane) * max(1, len(self._bundles))))
 
     # -- one lane ------------------------------------------------------------------------------------------------
 
-    async def _run_lane(self, broker: _Broker, lane: Lane) -> None:
-        wake = broker.wake[lane]
+    async def _run_lane(self, bundle: _Bundle, lane: Lane) -> None:
+        wake = bundle.wake[lane]
         # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
-        await self._client.ready(broker.lanes.node, group=lane)
+        await self._client.ready(bundle.lanes.node, group=bundle.connection(lane))
         while not self._closed:
-            if broker.wait_seconds:
-                await asyncio.sleep(broker.wait_seconds)
+            if bundle.wait_seconds:
+                await asyncio.sleep(bundle.wait_seconds)
             wake.clear()
             room = self._budget.room(self._request_bytes, self._states.values())
             if room and self._refused:
                 self._touch_refused()
-            asked = broker.lanes.next(lane)
+            asked = bundle.lanes.next(lane)
             if asked is None:
                 await wake.wait()
                 continue
             if lane is Lane.POLL:
-                broker.wake[Lane.EXPRESS].set()
-            await self._ask(broker, asked, room or self._partition_bytes)
+                bundle.wake[Lane.EXPRESS].set()
+            await self._ask(bundle, asked, room or self._partition_bytes)
 
-    async def _ask(self, broker: _Broker, asked: LaneRequest, max_bytes: int) -> None:
-        lane, lanes = asked.lane, broker.lanes
+    async def _ask(self, bundle: _Bundle, asked: LaneRequest, max_bytes: int) -> None:
+        lane, lanes = asked.lane, bundle.lanes
         request = SessionFetchRequest(
             max_wait_ms=asked.wait_ms,
-            min_bytes=int(self._settings.get("fetch_min_bytes", 1)),
+            min_bytes=self._min_bytes,
             max_bytes=max_bytes,
             partition_max_bytes=min(self._partition_bytes, self._share_bytes),
             isolation_level=self._isolation_level,
@@ -331,44 +349,47 @@ class FetchPlane:
             rack=self._settings.get("client_rack") or "",
         )
         try:
-            answer = await self._client.send(lanes.node, request, group=lane)
+            answer = await self._client.send(lanes.node, request, group=bundle.connection(lane))
         except UNREACHABLE as error:
             lanes.failed(lane)
-            broker.stir()  # the other lane may have left it all to this one, and sleep
-            self._unreachable(broker, error)
+            bundle.stir()  # the other lane may have left it all to this one, and sleep
+            self._unreachable(bundle, error)
             return
-        self._reachable(broker)
+        self._reachable(bundle)
         code = getattr(answer, "error_code", 0)
         if code:
             lanes.failed(lane, session_known=code != SESSION_UNKNOWN)
-            broker.stir()
+            bundle.stir()
             if code not in (SESSION_UNKNOWN, SESSION_EPOCH):
-                self._unreachable(broker, errors.for_code(code)())
+                self._unreachable(bundle, errors.for_code(code)())
             return
-        self._answered(broker, lane, answer)
+        self._answered(bundle, lane, answer)
         if answer.throttle_time_ms > 0:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
 
-    def _unreachable(self, broker: _Broker, error: BaseException) -> None:
-        if not broker.wait_seconds:
-            log.warning("Fetching from broker %s failed, trying again: %r", broker.lanes.node, error)
-        broker.wait_seconds = broker.backoff.failed()
-        for state in list(broker.lanes.states.values()):
-            if state.replica == broker.lanes.node:
+    def _unreachable(self, bundle: _Bundle, error: BaseException) -> None:
+        if bundle.lanes.node not in self._silent:
+            self._silent.add(bundle.lanes.node)
+            log.warning("Fetching from broker %s failed, trying again: %r", bundle.lanes.node, error)
+        bundle.wait_seconds = bundle.backoff.failed()
+        for state in list(bundle.lanes.states.values()):
+            if state.replica == bundle.lanes.node:
                 state.replica = None
                 self._route(state)
 
-    def _reachable(self, broker: _Broker) -> None:
-        if broker.wait_seconds:
-            broker.wait_seconds = 0.0
-            broker.backoff.succeeded()
-            log.info("Broker %s answers fetches again", broker.lanes.node)
+    def _reachable(self, bundle: _Bundle) -> None:
+        if bundle.wait_seconds:
+            bundle.wait_seconds = 0.0
+            bundle.backoff.succeeded()
+        if bundle.lanes.node in self._silent:
+            self._silent.discard(bundle.lanes.node)
+            log.info("Broker %s answers fetches again", bundle.lanes.node)
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def _answered(self, broker: _Broker, lane: Lane, answer: Any) -> None:
+    def _answered(self, bundle: _Bundle, lane: Lane, answer: Any) -> None:
         now = wall_time()
-        lanes = broker.lanes
+        lanes = bundle.lanes
         version = answer.API_VERSION
         due: list[Partition] = []
         news: dict[str, list[Partition]] = {}
@@ -397,7 +418,7 @@ class FetchPlane:
         for partition in due:
             lanes.touch(partition)
         if due or lane is Lane.EXPRESS:
-            broker.stir()
+            bundle.stir()
         _tell(lanes.node, news)
 
     def _take_apart(self, state: Taken, data: bytes, aborted: Any) -> None:
@@ -529,7 +550,7 @@ class FetchPlane:
         return self._told_at(state) if state is not None else None
 
     def _told_at(self, state: Taken) -> float | None:
-        polled_at = self._brokers[state.node].lanes.polled_at if state.followed and state.node is not None else None
+        polled_at = self._bundles[state.route].lanes.polled_at if state.followed and state.route is not None else None
         return max(state.told_at, polled_at) if polled_at is not None and state.told_at is not None else state.told_at
 
     def high_watermark(self, partition: Partition) -> int | None:

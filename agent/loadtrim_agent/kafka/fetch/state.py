@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from loadtrim_agent.core.model import Partition
 
 from .chunk import Chunk
 
-__all__ = ["Budget", "Taken"]
+__all__ = ["Budget", "Route", "Taken"]
+
+
+class Route(NamedTuple):
+    """The broker that a partition is fetched from, and with which of the others there."""
+
+    node: int
+    bundle: int
 
 
 class Taken:
@@ -23,7 +31,6 @@ class Taken:
         "followed",
         "hot",
         "last_stable_offset",
-        "node",
         "number",
         "offset",
         "partition",
@@ -31,6 +38,7 @@ class Taken:
         "replica_until",
         "resetting",
         "resting",
+        "route",
         "told_at",
         "trouble",
     )
@@ -41,8 +49,8 @@ class Taken:
         """Of this take; an answer to a request for another one is thrown away."""
         self.offset = offset
         """Fetched next."""
-        self.node: int | None = None
-        """The broker it is fetched from; None: no leader is known."""
+        self.route: Route | None = None
+        """How it is fetched; None: no leader is known."""
         self.replica: int | None = None
         """A follower that the leader named as nearer (KIP-392), until :attr:`replica_until`."""
         self.replica_until = 0.0

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.fetch.chunk import frame
-from loadtrim_agent.kafka.fetch.lanes import EXPRESS_WAIT_MS, BrokerLanes, Lane
+from loadtrim_agent.kafka.fetch.lanes import (
+    BUNDLE_PARTITIONS,
+    BUNDLES_MAX,
+    EXPRESS_WAIT_MS,
+    BrokerLanes,
+    Lane,
+    bundle_for,
+)
 from loadtrim_agent.kafka.fetch.state import Budget, Taken
 
 from .batches import batch
@@ -148,3 +155,16 @@ def test_buffers_are_counted_until_they_are_unpacked() -> None:
     assert state.has_room(4_000)
     assert budget.room(4_000, [state]) == 4_000
     assert not budget.exhausted
+
+
+def test_few_partitions_are_one_bundle_and_many_are_dealt_out_over_a_bounded_number() -> None:
+    filled: list[int] = []
+    for _ in range(BUNDLES_MAX * BUNDLE_PARTITIONS + 3 * BUNDLES_MAX):
+        number = bundle_for(filled)
+        if number == len(filled):
+            assert all(count >= BUNDLE_PARTITIONS for count in filled)
+            filled.append(0)
+        filled[number] += 1
+    assert filled == [BUNDLE_PARTITIONS + 3] * BUNDLES_MAX
+    filled[2] = BUNDLE_PARTITIONS - 1
+    assert bundle_for(filled) == 2, "what went leaves room"

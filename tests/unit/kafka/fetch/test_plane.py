@@ -15,9 +15,10 @@ from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.fetch.lanes import Lane
-from loadtrim_agent.kafka.fetch.plane import FetchPlane
+from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS, Lane
+from loadtrim_agent.kafka.fetch.plane import ANSWERS_BYTES_MAX, FetchPlane
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
+from loadtrim_agent.kafka.fetch.state import Route
 
 ONE = Partition("topic", 0)
 WAIT_SECONDS = 10.0
@@ -32,6 +33,8 @@ class Asked:
 
     def __init__(self, lane: Lane, request: SessionFetchRequest) -> None:
         self.lane = lane
+        self.wants = request._limits[1:3]
+        """Bytes, at least and at most."""
         self.fetch = list(request._fetch)
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -82,8 +85,9 @@ class Ends:
 
 
 @contextlib.asynccontextmanager
-async def fetching(reset: str = "latest") -> AsyncIterator[tuple[FetchPlane, Broker]]:
-    plane = FetchPlane({"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset})
+async def fetching(reset: str = "latest", **settings: Any) -> AsyncIterator[tuple[FetchPlane, Broker]]:
+    given = {"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset}
+    plane = FetchPlane(given | settings)
     broker = Broker()
     plane._client, plane._queries = broker, Ends()  # type: ignore[assignment]
     errors: list[Exception] = []
@@ -109,7 +113,7 @@ async def in_both_lanes(plane: FetchPlane, broker: Broker) -> tuple[Asked, Asked
 
 async def idle(plane: FetchPlane, lane: Lane) -> None:
     """Wait until a lane has found nothing to ask for."""
-    broker = plane._brokers[1]
+    broker = plane._bundles[Route(1, 0)]
     async with asyncio.timeout(WAIT_SECONDS):
         while not broker.wake[lane]._waiters:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -158,3 +162,57 @@ async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() ->
         plane.keep(ONE)
         again.tell(code=OffsetOutOfRangeError.errno)
         assert (await broker.next()).fetch == [(ONE, LOG_END)]
+
+
+async def polls(broker: Broker, count: int) -> list[Asked]:
+    """So many requests, all of them polls."""
+    asked = [await broker.next() for _ in range(count)]
+    assert all(each.lane is Lane.POLL or each.lane[0] is Lane.POLL for each in asked)  # type: ignore[index]
+    return asked
+
+
+async def test_many_partitions_of_a_broker_are_polled_in_bundles_and_none_waits_for_another() -> None:
+    """A poll of a thousand keeps a broker busy for milliseconds, in which all of them wait for the next."""
+    partitions = [Partition("topic", index) for index in range(2 * BUNDLE_PARTITIONS + 5)]
+    async with fetching() as (plane, broker):
+        for partition in partitions:
+            plane.take(partition, 0)
+        bundles = await polls(broker, 3)
+        assert [len(each.fetch) for each in bundles] == [BUNDLE_PARTITIONS, BUNDLE_PARTITIONS, 5]
+        assert sorted(partition for each in bundles for partition, _ in each.fetch) == partitions
+        assert len({each.lane for each in bundles}) == 3, "one connection each"
+        assert sum(each.wants[1] for each in bundles) * len(Lane) <= ANSWERS_BYTES_MAX
+        bundles[1].throttle()
+        again = await broker.next()
+        assert again.lane == bundles[1].lane
+
+        plane.take(partitions[0], 7)
+        plane.take(partitions[BUNDLE_PARTITIONS], 8)
+        express = [await broker.next(), await broker.next()]
+        assert [each.lane for each in express] == [Lane.EXPRESS] * 2, "over one connection"
+        assert [each.fetch for each in express] == [[(partitions[0], 7)], [(partitions[BUNDLE_PARTITIONS], 8)]]
+
+
+async def test_a_broker_that_goes_and_comes_is_spoken_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    partitions = [Partition("topic", index) for index in range(BUNDLE_PARTITIONS + 1)]
+    caplog.set_level("INFO")
+    async with fetching() as (plane, broker):
+        for partition in partitions:
+            plane.take(partition, 0)
+        for asked in await polls(broker, 2):
+            asked.fail()
+        for asked in await polls(broker, 2):
+            asked.throttle()
+        await polls(broker, 2)
+    assert [record.message.partition(",")[0] for record in caplog.records if "roker" in record.message] == [
+        "Fetching from broker 1 failed",
+        "Broker 1 answers fetches again",
+    ]
+
+
+async def test_who_waits_for_more_bytes_of_a_broker_waits_for_those_of_all_its_partitions() -> None:
+    async with fetching(fetch_min_bytes=1000) as (plane, broker):
+        for index in range(2 * BUNDLE_PARTITIONS):
+            plane.take(Partition("topic", index), 0)
+        (poll,) = await polls(broker, 1)
+        assert (len(poll.fetch), poll.wants[0]) == (2 * BUNDLE_PARTITIONS, 1000)
