@@ -268,9 +268,9 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     How much of the work is late because whole partitions do not divide depends on the load: it is nothing at one level
     and a lot at the next. The share is promised over time, so what counts is the mean over the loads of the last
     minutes. Of all rules that keep it, the one with the fewest replicas asks the same gain of every replica (the
-    multiplier of the constrained problem). So it is remembered for each of some gains how much would have been late
-    with it, and the largest is used that would have kept the share. Under a constant load that is the share at this
-    load, so nothing is saved up and spent in turns.
+    multiplier of the constrained problem). So it is remembered for each of some gains how many replicas there would be
+    and how much would have been late with it, and the largest is used that would have kept the share and keeps it if
+    the present goes on. Under a constant load that is the share at this load: nothing is saved up and spent in turns.
     """
     given = view.config.parameters.get("placement_gain")
     if given is not None:
@@ -278,23 +278,32 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     if view.config.slicing:
         return math.inf  # members divide partitions among themselves: the pool alone sizes
     ahead, level = view.forecast, view.forecast.level
-    # As many as would be kept: a replica is given back with a margin only.
-    asked = max(ahead.peak, ahead.ahead * DOWN_MARGIN + ahead.error)
+    # Replicas are added for the first and given back for the second: in between there are as many as before.
+    loads = (ahead.peak, max(ahead.peak, ahead.ahead * DOWN_MARGIN + ahead.error))
+    pools = [(_pool(view, load, 0.0, STAY)[0], load) for load in loads]
     total = sum(item.work for item in view.items)
-    pool = _pool(view, asked, 0.0, STAY)[0]
     keep = math.exp(-max(0.0, view.now - memory.get("priced_at", view.now)) / PRICED_SECONDS)
     memory["priced_at"] = view.now
     memory["priced_work"] = round(memory.get("priced_work", 0.0) * keep + level, PRICED_DIGITS)
-    permitted = (1.0 - view.config.objective_share) * memory["priced_work"]
+    # What has been as it is for so long is expected to go on for as long: what was saved up buys no smaller group that
+    # has to grow again as soon as it is spent.
+    onward = 0.0 if ahead.slope else ahead.window_seconds / view.config.decision_seconds
+    permitted = (1.0 - view.config.objective_share) * (memory["priced_work"] + onward * level)
     # The least also where the share is missed with every one of them: a replica that brings nothing keeps no share.
     chosen = GAINS[-1]
+    before, there = memory.get("wanted", float(view.replicas)), 0
     for gain in reversed(GAINS):
-        name = f"late_{gain:g}"
-        late = view.late(_divided(view, pool, asked, gain)[0], level / total) if total > 0 else 0.0
-        late = round(memory.pop(name, 0.0) * keep + late, PRICED_DIGITS)
+        before = memory.pop(f"with_{gain:g}", before)
+        least, most = (_divided(view, pool, load, gain)[0] for pool, load in pools)
+        held = max(least, min(round(before), most))
+        if held != there:
+            memory[f"with_{gain:g}"] = float(held)  # else as many as with the smaller gain
+        there = held
+        now = view.late(held, level / total) if total > 0 else 0.0
+        late = round(memory.pop(f"late_{gain:g}", 0.0) * keep + now, PRICED_DIGITS)
         if late > 0:
-            memory[name] = late
-        if late <= permitted:
+            memory[f"late_{gain:g}"] = late
+        if late + onward * now <= permitted:
             chosen = gain
     return chosen
 

@@ -166,6 +166,39 @@ def wanted_at(share: float, loads: list[float]) -> list[int]:
     return answers
 
 
+@pytest.mark.parametrize("load", [1.3, 1.45, 1.58, 1.71])
+def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_kept(load: float) -> None:
+    """With the margin of giving back one more would be kept: as long as it is not there, its good is not either."""
+    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    items = in_bursts([load / 5] * 5, noise=0.058)
+    config = replace(CONFIG, objective_share=0.99)
+    memory: dict[str, float] = {}
+    wanted = 1
+    for second in range(25):
+        known = view(items, wanted, config=config, now=1000.0 + second, memory=memory, curve=at_once, error=0.01 * load)
+        sizing = make_policy("objective").decide(known)
+        memory, wanted = dict(sizing.memory), sizing.replicas
+    late = divide(items, [1.0] * wanted, Limits(objective_seconds=0.5, overhead_seconds=0.015))
+    assert late <= 0.01 * load
+
+
+@pytest.mark.slow
+def test_what_was_saved_up_buys_no_smaller_group_under_a_constant_load() -> None:
+    """Noise looked large for 80 s, so five were there and nothing was late. With three 2.2 % would be, 20 times what is
+    permitted: for the seconds until that is spent, replicas are not sent away and called back."""
+    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    known = {noise: in_bursts([1.23 / 5] * 5, noise) for noise in (0.1, 0.05)}
+    late = divide(known[0.05], [1.0] * 3, Limits(objective_seconds=0.5, overhead_seconds=0.015))
+    assert late == pytest.approx(0.022 * 1.23, rel=0.05)
+    memory, wanted = {"wanted": 5.0}, []
+    for second, noise in enumerate([0.1] * 80 + [0.05] * 10):
+        given = view(known[noise], 5, now=1000.0 + second, memory=memory, curve=at_once, error=0.006)
+        sizing = make_policy("objective").decide(given)
+        memory = dict(sizing.memory)
+        wanted.append(sizing.replicas)
+    assert set(wanted) == {5}
+
+
 @pytest.mark.slow
 def test_what_may_be_late_by_placement_follows_from_the_share() -> None:
     """A load that rises and falls: the less has to be in time, the fewer replicas are there for the placement."""
