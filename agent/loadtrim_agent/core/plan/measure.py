@@ -139,15 +139,19 @@ class Meter:
             return
         if part.state(self._log_time(now), self._patience()) not in OUT_OF_SIZING:
             self._slots.lost(part, self._cost_of_work(part))
-        flows = part.flows()
+        flows, observed = part.flows(), part.observed_seconds(self._log_time(now))
         if part.partition in self._gone:
-            flows.add(self._gone[part.partition][0])
+            before, told = self._gone[part.partition]
+            flows.add(before)
+            observed += told.observed or 0.0
         entry = PartitionReport(
             topic=part.partition.topic,
             partition=part.partition.partition,
             position=part.position,
             committed=part.committed,
             state=PartitionState.GONE.value,
+            # Always said: taken for the whole interval it would look as if nothing had come since it was given away.
+            observed=round(observed, 3),
         )
         self._gone[part.partition] = (flows, entry)
         self._costs.forget({partition.topic for partition in self._parts})
@@ -449,10 +453,11 @@ class Meter:
                     msgspec.structs.replace(entry, arrived=flows.arrived, bytes=flows.bytes, done=flows.done)
                 )
                 continue
-            flows = part.flows()
+            flows, before = part.flows(), 0.0
             if gone is not None:
                 flows.add(gone[0])
-            changed = part.entry(log_now, interval, flows, states[partition], self._cost)
+                before = gone[1].observed or 0.0
+            changed = part.entry(log_now, interval, flows, states[partition], self._cost, before)
             if changed is not None:
                 entries.append(changed)
         self._gone.clear()

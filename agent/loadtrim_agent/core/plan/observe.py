@@ -34,6 +34,11 @@ MEMBER_SECONDS = 10.0
 JUMP_VARIANCES = 6.0
 """A rate that is further off the one before counts as off by the root of this many variances, or of as many as are
 usual for arrivals at random."""
+WHOLE_SHARE = 0.9
+"""Of an interval: what was seen of it is taken for all of it."""
+SHAPE_REACH_SECONDS = 2.0
+"""What comes in a second can be told from windows of this length, not from those of the half second around a burst: a
+shape that reaches less far (of somebody who has just taken the partition over) is none yet."""
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
 UNSEEN = frozenset({"paused", "blocked"})
@@ -149,6 +154,7 @@ class _PartitionTrack:
         "interval",
         "lag",
         "last",
+        "part",
         "rate",
         "reporter",
         "shape",
@@ -164,13 +170,15 @@ class _PartitionTrack:
         self.slow = _Average(SLOW_SECONDS)
         self.variance = _Average(SLOW_SECONDS)
         self.rate: float | None = None
-        """Records/s in the last interval in which something could be seen."""
+        """Records/s in the last interval that was seen."""
+        self.part = (0, 0.0, 0.0)
+        """Records, seconds observed and seconds gone by since then, of an interval that was seen in part."""
         self.cost: float | None = None
         self.cost_variance = 0.0
         self.shape: tuple[tuple[float, float], ...] = ()
         self.shape_rate = 0.0
         self.at = 0.0
-        self.interval = 1.0
+        self.interval = 0.0
         self.lag = 0
         """As its owner told last."""
         self.reporter = ""
@@ -194,7 +202,7 @@ class _PartitionTrack:
             self.stood = self.standing if partly and self.last is not None else None
             self.standing = _standing(report)
         longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
-        if longest is not None and longest.mean > 0:
+        if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:
             # Each window as so many seconds' worth of the mean work of the longest.
             per_second = longest.mean / longest.seconds
             self.shape = tuple(sorted((window.seconds, window.mean / per_second) for window in report.work_windows))
@@ -206,16 +214,23 @@ class _PartitionTrack:
         observed = interval if report.observed is None else report.observed
         if observed > 0.0:
             silence = max(0.0, elapsed - 1.5 * interval)
-            rate = report.arrived / observed
-            if self.last is not None and observed >= 0.5 * interval:
-                # Neighbours, so that ups and downs hardly count; a jump counts as a large accident at most.
-                before = self.rate if self.rate is not None else rate
-                usual = max(self.variance.value(), 0.5 * (rate + before) / observed)
-                off = min(0.5 * (rate - before) ** 2, JUMP_VARIANCES * usual)
-                self.variance.add(off * observed, observed, elapsed, 0.0)
-            self.rate = rate
             self.fast.add(report.arrived, observed, elapsed, silence)
             self.slow.add(report.arrived, observed, elapsed, silence)
+            self._add_variance(report.arrived, observed, elapsed, max(interval, self.interval))
+
+    def _add_variance(self, arrived: int, observed: float, elapsed: float, interval: float) -> None:
+        """A second that two owners share is one second: a burst is in one part of it and nothing in the other."""
+        self.part = arrived, observed, elapsed = self.part[0] + arrived, self.part[1] + observed, self.part[2] + elapsed
+        if observed < WHOLE_SHARE * interval:
+            return
+        rate = arrived / observed
+        if self.rate is not None:
+            # Neighbours, so that ups and downs hardly count; a jump counts as a large accident at most.
+            usual = max(self.variance.value(), 0.5 * (rate + self.rate) / observed)
+            off = min(0.5 * (rate - self.rate) ** 2, JUMP_VARIANCES * usual)
+            self.variance.add(off * observed, observed, elapsed, 0.0)
+        self.rate = rate
+        self.part = (0, 0.0, 0.0)
 
     def observation(self, silence: float) -> PartitionObservation:
         """``silence``: for how long its owner has reported without a word about it, so nothing came."""

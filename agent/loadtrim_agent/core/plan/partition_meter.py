@@ -312,13 +312,21 @@ class PartitionMeter:
         self._told_flows = Flows(arrived, self._bytes, self._done)
         return Flows(arrived - told.arrived, self._bytes - told.bytes, self._done - told.done)
 
-    def entry(
-        self, now: float, interval: float, flows: Flows, state: PartitionState, cost_of: CostOf
-    ) -> PartitionReport | None:
-        """Its part of a report; None where nothing happened, waits or changed and it was told not long ago."""
-        lag, lag_min, self._lag_min = self.lag, self._lag_min, self.lag
+    def observed_seconds(self, now: float) -> float:
+        """For how long it was observed since this was asked last."""
         until = self.observed_until(now)
         observed, self._told_observed = max(0.0, until - self._told_observed), max(until, self._told_observed)
+        return observed
+
+    def entry(
+        self, now: float, interval: float, flows: Flows, state: PartitionState, cost_of: CostOf, before: float = 0.0
+    ) -> PartitionReport | None:
+        """Its part of a report; None where nothing happened, waits or changed and it was told not long ago.
+
+        ``before``: seconds that it was observed for in an earlier time of ownership that ended in this interval.
+        """
+        lag, lag_min, self._lag_min = self.lag, self._lag_min, self.lag
+        observed = before + self.observed_seconds(now)
         told = (self.position, self.committed, state)
         if not (flows or lag or told != self._told or now - self._told_at >= REFRESH_SECONDS):
             return None

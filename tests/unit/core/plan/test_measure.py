@@ -308,6 +308,34 @@ class TestAcquisition:
         slots = report.slots + later.slots
         assert slots == pytest.approx([0.03 if number in (1, 9) else 0.0 for number in range(len(slots))])
 
+    def test_a_lost_partition_says_for_how_long_it_was_observed(self) -> None:
+        """Else nothing would seem to have come for the rest of the second, in which its new owner counts."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(T + 0.11)
+        feed.fetch(T + 0.12)
+        feed.finish(T + 0.15, 1, 0.03)
+        feed.observe(T + 0.99)
+        assert entry_of(feed.report(T + 1.0)).observed is None
+        feed.observe(T + 1.39)
+        feed.meter.lost(P, T + 1.4)
+        entry = entry_of(feed.report(T + 2.0))
+        assert (entry.state, entry.arrived, entry.observed) == ("gone", 0, pytest.approx(0.4, abs=0.01))
+
+    def test_a_partition_that_comes_back_was_observed_both_times(self) -> None:
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.observe(T + 0.99)
+        feed.report(T + 1.0)
+        for second, back in ((1.2, 1.5), (1.6, 1.8)):
+            feed.meter.lost(P, T + second)
+            feed.acquire(T + back)
+        feed.append(T + 1.9)
+        feed.fetch(T + 1.91)
+        feed.finish(T + 1.95, 1, 0.03)
+        entry = entry_of(feed.report(T + 2.0))
+        assert (entry.state, entry.arrived, entry.observed) == ("running", 1, pytest.approx(0.5, abs=0.01))
+
     def test_the_last_word_of_a_member_that_owns_nothing_leaves_no_slot_to_be_guessed(self) -> None:
         feed = Feed(Meter(CONFIG))
         feed.acquire(T)

@@ -167,6 +167,34 @@ def test_windows_become_seconds_worth_of_mean_work() -> None:
     assert seen(history, 2).partitions[partition(0)].shape == ((0.1, 1.0), (5.0, 5.0))
 
 
+def test_windows_that_do_not_reach_over_a_second_tell_no_shape() -> None:
+    """Who has just taken it over knows the half second around one burst, as if it came for half a second only."""
+    history = History(CONFIG)
+    short, long = (
+        tuple(WorkWindow(seconds=tau, mean=0.5 * max(1.0, tau), variance=0, largest=1) for tau in taus)
+        for taus in ((0.1, 0.25, 0.5), (0.1, 0.25, 0.5, 1.0, 2.0))
+    )
+    feed(history, 1, work_windows=short)
+    assert seen(history, 1).partitions[partition(0)].shape == ()
+    feed(history, 1, first=1, work_windows=long)
+    shape = ((0.1, 1.0), (0.25, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 2.0))
+    assert seen(history, 2).partitions[partition(0)].shape == shape
+    history.observe(report("b", 0, entry(0, arrived=100, cost_mean=0.005, work_windows=short)), T + 3)
+    assert seen(history, 3).partitions[partition(0)].shape == shape
+
+
+def test_a_second_that_two_owners_share_is_one_second() -> None:
+    """All of it came while one of them had it: a burst a second is no scatter, whoever hears it."""
+    history = History(CONFIG)
+    feed(history, 20)
+    for second, (old, new) in enumerate((("a", "b"), ("b", "c"), ("c", "d")), 20):
+        history.observe(report(new, second, entry(0, arrived=100, cost_mean=0.005, observed=0.6)), T + second + 1)
+        history.observe(report(old, second, entry(0, observed=0.4, state="gone")), T + second + 1.01)
+    known = seen(history, 23.01, group("d", owners={0: "d"})).partitions[partition(0)]
+    assert known.rate_sd == pytest.approx(0.0, abs=1e-6)
+    assert known.rate_slow == pytest.approx(100.0, rel=0.02)
+
+
 def test_slots_of_all_members_add_up_to_the_last_that_all_have_told() -> None:
     history = History(CONFIG)
     feed(history, 5)
