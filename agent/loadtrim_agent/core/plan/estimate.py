@@ -13,9 +13,11 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import mul, sub, truediv
 
 from ..model import Partition
 from .forecast import alike_seconds
@@ -210,45 +212,62 @@ def unit_curve(slots: Sequence[float], alike: int | None = None) -> Curve:
     half, least = round(LEVEL_SECONDS / SLOT_SECONDS / 2), round(LEVEL_SECONDS_MIN / SLOT_SECONDS / 2)
     first = max(0, len(slots) - round(SHAPE_SECONDS / SLOT_SECONDS))
     jump = 0 if alike is None else max(0, len(slots) - round(alike / SLOT_SECONDS))
-    samples: list[tuple[int, float, float]] = []
-    for index in range(first, len(slots)):
-        if slots[index] > 0:
-            begin, end = (jump, len(slots)) if index >= jump else (0, jump)
-            # As much before as after, else a rising load would look like bursts at its end.
-            reach = max(least, min(half, index - begin, end - index))
-            reach -= reach % WHOLE_SLOTS
-            high = min(end, max(index + reach, begin + 2 * reach))
+    samples = _Samples(prefix)
+    for index in itertools.compress(range(first, len(slots)), slots[first:]):
+        begin, end = (jump, len(slots)) if index >= jump else (0, jump)
+        # As much before as after, else a rising load would look like bursts at its end.
+        reach = half if index - begin >= half <= end - index else max(least, min(index - begin, end - index))
+        reach -= reach % WHOLE_SLOTS
+        low, high = index - reach, index + reach
+        if low < begin or high > end:
+            high = min(end, max(high, begin + 2 * reach))
             low = max(begin, high - 2 * reach)
-            level = (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS)
-            samples.append((index + 1, slots[index], level))
+        samples.add(index, slots[index], (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS))
     widths = [tau / SLOT_SECONDS for tau in TAUS_SECONDS[1:]]
-    moments = [_moments(prefix, samples, width) for width in (*widths, 2.0)]
+    moments = [samples.moments(width) for width in (*widths, 2.0)]
     means, sds = _filled(moments[:-1])
     two_slots = moments[-1][0] if moments[-1] else means[0] * 2
     instant = min(max(2.0 * means[0] - two_slots, 0.0), means[0])
     return Curve((instant, *means), (sds[0] if instant > 0 else 0.0, *sds))
 
 
-def _moments(
-    prefix: Sequence[float], samples: Sequence[tuple[int, float, float]], width: float
-) -> tuple[float, float] | None:
-    """Mean and standard deviation, counted by work, of windows of ``width`` slots relative to the level around them."""
-    weight = total = squares = 0.0
-    whole = int(width)
-    part = width - whole
-    for end, work, level in samples:
-        start = end - whole
-        if start - (part > 0) < 0:
-            continue
-        low = prefix[start] - part * (prefix[start] - prefix[start - 1]) if part else prefix[start]
-        value = (prefix[end] - low) / level
-        weight += work
-        total += work * value
-        squares += work * value * value
-    if weight <= 0:
-        return None
-    mean = total / weight
-    return mean, math.sqrt(max(0.0, squares / weight - mean * mean))
+class _Samples:
+    """Slots with work, and the level around each."""
+
+    def __init__(self, prefix: Sequence[float]) -> None:
+        self._prefix = prefix
+        self._ends: list[int] = []
+        self._until: list[float] = []
+        """Work up to each end."""
+        self._works: list[float] = []
+        self._levels: list[float] = []
+
+    def add(self, slot: int, work: float, level: float) -> None:
+        """In order of time."""
+        self._ends.append(slot + 1)
+        self._until.append(self._prefix[slot + 1])
+        self._works.append(work)
+        self._levels.append(level)
+
+    def moments(self, width: float) -> tuple[float, float] | None:
+        """Mean and standard deviation, counted by work, of windows of ``width`` slots relative to the level around
+        them. Columns, each in one sweep: this is asked for every window length of every decision."""
+        prefix, whole = self._prefix, int(width)
+        part = width - whole
+        skipped = bisect_left(self._ends, whole + (part > 0))
+        starts = [end - whole for end in self._ends[skipped:]]
+        if not starts:
+            return None
+        if part:
+            low = [prefix[start] - part * (prefix[start] - prefix[start - 1]) for start in starts]
+        else:
+            low = [prefix[start] for start in starts]
+        values = list(map(truediv, map(sub, self._until[skipped:], low), self._levels[skipped:]))
+        works = self._works[skipped:]
+        weighted = list(map(mul, works, values))
+        weight = sum(works)
+        mean = sum(weighted) / weight
+        return mean, math.sqrt(max(0.0, sum(map(mul, weighted, values)) / weight - mean * mean))
 
 
 def _filled(moments: Sequence[tuple[float, float] | None]) -> tuple[list[float], list[float]]:

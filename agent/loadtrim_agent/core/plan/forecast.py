@@ -11,6 +11,8 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import mul
 
 from .values import Forecast
 
@@ -93,8 +95,9 @@ def _fit(values: Sequence[float], noise: float) -> _Line:
     middle = (count - 1) / 2
     mean = statistics.fmean(values)
     spread = count * (count * count - 1) / 12
-    slope = sum((index - middle) * value for index, value in enumerate(values)) / spread
-    squares = sum((value - mean - slope * (index - middle)) ** 2 for index, value in enumerate(values))
+    places = _places(count)
+    slope = sum(map(mul, places, values)) / spread
+    squares = sum([(value - mean - slope * place) ** 2 for value, place in zip(values, places, strict=True)])
     sd = max(math.sqrt(squares / (count - 2)), noise)
     return _Line(
         level=mean + slope * middle,
@@ -106,10 +109,17 @@ def _fit(values: Sequence[float], noise: float) -> _Line:
     )
 
 
+@lru_cache(maxsize=2 * WINDOWS_SECONDS[0])
+def _places(count: int) -> tuple[float, ...]:
+    """So many neighbouring seconds, counted from their middle."""
+    middle = (count - 1) / 2
+    return tuple(index - middle for index in range(count))
+
+
 def _flat(values: Sequence[float], noise: float) -> _Line:
     """The mean alone; needs 1 value."""
     mean = statistics.fmean(values)
-    squares = sum((value - mean) ** 2 for value in values)
+    squares = sum([(value - mean) ** 2 for value in values])
     sd = max(math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else 0.0, noise)
     return _Line(mean, 0.0, 0.0, sd / math.sqrt(len(values)), sd, len(values) - 1)
 
@@ -158,7 +168,7 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
 
     Cost: ``O(len(series))``, about 0.2 ms.
     """
-    line, window = _longest_that_agrees(_since_idle(series))
+    line, window = _told(tuple(series))
     # A slope loses 3 % a second: no trend lasts.
     reach = DAMPING_PER_SECOND * (1 - DAMPING_PER_SECOND**horizon_seconds) / (1 - DAMPING_PER_SECOND)
     ahead = max(0.0, line.level + line.slope * reach)
@@ -178,7 +188,12 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
 
 def alike_seconds(series: Sequence[float]) -> int:
     """How many of the newest seconds are of one kind: what was before is another load."""
-    return _longest_that_agrees(_since_idle(series))[1]
+    return _told(tuple(series))[1]
+
+
+@lru_cache(maxsize=2)  # the estimate and the forecast of one decision ask the same
+def _told(series: tuple[float, ...]) -> tuple[_Line, int]:
+    return _longest_that_agrees(_since_idle(series))
 
 
 def _since_idle(series: Sequence[float]) -> Sequence[float]:

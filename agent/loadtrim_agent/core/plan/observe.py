@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from ..model import Partition
 from ..records import PartitionReport, ReportRecord
 from .past import Past, Second
+from .slot_sums import SlotSums
 from .values import GroupState, PlanConfig
 
 __all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"]
@@ -268,7 +269,7 @@ class History:
         self._members: dict[str, MemberObservation] = {}
         self._sequences: dict[str, int] = {}
         self._partitions: dict[Partition, _PartitionTrack] = {}
-        self._slots: dict[int, float] = {}
+        self._slots = SlotSums(round(SLOTS_SECONDS / SLOT_SECONDS), PRUNE_SLOTS)
         self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._startups: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._late: dict[str, int] = {}
@@ -349,9 +350,9 @@ class History:
             return None
         first = round(report.slots_start / SLOT_SECONDS)
         for index, guess in self._filled.pop(report.member, {}).items():
-            self._slots[index] = max(0.0, self._slots.get(index, 0.0) - guess)
+            self._slots.take(index, guess)
         for index, work in enumerate(report.slots, first):
-            self._slots[index] = self._slots.get(index, 0.0) + work * report.speed
+            self._slots.add(index, work * report.speed)
         return (first + len(report.slots)) * SLOT_SECONDS
 
     def advised(self, partitions: Iterable[Partition]) -> None:
@@ -414,8 +415,7 @@ class History:
         if not ends or not self._slots:
             return ()
         end = round(min(ends) / SLOT_SECONDS)
-        first = max(min(self._slots), end - round(SLOTS_SECONDS / SLOT_SECONDS))
-        slots = [self._slots.get(index, 0.0) for index in range(first, end)]
+        slots = self._slots.until(end)
         for member in sorted(stale):
             known = self._members.get(member)
             if known is not None and known.slots_end is not None:
@@ -459,7 +459,7 @@ class History:
                     for index in range(begin, round(given.at / SLOT_SECONDS)):
                         filled[index] = filled.get(index, 0.0) + given.work * known.speed * SLOT_SECONDS
             for index, work in filled.items():
-                self._slots[index] = self._slots.get(index, 0.0) + work
+                self._slots.add(index, work)
             self._filled[member] = filled
 
     def _prune(self, now: float, group: GroupState) -> None:
@@ -478,8 +478,4 @@ class History:
             if now - self._partitions[partition].at > KEEP_SECONDS:
                 self._lag -= self._partitions[partition].lag
                 del self._partitions[partition]
-        kept = round(SLOTS_SECONDS / SLOT_SECONDS)
-        if len(self._slots) > kept + PRUNE_SLOTS:
-            oldest = max(self._slots) - kept
-            for index in [index for index in self._slots if index < oldest]:
-                del self._slots[index]
+        self._slots.prune()

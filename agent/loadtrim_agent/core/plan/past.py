@@ -50,6 +50,8 @@ class Past:
 
     def __init__(self) -> None:
         self._seconds: dict[int, _Sums] = {}
+        self._told: dict[int, Second] = {}
+        """As asked last, without those that were added to since: of three minutes one or two seconds are new."""
 
     def add(
         self,
@@ -79,6 +81,8 @@ class Past:
             sums = self._seconds[second] = _Sums()
             for old in [at for at in self._seconds if at <= second - KEEP_SECONDS]:
                 del self._seconds[old]
+                self._told.pop(old, None)
+        self._told.pop(second, None)
         sums.done += done
         sums.busy_seconds += busy_seconds
         sums.given_seconds += given_seconds
@@ -89,18 +93,19 @@ class Past:
 
     def seconds(self) -> tuple[Second, ...]:
         """Oldest first; seconds without a report are absent."""
-        return tuple(
-            Second(
-                at=at,
-                done=sums.done,
-                busy_seconds=sums.busy_seconds,
-                given_seconds=sums.given_seconds,
-                latency_seconds=sums.latency_seconds,
-                judged=sums.judged,
-                lag=sums.lag,
-            )
-            for at, sums in sorted(self._seconds.items())
-        )
+        told = self._told
+        for at, sums in self._seconds.items():
+            if at not in told:
+                told[at] = Second(
+                    at=at,
+                    done=sums.done,
+                    busy_seconds=sums.busy_seconds,
+                    given_seconds=sums.given_seconds,
+                    latency_seconds=sums.latency_seconds,
+                    judged=sums.judged,
+                    lag=sums.lag,
+                )
+        return tuple([told[at] for at in sorted(told)])
 
 
 def _last(past: Sequence[Second], seconds: float) -> Sequence[Second]:

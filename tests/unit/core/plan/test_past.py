@@ -37,6 +37,15 @@ def test_averages_and_trends() -> None:
     assert lag_slope(past, 60.0) == pytest.approx(10.0)
 
 
+def test_a_second_that_was_told_already_still_grows() -> None:
+    past = Past()
+    told = []
+    for done in (3, 4):
+        past.add(T, done=done, busy_seconds=0.1, given_seconds=1.0, latency_seconds=None, judged=0, lag=done)
+        told.append([(entry.done, entry.lag) for entry in past.seconds()])
+    assert told == [[(3, 3)], [(7, 4)]]
+
+
 def test_without_reports_nothing_is_known() -> None:
     assert utilization((), 30.0) is None
     assert throughput((), 30.0) is None
