@@ -13,6 +13,7 @@ from loadtrim_agent.core.plan.packers import PACKERS, make_packer
 from loadtrim_agent.core.plan.packers.least_loaded import LEAST_LOADED
 from loadtrim_agent.core.plan.packers.modified import MODIFIED
 from loadtrim_agent.core.plan.packers.problem import Bin, Dealer, Item, Limits, Load, Problem, Whole
+from loadtrim_agent.core.plan.packers.supply import Shelf, best, worst
 from loadtrim_agent.core.plan.values import Placement
 from unit.core.plan.packers.packing import packing
 from unit.core.plan.virtual_group import item, problem
@@ -289,3 +290,29 @@ def test_what_is_in_time_all_on_one_member_is_in_time_dealt_out(
     limits = replace(given_problem.limits, load_factor=factor)
     if Whole(items).in_time(limits, min(capacities)):
         assert Dealer(items, limits).late(capacities) == 0.0
+
+
+ROOMS = st.lists(st.sampled_from([0.0, 1.0, 2.0, 2.5, 4.0]), min_size=1, max_size=6)
+
+
+@given(ROOMS, st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0]), st.booleans()), max_size=8), st.data())
+def test_best_and_worst_fit_are_what_looking_at_every_bin_finds(
+    rooms: list[float], placed: list[tuple[float, bool]], data: st.DataObject
+) -> None:
+    """Bins of which some may not own everything; of equals the lowest; kept up to date while they fill."""
+    topics = data.draw(st.lists(st.booleans(), min_size=len(rooms), max_size=len(rooms)))
+    shelf = Shelf(
+        [
+            Bin(member=f"c{at}", unit=f"c{at}", capacity=room + 1.0, topics=None if every else frozenset({"orders"}))
+            for at, (room, every) in enumerate(zip(rooms, topics, strict=True))
+        ]
+    )
+    for at in data.draw(st.permutations(range(len(rooms)))):
+        shelf.start(at)
+    for number, (size, orders) in enumerate(placed):
+        asked = item(number, None, size, topic="orders" if orders else "u")
+        able = [at for at in shelf.open if size <= shelf.room[at] and shelf.may(at, asked)]
+        assert best(shelf, asked) == min(able, key=lambda at: (shelf.room[at], at), default=None)
+        assert worst(shelf, asked) == max(able, key=lambda at: (shelf.room[at], -at), default=None)
+        if able:
+            shelf.put(data.draw(st.sampled_from(able)), asked)

@@ -18,6 +18,8 @@ RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
 WINDOW_MIN_SHARE = 0.25
 """Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
+NO_CURVE = (0.0,) * len(TAUS_SECONDS)
+"""Of an item whose windows were not measured."""
 
 
 class LoadError(LoadtrimError, ValueError):
@@ -81,11 +83,11 @@ class Item:
     owner: str | None
     work: float = 0.0
     """Work per second."""
-    mean: tuple[float, ...] = (0.0,) * len(TAUS_SECONDS)
+    mean: tuple[float, ...] = NO_CURVE
     """Work that arrives per window."""
     standing: float = 0.0
     """Work that waits and belongs to every window."""
-    sd: tuple[float, ...] = (0.0,) * len(TAUS_SECONDS)
+    sd: tuple[float, ...] = NO_CURVE
     queue: float = 0.0
     """Work that waits now and would wait for the handoff as well."""
     rate: float = 0.0
@@ -104,8 +106,10 @@ class Item:
         try:
             # One sum over everything: NaN and infinity survive it, and it costs a microsecond.
             total = self.work + self.rate + self.lag + self.cost + self.standing + self.queue
-            total += sum(self.mean) + sum(self.sd)
-            least = min(self.work, self.rate, self.lag, self.cost, self.standing, self.queue, *self.mean, *self.sd)
+            least = min(self.work, self.rate, self.lag, self.cost, self.standing, self.queue)
+            if self.mean is not NO_CURVE or self.sd is not NO_CURVE:
+                total += sum(self.mean) + sum(self.sd)
+                least = min(least, *self.mean, *self.sd)
             good = least >= 0.0 and total < math.inf
         except TypeError:
             good = False

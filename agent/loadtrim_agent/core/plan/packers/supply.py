@@ -9,8 +9,7 @@ nowhere goes to the bin with the most room, so that every partition has an owner
 
 from __future__ import annotations
 
-import math
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -42,6 +41,8 @@ class Shelf:
         self.free = all(entry.topics is None and not entry.silent for entry in supply)
         """Every bin may own everything."""
         self._index = {entry.member: index for index, entry in enumerate(supply)}
+        self._ranked: list[tuple[float, int]] | None = None
+        """Open bins by room, once somebody asked."""
 
     def index_of(self, member: str | None) -> int | None:
         """Where in the supply a member is, if it is."""
@@ -58,12 +59,23 @@ class Shelf:
     def put(self, index: int, item: Item) -> None:
         """Place an item on an open bin."""
         self.held[index].append(item)
+        if self._ranked is not None:
+            del self._ranked[bisect_left(self._ranked, (self.room[index], index))]
+            insort(self._ranked, (self.room[index] - item.work, index))
         self.room[index] -= item.work
 
     def start(self, index: int) -> None:
         """Open a bin."""
         insort(self.open, index)
         self.last = index
+        if self._ranked is not None:
+            insort(self._ranked, (self.room[index], index))
+
+    def by_room(self) -> Sequence[tuple[float, int]]:
+        """(room, bin) of the open ones, the fullest first; of equals the lowest first. Kept up to date from now on."""
+        if self._ranked is None:
+            self._ranked = sorted((self.room[index], index) for index in self.open)
+        return self._ranked
 
     def _closed(self) -> Iterator[int]:
         opened = iter(self.open)
@@ -133,25 +145,26 @@ def first(shelf: Shelf, item: Item) -> int | None:
 
 
 def best(shelf: Shelf, item: Item) -> int | None:
-    """The one that it fills most."""
-    room, size = shelf.room, item.work
-    found, least = None, math.inf
-    for index in shelf.open:
-        left = room[index]
-        if size <= left < least and (shelf.free or shelf.may(index, item)):
-            found, least = index, left
-    return found
+    """The one that it fills most. Cost: ``O(log n)`` where every bin may own everything."""
+    ranked = shelf.by_room()
+    for at in range(bisect_left(ranked, (item.work, -1)), len(ranked)):
+        index = ranked[at][1]
+        if shelf.free or shelf.may(index, item):
+            return index
+    return None
 
 
 def worst(shelf: Shelf, item: Item) -> int | None:
-    """The one with the most room."""
-    room, most = shelf.room, item.work
-    found = None
-    for index in shelf.open:
-        left = room[index]
-        if left >= most and (found is None or left > most) and (shelf.free or shelf.may(index, item)):
-            found, most = index, left
-    return found
+    """The one with the most room. Cost: ``O(log n)`` where every bin may own everything."""
+    ranked = shelf.by_room()
+    end = len(ranked)
+    while end and ranked[end - 1][0] >= item.work:
+        begin = bisect_left(ranked, (ranked[end - 1][0], -1), 0, end)  # of equals the lowest comes first
+        for _, index in ranked[begin:end]:
+            if shelf.free or shelf.may(index, item):
+                return index
+        end = begin
+    return None
 
 
 def opening(problem: Problem, fill_shelf: Callable[[Shelf, list[Item]], None], reason: str) -> Placement:
