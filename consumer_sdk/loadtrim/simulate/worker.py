@@ -51,6 +51,11 @@ class Queue:
         """Offset of the first record that is not done."""
         return self.base + self.head
 
+    @property
+    def known(self) -> int:
+        """Offset after the last record that was put in, be it one that comes later in the second."""
+        return self.base + len(self.stamps)
+
     def end(self, at: float) -> int:
         """Offset after the last record that has arrived until ``at``."""
         return self.base + bisect_right(self.stamps, at, self.head)

@@ -222,8 +222,10 @@ class World:
         """Tell a member's meter what was fetched and done until now."""
         now, worker = self.now, member.worker
         worker.advance(now)
-        for index in sorted(member.fetched):
-            self._fetch(member, index)
+        queues = self.queues
+        for index, fetched in sorted(member.fetched.items()):
+            if fetched < queues[index].known:
+                self._fetch(member, index)
         if not worker.finished:
             return
         finished, worker.finished = worker.finished, {}

@@ -75,22 +75,29 @@ def view_of(
     dealers: dict[float, Dealer] = {}
     whole = Whole(items)
 
-    def members_of(replicas: int) -> list[float]:
-        added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
-        return [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
+    members: dict[int, tuple[list[float], float]] = {}
+    """Replicas -> capacity of each of their members, and of all."""
+
+    def members_of(replicas: int) -> tuple[list[float], float]:
+        found = members.get(replicas)
+        if found is None:
+            added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
+            each = [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
+            found = members[replicas] = each, sum(each)
+        return found
 
     def late_of(replicas: int, factor: float) -> float:
         key = (replicas, factor)
         if key not in late:
             # To expect is not to keep free: what is judged is W, less the record in hand.
             limits = replace(_limits(seen, config, factor), overhead_seconds=min(seen.cost, seen.overhead_seconds))
-            members = members_of(replicas)
-            if members and whole.in_time(limits, min(members)):
+            each = members_of(replicas)[0]
+            if each and whole.in_time(limits, min(each)):
                 late[key] = 0.0  # a group with little to do is not dealt out at all
             else:
                 if factor not in dealers:
                     dealers[factor] = Dealer(items, limits)
-                late[key] = dealers[factor].late(members)
+                late[key] = dealers[factor].late(each)
         return late[key]
 
     # More members than partitions would own nothing.
@@ -108,7 +115,7 @@ def view_of(
         replicas=max(1, len(units)),
         members_per_replica=per_unit,
         replicas_max=replicas_max,
-        capacity=lambda replicas: sum(members_of(replicas)),
+        capacity=lambda replicas: members_of(replicas)[1],
         late=late_of,
         supply=(
             *(entry for entry in _bins(group, seen) if not entry.leaving),
