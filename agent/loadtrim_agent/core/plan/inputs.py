@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..model import Partition
@@ -11,12 +11,28 @@ from .policies.base import Future, View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 from .words import member_names
 
-__all__ = ["problem_of", "unmeasured", "view_of"]
+__all__ = ["Stock", "problem_of", "unmeasured", "view_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What policy and packer of one decision look at alike."""
+
+    items: tuple[Item, ...]
+    """Every partition, sorted; unsized ones weigh nothing."""
+    bins: tuple[Bin, ...]
+    """The members, sorted."""
+
+    @classmethod
+    def of(cls, seen: Estimate, group: GroupState) -> Stock:
+        """Cost: ``O(p + m)``."""
+        return cls(_items(seen, group), _bins(group, seen))
 
 
 def problem_of(
     group: GroupState,
     seen: Estimate,
+    stock: Stock,
     sizing: Sizing,
     config: PlanConfig,
     resting: frozenset[Partition] = frozenset(),
@@ -26,13 +42,17 @@ def problem_of(
     Args:
         group: as it is.
         seen: the estimate.
+        stock: of this group and estimate.
         sizing: the policy's answer.
         config: of the planner.
         resting: partitions that are to stay, because moving them has just failed.
     """
+    items = stock.items
+    if resting:
+        items = tuple(replace(item, movable=False) if item.partition in resting else item for item in items)
     return Problem(
-        items=_items(seen, group, resting),
-        bins=_bins(group, seen),
+        items=items,
+        bins=stock.bins,
         limits=_limits(seen, config, sizing.load_factor),
         leader=group.leader,
         may_move=sizing.place,
@@ -64,15 +84,21 @@ def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -
 
 
 def view_of(
-    now: float, group: GroupState, seen: Estimate, ahead: Forecast, config: PlanConfig, future: Future | None = None
+    now: float,
+    group: GroupState,
+    seen: Estimate,
+    stock: Stock,
+    ahead: Forecast,
+    config: PlanConfig,
+    future: Future | None = None,
 ) -> View:
     """What a policy is given, without its memory."""
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
-    items = tuple(item for item in _items(seen, group) if seen.partitions[item.partition].sized)
+    items = tuple(item for item in stock.items if seen.partitions[item.partition].sized)
     capacities = _by_unit(units, seen)
     late: dict[tuple[int, float], float] = {}
-    dealers: dict[float, Dealer] = {}
+    dealers: dict[float, tuple[Limits, Dealer | None]] = {}
     whole = Whole(items)
 
     members: dict[int, tuple[list[float], float]] = {}
@@ -89,15 +115,19 @@ def view_of(
     def late_of(replicas: int, factor: float) -> float:
         key = (replicas, factor)
         if key not in late:
-            # To expect is not to keep free: what is judged is W, less the record in hand.
-            limits = replace(_limits(seen, config, factor), overhead_seconds=min(seen.cost, seen.overhead_seconds))
+            if factor not in dealers:
+                # To expect is not to keep free: what is judged is W, less the record in hand.
+                overhead = min(seen.cost, seen.overhead_seconds)
+                dealers[factor] = replace(_limits(seen, config, factor), overhead_seconds=overhead), None
+            limits, dealer = dealers[factor]
             each = members_of(replicas)[0]
             if each and whole.in_time(limits, min(each)):
                 late[key] = 0.0  # a group with little to do is not dealt out at all
             else:
-                if factor not in dealers:
-                    dealers[factor] = Dealer(items, limits)
-                late[key] = dealers[factor].late(each)
+                if dealer is None:
+                    dealer = Dealer(items, limits)
+                    dealers[factor] = limits, dealer
+                late[key] = dealer.late(each)
         return late[key]
 
     # More members than partitions would own nothing.
@@ -118,7 +148,7 @@ def view_of(
         capacity=lambda replicas: members_of(replicas)[1],
         late=late_of,
         supply=(
-            *(entry for entry in _bins(group, seen) if not entry.leaving),
+            *(entry for entry in stock.bins if not entry.leaving),
             *_added(max(0, replicas_max - len(units)), per_unit, seen.capacity_typical),
         ),
     )
@@ -170,7 +200,7 @@ def _bins(group: GroupState, seen: Estimate | None = None) -> tuple[Bin, ...]:
     )
 
 
-def _items(seen: Estimate, group: GroupState, resting: frozenset[Partition] = frozenset()) -> tuple[Item, ...]:
+def _items(seen: Estimate, group: GroupState) -> tuple[Item, ...]:
     """Partitions as the packers want them; unsized ones weigh nothing."""
     return tuple(
         Item(
@@ -188,7 +218,7 @@ def _items(seen: Estimate, group: GroupState, resting: frozenset[Partition] = fr
             cost=entry.cost,
             serial=entry.serial,
             # A pause is its owner's own: it would be lost on the way.
-            movable=entry.sized and partition not in group.in_flight and partition not in resting,
+            movable=entry.sized and partition not in group.in_flight,
         )
         for partition, entry in sorted(seen.partitions.items())
     )

@@ -18,11 +18,12 @@ from ..records import DecisionRecord, MovePlan, ReportRecord
 from .advice import Advice
 from .estimate import estimate
 from .forecast import forecast
-from .inputs import problem_of, unmeasured, view_of
+from .inputs import Stock, problem_of, unmeasured, view_of
 from .monitored import MonitorName, monitored
 from .naming import parse_choice
 from .observe import History
 from .packers import make_packer
+from .packers.problem import Problem
 from .packers.sticky import Sticky
 from .policies import MEASURED, Future, Measure, make_policy
 from .values import (
@@ -130,7 +131,8 @@ class Planner:
         refusal = self._refusal(picture.estimate, group, units)
         if refusal is not None and refusal.reason is not Reason.BLIND:
             return self._hold(now, group, refusal, picture)
-        sizing = self._size(now, group, picture, units)
+        stock = Stock.of(picture.estimate, group)
+        sizing = self._size(now, group, picture, stock)
         if refusal is not None:
             # What is seen alone asks for more, and what is not seen can only add to it.
             if not self._asks_for_more(sizing):
@@ -139,7 +141,7 @@ class Planner:
         before = round(self._memory.get(WANTED, group.replicas_requested or len(units)))
         self._memory = dict(sizing.memory)
         resting = self._advice.resting(now, group)
-        placement = self._place(group, picture.estimate, sizing, resting)
+        placement = self._place(problem_of(group, picture.estimate, stock, sizing, self._config, resting), sizing)
         self._victims = placement.victims
         return self._act(now, group, picture, sizing, placement, before)
 
@@ -171,18 +173,17 @@ class Planner:
     def _asks_for_more(self, sizing: Sizing) -> bool:
         return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > self._memory.get(WANTED, 0)
 
-    def _size(self, now: float, group: GroupState, picture: _Picture, units: Sequence[Unit]) -> Sizing:
+    def _size(self, now: float, group: GroupState, picture: _Picture, stock: Stock) -> Sizing:
         brake = group.brake
         if brake is not None and brake.action == "scale" and brake.replicas is not None:
             memory = self._memory | {WANTED: float(brake.replicas)}
             text = "fixed by the command line until resumed"
             return Sizing(replicas=brake.replicas, reason=Reason.FIXED, text=text, memory=memory)
-        view = view_of(now, group, picture.estimate, picture.forecast, self._config, self._future)
+        view = view_of(now, group, picture.estimate, stock, picture.forecast, self._config, self._future)
         return self._policy.decide(replace(view, memory=dict(self._memory)))
 
-    def _place(self, group: GroupState, seen: Estimate, sizing: Sizing, resting: frozenset[Partition]) -> Placement:
+    def _place(self, problem: Problem, sizing: Sizing) -> Placement:
         active = self._config.mode == "active"
-        problem = problem_of(group, seen, sizing, self._config, resting)
         problem = replace(
             problem,
             replicas=sizing.replicas if active and self._config.can_scale else None,

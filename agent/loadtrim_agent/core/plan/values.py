@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import NormalDist
 
 from ..model import Partition
@@ -136,8 +137,13 @@ class PlanConfig:
     @property
     def z(self) -> float:
         """Standard deviations kept free: 1 at a share of 0.999, in proportion to the normal quantile for others."""
-        normal = NormalDist()
-        return max(0.0, normal.inv_cdf(self.objective_share) / normal.inv_cdf(SHARE_OF_Z_1))
+        return _z_of(self.objective_share)
+
+
+@lru_cache(maxsize=16)  # asked for in every window of every decision, and of one share nearly always
+def _z_of(share: float) -> float:
+    normal = NormalDist()
+    return max(0.0, normal.inv_cdf(share) / normal.inv_cdf(SHARE_OF_Z_1))
 
 
 class RateUnit(enum.StrEnum):

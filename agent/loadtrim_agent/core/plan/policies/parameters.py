@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -69,7 +70,7 @@ def read(kind: type[_P], given: Mapping[str, float], policy: str) -> _P:
         ParameterError: a value is not of its type or out of its range.
     """
     values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
+    for field in _fields(kind) if given else ():
         if field.name in given:
             value: Any = given[field.name]
             if value in (0.0, 1.0) and _allowed(field.type) == SWITCH:
@@ -85,6 +86,11 @@ def read(kind: type[_P], given: Mapping[str, float], policy: str) -> _P:
         return kind(**values)
     except ValueError as error:
         raise ParameterError(f"the policy {policy!r} cannot decide with what is set: {error}") from None
+
+
+@cache  # every decision reads them
+def _fields(kind: type[Parameters]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def described(kind: type[Parameters]) -> tuple[Described, ...]:
