@@ -224,8 +224,8 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     committed: int | None = None
     state: str = "running"
     """``running``, ``paused`` (by the user), ``blocked`` (does not advance though records wait), ``idle``, or ``gone``:
-    lost in the interval; then only ``arrived``, ``bytes``, ``done`` and ``observed`` count, the rest is the new owner's to
-    tell."""
+    lost in the interval; then only ``arrived``, ``bytes``, ``done`` and ``observed`` count, the rest is for the new
+    owner to tell."""
     observed: float | None = None
     """Seconds that ``arrived`` covers where it is not the interval: less while the broker was not asked (a full buffer,
     a broker that does not answer), more when it was asked again. 0: nothing is known of the interval."""
