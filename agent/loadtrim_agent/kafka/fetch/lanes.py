@@ -12,7 +12,9 @@ there (``fetch_max_wait_ms``). So there are two lanes:
 
 A broker looks at every partition of a session when one of them has something to say. That is some microseconds each,
 so a poll of a thousand takes it milliseconds, in which whatever comes waits for the next poll. So many partitions of
-one broker are fetched in several *bundles*, each with a session and a poll of its own.
+one broker are fetched in several *bundles*, each with a session and a poll of its own. Then nearly every record would
+have a poll of its own, of which its client's processor does not like to have hundreds a second; so a bundle pauses for
+some milliseconds before its next poll, unless there is more to be had at once.
 
 The next poll takes over what is due, even while an express request for it is out that is not likely to bring anything;
 if both bring the same, what comes second is thrown away, as is everything whose take or offset is not the present one.
@@ -29,13 +31,27 @@ from loadtrim_agent.core.model import Partition
 from .session import FetchSession
 from .state import Taken
 
-__all__ = ["BUNDLES_MAX", "BUNDLE_PARTITIONS", "EXPRESS_WAIT_MS", "BrokerLanes", "Lane", "LaneRequest", "bundle_for"]
+__all__ = [
+    "BUNDLES_MAX",
+    "BUNDLE_PARTITIONS",
+    "EXPRESS_WAIT_MS",
+    "PAUSE_BYTES_MAX",
+    "PAUSE_SECONDS",
+    "BrokerLanes",
+    "Lane",
+    "LaneRequest",
+    "bundle_for",
+]
 
 EXPRESS_WAIT_MS = 10
 """How long an express request waits at the broker for records of partitions that had none a moment ago."""
 BUNDLE_PARTITIONS = 128
 """So many partitions of one broker are fetched together before another bundle is begun."""
 BUNDLES_MAX = 8
+PAUSE_SECONDS = 0.004
+"""Between an answer with little in it and the bundle's next poll, where a broker has several."""
+PAUSE_BYTES_MAX = 16 << 10
+"""With more in an answer there is more to be had at once."""
 
 
 class Lane(enum.Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka import errors
@@ -16,8 +16,9 @@ from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections
 from loadtrim_agent.kafka.data import OnChunk, OnError
 
+from .bundle import Bundle
 from .chunk import frame
-from .lanes import BrokerLanes, Lane, LaneRequest, bundle_for
+from .lanes import PAUSE_BYTES_MAX, BrokerLanes, Lane, LaneRequest, bundle_for
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .request import SessionFetchRequest
 from .state import Budget, Route, Taken
@@ -60,29 +61,6 @@ _ELSEWHERE = frozenset(
 """The partition is to be had from another broker, or later: ask where."""
 
 
-class _Bundle:
-    """Partitions of one broker that are fetched together, and their two lanes."""
-
-    def __init__(self, lanes: BrokerLanes, number: int, backoff: Backoff) -> None:
-        self.lanes = lanes
-        self.number = number
-        """Among those of its broker."""
-        self.wake = {lane: asyncio.Event() for lane in Lane}
-        self.tasks: list[asyncio.Task[None]] = []
-        self.backoff = backoff
-        self.wait_seconds = 0.0
-        """Before it is asked again; 0 while it answers."""
-
-    def connection(self, lane: Lane) -> Hashable:
-        """Each poll has one of its own, for it is held there. What is express shares one, for it is not."""
-        return lane if lane is Lane.EXPRESS or not self.number else (lane, self.number)
-
-    def stir(self) -> None:
-        """Let its lanes look whether there is something to ask."""
-        for event in self.wake.values():
-            event.set()
-
-
 class FetchPlane:
     """Fetches on aiokafka's client, with sessions, two lanes per broker and bounded buffers.
 
@@ -118,7 +96,7 @@ class FetchPlane:
         self._fetch_bytes = int(settings.get("fetch_max_bytes", 50 << 20))
         self._budget = Budget(max(self._fetch_bytes, BUFFERS_BYTES_MIN))
         self._states: dict[Partition, Taken] = {}
-        self._bundles: dict[Route, _Bundle] = {}
+        self._bundles: dict[Route, Bundle] = {}
         self._silent: set[int] = set()
         """Brokers that did not answer the last fetch."""
         self._leaderless: dict[Partition, None] = {}
@@ -160,7 +138,7 @@ class FetchPlane:
             self._start_lanes(bundle)
         await asyncio.get_running_loop().create_future()
 
-    def _start_lanes(self, bundle: _Bundle) -> None:
+    def _start_lanes(self, bundle: Bundle) -> None:
         if self._on_chunk is not None and not bundle.tasks:
             bundle.tasks = [self._spawn(self._run_lane(bundle, lane), lane.value) for lane in Lane]
 
@@ -196,6 +174,8 @@ class FetchPlane:
         if state is not None:
             state.ahead, state.hot = False, True
             self._touch(partition)
+            if state.route is not None:
+                self._bundles[state.route].hurry()
 
     def _take(self, partition: Partition, offset: int, *, ahead: bool) -> None:
         old = self._states.get(partition)
@@ -254,8 +234,9 @@ class FetchPlane:
         state.route = Route(node, bundle.number)
         bundle.lanes.add(state)
         bundle.stir()
+        bundle.hurry()
 
-    def _bundle_of(self, node: int) -> _Bundle:
+    def _bundle_of(self, node: int) -> Bundle:
         """With whom one partition more of a broker is fetched."""
         filled: list[int] = []
         while (bundle := self._bundles.get(Route(node, len(filled)))) is not None:
@@ -266,7 +247,7 @@ class FetchPlane:
             lanes = BrokerLanes(
                 node, wait_ms=int(self._settings.get("fetch_max_wait_ms", 500)), has_room=self._has_room
             )
-            bundle = self._bundles[route] = _Bundle(lanes, route.bundle, Backoff(self._retry_backoff))
+            bundle = self._bundles[route] = Bundle(lanes, route.bundle, Backoff(self._retry_backoff))
             self._start_lanes(bundle)
         return bundle
 
@@ -316,7 +297,7 @@ class FetchPlane:
 
     # -- one lane ------------------------------------------------------------------------------------------------
 
-    async def _run_lane(self, bundle: _Bundle, lane: Lane) -> None:
+    async def _run_lane(self, bundle: Bundle, lane: Lane) -> None:
         wake = bundle.wake[lane]
         # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
         await self._client.ready(bundle.lanes.node, group=bundle.connection(lane))
@@ -335,7 +316,7 @@ class FetchPlane:
                 bundle.wake[Lane.EXPRESS].set()
             await self._ask(bundle, asked, room or self._partition_bytes)
 
-    async def _ask(self, bundle: _Bundle, asked: LaneRequest, max_bytes: int) -> None:
+    async def _ask(self, bundle: Bundle, asked: LaneRequest, max_bytes: int) -> None:
         lane, lanes = asked.lane, bundle.lanes
         request = SessionFetchRequest(
             max_wait_ms=asked.wait_ms,
@@ -363,11 +344,13 @@ class FetchPlane:
             if code not in (SESSION_UNKNOWN, SESSION_EPOCH):
                 self._unreachable(bundle, errors.for_code(code)())
             return
-        self._answered(bundle, lane, answer)
+        size_bytes = self._answered(bundle, lane, answer)
         if answer.throttle_time_ms > 0:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
+        elif lane is Lane.POLL and 0 < size_bytes <= PAUSE_BYTES_MAX and Route(lanes.node, 1) in self._bundles:
+            await bundle.pause()
 
-    def _unreachable(self, bundle: _Bundle, error: BaseException) -> None:
+    def _unreachable(self, bundle: Bundle, error: BaseException) -> None:
         if bundle.lanes.node not in self._silent:
             self._silent.add(bundle.lanes.node)
             log.warning("Fetching from broker %s failed, trying again: %r", bundle.lanes.node, error)
@@ -377,7 +360,7 @@ class FetchPlane:
                 state.replica = None
                 self._route(state)
 
-    def _reachable(self, bundle: _Bundle) -> None:
+    def _reachable(self, bundle: Bundle) -> None:
         if bundle.wait_seconds:
             bundle.wait_seconds = 0.0
             bundle.backoff.succeeded()
@@ -387,8 +370,9 @@ class FetchPlane:
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def _answered(self, bundle: _Bundle, lane: Lane, answer: Any) -> None:
-        now = wall_time()
+    def _answered(self, bundle: Bundle, lane: Lane, answer: Any) -> int:
+        """Take in what was told; bytes of records in it."""
+        now, size_bytes = wall_time(), 0
         lanes = bundle.lanes
         version = answer.API_VERSION
         due: list[Partition] = []
@@ -410,6 +394,7 @@ class FetchPlane:
                 state.end_offset, state.last_stable_offset, state.told_at = end_offset, stable, now
                 data = rest[-1]
                 if data:
+                    size_bytes += len(data)
                     self._take_apart(state, data, rest[-3] if version >= 11 else rest[-2])
                 if version >= 11 and rest[-2] >= 0:
                     self._go_nearer(state, rest[-2])
@@ -420,6 +405,7 @@ class FetchPlane:
         if due or lane is Lane.EXPRESS:
             bundle.stir()
         _tell(lanes.node, news)
+        return size_bytes
 
     def _take_apart(self, state: Taken, data: bytes, aborted: Any) -> None:
         try:

@@ -15,10 +15,11 @@ from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS, Lane
+from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS, PAUSE_BYTES_MAX, Lane
 from loadtrim_agent.kafka.fetch.plane import ANSWERS_BYTES_MAX, FetchPlane
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
 from loadtrim_agent.kafka.fetch.state import Route
+from unit.kafka.fetch.batches import batch
 
 ONE = Partition("topic", 0)
 WAIT_SECONDS = 10.0
@@ -45,10 +46,10 @@ class Asked:
         """As a broker does whose quota is used up: without a word about any partition."""
         self.answer.set_result(FetchResponse_v10(THROTTLE_MS, 0, 0, []))
 
-    def tell(self, code: int = 0, data: bytes = b"") -> None:
-        """Of the only partition."""
+    def tell(self, code: int = 0, data: bytes = b"", partition: int = 0) -> None:
+        """Of one partition."""
         end = LOG_END if not code else -1
-        self.answer.set_result(FetchResponse_v10(0, 0, 0, [("topic", [(0, code, end, end, 0, None, data)])]))
+        self.answer.set_result(FetchResponse_v10(0, 0, 0, [("topic", [(partition, code, end, end, 0, None, data)])]))
 
 
 class Broker:
@@ -116,6 +117,16 @@ async def idle(plane: FetchPlane, lane: Lane) -> None:
     broker = plane._bundles[Route(1, 0)]
     async with asyncio.timeout(WAIT_SECONDS):
         while not broker.wake[lane]._waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+def one_record(size_bytes: int = 10) -> bytes:
+    return batch(0, [(0, 1_000, bytes(size_bytes))])
+
+
+async def until_paused(plane: FetchPlane, route: Route) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while plane._bundles[route]._pause is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -216,3 +227,35 @@ async def test_who_waits_for_more_bytes_of_a_broker_waits_for_those_of_all_its_p
             plane.take(Partition("topic", index), 0)
         (poll,) = await polls(broker, 1)
         assert (len(poll.fetch), poll.wants[0]) == (2 * BUNDLE_PARTITIONS, 1000)
+
+
+async def test_a_bundle_pauses_while_little_comes_and_not_for_what_is_to_be_had_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A poll for nearly every record costs the client more than the records do."""
+    monkeypatch.setattr("loadtrim_agent.kafka.fetch.bundle.PAUSE_SECONDS", 3600.0)
+    fresh = Partition("topic", BUNDLE_PARTITIONS + 1)
+    async with fetching() as (plane, broker):
+        for index in range(BUNDLE_PARTITIONS + 1):
+            plane.take(Partition("topic", index), 0)
+        first, second = await polls(broker, 2)
+        second.tell(data=one_record(), partition=BUNDLE_PARTITIONS)
+        await until_paused(plane, Route(1, 1))
+        first.tell(data=one_record(PAUSE_BYTES_MAX))
+        again = await broker.next()
+        assert (again.lane, dict(again.fetch)[ONE]) == (Lane.POLL, 1), "there may be more"
+
+        plane.take(fresh, 0)
+        hurried = await broker.next()
+        assert hurried.lane == second.lane
+        assert dict(hurried.fetch)[fresh] == 0
+        again.tell()
+        assert (await broker.next()).lane is Lane.POLL, "nothing came: it has waited already"
+
+
+async def test_where_a_broker_has_one_bundle_nothing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadtrim_agent.kafka.fetch.bundle.PAUSE_SECONDS", 3600.0)
+    async with fetching() as (plane, broker):
+        plane.take(ONE, 0)
+        (await broker.next()).tell(data=one_record())
+        assert (await broker.next()).fetch == [(ONE, 1)]
