@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
 from loadtrim_agent.core.plan.packers.least_loaded import LEAST_LOADED
 from loadtrim_agent.core.plan.packers.modified import MODIFIED
@@ -316,3 +317,15 @@ def test_best_and_worst_fit_are_what_looking_at_every_bin_finds(
         assert worst(shelf, asked) == max(able, key=lambda at: (shelf.room[at], -at), default=None)
         if able:
             shelf.put(data.draw(st.sampled_from(able)), asked)
+
+
+def test_many_that_vary_on_their_own_are_in_time_together() -> None:
+    """The sum of their deviations says nothing: with 1 000 quiet partitions it was above any member's capacity."""
+    items = [
+        Item(partition=Partition("t", index), owner=None, work=1e-5, mean=(1e-5,) * 7, sd=(1e-3,) * 7)
+        for index in range(1_000)
+    ]
+    apart, together = (Limits(objective_seconds=1.0, correlation=correlation) for correlation in (0.0, 1.0))
+    assert Whole(items).in_time(apart, 1.0)
+    assert Dealer(items, apart).late([1.0]) == 0.0
+    assert not Whole(items).in_time(together, 1.0)

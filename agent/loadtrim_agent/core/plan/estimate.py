@@ -15,9 +15,11 @@ import math
 import statistics
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul, sub, truediv
+
+import msgspec
 
 from ..model import Partition
 from .forecast import alike_seconds
@@ -408,7 +410,7 @@ def _mark_serial(entry: PartitionEstimate, fastest: float, config: PlanConfig) -
         entry.standing + mean > fastest * (tau + config.objective_seconds)
         for tau, mean in zip(TAUS_SECONDS, entry.curve.mean, strict=True)
     )
-    return replace(entry, serial=True) if too_large else entry
+    return msgspec.structs.replace(entry, serial=True) if too_large else entry
 
 
 def _correlation(

@@ -92,7 +92,7 @@ def view_of(
     config: PlanConfig,
     future: Future | None = None,
 ) -> View:
-    """What a policy is given, without its memory."""
+    """What a policy is given, without its memory; ``stock``: of this group and estimate."""
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
     items = tuple(item for item in stock.items if seen.partitions[item.partition].sized)

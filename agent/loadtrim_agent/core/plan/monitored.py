@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
+import msgspec
+
 from ..model import Partition
 from .values import Estimate, PartitionEstimate, Rates, RateUnit
 
@@ -87,4 +89,4 @@ def monitored(seen: Estimate, rates: Rates) -> Estimate:
 def _with_work(entry: PartitionEstimate, work: float, seen: Estimate) -> PartitionEstimate:
     curve = entry.curve.scaled(work / entry.work) if entry.work > 0 else seen.curve.scaled(work)
     rate = work / entry.cost if entry.cost > 0 else 0.0
-    return replace(entry, rate=rate, work=work, curve=curve)
+    return msgspec.structs.replace(entry, rate=rate, work=work, curve=curve)

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from ..model import Partition
 from ..records import PartitionReport, ReportRecord
 from .past import Past, Second
@@ -62,8 +64,7 @@ class MemberObservation:
     """Busy seconds/s that arrived for it, smoothed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionObservation:
+class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
     """One partition, smoothed over its reports."""
 
     reporter: str

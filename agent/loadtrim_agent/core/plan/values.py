@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import NormalDist
 
+import msgspec
+
 from ..model import Partition
 from ..records import BrakeRecord, RejectedPlan
 from .past import Second
@@ -217,8 +219,7 @@ def units_of(group: GroupState) -> tuple[Unit, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(msgspec.Struct, frozen=True):
     """Work that arrives in windows of :data:`TAUS_SECONDS` that end at a record, counted by records."""
 
     mean: tuple[float, ...]
@@ -253,8 +254,7 @@ class MemberEstimate:
     """Its reports are overdue: what it is doing is not known, so it is given nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEstimate:
+class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Load of one partition. Work is 0 where ``sized`` is False."""
 
     partition: Partition

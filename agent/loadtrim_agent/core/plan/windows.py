@@ -109,8 +109,9 @@ class SlidingWindows:
         self._block_slots = max(1, round(BLOCK_SECONDS * grid.inverse))
         self._blocks: deque[list[_Tally]] = deque(maxlen=BLOCKS_KEPT + 1)
         self._blocks.append([_Tally() for _ in self._lengths])
-        self._finished = [(0.0, 0.0, 0.0, 0.0)] * len(self._lengths)
-        """Sums over the finished blocks that are kept."""
+        self._finished: list[_Sums] | None = None
+        """Over the finished blocks that are kept; None: a block has ended since somebody asked. That happens to all
+        partitions at once, and most of them are not asked then."""
         self._filled = 0
         self._prefix = [0.0]
         """Prefix sums of the last counts, at most ``reach`` + 1 of them."""
@@ -140,8 +141,7 @@ class SlidingWindows:
         if self._filled >= self._block_slots:
             self._filled = 0
             self._blocks.append([_Tally() for _ in self._lengths])
-            finished = list(self._blocks)[:-1]
-            self._finished = [_summed([block[which] for block in finished]) for which in range(len(self._lengths))]
+            self._finished = None
 
     def _tally(self, counts: Sequence[float]) -> None:
         prefix = self._prefix
@@ -192,10 +192,16 @@ class SlidingWindows:
 
     def moments(self) -> tuple[Moments | None, ...]:
         """Per window length; None where no window of that length has ended at a record yet."""
+        if self._finished is None:
+            finished = list(self._blocks)[:-1]
+            self._finished = [_summed([block[which] for block in finished]) for which in range(len(self._lengths))]
         return tuple(map(_moments, self._finished, self._blocks[-1]))
 
 
-def _summed(tallies: Sequence[_Tally]) -> tuple[float, float, float, float]:
+_Sums = tuple[float, float, float, float]
+
+
+def _summed(tallies: Sequence[_Tally]) -> _Sums:
     return (
         sum(tally.weight for tally in tallies),
         sum(tally.total for tally in tallies),
@@ -204,7 +210,7 @@ def _summed(tallies: Sequence[_Tally]) -> tuple[float, float, float, float]:
     )
 
 
-def _moments(finished: tuple[float, float, float, float], tally: _Tally) -> Moments | None:
+def _moments(finished: _Sums, tally: _Tally) -> Moments | None:
     weight, total, squares, largest = finished
     weight += tally.weight
     if weight <= 0.0:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from loadtrim_agent.core.plan.estimate import estimate, late_records, quantile, unit_curve
@@ -233,7 +234,7 @@ def test_windows_of_another_load_tell_nothing_about_the_shape() -> None:
     fleet = ran(Fleet(CONFIG, even(2, 100.0)))
     observation, group = looked(fleet)
     known = observation.partitions[partition(0)]
-    jumped = replace(known, shape=((0.1, 1.0), (5.0, 5.0)), shape_rate=0.1 * known.rate_fast * COST)
+    jumped = msgspec.structs.replace(known, shape=((0.1, 1.0), (5.0, 5.0)), shape_rate=0.1 * known.rate_fast * COST)
     partitions = {**observation.partitions, partition(0): jumped}
     answer = estimate(replace(observation, partitions=partitions), group, CONFIG)
     assert isinstance(answer, Estimate)

@@ -214,6 +214,16 @@ class TestWindows:
         windows.extend(([0.0] * 9 + [1.0]) * (slots // 5))
         assert windows.moments()[0][2] == 2.0  # type: ignore[index]
 
+    def test_what_is_told_does_not_depend_on_when_it_was_asked(self) -> None:
+        asked, unasked = (SlidingWindows(SlotGrid.of(0.1, (0.1, 0.5)), 1.0) for _ in range(2))
+        counts = [float(number % 7 == 0) + 3.0 * (number % 50 == 1) for number in range(round(BLOCK_SECONDS * 10) * 6)]
+        for begin in range(0, len(counts), 10):
+            asked.extend(counts[begin : begin + 10])
+            asked.moments()
+            unasked.extend(counts[begin : begin + 10])
+        assert asked.moments() == unasked.moments()
+        assert asked.moments()[0] is not None
+
     def test_recent_counts(self) -> None:
         windows = SlidingWindows(GRID, 1.0)
         assert windows.recent(20) == (0.0, 0)

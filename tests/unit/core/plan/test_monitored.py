@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from loadtrim_agent.core.plan.estimate import estimate
@@ -76,7 +77,7 @@ def test_bytes_are_shares_of_the_groups_work() -> None:
 
 def test_a_partition_without_work_gets_the_groups_shape() -> None:
     before = seen()
-    nothing = replace(before.partitions[P0], work=0.0, rate=0.0, curve=before.curve.scaled(0.0))
+    nothing = msgspec.structs.replace(before.partitions[P0], work=0.0, rate=0.0, curve=before.curve.scaled(0.0))
     before = replace(before, partitions={**before.partitions, P0: nothing})
     after = monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0, P1: 100.0}))
     assert after.partitions[P0].work == pytest.approx(100.0 * COST)

@@ -6,7 +6,7 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import le
+from operator import le, mul
 from typing import Protocol
 
 from ...model import LoadtrimError, Partition
@@ -211,10 +211,7 @@ class Load:
 
     def _deviation(self, at: int) -> float:
         """Partitions vary partly together (``correlation``): between independent and equal-phased ones."""
-        sd, variance = self._asks[at + 1], self._asks[at + 2]
-        share = self._limits.correlation
-        together = (1.0 - share) * variance + share * sd * sd
-        return math.sqrt(together) if together > 0 else 0.0
+        return _deviation(self._asks[at + 1], self._asks[at + 2], self._limits.correlation)
 
     def pressure(self, capacity: float) -> float:
         """Needed capacity over capacity: above 1 it does not fit."""
@@ -242,6 +239,12 @@ class Load:
             if mean > 0:
                 share = max(share, _overshoot(mean - capacity * window, sd) / mean)
         return min(share, 1.0) * self.work
+
+
+def _deviation(sd: float, variance: float, correlation: float) -> float:
+    """Of a sum, from the sums of the standard deviations and of the variances."""
+    together = (1.0 - correlation) * variance + correlation * sd * sd
+    return math.sqrt(together) if together > 0 else 0.0
 
 
 def _overshoot(off: float, sd: float) -> float:
@@ -315,18 +318,20 @@ class Whole:
         self._work = sum(item.work for item in items)
         self._standing = sum(item.standing for item in items)
         self._means = [sum(column) for column in zip(*(item.mean for item in items), strict=True)]
-        self._deviations = [sum(column) for column in zip(*(item.sd for item in items), strict=True)]
+        deviations = list(zip(*(item.sd for item in items), strict=True))
+        self._deviations = [sum(column) for column in deviations]
+        self._variances = [sum(map(mul, column, column)) for column in deviations]
 
     def in_time(self, limits: Limits, capacity: float) -> bool:
         """Is nothing late with all of it on a member of this capacity? Then nothing is with any part of it. O(1).
 
-        A part asks for no more in any window and varies no more: its standard deviation is at most that of all, which
-        is at most the sum of the deviations.
+        A part asks for no more in any window and varies no more.
         """
-        factor = limits.load_factor
+        factor, share = limits.load_factor, limits.correlation
+        windows = zip(self._means, self._deviations, self._variances, limits.windows, strict=False)
         return self._work * factor <= RATE_LIMIT * capacity and not any(
-            _overshoot(self._standing + mean * factor - capacity * window, sd * factor)
-            for mean, sd, window in zip(self._means, self._deviations, limits.windows, strict=False)
+            _overshoot(self._standing + mean * factor - capacity * window, _deviation(sd, variance, share) * factor)
+            for mean, sd, variance, window in windows
         )
 
 
