@@ -56,6 +56,8 @@ SILENT_SECONDS = 3.0
 """No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
 TOPIC_SECONDS = 30.0
 """How long a topic that is created may take until it has leaders."""
+LOOK_SECONDS_MAX = 0.2
+"""Between two looks whether it has them: the user's start() waits for it, once in a group's life."""
 PROBE_SECONDS = 5.0
 BASE_CHUNK_RECORDS = 2_000
 KEY_SEPARATOR = "\x00"
@@ -143,7 +145,7 @@ class ControlLog:
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """A topic that was just created has no leader for a moment."""
-        backoff = Backoff(self._connections.retry_backoff)
+        backoff = Backoff(self._connections.retry_backoff, LOOK_SECONDS_MAX)
         while True:
             try:
                 return await ask()

@@ -6,8 +6,9 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import LeaderNotAvailableError
 
-from loadtrim_agent.kafka.controllog import ControlLog
+from loadtrim_agent.kafka.controllog import LOOK_SECONDS_MAX, ControlLog
 
 
 def make_log() -> ControlLog:
@@ -63,3 +64,26 @@ async def test_a_broker_that_does_not_know_its_controller_yet_is_asked_again(mon
     monkeypatch.setattr(log, "_count_partitions", count)
     await asyncio.wait_for(log._ensure_topic(), 10.0)
     assert asked == ["metadata", "created"]
+
+
+async def test_a_topic_that_is_being_created_is_looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is busy with another topic takes seconds; at the end start() slept through one of them."""
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    log = make_log()
+    monkeypatch.setattr("loadtrim_agent.kafka.controllog.asyncio.sleep", wait)
+
+    async def look() -> int:
+        if len(waits) < 20:
+            raise LeaderNotAvailableError
+        return 2
+
+    assert await log._patiently(look) == 2
+    await log.close()
+    assert max(waits) <= LOOK_SECONDS_MAX
+    assert sum(waits) > 1.0, "and the broker is left alone meanwhile"
