@@ -173,7 +173,7 @@ class Handout:
             stream = self._current(wanted)
             if stream is None:
                 return None
-            record = self._peek(stream)
+            record = self._peek(stream, self._left_in_slice)
             if record is None or not self._announce(stream, record.offset):
                 self._next_turn()
                 continue
@@ -357,6 +357,7 @@ class Handout:
     def _next_turn(self) -> None:
         if self._turn:
             stream = self._turn.popleft()
+            stream.let_go()
             stream.queued = stream.has_more()  # what is fed after this look is in _fed
             if stream.queued:
                 self._turn.append(stream)
@@ -369,7 +370,7 @@ class Handout:
                 turn.remove(stream)
                 turn.appendleft(stream)
 
-    def _peek(self, stream: Stream, records_max: int = SLICE_RECORDS) -> Any | None:
+    def _peek(self, stream: Stream, records_max: int) -> Any | None:
         try:
             return stream.peek(lambda chunk: self._finished(stream, chunk), records_max)
         except Exception:

@@ -148,7 +148,7 @@ class Stream:
             if self.index < len(self.records):
                 return self.records[self.index]
             reader = self._reader
-            self.records, self._stamps, self.index = (), (), 0
+            self.let_go()
             if reader is None:
                 if not self.chunks:
                     return None
@@ -197,7 +197,15 @@ class Stream:
             records = records[begin : begin + records_max]
             stamps = stamps[begin : begin + records_max]
         self.advance(len(records), records[-1].offset)
+        self.let_go()
         return records, stamps
+
+    def let_go(self) -> None:
+        """Keep no records that were handed out: they are counted in no limit."""
+        if self.index >= len(self.records):
+            # In this order: the other one would look as if there were more to hand out.
+            self.records, self._stamps = (), ()
+            self.index = 0
 
     # -- agent's thread ------------------------------------------------------------------------------------------
 

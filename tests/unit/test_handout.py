@@ -292,3 +292,19 @@ async def test_quiet_partitions_are_not_looked_at() -> None:
     measuring.show()
     assert measuring.snapshot.partitions[50].position == 6
     assert set(looks) == {streams[50].partition}
+
+
+@pytest.mark.parametrize("way", ["one by one", "many"])
+async def test_what_was_handed_out_is_not_kept(way: str) -> None:
+    """Nor is more unpacked than the turn hands out: each of many partitions held a slice that no limit saw."""
+    handout = handout_of(ONE, TWO, THREE)
+    for first in range(3, 300, 33):
+        for stream in handout.streams.values():
+            handout.feed(stream, chunk(stream.partition, first, 33))
+    for _ in range(400):
+        if way == "many":
+            handout.take_many((), 50)
+        else:
+            handout.take_one()
+        busy = [s for s in handout.streams.values() if s.in_hand is not None]
+        assert all(len(s.records) == 0 for s in handout.streams.values() if s not in busy)
