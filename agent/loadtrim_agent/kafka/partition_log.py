@@ -131,14 +131,15 @@ class PartitionLog:
             OffsetOutOfRangeError: the log does not have that position. KafkaError, OSError, TimeoutError: it cannot be
             read now.
         """
+        at = Partition(*self._at)
         request = SessionFetchRequest(
             max_wait_ms=int(wait_seconds * 1000),
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
-            partition_max_bytes=FETCH_BYTES_MAX,
+            partition_max_bytes={at: FETCH_BYTES_MAX},
             isolation_level=READ_UNCOMMITTED,
             session=NO_SESSION,
-            fetch=[(Partition(*self._at), position)],
+            fetch=[(at, position)],
         )
         answer = await self._ask(self._read_lane, request, timeout)
         if not answer.topics:

@@ -322,7 +322,7 @@ class FetchPlane:
             max_wait_ms=asked.wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=max_bytes,
-            partition_max_bytes=min(self._partition_bytes, self._share_bytes),
+            partition_max_bytes=self._limits(asked),
             isolation_level=self._isolation_level,
             session=asked.session,
             fetch=asked.fetch,
@@ -349,6 +349,17 @@ class FetchPlane:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
         elif lane is Lane.POLL and 0 < size_bytes <= PAUSE_BYTES_MAX and Route(lanes.node, 1) in self._bundles:
             await bundle.pause()
+
+    def _limits(self, asked: LaneRequest) -> dict[Partition, int]:
+        """How much to ask for of each: its share, or a batch as large as its last ones.
+
+        Of a batch above its limit the broker gives nothing, but for the first partition of an answer.
+        """
+        share = self._share_bytes
+        return {
+            partition: min(self._partition_bytes, max(share, self._states[partition].batch_bytes))
+            for partition, _ in asked.fetch
+        }
 
     def _unreachable(self, bundle: Bundle, error: BaseException) -> None:
         if bundle.lanes.node not in self._silent:
@@ -437,6 +448,7 @@ class FetchPlane:
             return
         state.offset = chunk.end
         state.hot = True
+        state.batch_bytes = max((stop - at for at, stop, *_ in chunk.batches), default=0)
         if chunk.batches:
             state.buffer(chunk)
             self._budget.grew(chunk.size_bytes)

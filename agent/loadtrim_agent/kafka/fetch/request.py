@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka.protocol.api import Request
@@ -57,7 +57,7 @@ class SessionFetchRequest(Request[_Struct]):  # type: ignore[misc]
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-        partition_max_bytes: int,
+        partition_max_bytes: Mapping[Partition, int],
         isolation_level: int,
         session: tuple[int, int],
         fetch: Sequence[tuple[Partition, int]],
@@ -82,8 +82,8 @@ class SessionFetchRequest(Request[_Struct]):  # type: ignore[misc]
         """The struct of the version that the broker and we share."""
         version = request_struct_class.API_VERSION
         topics: dict[str, list[tuple[int, ...]]] = {}
-        limit = self._partition_max_bytes
-        for (topic, partition), offset in self._fetch:
+        for at, offset in self._fetch:
+            (topic, partition), limit = at, self._partition_max_bytes[at]
             if version >= 9:
                 entry: tuple[int, ...] = (partition, _NOT_KNOWN, offset, _NOT_KNOWN, limit)
             elif version >= 5:

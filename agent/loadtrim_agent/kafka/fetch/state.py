@@ -25,6 +25,7 @@ class Taken:
 
     __slots__ = (
         "ahead",
+        "batch_bytes",
         "buffered_bytes",
         "chunks",
         "end_offset",
@@ -75,6 +76,8 @@ class Taken:
         self.chunks: deque[Chunk] = deque()
         """Given to the user's thread and, as far as the agent has looked, not unpacked yet."""
         self.buffered_bytes = 0
+        self.batch_bytes = 0
+        """The largest batch of what was fetched last, as its producer made it."""
 
     @property
     def waits(self) -> bool:

@@ -15,11 +15,13 @@ from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.core.model import Partition
+from loadtrim_agent.kafka.data import OnChunk
 from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS, PAUSE_BYTES_MAX, Lane
 from loadtrim_agent.kafka.fetch.plane import ANSWERS_BYTES_MAX, FetchPlane
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
 from loadtrim_agent.kafka.fetch.state import Route
-from unit.kafka.fetch.batches import batch
+
+from .batches import batch
 
 ONE = Partition("topic", 0)
 WAIT_SECONDS = 10.0
@@ -37,6 +39,7 @@ class Asked:
         self.wants = request._limits[1:3]
         """Bytes, at least and at most."""
         self.fetch = list(request._fetch)
+        self.limits = dict(request._partition_max_bytes)
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def fail(self) -> None:
@@ -86,14 +89,16 @@ class Ends:
 
 
 @contextlib.asynccontextmanager
-async def fetching(reset: str = "latest", **settings: Any) -> AsyncIterator[tuple[FetchPlane, Broker]]:
+async def fetching(
+    reset: str = "latest", on_chunk: OnChunk = lambda chunk: None, **settings: Any
+) -> AsyncIterator[tuple[FetchPlane, Broker]]:
     given = {"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset}
     plane = FetchPlane(given | settings)
     broker = Broker()
     plane._client, plane._queries = broker, Ends()  # type: ignore[assignment]
     errors: list[Exception] = []
     await plane.start()
-    running = asyncio.create_task(plane.run(lambda chunk: None, lambda error, for_good: errors.append(error)))
+    running = asyncio.create_task(plane.run(on_chunk, lambda error, for_good: errors.append(error)))
     try:
         yield plane, broker
         assert errors == []
@@ -259,3 +264,22 @@ async def test_where_a_broker_has_one_bundle_nothing_pauses(monkeypatch: pytest.
         plane.take(ONE, 0)
         (await broker.next()).tell(data=one_record())
         assert (await broker.next()).fetch == [(ONE, 1)]
+
+
+def large(offset: int, size_bytes: int) -> bytes:
+    return batch(offset, [(offset, 1_000, b"x" * size_bytes)])
+
+
+async def test_of_large_batches_as_much_is_asked_for_as_one_of_them() -> None:
+    """Above its limit the broker gives none, but for the first partition of an answer: one batch per answer then."""
+    async with fetching(on_chunk=lambda chunk: setattr(chunk, "done", True)) as (plane, broker):
+        plane._budget.limit_bytes = 1 << 16
+        plane.take(ONE, 0)
+        asked = await broker.next()
+        assert asked.limits == {ONE: 1 << 15}
+        data = large(0, 100_000)
+        asked.tell(data=data)
+        asked = await broker.next()
+        assert asked.limits == {ONE: len(data)}
+        asked.tell(data=large(1, 100))
+        assert (await broker.next()).limits == {ONE: 1 << 15}
