@@ -32,6 +32,9 @@ ANSWERS_BYTES_MAX = 16 << 20
 each is held up to three times while it is taken apart."""
 BUFFERS_BYTES_MIN = 16 << 20
 """All buffers together may hold ``fetch_max_bytes``, but never less than this."""
+LOW_BYTES_MIN = 1 << 20
+"""More is asked for while no more than this is left, or than one answer brings, so that what is read has a successor.
+With half of it user code had read all of a partition, and of the others at about the same time, before that."""
 PARTITION_BYTES_MIN = 16 << 10
 """However many partitions there are, so much is asked of each."""
 SESSION_UNKNOWN, SESSION_EPOCH = 70, 71
@@ -83,7 +86,7 @@ class FetchPlane:
         self._reset = str(settings.get("auto_offset_reset", "latest"))
         self._min_bytes = int(settings.get("fetch_min_bytes", 1))
         self._partition_bytes = int(settings.get("max_partition_fetch_bytes", 1 << 20))
-        self._low_bytes = max(1 << 20, self._partition_bytes) // 2
+        self._low_bytes = max(LOW_BYTES_MIN, self._partition_bytes)
         connections = Connections(settings)
         self._client = connections.client
         self._retry_backoff = connections.retry_backoff

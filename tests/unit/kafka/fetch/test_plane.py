@@ -16,6 +16,7 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.data import OnChunk
+from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS, PAUSE_BYTES_MAX, Lane
 from loadtrim_agent.kafka.fetch.plane import ANSWERS_BYTES_MAX, FetchPlane
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
@@ -268,6 +269,24 @@ async def test_where_a_broker_has_one_bundle_nothing_pauses(monkeypatch: pytest.
 
 def large(offset: int, size_bytes: int) -> bytes:
     return batch(offset, [(offset, 1_000, b"x" * size_bytes)])
+
+
+async def test_what_is_read_has_a_successor() -> None:
+    """Asked for while user code still reads what came before: once, not more."""
+    chunks: list[Chunk] = []
+    async with fetching(on_chunk=chunks.append) as (plane, broker):
+        plane.take(ONE, 0)
+        (await broker.next()).tell(data=large(0, 900_000))
+        again = await broker.next()
+        assert (again.fetch, [chunk.done for chunk in chunks]) == ([(ONE, 1)], [False])
+        again.tell(data=large(1, 900_000))
+        for lane in Lane:
+            await idle(plane, lane)
+        assert broker.asked.empty()
+        chunks[0].done = True
+        assert [chunk.refill for chunk in chunks] == [True, False]
+        plane.refill(ONE)
+        assert (await broker.next()).fetch == [(ONE, 2)]
 
 
 async def test_of_large_batches_as_much_is_asked_for_as_one_of_them() -> None:
