@@ -143,13 +143,20 @@ class Connections:
     Args:
         settings: the user's constructor arguments; those of :data:`CONNECTION_SETTINGS` are used.
         request_timeout: upper bound of any request, seconds: above the longest that is asked for.
+        client: the kind of client.
     """
 
-    def __init__(self, settings: Mapping[str, Any], *, request_timeout: float = 0.0) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        request_timeout: float = 0.0,
+        client: type[AIOKafkaClient] = AIOKafkaClient,
+    ) -> None:
         taken = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
         taken["request_timeout_ms"] = max(int(request_timeout * 1000), int(taken.get("request_timeout_ms", 40_000)))
         self.retry_backoff = int(taken.get("retry_backoff_ms", 100)) / 1000
-        self.client = AIOKafkaClient(**taken)
+        self.client = client(**taken)
         self._backoffs: dict[int, Backoff] = {}
         self._refused_until: dict[int, float] = {}
 

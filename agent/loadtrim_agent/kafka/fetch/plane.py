@@ -20,6 +20,7 @@ from .bundle import Bundle
 from .chunk import frame
 from .lanes import PAUSE_BYTES_MAX, BrokerLanes, Lane, LaneRequest, bundle_for
 from .offsets import EARLIEST, LATEST, OffsetQueries
+from .receiving import ReceivingClient
 from .request import SessionFetchRequest
 from .state import Budget, Route, Taken
 
@@ -28,8 +29,8 @@ __all__ = ["FetchPlane"]
 log = logging.getLogger("loadtrim")
 
 ANSWERS_BYTES_MAX = 16 << 20
-"""All answers that may be on their way at once, over both lanes of all brokers: they come beside what is buffered, and
-each is held up to three times while it is taken apart."""
+"""All answers that may be on their way at once, over both lanes of all brokers: they come beside what is buffered, in
+buffers of their own."""
 BUFFERS_BYTES_MIN = 16 << 20
 """All buffers together may hold ``fetch_max_bytes``, but never less than this."""
 LOW_BYTES_MIN = 1 << 20
@@ -87,7 +88,7 @@ class FetchPlane:
         self._min_bytes = int(settings.get("fetch_min_bytes", 1))
         self._partition_bytes = int(settings.get("max_partition_fetch_bytes", 1 << 20))
         self._low_bytes = max(LOW_BYTES_MIN, self._partition_bytes)
-        connections = Connections(settings)
+        connections = Connections(settings, client=ReceivingClient)
         self._client = connections.client
         self._retry_backoff = connections.retry_backoff
         self._queries = OffsetQueries(

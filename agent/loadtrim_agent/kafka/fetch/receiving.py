@@ -1,0 +1,172 @@
+"""How the answers to fetches come in: straight into one buffer per connection, in as few pieces as can be.
+
+Theory of operation. aiokafka reads through asyncio's stream reader, which takes 256 kB at a time, copies them into a
+buffer that grows, stops reading at each 128 kB and begins again, and copies the whole answer twice before it is taken
+apart. Each of these pieces is also a turn at the interpreter's lock, which user code that computes gives away every
+5 ms only. Here the buffer is as large as the answer, the system writes into it, and a large answer is waited for until
+most of it is there (``SO_RCVLOWAT``); its records are copied out once. The buffer stays for the next answer, and
+becomes small again when answers do.
+
+Connecting, TLS and SASL are aiokafka's: its connection is taken over when it is ready, and its life goes on as before.
+Nothing but fetches goes over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import time
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import CloseReason
+from aiokafka.errors import CorrelationIdError, KafkaConnectionError
+
+from .answer import read_answer
+from .lanes import Lane
+
+__all__ = ["AnswersProtocol", "ReceivingClient"]
+
+_HEAD = struct.Struct(">ii")
+"""Bytes behind the first field, correlation id."""
+_LENGTH_BYTES = 4
+BUFFER_BYTES_MIN = 1 << 16
+ANSWER_BYTES_MAX = 1 << 30
+"""What claims to be larger is no answer."""
+TOGETHER_BYTES_MIN, TOGETHER_BYTES_MAX = 1 << 16, 1 << 21
+"""An answer of which at least so much is missing is waited for; at most so much of it at a time, because the system
+must be able to hold that."""
+
+
+class ReceivingClient(AIOKafkaClient):  # type: ignore[misc]
+    """A client whose connections for fetching (those of a :class:`~.lanes.Lane`) receive as told above."""
+
+    async def _get_conn(self, node_id: Any, *, group: Any = None, **options: Any) -> Any:
+        if not isinstance(group, Lane):
+            return await super()._get_conn(node_id, **({} if group is None else {"group": group}), **options)
+        connection = await super()._get_conn(node_id, group=group, **options)
+        if connection is not None and connection.connected():
+            AnswersProtocol.take_over(connection)
+        return connection
+
+
+class AnswersProtocol(asyncio.BufferedProtocol):
+    """Receives the answers of one connection.
+
+    Args:
+        connection: aiokafka's, with nothing asked and nothing received that was not handed on.
+        before: the protocol it had; it still hears of the connection's life.
+    """
+
+    def __init__(self, connection: Any, before: Any) -> None:
+        self._connection = connection
+        self._before = before
+        self._buffer = memoryview(bytearray(BUFFER_BYTES_MIN))
+        self._filled = 0
+        self._wanted = 0
+        """Bytes of the answer that is coming, its first field included; 0: not known yet."""
+        self._socket = _plain_socket(connection)
+        self._low_bytes = 1
+
+    @classmethod
+    def take_over(cls, connection: Any) -> None:
+        """Let a connection receive so from now on; one that does already is left alone."""
+        transport = connection._writer.transport
+        before = transport.get_protocol()
+        if not isinstance(before, cls):
+            connection._read_task.cancel()
+            transport.set_protocol(cls(connection, before))
+
+    # -- what the transport asks ---------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        # Not past the answer's end: behind it there is nothing to come, and one that is whole is looked at at once.
+        return self._buffer[self._filled : self._wanted or len(self._buffer)]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes have come."""
+        self._filled += nbytes
+        try:
+            while self._filled >= _HEAD.size:
+                if not self._wanted:
+                    self._expect(_HEAD.unpack_from(self._buffer)[0])
+                if self._filled < self._wanted:
+                    self._wait_for(self._wanted - self._filled)
+                    return
+                self._answered()
+        except (ValueError, CorrelationIdError) as error:
+            self._connection.close(reason=CloseReason.OUT_OF_SYNC, exc=error)
+
+    def eof_received(self) -> bool:
+        """The broker has closed the connection."""
+        self._before.eof_received()
+        self._broken(KafkaConnectionError("the broker has closed the connection"))
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed, by whomever."""
+        self._before.connection_lost(exc)
+        self._broken(exc)
+
+    def pause_writing(self) -> None:
+        self._before.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._before.resume_writing()
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def _expect(self, size_bytes: int) -> None:
+        if not _HEAD.size - _LENGTH_BYTES <= size_bytes <= ANSWER_BYTES_MAX:
+            raise ValueError(f"an answer of {size_bytes} bytes")
+        self._wanted = _LENGTH_BYTES + size_bytes
+        if self._wanted > len(self._buffer):
+            self._resize(self._wanted)
+
+    def _resize(self, size_bytes: int) -> None:
+        begun, self._buffer = self._buffer[: self._filled], memoryview(bytearray(size_bytes))
+        self._buffer[: self._filled] = begun
+
+    def _answered(self) -> None:
+        """All of an answer is here; what follows it, if anything, is moved to the front."""
+        wanted, connection = self._wanted, self._connection
+        requests = connection._requests
+        if not requests:
+            raise ValueError("an answer to nothing")
+        correlation, request, future = requests[0]
+        _, told = _HEAD.unpack_from(self._buffer)
+        if told != correlation:
+            raise CorrelationIdError(f"Correlation ids do not match: sent {correlation}, recv {told}")
+        if not future.done():
+            future.set_result(read_answer(request.API_VERSION, self._buffer[:wanted], _HEAD.size))
+        connection._last_action = time.monotonic()
+        requests.popleft()
+        left = self._filled - wanted
+        self._buffer[:left] = self._buffer[wanted : self._filled]
+        self._filled, self._wanted = left, 0
+        if len(self._buffer) > max(BUFFER_BYTES_MIN, 4 * wanted):
+            self._resize(max(BUFFER_BYTES_MIN, left))
+        self._wait_for(1)
+
+    def _wait_for(self, missing_bytes: int) -> None:
+        """Have the system say so when about so much is there, not at each piece of it."""
+        low_bytes = min(missing_bytes, TOGETHER_BYTES_MAX) if missing_bytes >= TOGETHER_BYTES_MIN else 1
+        if self._socket is not None and low_bytes != self._low_bytes:
+            self._low_bytes = low_bytes
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_bytes)
+
+    def _broken(self, error: BaseException | None) -> None:
+        # Does nothing where it is closed already, by us that is.
+        self._connection.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
+
+
+def _plain_socket(connection: Any) -> Any | None:
+    """None where what it says is not what is to be read: TLS."""
+    transport = connection._writer.transport
+    if transport.get_extra_info("sslcontext") is not None or not hasattr(socket, "SO_RCVLOWAT"):
+        return None
+    return transport.get_extra_info("socket")
