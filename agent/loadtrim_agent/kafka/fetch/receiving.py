@@ -41,15 +41,20 @@ must be able to hold that."""
 
 
 class ReceivingClient(AIOKafkaClient):  # type: ignore[misc]
-    """A client whose connections for fetching (those of a :class:`~.lanes.Lane`) receive as told above."""
+    """A client whose connections for fetching (:func:`fetches`) receive as told above."""
 
     async def _get_conn(self, node_id: Any, *, group: Any = None, **options: Any) -> Any:
-        if not isinstance(group, Lane):
+        if not fetches(group):
             return await super()._get_conn(node_id, **({} if group is None else {"group": group}), **options)
         connection = await super()._get_conn(node_id, group=group, **options)
         if connection is not None and connection.connected():
             AnswersProtocol.take_over(connection)
         return connection
+
+
+def fetches(group: Any) -> bool:
+    """Is it a connection of :meth:`.bundle.Bundle.connection`?"""
+    return isinstance(group[0] if isinstance(group, tuple) else group, Lane)
 
 
 class AnswersProtocol(asyncio.BufferedProtocol):

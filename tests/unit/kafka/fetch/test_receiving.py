@@ -15,7 +15,10 @@ from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.fetch import FetchResponse_v10
 
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol
+from loadtrim_agent.kafka.connections import Backoff
+from loadtrim_agent.kafka.fetch.bundle import Bundle
+from loadtrim_agent.kafka.fetch.lanes import BrokerLanes, Lane
+from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol, fetches
 from loadtrim_agent.kafka.fetch.request import NO_SESSION, SessionFetchRequest
 
 WAIT_SECONDS = 20.0
@@ -212,3 +215,15 @@ async def test_an_answer_to_nothing_closes_the_connection() -> None:
         async with asyncio.timeout(WAIT_SECONDS):
             await connection._closed_fut
         assert closed.reasons == [CloseReason.OUT_OF_SYNC]
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+@pytest.mark.parametrize("lane", Lane)
+async def test_every_bundle_receives_so(number: int, lane: Lane) -> None:
+    lanes = BrokerLanes(1, wait_ms=500, has_room=lambda state: True)
+    assert fetches(Bundle(lanes, number, Backoff(0.1)).connection(lane))
+
+
+@pytest.mark.parametrize("group", [None, 0, "coordinator"])
+def test_nothing_else_does(group: Any) -> None:
+    assert not fetches(group)
