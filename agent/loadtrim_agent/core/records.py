@@ -20,6 +20,7 @@ __all__ = [
     "COORDINATION",
     "TELEMETRY",
     "BaseRecord",
+    "BaselineUse",
     "BrakeRecord",
     "DecisionRecord",
     "HelloRecord",
@@ -273,6 +274,35 @@ class RejectedPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     reason: str
 
 
+class BaselineUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a decision made of what the history expects. Work in busy seconds per second of the group."""
+
+    used: bool = False
+    """Was it counted in?"""
+    reason: str = ""
+    """Why not, half a sentence."""
+    reason_code: str = ""
+    """The same for programs (see :class:`loadtrim_agent.core.plan.baseline.Ignored`)."""
+    scale: float | None = None
+    """Today's level over the history's."""
+    quantile: float | None = None
+    """Share of a minute's rates that are not above what is expected."""
+    forecast: float | None = None
+    """The most that is expected over the start-up time."""
+    returning: float | None = None
+    """The most that is expected until a replica that is let go now would have paid."""
+    topics: tuple[str, ...] = ()
+    """What it is about, where that is not all that the group reads."""
+    seconds: float = 0.0
+    """Sums that forget, for the next leader: time that was compared,"""
+    seen: float = 0.0
+    """busy seconds that came,"""
+    expected: float = 0.0
+    """that were expected,"""
+    off: float = 0.0
+    """and by how much they were apart."""
+
+
 class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     """One decision of the leader, with what it saw: enough to explain it later, and for Spark to learn from."""
 
@@ -303,7 +333,9 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     work: float = 0.0
     """Arriving work of the group, busy seconds per second."""
     forecast: float = 0.0
-    """Forecast of ``work`` over the start-up time."""
+    """Forecast of ``work`` over the start-up time: of the trend, or of the baseline where that is more."""
+    baseline: BaselineUse | None = None
+    """None: there is no baseline for what the group reads."""
     backlog: float = 0.0
     """Standing backlog, busy seconds."""
     moves: tuple[MovePlan, ...] = ()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, tzinfo
 
 from ..core.plan.words import short_member
 from ..core.records import (
+    BaselineUse,
     BaseRecord,
     BrakeRecord,
     DecisionRecord,
@@ -29,6 +30,7 @@ from ..core.records import (
 from .status import AgentState, Status
 
 __all__ = [
+    "baseline_line",
     "brake_line",
     "counted",
     "decision_line",
@@ -208,6 +210,8 @@ def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: t
     if decision.members:
         busiest = sorted(decision.members.items(), key=lambda member: (-member[1], member[0]))
         lines.append(f"  members: {_listed([f'{member_name(m, names)} {percent(u)}' for m, u in busiest])}")
+    if decision.baseline is not None:
+        lines.append(f"  {baseline_line(decision.baseline)}")
     lines += [f"  move: {move_line(move, names)}" for move in decision.moves]
     lines += [
         f"  not taken: {counted(rejected.replicas, 'replica')}: {rejected.reason}" for rejected in decision.rejected
@@ -231,6 +235,22 @@ def _seen(decision: DecisionRecord) -> str:
     if decision.handoff_seconds is not None:
         seen.append(f"handoffs of {duration(decision.handoff_seconds)}")
     return "; ".join(seen)
+
+
+def baseline_line(use: BaselineUse) -> str:
+    """What the history expected, and how today compares; or why it does not count."""
+    if not use.used:
+        return f"baseline: ignored, because {use.reason}" if use.reason else "baseline: ignored"
+    ahead, back = number(use.forecast or 0.0), number(use.returning or 0.0)
+    parts = [
+        f"{ahead} busy seconds per second within the start-up time, {back} before a replica let go would have paid",
+        f"today has {number(use.scale or 0.0)} times the usual load",
+    ]
+    if use.quantile is not None:
+        parts.append(f"not exceeded in {percent(use.quantile)} of the minutes")
+    if use.topics:
+        parts.append(f"of {_listed(use.topics)} only, the rest as it is now")
+    return f"baseline: {'; '.join(parts)}"
 
 
 def plan_line(plan: PlanRecord, names: Names | None = None) -> str:

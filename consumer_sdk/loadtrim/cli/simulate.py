@@ -14,6 +14,7 @@ import msgspec
 
 from loadtrim.simulate import (
     PROTOCOLS,
+    BaselineRecord,
     Costs,
     Load,
     Machines,
@@ -25,7 +26,9 @@ from loadtrim.simulate import (
     WrongLoadError,
     parse_costs,
     parse_generator,
+    parse_moment,
     protocol_of,
+    read_baselines,
     shares_even,
     shares_skewed,
     summary_of,
@@ -154,6 +157,17 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--slicing", action="store_true", help="members pass work on inside the objective, on their own initiative"
     )
+    group.add_argument(
+        "--baselines",
+        type=Path,
+        metavar="FILE",
+        help="what the history expects: values of the baseline topic, one a line; needs --begins-at",
+    )
+    group.add_argument(
+        "--begins-at",
+        metavar="TIME",
+        help="when the first second that is played was: seconds since the epoch, or 2024-05-01T12:30:00+02:00",
+    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -280,7 +294,24 @@ def _options(args: argparse.Namespace, load: Load) -> Options:
         replicas=args.replicas,
         protocol=protocol,
         slicing=args.slicing,
+        begins_at=parse_moment(args.begins_at) if args.begins_at else None,
+        baselines=_baselines(args, load),
     )
+
+
+def _baselines(args: argparse.Namespace, load: Load) -> tuple[BaselineRecord, ...]:
+    """Those of the file, of which one at least has to be about the load."""
+    if args.baselines is None:
+        return ()
+    found = read_baselines(args.baselines)
+    topics = sorted({partition.topic for partition in load.partitions})
+    if not any(record.topic in topics for record in found):
+        told = ", ".join(sorted(record.topic for record in found)[:5])
+        raise WrongLoadError(
+            f"{args.baselines} is about {told}, and the load is of {', '.join(topics[:5])}, so nothing would be "
+            "expected of it; give the load's topic its name (a column 'topic'), or the baseline the load's."
+        )
+    return found
 
 
 def _config(args: argparse.Namespace, choice: str) -> PlanConfig:
@@ -359,6 +390,7 @@ def _head(load: Load, options: Options, args: argparse.Namespace, notes: Sequenc
     peak = max(load.per_second)
     group = f"W = {args.sla:g} s, {args.share:.1%} of the records; {options.costs}; start-up {args.startup:g} s; "
     group += f"protocol {options.protocol.name}{', members slice' if options.slicing else ''}"
+    group += f"; baselines of {args.baselines.name}" if options.baselines else ""
     what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions, "
     return [
         what + f"up to {peak:,.0f}/s, arriving as {load.arrivals}",

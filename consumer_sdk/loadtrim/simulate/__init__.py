@@ -13,8 +13,10 @@ Record by record, with the planner that runs in the agent and the meters that ru
 
 from __future__ import annotations
 
+from loadtrim_agent.core.plan.baseline_records import BaselineRecord
 from loadtrim_agent.core.plan.values import PlanConfig
 
+from .baselines import parse_moment, read_baselines
 from .loads import Load, LoadFileError, WrongLoadError, parse_generator, shares_even, shares_skewed
 from .outcome import Curves, Outcome, Summary, percentile, summary_of
 from .protocols import PROTOCOLS, Protocol, protocol_of
@@ -23,6 +25,7 @@ from .work import Costs, Machines, parse_costs
 
 __all__ = [
     "PROTOCOLS",
+    "BaselineRecord",
     "Costs",
     "Curves",
     "Load",
@@ -37,8 +40,10 @@ __all__ = [
     "WrongLoadError",
     "parse_costs",
     "parse_generator",
+    "parse_moment",
     "percentile",
     "protocol_of",
+    "read_baselines",
     "shares_even",
     "shares_skewed",
     "simulate",

@@ -9,15 +9,18 @@ asked to. Membership is taken for granted: leaders do not change and nobody cras
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from loadtrim_agent.core.plan.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.core.plan.planner import Planner, scale_request
 from loadtrim_agent.core.plan.policies import Future, UnmeasuredError, make_policy
 from loadtrim_agent.core.plan.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.core.records import DecisionRecord, MovePlan, ReportRecord
+from loadtrim_agent.local_week import LocalWeek
 
 from .handover import make_handover
 from .loads import Batch, Load, WrongLoadError
@@ -40,6 +43,8 @@ GATHER_SECONDS = 0.2
 """How often a member's measuring is told what was done, as in the agent."""
 RATE_SHARE = 0.3
 """Of the newest second in a partition's smoothed rate."""
+BEGINS_AT_MAX = 1e11
+"""The year 5138: what is above is milliseconds."""
 AFTER_SECONDS = 60.0
 """Time given at the end to finish what waits."""
 COSTS_DEFAULT = Costs(mean_seconds=0.005)
@@ -71,6 +76,21 @@ class Options:
     phase_seconds: float | None = None
     """How long after the beginning of a report interval the seconds of the load begin, 0 .. 1; None: by the seed. A
     policy that samples sees bursts ``report_seconds - phase_seconds`` after they came."""
+    begins_at: float | None = None
+    """When the first second of the load was, seconds since the epoch: what baselines go by. Its fraction does not
+    count. None: some moment in 2023."""
+    baselines: tuple[BaselineRecord, ...] = ()
+    """What the history expects, as the leader would read it from the baseline topic: of the records of a topic the last
+    counts (``group`` is not looked at; :func:`.baselines.read_baselines` reads a file of them). The same load with and
+    without them is a back-test of what they are worth::
+
+        options = Options(startup_seconds=60.0, begins_at=monday, baselines=learnt_until_monday)
+        with_them = simulate(load, config, options)
+        without = simulate(load, config, replace(options, baselines=()))
+
+    Only the policy ``objective`` looks ahead by them. ``to`` of a record is when the leader thinks that learning ended:
+    more than 8 days before ``begins_at`` and it is ignored as stale. Each decision's ``baseline`` says what became of
+    it."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.gather_seconds < float("inf"):
@@ -84,6 +104,12 @@ class Options:
             )
         if not 0.0 <= self.startup_seconds < float("inf"):
             raise WrongLoadError(f"The start-up time is {self.startup_seconds} s; give 0 or more.")
+        if self.begins_at is None and self.baselines:
+            raise WrongLoadError(
+                "Baselines speak of times of the week, and it was not said when the load began; give --begins-at."
+            )
+        if self.begins_at is not None and not 0.0 <= self.begins_at <= BEGINS_AT_MAX:
+            raise WrongLoadError(f"The load begins at {self.begins_at}; give seconds since the epoch, or a date.")
         if self.slicing and self.protocol.rebalances:
             raise WrongLoadError(
                 f"Members cannot pass work on with the protocol {self.protocol.name!r}, where every move is a "
@@ -109,13 +135,15 @@ class Simulation:
         self._options = options
         self._progress = progress
         drawn = Random(f"phase:{options.seed}").random()
-        begin = EPOCH + 1.0 + (drawn if options.phase_seconds is None else options.phase_seconds)
+        self._origin = EPOCH if options.begins_at is None else math.floor(options.begins_at) - 1.0
+        begin = self._origin + 1.0 + (drawn if options.phase_seconds is None else options.phase_seconds)
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
         self._planner = Planner(config, _told(load, config, options, begin))
         self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
         self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
         self._batches: Iterator[tuple[Batch, ...]] = load.batches(Random(f"load:{options.seed}"))
+        self._baselines = Baselines.of(options.baselines, LocalWeek().slots)
         self._last: DecisionRecord | None = None
         self._starting = 0
         self._counts = [0] * len(load.partitions)
@@ -139,7 +167,7 @@ class Simulation:
         for queue in world.queues:
             world.acquire(members[queue.index % len(members)], queue.index, None)
         agenda.at(world.begin, self._second, 0)
-        agenda.at(_beat(world.now, self._config.decision_seconds, DECISION_PHASE), self._tick)
+        agenda.at(self._beat(self._config.decision_seconds, DECISION_PHASE), self._tick)
         while agenda.now <= self._end + AFTER_SECONDS and not self._over():
             agenda.step()
         for member in world.present():
@@ -237,8 +265,8 @@ class Simulation:
     def _report(self, member: Member) -> None:
         if not member.left:
             self._tell(member)
-            every = self._config.report_seconds
-            self.world.agenda.at(_beat(self.world.now, every, _phase(member.name)), self._report, member)
+            due = self._beat(self._config.report_seconds, _phase(member.name))
+            self.world.agenda.at(due, self._report, member)
 
     def _tell(self, member: Member) -> None:
         for part in self.world.report(member):
@@ -262,10 +290,16 @@ class Simulation:
             owners={queue.partition: world.owners[queue.index] for queue in world.queues},
             in_flight={world.queues[index].partition: name for index, name in sorted(world.targets.items())},
             replicas_requested=None if self._last is None else self._last.replicas_wanted,
+            expected=self._baselines.curves(world.now),
         )
 
+    def _beat(self, every: float, phase: float) -> float:
+        """The next moment that lies ``phase`` intervals behind a multiple of ``every``."""
+        count = int((self.world.now - self._origin) / every - phase + 1e-6) + 1
+        return self._origin + (count + phase) * every
+
     def _tick(self) -> None:
-        self.world.agenda.at(_beat(self.world.now, self._config.decision_seconds, DECISION_PHASE), self._tick)
+        self.world.agenda.at(self._beat(self._config.decision_seconds, DECISION_PHASE), self._tick)
         self._decide()
 
     def _decide(self) -> None:
@@ -333,8 +367,7 @@ class Simulation:
     def _join(self, requested_at: float) -> Member:
         world = self.world
         member = world.join(requested_at)
-        every = self._config.report_seconds
-        world.agenda.at(_beat(world.now, every, _phase(member.name)), self._report, member)
+        world.agenda.at(self._beat(self._config.report_seconds, _phase(member.name)), self._report, member)
         world.agenda.at(world.now + self._options.gather_seconds * world.random.random(), self._gather, member)
         return member
 
@@ -363,12 +396,6 @@ def _told(load: Load, config: PlanConfig, options: Options, begin: float) -> Fut
 def _phase(name: str) -> float:
     """Where in the report interval a member reports: as the agent does it, by the instance's name."""
     return zlib.crc32(name.encode()) / (1 << 32) * REPORTS_SPREAD
-
-
-def _beat(now: float, every: float, phase: float) -> float:
-    """The next moment that lies ``phase`` intervals behind a multiple of ``every``."""
-    count = int((now - EPOCH) / every - phase + 1e-6) + 1
-    return EPOCH + (count + phase) * every
 
 
 def simulate(

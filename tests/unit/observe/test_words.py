@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtrim_agent.core.records import (
+    BaselineUse,
     BaseRecord,
     BrakeRecord,
     DecisionRecord,
@@ -190,6 +191,34 @@ def test_a_decision_at_length() -> None:
         "  12 records late: 9 more load than forecast, 3 a partition too large for one member",
         "  brake on: 3 replicas until `loadtrim resume payments`",
     ]
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (
+            BaselineUse(used=True, scale=1.124, quantile=0.8413, forecast=3.1, returning=4.25),
+            (
+                "3.1 busy seconds per second within the start-up time, 4.25 before a replica let go would have paid; "
+                "today has 1.12 times the usual load; not exceeded in 84 % of the minutes"
+            ),
+        ),
+        (
+            BaselineUse(used=True, scale=1.0, forecast=1.0, returning=1.0, topics=("orders",)),
+            (
+                "1 busy seconds per second within the start-up time, 1 before a replica let go would have paid; "
+                "today has 1 times the usual load; of orders only, the rest as it is now"
+            ),
+        ),
+        (
+            BaselineUse(reason_code="stale", reason="what it was learnt from ended 12 days ago"),
+            "ignored, because what it was learnt from ended 12 days ago",
+        ),
+    ],
+)
+def test_what_became_of_the_baseline(use: BaselineUse, said: str) -> None:
+    assert f"  baseline: {said}" in words.decision_lines(decision(baseline=use))
+    assert not any("baseline" in line for line in words.decision_lines(decision()))
 
 
 def test_a_decision_with_nothing_in_it_still_reads() -> None:

@@ -154,7 +154,9 @@ def _agrees(values: Sequence[float], noise: float) -> bool:
     return abs(mean_off) <= DISAGREE * error
 
 
-def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | None = None) -> Forecast:
+def forecast(
+    series: Sequence[float], horizon_seconds: float, baseline: float | None = None, returning: float = 0.0
+) -> Forecast:
     """Level and trend of the group's work.
 
     Args:
@@ -162,6 +164,7 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
         horizon_seconds: how far ahead: start-up time + one tick + 1 s.
         baseline: work per second that the history expects at the horizon, already scaled by how today compares with
             the expected so far; None where there is no baseline.
+        returning: the same until a replica that is let go now would have paid.
 
     Returns:
         The larger of trend and baseline; never below 0.
@@ -171,7 +174,7 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
     line, window = _told(tuple(series))
     # A slope loses 3 % a second: no trend lasts.
     reach = DAMPING_PER_SECOND * (1 - DAMPING_PER_SECOND**horizon_seconds) / (1 - DAMPING_PER_SECOND)
-    ahead = max(0.0, line.level + line.slope * reach)
+    ahead = trend = max(0.0, line.level + line.slope * reach)
     source = "trend"
     if baseline is not None and baseline > ahead:
         ahead, source = baseline, "baseline"
@@ -182,7 +185,9 @@ def forecast(series: Sequence[float], horizon_seconds: float, baseline: float | 
         slope=line.slope,
         horizon_seconds=horizon_seconds,
         window_seconds=window,
+        trend=trend,
         source=source,
+        returning=returning,
     )
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ..model import Partition
-from ..records import DecisionRecord, MovePlan, ReportRecord
+from ..records import BaselineUse, DecisionRecord, MovePlan, ReportRecord
 from .advice import Advice
+from .baseline import Comparison, look_ahead
 from .estimate import estimate
 from .forecast import forecast
 from .inputs import Stock, problem_of, unmeasured, view_of
@@ -54,6 +55,7 @@ class _Picture:
 
     estimate: Estimate
     forecast: Forecast
+    baseline: BaselineUse | None
 
 
 class Planner:
@@ -82,6 +84,7 @@ class Planner:
         self._sequence = 0
         self._memory: dict[str, float] = {}
         self._victims: tuple[str, ...] = ()
+        self._compared = Comparison()
 
     @property
     def history(self) -> History:
@@ -106,6 +109,8 @@ class Planner:
             return
         self._sequence = decision.sequence
         self._victims = decision.victims
+        if decision.baseline is not None:
+            self._compared = Comparison.of(decision.baseline, decision.at)
         if decision.policy == self._config.policy:
             self._memory = dict(decision.state)
         else:
@@ -155,8 +160,8 @@ class Planner:
         if group.rates is not None:
             seen = monitored(seen, group.rates)
         horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
-        # The baselines' place: what the history expects at the horizon, scaled by how today compares.
-        return _Picture(seen, forecast(seen.series, horizon, baseline=None))
+        outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, horizon, self._config)
+        return _Picture(seen, forecast(seen.series, horizon, outlook.ahead, outlook.returning), outlook.use)
 
     def _refusal(self, seen: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
         """Why no plan may be made now, if so."""
@@ -242,7 +247,7 @@ class Planner:
             self._record(now, group, picture),
             outcome=outcome.value,
             reason_code=sizing.reason.value,
-            reason=sentence(sizing, placement, moves, group, self._config),
+            reason=sentence(sizing, placement, moves, group, self._config, picture.baseline),
             replicas_actual=actual,
             replicas_wanted=sizing.replicas,
             moves=moves,
@@ -280,6 +285,7 @@ class Planner:
             rate=round(seen.rate, 3),
             work=round(picture.forecast.level, 4),
             forecast=round(picture.forecast.ahead, 4),
+            baseline=picture.baseline,
             backlog=round(seen.backlog + seen.late, 4),
             startup_seconds=round(seen.startup_seconds, 3),
             handoff_seconds=round(seen.handoff_seconds, 4),

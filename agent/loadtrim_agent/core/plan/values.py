@@ -21,6 +21,7 @@ import msgspec
 
 from ..model import Partition
 from ..records import BrakeRecord, RejectedPlan
+from .baseline_records import TopicCurve
 from .past import Second
 
 __all__ = [
@@ -80,6 +81,8 @@ class Reason(enum.StrEnum):
     FITS = "fits"
     PATIENCE = "patience"
     """A smaller group would do, but not for long enough yet."""
+    RETURNING = "returning"
+    """A smaller group would do, but the load is expected back before a replica let go would have paid."""
     NEEDS_MORE = "needs_more"
     NEEDS_LESS = "needs_less"
     AT_MAX = "at_max"
@@ -196,6 +199,8 @@ class GroupState:
     """What the orchestrator was last asked for."""
     rates: Rates | None = None
     """What the monitor says arrives; None: it has not said, or the reports do."""
+    expected: Mapping[str, TopicCurve] = field(default_factory=dict)
+    """What the history expects of each topic in the next hours; empty: nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,13 +348,22 @@ class Forecast:
     horizon_seconds: float
     window_seconds: int
     """How much of the past it rests on."""
+    trend: float
+    """At the horizon, by the trend alone."""
     source: str = "trend"
     """``trend`` or ``baseline``, whichever is larger."""
+    returning: float = 0.0
+    """The most that the baseline expects until a replica that is let go now would have paid; 0 without one."""
 
     @property
     def peak(self) -> float:
         """The most that is expected between now and the horizon."""
         return max(self.level, self.ahead)
+
+    @property
+    def trend_peak(self) -> float:
+        """The same by the trend alone."""
+        return max(self.level, self.trend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

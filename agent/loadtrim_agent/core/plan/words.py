@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..records import MovePlan
+from ..records import BaselineUse, MovePlan
 from .values import Estimate, GroupState, Placement, PlanConfig, Sizing, units_of
 
 __all__ = ["attribute", "blind", "listed", "member_names", "sentence", "short_member"]
@@ -44,7 +44,12 @@ def listed(names: Sequence[str]) -> str:
 
 
 def sentence(
-    sizing: Sizing, placement: Placement, moves: Sequence[MovePlan], group: GroupState, config: PlanConfig
+    sizing: Sizing,
+    placement: Placement,
+    moves: Sequence[MovePlan],
+    group: GroupState,
+    config: PlanConfig,
+    baseline: BaselineUse | None = None,
 ) -> str:
     """One English sentence: "4 replicas (3 there): 2.9 busy seconds/s arrive, ...; 2 partitions move (...)."."""
     there = sum(1 for unit in units_of(group) if not unit.leaving)
@@ -58,6 +63,8 @@ def sentence(
         reasons = sorted({move.reason for move in moves})
         why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
         parts.append(f"{len(moves)} partition{'s' if len(moves) != 1 else ''} to move{why}")
+    if baseline is not None and not baseline.used:
+        parts.append(f"the baseline is ignored ({baseline.reason})")
     if sizing.replicas != there:
         if config.mode == "shadow":
             parts.append("shadow mode, so nothing is scaled")

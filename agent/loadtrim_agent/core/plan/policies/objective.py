@@ -180,11 +180,10 @@ class Objective:
         """See :class:`.base.Policy`."""
         memory = dict(view.memory)
         wanted = view.bounded(round(memory.get("wanted", view.replicas)))
-        peak = view.forecast.peak
         gain = _priced(view, memory)
-        need = needed(view, peak, slack=STAY, gain=gain)
-        if need.replicas > wanted:
-            need = needed(view, peak, view.forecast.error, gain=gain)
+        # More load may divide better, so a baseline that expects more could ask for fewer: both are looked at.
+        peaks = sorted({view.forecast.trend_peak, view.forecast.peak})
+        need = max((_asked(view, peak, wanted, gain) for peak in peaks), key=lambda entry: entry.replicas)
         futile = _watch_futile(view, memory)
         sizing = self._up(view, memory, wanted, need) or self._down(view, memory, wanted, need, gain)
         if futile and sizing.replicas > wanted:
@@ -224,9 +223,15 @@ class Objective:
         smaller = need
         if need.replicas < wanted:
             # The present fits (need); what is expected must fit with a margin as well.
-            margin = view.forecast.ahead * DOWN_MARGIN + view.forecast.error
+            margin = view.forecast.trend * DOWN_MARGIN + view.forecast.error
             ahead = needed(view, margin, slack=STAY, gain=gain)
             smaller = max(need, ahead, key=lambda entry: entry.replicas)
+        if smaller.replicas < wanted and view.forecast.returning > 0.0:
+            back = needed(view, view.forecast.returning * DOWN_MARGIN, slack=STAY, gain=gain)
+            if back.replicas >= wanted:
+                memory.pop("fit_since", None)
+                return _returning(view, wanted, smaller, text)
+            smaller = max(smaller, back, key=lambda entry: entry.replicas)
         if smaller.replicas >= wanted:
             memory.pop("fit_since", None)
             serial = any(item.serial for item in view.items)
@@ -262,6 +267,24 @@ class Objective:
         )
 
 
+def _asked(view: View, peak: float, wanted: int, gain: float) -> Need:
+    """What a load asks for: as many as are there where they will do, else with room for the error."""
+    need = needed(view, peak, slack=STAY, gain=gain)
+    return needed(view, peak, view.forecast.error, gain=gain) if need.replicas > wanted else need
+
+
+def _returning(view: View, wanted: int, smaller: Need, text: str) -> Sizing:
+    """As many as there are, because they would be asked for again before letting them go had paid."""
+    expected = f"{_number(view.forecast.returning)} busy seconds/s are expected back"
+    why = f"would do, but {expected} before a replica that is let go would have paid"
+    return Sizing(
+        replicas=wanted,
+        reason=Reason.RETURNING,
+        text=f"{text}; {smaller.replicas} {why}",
+        rejected=(RejectedPlan(replicas=smaller.replicas, reason=why),),
+    )
+
+
 def _priced(view: View, memory: dict[str, float]) -> float:
     """The most that may be asked of a replica for the placement's sake so that the objective's share is kept.
 
@@ -279,7 +302,7 @@ def _priced(view: View, memory: dict[str, float]) -> float:
         return math.inf  # members divide partitions among themselves: the pool alone sizes
     ahead, level = view.forecast, view.forecast.level
     # Replicas are added for the first and given back for the second: in between there are as many as before.
-    loads = (ahead.peak, max(ahead.peak, ahead.ahead * DOWN_MARGIN + ahead.error))
+    loads = (ahead.trend_peak, max(ahead.trend_peak, ahead.trend * DOWN_MARGIN + ahead.error))
     pools = [(_pool(view, load, 0.0, STAY)[0], load) for load in loads]
     total = sum(item.work for item in view.items)
     keep = math.exp(-max(0.0, view.now - memory.get("priced_at", view.now)) / PRICED_SECONDS)
@@ -369,6 +392,7 @@ def _words(view: View, need: Need) -> str:
     text = f"{_number(ahead.level)} busy seconds/s arrive"
     if ahead.ahead > ahead.level * 1.005:
         text += f", {_number(ahead.ahead)} expected in {ahead.horizon_seconds:.1f} s"
+        text += " by the baseline" if ahead.source == "baseline" else ""
     if need.tau_seconds is None:
         text += f"; to keep up takes {_number(need.required)}"
     elif need.tau_seconds == 0:

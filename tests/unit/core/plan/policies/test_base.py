@@ -91,6 +91,7 @@ def view(
         forecast=Forecast(
             level=level,
             ahead=level if ahead is None else ahead,
+            trend=level if ahead is None else ahead,
             error=error,
             slope=0.0,
             horizon_seconds=5.0,

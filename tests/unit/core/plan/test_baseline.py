@@ -1,0 +1,279 @@
+"""What the leader makes of baselines: sooner up, later down, nothing else; ignored where they are not to be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from loadtrim_agent.core.plan.baseline import Comparison, Ignored, quantile_at
+from loadtrim_agent.core.plan.baseline_records import WEEK_SECONDS, Baselines, TopicCurve
+from loadtrim_agent.core.plan.planner import Planner
+from loadtrim_agent.core.plan.values import GroupState, PlanConfig
+from loadtrim_agent.core.records import DecisionRecord, decode, encode
+from unit.core.plan.baseline_feed import MONDAY, record, utc_slots
+from unit.core.plan.virtual_group import COST, TOPIC, Fleet, T, even, steps
+
+CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=20.0)
+CAPACITY = 1.0 / COST
+RATE = 112.0
+"""Records/s of the baselines where their level is 1: whole records for each of 8 partitions, times 0.5 to 4."""
+BEGIN = 160
+"""Seconds after T: a whole minute."""
+
+
+def week_second(at: float) -> float:
+    return (at - MONDAY) % WEEK_SECONDS
+
+
+class Expecting(Fleet):
+    """A group whose leader has baselines: ``level`` times RATE, by minutes."""
+
+    def __init__(
+        self,
+        rates: Callable[[int], Sequence[float]],
+        level: Callable[[float], float] | None,
+        config: PlanConfig = CONFIG,
+        members: int = 2,
+        **changes: Any,
+    ) -> None:
+        super().__init__(config, rates, members=members)
+        self.known = Baselines("g", utc_slots)
+        if level is not None:
+            told = {"rate": RATE, "at": T, "to": T, "topic": TOPIC, "bucket_seconds": 60} | changes
+            by_week = {second: level(second) for second in range(0, WEEK_SECONDS, 60)}
+            self.known = Baselines.of([record(by_week.__getitem__, **told)], utc_slots)
+
+    def state(self) -> GroupState:
+        return replace(super().state(), expected=self.known.curves(self.now))
+
+
+def rise_at(second: int, before: float = 1.0, after: float = 4.0) -> Callable[[float], float]:
+    """Seconds after T -> level, for an hour."""
+    return lambda at: after if 0 <= at - week_second(T + second) < 3600 else before
+
+
+def wanted(group: Fleet) -> list[int]:
+    return [decision.replicas_wanted for decision in group.history]
+
+
+def without_baseline(decision: DecisionRecord) -> bytes:
+    """All of a decision but what it says about baselines."""
+    reason = decision.reason
+    if decision.baseline is not None and decision.baseline.reason:
+        reason = reason.replace(f"; the baseline is ignored ({decision.baseline.reason})", "")
+        assert reason != decision.reason or decision.outcome == "hold"
+    return encode(msgspec.structs.replace(decision, baseline=None, reason=reason))
+
+
+def test_a_rise_that_is_expected_is_answered_a_start_up_time_before() -> None:
+    load = steps(8, (0, RATE), (BEGIN, 4 * RATE))
+    with_it, without = Expecting(load, rise_at(BEGIN)), Expecting(load, None)
+    for group in (with_it, without):
+        group.run_scaled(BEGIN + 60, startup=20)
+    horizon = 20.0 + CONFIG.decision_seconds + 1.0
+    up = next(second for second, count in enumerate(wanted(with_it), 1) if count > 2)
+    assert BEGIN - horizon <= up <= BEGIN - horizon + 1
+    there = with_it.history[BEGIN].replicas_actual
+    assert there * CAPACITY >= 4 * RATE, "before the first of the load came"
+    assert sum(decision.backlog for decision in with_it.history) < 0.1 * sum(d.backlog for d in without.history)
+    reason = with_it.history[up - 1].reason
+    assert "expected in 22.0 s by the baseline" in reason
+    use = with_it.history[up - 1].baseline
+    assert use is not None
+    assert use.used
+    assert use.scale == pytest.approx(1.0)
+    assert use.forecast == pytest.approx(4 * RATE * COST)
+
+
+def test_today_is_scaled_by_how_it_compares() -> None:
+    """Half the load of other weeks until now, so half the rise is expected."""
+    group = Expecting(even(8, RATE / 2), rise_at(BEGIN))
+    decision = group.run(BEGIN - 5)
+    assert decision.baseline is not None
+    assert decision.baseline.scale == pytest.approx(0.5)
+    assert decision.baseline.forecast == pytest.approx(2 * RATE * COST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"to": T - 9 * 86_400.0}, Ignored.STALE),
+        ({"error": 1.2}, Ignored.BACK_TEST),
+        ({"rate": 2000.0}, Ignored.CONTRADICTED),
+        ({"rate": 5.0}, Ignored.CONTRADICTED),
+        ({"rate": 0.0}, Ignored.CONTRADICTED),
+        ({"topic": "another"}, None),
+        ({"time_zone": "Moon/Sea"}, None),
+    ],
+)
+def test_what_is_not_trusted_changes_nothing(changes: dict[str, Any], why: Ignored | None) -> None:
+    load = steps(8, (0, RATE), (60, 3 * RATE), (100, RATE))
+    group = Expecting(load, rise_at(120), **changes)
+    if "time_zone" in changes:
+        group.known = Baselines.of([record(topic=TOPIC, **changes)], lambda *_: None)
+    none = Expecting(load, None)
+    for each in (group, none):
+        each.run_scaled(180, startup=5)
+    assert [without_baseline(decision) for decision in group.history] == [encode(each) for each in none.history]
+    told = {decision.baseline.reason_code for decision in group.history if decision.baseline is not None}
+    assert told - {Ignored.UNCOMPARED} == ({why} if why is not None else set())
+    if why is not None:
+        assert "the baseline is ignored" in group.history[-1].reason
+
+
+def test_too_little_of_today_is_seen_at_first() -> None:
+    group = Expecting(even(8, RATE), rise_at(BEGIN))
+    codes = [group.step().baseline for _ in range(60)]
+    told = [use.reason_code if use is not None else None for use in codes]
+    assert told[:3] == [None, None, Ignored.UNCOMPARED]
+    first = told.index("")
+    assert 25 <= first <= 35
+    assert set(told[first:]) == {""}
+
+
+def test_a_night_without_load_says_nothing_against_the_morning() -> None:
+    """Nothing is expected until the rise, and hardly anything comes: that is no contradiction."""
+    load = steps(8, (0, 8.0), (BEGIN, 800.0))
+    group = Expecting(load, rise_at(BEGIN, before=0.0, after=8.0))
+    group.run_scaled(BEGIN, startup=20)
+    told = {decision.baseline.reason_code for decision in group.history if decision.baseline is not None}
+    assert told == {Ignored.UNCOMPARED, Ignored.CONTRADICTED, ""}, "until the rise is near nothing is expected at all"
+    assert wanted(group)[BEGIN - 21] * CAPACITY >= 800.0
+
+
+def test_a_last_hour_of_another_shape_speaks_against_it() -> None:
+    """On the whole as much as expected, but at other times."""
+
+    def turns(second: int) -> list[float]:
+        return [(3.5 * RATE if second // 60 % 2 else 0.5 * RATE) / 8] * 8
+
+    group = Expecting(turns, lambda at: 2.0, config=replace(CONFIG, startup_seconds=2.0), members=3)
+    group.run(240)
+    assert {decision.baseline and decision.baseline.reason_code for decision in group.history[-60:]} == {"contradicted"}
+    assert "the last hour was off" in group.history[-1].reason
+
+
+def test_a_group_is_not_made_smaller_for_a_pause_that_does_not_pay() -> None:
+    """The pause lasts 40 s, and a replica takes 20 s to start."""
+    pause = (BEGIN, BEGIN + 60)
+
+    def level(at: float) -> float:
+        return 1.0 if 0 <= at - week_second(T + pause[0]) < pause[1] - pause[0] else 3.0
+
+    load = steps(8, (0, 3 * RATE), (pause[0] + 20, RATE), (pause[1], 3 * RATE))
+    with_it, without = Expecting(load, level), Expecting(load, None)
+    for group in (with_it, without):
+        group.run_scaled(pause[1] + 30, startup=20)
+    assert min(wanted(without)[pause[0] :]) < 2
+    assert min(wanted(with_it)[100:]) == 2
+    held = [decision for decision in with_it.history if decision.reason_code == "returning"]
+    assert held
+    assert "expected back before a replica that is let go would have paid" in held[0].reason
+    assert held[0].rejected[0].replicas == 1
+
+
+def test_a_pause_that_pays_is_used() -> None:
+    """The load is back after three minutes only."""
+
+    def level(at: float) -> float:
+        return 1.0 if 0 <= at - week_second(T + BEGIN) < 180 else 3.0
+
+    load = steps(8, (0, 3 * RATE), (BEGIN, RATE), (BEGIN + 180, 3 * RATE))
+    group = Expecting(load, level)
+    group.run_scaled(BEGIN + 190, startup=20)
+    assert min(wanted(group)[BEGIN:]) == 1
+    assert wanted(group)[BEGIN + 170] == 2, "and is over in time"
+
+
+def test_blind_means_hold() -> None:
+    """A member is silent: what it does is not seen, so the baseline is neither compared nor followed."""
+    group = Expecting(even(8, 2 * RATE), rise_at(BEGIN), rate=2 * RATE)
+    group.run(BEGIN - 30)
+    before = group.history[-1].baseline
+    group.silent = {"m02"}
+    group.run(30)
+    last = group.history[-1]
+    assert (last.outcome, last.reason_code, last.replicas_wanted) == ("hold", "blind", 2)
+    assert last.baseline is not None
+    assert before is not None
+    assert last.baseline.reason_code == Ignored.BLIND
+    assert last.baseline.seconds < before.seconds + 10.0
+
+
+def test_the_next_leader_goes_on_where_the_last_one_stopped() -> None:
+    load = steps(8, (0, RATE), (BEGIN, 4 * RATE))
+    group = Expecting(load, rise_at(BEGIN))
+    group.run(60)
+    other = Planner(CONFIG)
+    for report, at in group.reports:
+        other.observe(report, at)
+    for decision in group.history:
+        read = decode(encode(decision))
+        assert isinstance(read, DecisionRecord)
+        other.remember(read)
+    for _ in range(120):
+        group.tick()
+        other.observe(*group.reports[-2])
+        other.observe(*group.reports[-1])
+        state = group.state()
+        assert encode(other.decide(group.now, state)) == encode(group.decide())
+
+
+def test_only_what_has_a_baseline_is_scaled() -> None:
+    """Half of the load is of a topic that nobody knows anything about: it is taken to go on as it is."""
+    group = Expecting(even(8, 2 * RATE), rise_at(BEGIN))
+    for index in range(4, 8):
+        old = group.partitions[index]
+        new = replace_topic(old)
+        group.partitions[index] = new
+        group.lag[new], group.oldest[new], group.owners[new] = 0.0, 0.0, group.owners.pop(old)
+    decision = group.run(BEGIN - 5)
+    assert decision.baseline is not None
+    assert decision.baseline.topics == (TOPIC,)
+    assert decision.baseline.forecast == pytest.approx(5 * RATE * COST, rel=0.02)
+
+
+def replace_topic(partition: Any) -> Any:
+    return partition._replace(topic="others") if hasattr(partition, "_replace") else replace(partition, topic="others")
+
+
+@pytest.mark.parametrize("z", [0.0, 0.5, 1.0, 1.2815, 2.0, 2.326])
+def test_quantiles_between_those_that_are_told(z: float) -> None:
+    """Of a minute's rate that is normal with a standard deviation of a tenth."""
+    quantiles = (1.0, 1.0 + 0.12816, 1.0 + 0.23263)
+    curve = TopicCurve(begins_at=0.0, bucket_seconds=60.0, rates=(1.0,), quantiles=quantiles, learnt_until=0.0)
+    assert quantile_at(curve, z) == pytest.approx(1.0 + 0.1 * z, abs=1e-4)
+    assert quantile_at(curve, z + 3.0) == 1.23263, "nothing is known beyond"
+
+
+def test_a_comparison_forgets() -> None:
+    compared = Comparison()
+    for second in range(3600):
+        compared = compared.with_sample(T + second, 1.0, 1.0)
+    assert compared.scale == pytest.approx(1.0)
+    for second in range(3600, 7200):
+        compared = compared.with_sample(T + second, 2.0, 1.0)
+    assert compared.scale == pytest.approx(1.88, abs=0.01), "an hour later it is nearly all of it"
+    assert Comparison().scale is None
+
+
+def test_the_rise_itself_is_no_sign_of_a_lighter_day() -> None:
+    """What is seen lags some seconds behind what is expected; the group must not be made smaller just then."""
+    group = Expecting(steps(8, (0, RATE), (BEGIN + 2, 4 * RATE)), rise_at(BEGIN))
+    group.run_scaled(BEGIN + 30, startup=20)
+    scales = [decision.baseline.scale for decision in group.history[BEGIN - 5 :] if decision.baseline is not None]
+    assert scales == pytest.approx([1.0] * len(scales), abs=5e-3)
+    ups = [decision for decision in group.history[BEGIN - 30 :] if decision.outcome in ("up", "down")]
+    assert len(ups) == 1
+
+
+def test_time_that_was_not_seen_does_not_count() -> None:
+    compared = Comparison().with_sample(T, 1.0, 1.0).with_sample(T + 1, 1.0, 1.0)
+    later = compared.with_sample(T + 3601, 3.0, 1.0)
+    assert later.scale == pytest.approx(2.72, abs=0.01), "five seconds of it count, and the hour before is forgotten"
+    assert later.seconds < 6.0
+    assert compared.with_sample(T - 10, 1.0, 1.0).at == T + 1, "clocks go back"
