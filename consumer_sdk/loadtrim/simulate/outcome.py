@@ -37,6 +37,8 @@ class Curves:
     latency_max: tuple[float, ...]
     """Longest latency of what was done in it, seconds; 0: nothing was."""
     moves: tuple[int, ...]
+    waiting: tuple[int, ...] = ()
+    """Records not done at the end of the second, as far as members had told by then (every 0.2 s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,11 @@ class Outcome:
         ups = sum(max(0, now - before) for before, now in pairwise(wanted))
         downs = sum(max(0, before - now) for before, now in pairwise(wanted))
         return ups, downs
+
+    def actions(self) -> tuple[int, int]:
+        """(ups, downs), an up or down of several replicas counted once."""
+        pairs = list(pairwise(decision.replicas_wanted for _, decision in self.decisions))
+        return sum(now > before for before, now in pairs), sum(now < before for before, now in pairs)
 
     def first_above(self, replicas: int, since_seconds: float) -> float | None:
         """Seconds from ``since_seconds`` until more replicas than that were wanted."""

@@ -119,4 +119,5 @@ def curves_of(load: Load, outcome: Outcome) -> dict[str, Any]:
         "late": curves.late,
         "latency_max": [round(seconds, 6) for seconds in curves.latency_max],
         "moves": curves.moves,
+        "waiting": curves.waiting,
     }

@@ -19,7 +19,7 @@ from loadtrim_agent.core.plan.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.core.plan.planner import Planner, scale_request
 from loadtrim_agent.core.plan.policies import Future, UnmeasuredError, make_policy
 from loadtrim_agent.core.plan.values import GroupState, MemberState, PlanConfig
-from loadtrim_agent.core.records import DecisionRecord, MovePlan, ReportRecord
+from loadtrim_agent.core.records import BrakeRecord, DecisionRecord, MovePlan, ReportRecord
 from loadtrim_agent.local_week import LocalWeek
 
 from .handover import make_handover
@@ -91,6 +91,9 @@ class Options:
     Only the policy ``objective`` looks ahead by them. ``to`` of a record is when the leader thinks that learning ended:
     more than 8 days before ``begins_at`` and it is ignored as stale. Each decision's ``baseline`` says what became of
     it."""
+    replicas_at: tuple[tuple[float, int], ...] = ()
+    """(seconds of the load, replicas from then on), in order of time: somebody else scales, as with ``loadtrim scale``.
+    Empty: the policy does."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.gather_seconds < float("inf"):
@@ -102,6 +105,10 @@ class Options:
                 f"{self.replicas} replicas are to be there at the start; with no member there is no leader and nothing "
                 "is ever done. Give at least 1."
             )
+        if any(replicas < 1 for _, replicas in self.replicas_at):
+            raise WrongLoadError(f"replicas_at asks for less than one replica ({self.replicas_at}); give at least 1.")
+        if list(self.replicas_at) != sorted(self.replicas_at, key=lambda entry: entry[0]):
+            raise WrongLoadError(f"replicas_at is not in order of time ({self.replicas_at}); sort it.")
         if not 0.0 <= self.startup_seconds < float("inf"):
             raise WrongLoadError(f"The start-up time is {self.startup_seconds} s; give 0 or more.")
         if self.begins_at is None and self.baselines:
@@ -155,6 +162,7 @@ class Simulation:
         self._capacity: list[float] = []
         self._there: list[int] = []
         self._wanted: list[int] = []
+        self._waiting: list[int] = []
         self._begun: set[str] = set()
 
     def run(self) -> Outcome:
@@ -207,6 +215,7 @@ class Simulation:
                 late=tuple(late for late, _ in seen),
                 latency_max=tuple(longest for _, longest in seen),
                 moves=tuple(world.moves[second] for second in seconds),
+                waiting=tuple(self._waiting),
             ),
             seconds=self._load.seconds,
             done_by_partition={
@@ -254,6 +263,7 @@ class Simulation:
         self._replicas_max = max(self._replicas_max, len(present))
         self._capacity.append(sum(member.speed for member in present) * self._options.machines.concurrency)
         self._wanted.append(self._last.replicas_wanted if self._last else len(present))
+        self._waiting.append(sum(self._arrived) - sum(self.world.done_by_partition))
 
     # -- the leader
 
@@ -291,6 +301,17 @@ class Simulation:
             in_flight={world.queues[index].partition: name for index, name in sorted(world.targets.items())},
             replicas_requested=None if self._last is None else self._last.replicas_wanted,
             expected=self._baselines.curves(world.now),
+            brake=self._brake(),
+        )
+
+    def _brake(self) -> BrakeRecord | None:
+        """What somebody else wants now, where somebody else scales."""
+        now = self.world.now - self.world.begin
+        wanted = next((count for at, count in reversed(self._options.replicas_at) if at <= now), None)
+        if wanted is None:
+            return None
+        return BrakeRecord(
+            group=self._config.group, member="schedule", at=self.world.now, action="scale", replicas=wanted
         )
 
     def _beat(self, every: float, phase: float) -> float:

@@ -125,6 +125,19 @@ def test_who_knows_the_future_has_replicas_there_in_time() -> None:
     assert outcome.in_time > blind.in_time
 
 
+def test_somebody_else_scales_and_the_policy_places() -> None:
+    """Two, then one, whatever the load; what waits grows while one has work for two."""
+    outcome = play(
+        "constant:rate=150,seconds=40", replicas=2, costs=Costs(mean_seconds=0.01), replicas_at=((0, 2), (20, 1))
+    )
+    assert set(outcome.curves.wanted[2:20]) == {2}
+    assert set(outcome.curves.wanted[22:]) == {1}
+    assert outcome.actions() == (0, 1)
+    assert max(outcome.curves.waiting[:20]) < 150
+    assert 400 < outcome.curves.waiting[35] < 900
+    assert outcome.left == 0
+
+
 def test_no_load_at_all_and_one_second_are_played() -> None:
     idle = play("constant:rate=0,seconds=40")
     assert (idle.arrived, idle.share_in_time, idle.latencies) == (0, 1.0, [])
@@ -140,8 +153,17 @@ def test_a_partition_larger_than_any_member_ends_and_is_late() -> None:
     assert outcome.replicas_max <= 2
 
 
-@pytest.mark.parametrize("changes", [{"replicas": 0}, {"startup_seconds": -1.0}, {"startup_seconds": float("nan")}])
-def test_groups_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"replicas": 0},
+        {"startup_seconds": -1.0},
+        {"startup_seconds": float("nan")},
+        {"replicas_at": ((0.0, 0),)},
+        {"replicas_at": ((9.0, 1), (5.0, 2))},
+    ],
+)
+def test_groups_that_cannot_be_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(WrongLoadError):
         Options(**changes)  # type: ignore[arg-type]
 
