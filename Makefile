@@ -45,8 +45,8 @@ types: $(STAMP)
 bench: $(STAMP) ## Benchmarks beside their peers; writes docs/benchmarks.md and docs/benchmarks.json
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks
 
-papers: $(STAMP) ## The papers' experiments again; writes docs/papers.md (PAPER=NAME: one of them)
-	PYTHONPATH=examples $(BIN)/python -m papers $(PAPER)
+papers: $(STAMP) ## The papers' experiments again; writes docs/papers.md (PAPER=NAME: one; REAL=1: on Kafka, hours)
+	PYTHONPATH=examples $(BIN)/python -m papers $(PAPER) $(if $(REAL),--real)
 
 compare: $(STAMP) ## Every policy on every load in the simulator; writes docs/comparison.md
 	$(BIN)/python examples/compare

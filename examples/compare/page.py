@@ -12,7 +12,7 @@ from compare.targets import Verdict, on_front, rivals
 
 __all__ = ["draw", "page", "table"]
 
-PICTURE_INCHES, PICTURE_DPI = (10.0, 3.2), 75
+PICTURE_INCHES, PICTURE_DPI = (13.0, 4.2), 80
 HEAD = """# Comparison
 
 Every policy on every load, in the simulator ([what it models](simulator.md)): made by `{command}`, not by hand.
@@ -28,6 +28,10 @@ seed ({seed}).
 will come nor slice. Rows in *italics* are apart: clairvoyant ones are told the load, those with slicing need members
 that pass work on by themselves, which real members do not yet.
 """
+CAPTION = (
+    "Late records over replica-minutes, lower left is better. Red: objective; green: told what will come; grey: the "
+    "others, named where nobody beats them. Triangles slice; the line is the Pareto front"
+)
 MARKS = {True: "met", False: "**missed**", None: "open"}
 
 
@@ -92,7 +96,7 @@ def page(
                 "(late even with a replica to each partition all the time)."
             ),
             "",
-            f"![share in time over replica-minutes](comparison/{name}.png)",
+            f"![{CAPTION}](comparison/{name}.png)",
             "",
             *table(groups, name),
             "",
@@ -121,17 +125,24 @@ def draw(path: Path, groups: Mapping[tuple[str, float], Sequence[Result]], scene
 
 def _panel(panel: Any, results: Sequence[Result]) -> None:
     late_min = 0.005
-    for each in results:
-        choice = choice_of(each.job.choice)
-        color = "tab:red" if choice.policy == "objective" else "tab:green" if choice.knows else "0.45"
-        marker = "^" if choice.slicing else "o"
-        late = max(late_min, (1.0 - each.share) * 100.0)
-        panel.plot(each.replica_minutes, late, marker, color=color, markersize=5)
-        panel.annotate(
-            each.job.choice, (each.replica_minutes, late), fontsize=4, xytext=(2, 2), textcoords="offset points"
-        )
     entries = rivals(results)
     front = sorted((each for each in entries if on_front(each, entries)), key=lambda each: each.replica_minutes)
+    named = {each.job.choice for each in front}
+    for each in results:
+        choice = choice_of(each.job.choice)
+        ours = choice.policy == "objective"
+        color = "tab:red" if ours else "tab:green" if choice.knows else "0.45"
+        late = max(late_min, (1.0 - each.share) * 100.0)
+        panel.plot(each.replica_minutes, late, "^" if choice.slicing else "o", color=color, markersize=4)
+        if ours or choice.knows or choice.name in named:
+            panel.annotate(
+                choice.name,
+                (each.replica_minutes, late),
+                fontsize=6,
+                color=color,
+                xytext=(3, 3),
+                textcoords="offset points",
+            )
     points = [(each.replica_minutes, max(late_min, (1.0 - each.share) * 100.0)) for each in front]
     panel.plot(
         [x for x, _ in points], [y for _, y in points], color="0.7", linewidth=0.8, drawstyle="steps-post", zorder=0

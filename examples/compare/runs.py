@@ -6,7 +6,6 @@ or was made by other code.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +18,8 @@ from random import Random
 
 import msgspec
 
-import loadtrim
-import loadtrim_agent.core
 from compare.scenes import Scene, scene_of
+from kept import code_digest
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
 from loadtrim.simulate.worker import FETCH_SECONDS
 
@@ -119,13 +117,7 @@ def choice_of(name: str) -> Choice:
 @cache
 def digest(policy: str) -> str:
     """Of everything that a run depends on; our own policy's file counts for itself only."""
-    core, sdk = Path(loadtrim_agent.core.__file__).parent, Path(loadtrim.__file__).parent
-    files = [*core.glob("plan/**/*.py"), core / "slicing.py", *sdk.glob("simulate/*.py"), HERE / "scenes.py"]
-    told = hashlib.sha256()
-    for path in sorted(files):
-        if path.name != "objective.py" or policy.startswith("objective"):
-            told.update(path.read_bytes())
-    return told.hexdigest()[:12]
+    return code_digest(HERE / "scenes.py", without=() if policy.startswith("objective") else ("objective.py",))
 
 
 def late_alone(load: Load, cost_seconds: float, objective_seconds: float, seed: int) -> int:

@@ -67,6 +67,8 @@ class Rates:
     """Records/s, >= 0; the count sent is rounded up, as the papers' producers do."""
     source: str
     """Where it comes from, in words, for the report."""
+    shares: tuple[tuple[float, ...], ...] = ()
+    """Each partition's share in every second, where that changes; empty: the same all the time."""
 
     @property
     def records(self) -> int:
@@ -185,7 +187,7 @@ def schedule(rates: Rates, shares: Sequence[float], *, even: bool = False) -> It
 
     Args:
         rates: records per second.
-        shares: each partition's share of the load; they sum to 1.
+        shares: each partition's share of the load, where the rates have none of their own; they sum to 1.
         even: spread each second's records over the second, instead of one burst at its start.
     """
     if not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
@@ -193,8 +195,9 @@ def schedule(rates: Rates, shares: Sequence[float], *, even: bool = False) -> It
     credit = [0.0] * len(shares)
     for second, rate in enumerate(rates.per_second):
         count = math.ceil(rate)
+        now = rates.shares[second] if rates.shares else shares
         for index in range(count):
-            for partition, share in enumerate(shares):
+            for partition, share in enumerate(now):
                 credit[partition] += share
             chosen = max(range(len(shares)), key=lambda partition: (credit[partition], -partition))
             credit[chosen] -= 1.0
@@ -213,6 +216,8 @@ class LoadOptions:
     even: bool = False
     payload_bytes: int = 100
     """Least size of a record's value."""
+    events: Callable[[str, float], tuple[int, bytes]] | None = None
+    """(record id, seconds since the start) -> (partition, value); None: payments, dealt out by the shares."""
     client_options: dict[str, Any] | None = None
     """More keyword arguments for the producer (TLS, SASL)."""
 
@@ -257,15 +262,18 @@ class _Player:
                 await asyncio.sleep(wait)
             else:
                 progress.behind_seconds_max = max(progress.behind_seconds_max, -wait)
-            await self._send(str(number), due.partition)
+            await self._send(str(number), due)
         await asyncio.sleep(max(0.0, start + len(options.rates.per_second) - loop.time()))
         if self._in_flight:
             await asyncio.wait(self._in_flight)
         self._journal.close()
 
-    async def _send(self, record_id: str, partition: int) -> None:
+    async def _send(self, record_id: str, due: Due) -> None:
         topic = self._options.topic
-        value = _value(record_id, self._options.payload_bytes)
+        if self._options.events is None:
+            partition, value = due.partition, _value(record_id, self._options.payload_bytes)
+        else:
+            partition, value = self._options.events(record_id, due.at_seconds)
         sent_ns = clock_ns()
         timestamp_ms = (sent_ns + self._epoch_offset_ns) // 1_000_000
         self._journal.write("P", record_id, topic, partition, sent_ns, timestamp_ms)

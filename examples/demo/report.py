@@ -113,6 +113,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     p99: float
     p999: float
     max: float
+    mean: float = math.nan
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,6 +313,7 @@ def _summary(
             p99=percentile(values, 0.99),
             p999=percentile(values, 0.999),
             max=values[-1],
+            mean=math.fsum(values) / len(values),
         ),
         replica_minutes=replica_seconds / 60,
         replica_minutes_least=_replica_seconds_least(setting) / 60,

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from demo.telemetry import fold, read_control_topic, save_entries
 from loadtrim.cli.control import topic_of
 from loadtrim.cli.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.cli.orchestrator import LocalOrchestrator
+from payments.clients import KIP_848, described
 
 __all__ = ["Live", "RunFailedError", "RunOptions", "run"]
 
@@ -58,8 +60,14 @@ class RunOptions:
     policy: str = ""
     """Empty: the agent's default."""
     client: str = "loadtrim"
+    service: Path = SERVICE
+    """What is run: it writes journals and takes the variables of examples/payments/service.py."""
+    events: Callable[[str, float], tuple[int, bytes]] | None = None
+    """What is sent; None: payments (see ``LoadOptions``)."""
     replicas: int = 1
-    """At the start; with the client ``aiokafka``, nobody asks for more."""
+    """At the start; with clients other than ``loadtrim``, nobody asks for more, but ``replicas_at``."""
+    replicas_at: tuple[tuple[float, int], ...] = ()
+    """(seconds of the load, replicas from then on): who scales where no leader does."""
     replicas_max: int | None = None
     """None: the number of partitions."""
     startup_delay_seconds: float = 0.0
@@ -136,7 +144,7 @@ async def run(
     recorder = _Recorder(Supervisor(options.directory))
     follower = Follower(options.directory)
     progress = Progress(options.rates.records, len(options.rates.per_second))
-    command = [sys.executable, str(SERVICE)]
+    command = [sys.executable, str(options.service)]
     async with LocalOrchestrator(command, _orchestrator_options(options), recorder) as up:
         recorder.asked_at = lambda name: next((each.asked_at for each in up.instances if each.name == name), None)
         live = Live(options, up, progress, follower, recorder.events)
@@ -187,7 +195,7 @@ async def _until_ready(options: RunOptions, up: LocalOrchestrator) -> None:
     deadline = time.monotonic() + options.ready_seconds
     async with _admin(options.bootstrap) as admin:
         while True:
-            state, members = await _group_state(admin, options.group)
+            state, members = await _group_state(admin, options)
             if state == "Stable" and members >= options.replicas and await _taken_up(admin, options):
                 return
             if up.failing(START_FAILURES_MAX):
@@ -209,9 +217,11 @@ async def _taken_up(admin: AIOKafkaAdminClient, options: RunOptions) -> bool:
     return len(ready) == len(options.shares)
 
 
-async def _group_state(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:
+async def _group_state(admin: AIOKafkaAdminClient, options: RunOptions) -> tuple[str, int]:
+    if options.client == KIP_848:
+        return await asyncio.to_thread(described, options.bootstrap, options.group)
     try:
-        (answer,) = await admin.describe_consumer_groups([group])
+        (answer,) = await admin.describe_consumer_groups([options.group])
     except KafkaError:
         return "", 0  # a fresh broker makes its offsets topic first
     _code, _group, state, _type, _protocol, members, *_ = answer.groups[0]
@@ -226,12 +236,16 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
         shares=options.shares,
         journal=options.directory,
         even=options.even,
+        events=options.events,
     )
+    due = deque(options.replicas_at)
     playing = asyncio.create_task(play(load, live.progress), name="load")
     try:
         while not playing.done():
             await asyncio.wait({playing}, timeout=POLL_SECONDS)
             live.follower.poll()
+            while due and live.progress.started_ns is not None and due[0][0] <= live.progress.second:
+                live.orchestrator.scale(due.popleft()[1])
         await playing
         live.phase = "finishing"
         deadline = time.monotonic() + options.finish_seconds

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from papers import closer24, iccbdc22, koper22, landau24, li_ku
+from papers import closer24, iccbdc22, koper22, landau24, li_ku, real
 from papers.bench import PROJECT, add_arguments, measured
 from papers.sheet import Sheet, markdown
 
@@ -32,6 +32,8 @@ scaler that looks just after a burst sees another group than one that looks befo
 lies between these. **Why** says where a difference comes from; what is only supposed begins with "guess".
 
 These are simulations with the real planner, policies and packers ([simulator](simulator.md)), not runs on Kafka.
+`make papers REAL=1` plays CLOSER'24's W1 and its skewed form and ICCBDC'22's experiments 1 and 2 on a real one, with
+the reference assignors as real consumers beside the policies: 26 runs of ten minutes, which may be cut off and resumed.
 """
 
 
@@ -50,8 +52,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("--page", action="store_true", help="run nothing, put the page together anew")
+    parser.add_argument("--real", action="store_true", help="real runs: see python -m papers.real --help")
     add_arguments(parser)
-    args = parser.parse_args()
+    args, further = parser.parse_known_args()
+    if args.real:
+        return real.main(further)
+    if further:
+        parser.error(f"unknown: {' '.join(further)}")
     folder: Path = DOCS / FOLDER
     folder.mkdir(exist_ok=True)
     for name in () if args.page else args.names or EXPERIMENTS:

@@ -43,17 +43,30 @@ class Context:
     folder: Path | None
     """Where pictures go; None: none are drawn."""
     plots: list[Plot] = field(default_factory=list)
+    only: str = ""
+    """Tables whose titles do not contain it are left out, with the runs that only they need; and all pictures."""
+
+    spent: list[float] = field(default_factory=list)
+    """CPU seconds that runs took which are not played again."""
+
+    def wants(self, title: str) -> bool:
+        """Is this table to be made?"""
+        return self.only in title
 
     def map(self, function: Callable[[T], R], jobs: Iterable[T]) -> list[R]:
         """Results in the order of the jobs; the function and the jobs must be picklable."""
+        return list(self.each(function, jobs))
+
+    def each(self, function: Callable[[T], R], jobs: Iterable[T]) -> Iterator[R]:
+        """The same, one by one as they are there."""
         listed = list(jobs)
-        if self.pool is None:
-            return [_told(function(job), done, len(listed)) for done, job in enumerate(listed, 1)]
-        return [_told(result, done, len(listed)) for done, result in enumerate(self.pool.map(function, listed), 1)]
+        results = map(function, listed) if self.pool is None else self.pool.map(function, listed)
+        for done, result in enumerate(results, 1):
+            yield _told(result, done, len(listed))
 
     def draw(self, file: str, caption: str, paint: Callable[[Any], None], size: tuple[float, float] = (8, 4)) -> None:
         """Draw a picture: ``paint`` is given the figure."""
-        if self.folder is None:
+        if self.folder is None or self.only:
             return
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -82,24 +95,24 @@ class Experiment:
 
 
 @contextmanager
-def context(quick: bool, processes: int, folder: Path | None) -> Iterator[Context]:
+def context(quick: bool, processes: int, folder: Path | None, only: str = "") -> Iterator[Context]:
     """A context with its processes, which are ended with it."""
     if processes <= 1:
-        yield Context(quick, None, folder)
+        yield Context(quick, None, folder, only=only)
         return
     with ProcessPoolExecutor(processes) as pool:
-        yield Context(quick, pool, folder)
+        yield Context(quick, pool, folder, only=only)
 
 
-def measured(experiment: Experiment, quick: bool, processes: int, folder: Path | None) -> Sheet:
+def measured(experiment: Experiment, quick: bool, processes: int, folder: Path | None, only: str = "") -> Sheet:
     """Run it; the sheet with its pictures, the command that makes it again, and the CPU seconds it took."""
     before = _cpu_seconds()
-    with context(quick, processes, folder) as given:
+    with context(quick, processes, folder, only) as given:
         sheet = experiment.run(given)
-        plots = tuple(given.plots)
+        plots, kept = tuple(given.plots), sum(given.spent)
     command = f"PYTHONPATH=examples python -m papers {experiment.name}{' --quick' if quick else ''}"
     return msgspec.structs.replace(
-        sheet, plots=plots, command=command, quick=quick, seconds=round(_cpu_seconds() - before, 1)
+        sheet, plots=plots, command=command, quick=quick, seconds=round(_cpu_seconds() - before + kept, 1)
     )
 
 
@@ -121,8 +134,11 @@ def main(experiment: Experiment) -> int:
     add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw the pictures into it")
+    parser.add_argument("--table", default="", metavar="TEXT", help="only tables whose titles contain it; no pictures")
     args = parser.parse_args()
-    sheet = measured(experiment, args.quick, args.processes, args.plots)
+    sheet = measured(experiment, args.quick, args.processes, args.plots, args.table)
+    if not sheet.tables:
+        parser.error(f"no table's title contains {args.table!r}, so there is nothing to tell")
     print(msgspec.json.format(msgspec.json.encode(sheet), indent=1).decode() if args.json else text(sheet))
     return 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -36,6 +37,11 @@ PACKERS = {**{name: f"{name}_sticky" for name in PLAIN}, **{name: name for name 
 SEED = "landau24"
 STREAM_NAME = "landau_stream_delta5.json"
 LATENCY_P90_SECONDS = {"mwf": 4.52, "kd_15": 217.0, "kd_24": 2.70, "kd_30": 1.11, "kd_31": 0.0, "kd_32": 0.0}
+
+CLAIMS = "What the paper says"
+SCORES = "CBS and E(Rscore), every packer and delta (figures 9 to 11)"
+STREAM = "The published stream, 32 partitions"
+LATENCY = "Latency model, 32 partitions, 100 iterations of 30 s"
 
 NEXT_FIT_CLAIM = "NFD moves less here than in its authors' data (next table); MWF moves as much as there"
 NEXT_FIT = "guess: where the owner's bin is open already, their next fit opens another one than ours"
@@ -108,18 +114,21 @@ def assignments(
     choice: str, stream: Sequence[Loads], *, fewest: bool = False
 ) -> list[tuple[Loads, Mapping[Partition, str], Mapping[Partition, str]]]:
     """Per measurement: loads, owners before, owners after."""
-    width = len(stream[0])
-    bins = tuple(Bin(member=f"c{at:03}", unit=f"c{at:03}", capacity=CAPACITY) for at in range(width))
-    limits = Limits(objective_seconds=1.0, handoff_seconds=0.0)
     packer = make_packer(choice)
     owners: Mapping[Partition, str] = {}
     made = []
     for loads in stream:
-        items = tuple(Item(partition=p, owner=owners.get(p), work=load) for p, load in loads.items())
-        placed = packer.pack(Problem(items=items, bins=bins, limits=limits, fewest=fewest))
+        placed = packer.pack(_problem(loads, owners, fewest=fewest))
         made.append((loads, owners, placed.owners))
         owners = placed.owners
     return made
+
+
+def _problem(loads: Loads, owners: Mapping[Partition, str], *, fewest: bool = False) -> Problem:
+    """As many bins as there are partitions, each of :data:`CAPACITY`."""
+    bins = tuple(Bin(member=f"c{at:03}", unit=f"c{at:03}", capacity=CAPACITY) for at in range(len(loads)))
+    items = tuple(Item(partition=p, owner=owners.get(p), work=load) for p, load in loads.items())
+    return Problem(items=items, bins=bins, limits=Limits(objective_seconds=1.0, handoff_seconds=0.0), fewest=fewest)
 
 
 def cardinal_bin_scores(opened: Mapping[str, Sequence[int]]) -> dict[str, float]:
@@ -206,7 +215,7 @@ def _latency_table(given: Context) -> Table:
             )
     _, origin = published_stream()
     return Table(
-        title="Latency model, 32 partitions, 100 iterations of 30 s",
+        title=LATENCY,
         rows=tuple(rows),
         note=f"On {origin}. p90 of the bytes that are late at all, as figure 8 of the paper; `kd_n`: dealt out over n "
         "consumers once. As run: C is 75 % of what a consumer really does (100 of 133), as in the authors' code.",
@@ -232,7 +241,29 @@ def _published_stream_table(given: Context) -> Table:
     rows.append(Row(what="trim (ours), bins on average", form=AS_RUN, digits=2, ours=_one(fmean(trim.opened))))
     rows.append(Row(what="mwf, bins on average", form=AS_RUN, digits=2, ours=_one(fmean(opened["mwf"]))))
     rows.append(Row(what="trim (ours), E(Rscore)", form=AS_RUN, digits=2, ours=_one(trim.rscore)))
-    return Table(title="The published stream, 32 partitions", rows=tuple(rows), note=f"On {origin}.")
+    rows.append(
+        Row(
+            what="mwf, longest time for a decision (the paper: under 1 s, figure 15)",
+            form=AS_RUN,
+            unit="s",
+            digits=4,
+            paper=1.0,
+            ours=_one(_decision_seconds(stream)),
+        )
+    )
+    return Table(title=STREAM, rows=tuple(rows), note=f"On {origin}.")
+
+
+def _decision_seconds(stream: Sequence[Loads]) -> float:
+    """The longest of all measurements, packed one by one."""
+    longest, owners = 0.0, {}
+    packer = make_packer("mwf")
+    for loads in stream:
+        problem = _problem(loads, owners)
+        began = time.perf_counter()
+        owners = dict(packer.pack(problem).owners)
+        longest = max(longest, time.perf_counter() - began)
+    return longest
 
 
 # -- the grid
@@ -244,10 +275,19 @@ def run(given: Context) -> Sheet:
     count = MEASUREMENTS_QUICK if given.quick else MEASUREMENTS
     streams = [Stream(b, delta, AS_RUN, partitions, count) for b in BEGINNINGS for delta in DELTAS]
     streams += [Stream("uniform", delta, AS_PUBLISHED, partitions, count) for delta in (5, 25)]
-    cells = dict(zip(streams, given.map(_grid_cell, streams), strict=True))
-    by_delta = {delta: [cells[s] for s in streams if s.form == AS_RUN and s.delta == delta] for delta in DELTAS}
-    uniform = {(s.form, s.delta): cells[s] for s in streams if s.beginning == "uniform"}
-    _draw(given, by_delta)
+    grid: list[Table] = []
+    if given.wants(CLAIMS) or given.wants(SCORES):
+        cells = dict(zip(streams, given.map(_grid_cell, streams), strict=True))
+        by_delta = {delta: [cells[s] for s in streams if s.form == AS_RUN and s.delta == delta] for delta in DELTAS}
+        uniform = {(s.form, s.delta): cells[s] for s in streams if s.beginning == "uniform"}
+        _draw(given, by_delta)
+        grid = [_claims(uniform, by_delta), _scores(by_delta)]
+    others = [
+        make(given)
+        for title, make in ((STREAM, _published_stream_table), (LATENCY, _latency_table))
+        if given.wants(title)
+    ]
+    _draw_latencies(given)
     return Sheet(
         name="landau24",
         title="Landau'24: consumers against migrations",
@@ -262,12 +302,7 @@ def run(given: Context) -> Sheet:
             ),
             "Beginnings: all partitions at 0, 50 or 100 % of a bin, or uniform in 0..100 %.",
         ),
-        tables=(
-            _claims(uniform, by_delta),
-            _scores(by_delta),
-            _published_stream_table(given),
-            _latency_table(given),
-        ),
+        tables=tuple(table for table in (*grid, *others) if given.wants(table.title)),
     )
 
 
@@ -309,7 +344,7 @@ def _claims(uniform: Mapping[tuple[str, int], Any], by_delta: Mapping[int, Seque
             )
         )
     return Table(
-        title="What the paper says",
+        title=CLAIMS,
         rows=tuple(rows),
         note="MWF against NFD on streams that begin uniform, which is where the paper's figures are found in its "
         "authors' data. The front is that of means over the four beginnings.",
@@ -365,7 +400,7 @@ def _scores(by_delta: Mapping[int, Sequence[Mapping[str, tuple[float, float]]]])
             )
         )
     return Table(
-        title="CBS and E(Rscore), every packer and delta (figures 9 to 11)",
+        title=SCORES,
         rows=tuple(rows),
         note="Means over the four beginnings, of the paper's and of ours. Below 0: fewer bins than any of the paper's "
         "packers.",
@@ -405,6 +440,46 @@ def _draw(given: Context, by_delta: Mapping[int, Sequence[Mapping[str, tuple[flo
     )
     given.draw(
         "landau24-scores.png", "Figures 9 and 11 again: CBS and E(Rscore) by delta, means over four beginnings.", curves
+    )
+
+
+def _draw_latencies(given: Context) -> None:
+    """Figures 5 to 8: what is late, how much of it there is, and what it costs, by the number of consumers."""
+    if given.folder is None or given.only:
+        return
+    counts = range(1, 33)
+    share = 100.0 / 133.0
+    jobs = [("mwf", share), *((f"kd_n:n={n}", share) for n in counts)]
+    (mwf, consumers), *dealt = given.map(_latency_samples, jobs)
+    late = [[sample for sample in samples if sample[0] > 0.0] for samples, _ in dealt]
+    late_mwf = [sample for sample in mwf if sample[0] > 0.0]
+
+    def panels(figure: Any) -> None:
+        (histogram, cost), (amount, latency) = figure.subplots(2, 2)
+        for samples, label in ((late_mwf, "mwf"), (late[26], "kd_27")):
+            histogram.hist(
+                [s for s, _ in samples], weights=[size for _, size in samples], bins=40, alpha=0.6, label=label
+            )
+        histogram.set(xlabel="latency above 0, s", ylabel="bytes, % of a bin x s", title="figure 5")
+        histogram.legend()
+        cost.plot(counts, [count for _, count in dealt], ".-", label="kd_n")
+        cost.axhline(consumers, color="C1", label="mwf")
+        cost.set(xlabel="n", ylabel="consumers on average", title="figure 6")
+        cost.legend()
+        whole = sum(size for _, size in mwf)
+        amount.plot(counts, [100 * sum(size for _, size in each) / whole for each in late], ".-")
+        amount.axhline(100 * sum(size for _, size in late_mwf) / whole, color="C1")
+        amount.set(xlabel="n", ylabel="bytes that are late at all, %", title="figure 7")
+        for part, style in ((0.5, ":"), (0.9, "-")):
+            latency.plot(counts, [max(0.1, percentile_of_bytes(each, part)) for each in late], style, color="C0")
+            latency.axhline(percentile_of_bytes(late_mwf, part), linestyle=style, color="C1")
+        latency.set(xlabel="n", ylabel="latency above 0, s", yscale="log", title="figure 8: median (dotted), p90")
+
+    given.draw(
+        "landau24-latency.png",
+        "Figures 5 to 8 again, as run: Kafka's assignment to n consumers (blue) beside mwf (orange).",
+        panels,
+        (9, 6),
     )
 
 

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from loadtrim.simulate import Load, Options, PlanConfig, percentile, simulate
-from papers.bench import Context
-from papers.sheet import Spread
+import msgspec
 
-__all__ = ["Job", "Result", "draw_runs", "looks", "play", "spread_of"]
+from kept import code_digest
+from loadtrim.simulate import Load, Options, Outcome, PlanConfig, percentile, simulate
+from papers.bench import PROJECT, Context
+from papers.sheet import Spread, Table
+
+__all__ = [
+    "Job",
+    "Part",
+    "Result",
+    "draw_latencies",
+    "draw_runs",
+    "looks",
+    "needed",
+    "play",
+    "scaled_alike",
+    "spread_of",
+    "tables",
+]
 
 SAMPLE_SECONDS = 15
+QUANTILES = 200
+KEPT = PROJECT / "out" / "papers" / "runs.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +52,14 @@ class Result:
 
     share_in_time: float
     replica_minutes: float
+    """From being there until being gone, as the papers count from log files; the start-up is not in it."""
     ups: int
+    """Replicas added."""
     downs: int
+    """Replicas given back."""
+    up_actions: int
+    """Scalings up, of however many replicas."""
+    down_actions: int
     latency_mean: float
     latency_max: float
     replicas: tuple[int, ...]
@@ -41,6 +67,14 @@ class Result:
     latency_by_second: tuple[float, ...]
     """Longest of what was done in it."""
     records: int
+    waiting: tuple[int, ...] = ()
+    """Records not done, at the end of each second."""
+    latencies: tuple[float, ...] = ()
+    """What 0 to 100 % of the records do not exceed, in steps of 1 / :data:`QUANTILES`."""
+    cpu_seconds: float = 0.0
+    """It took."""
+    wanted: tuple[tuple[float, int], ...] = ()
+    """(seconds of the load, replicas wanted from then on): enough to have another group scaled alike."""
 
     @property
     def replicas_mean(self) -> float:
@@ -55,30 +89,101 @@ class Result:
 
 
 def _played(job: Job) -> Result:
+    began = time.process_time()
     outcome = simulate(job.load, job.config, job.options)
     ups, downs = outcome.scaled()
+    up_actions, down_actions = outcome.actions()
     end = job.load.seconds
     return Result(
         share_in_time=outcome.share_in_time,
-        replica_minutes=outcome.replica_minutes,
+        replica_minutes=sum(outcome.curves.replicas[:end]) / 60.0,
         ups=ups,
         downs=downs,
+        up_actions=up_actions,
+        down_actions=down_actions,
         latency_mean=fmean(outcome.latencies) if outcome.latencies else 0.0,
         latency_max=percentile(outcome.latencies, 1.0),
         replicas=outcome.curves.replicas[:end],
         latency_by_second=outcome.curves.latency_max[:end],
         records=outcome.arrived,
+        waiting=outcome.curves.waiting[:end],
+        latencies=tuple(percentile(outcome.latencies, at / QUANTILES) for at in range(QUANTILES + 1)),
+        cpu_seconds=time.process_time() - began,
+        wanted=_changes(outcome),
     )
 
 
+def _changes(outcome: Outcome) -> tuple[tuple[float, int], ...]:
+    changes: list[tuple[float, int]] = []
+    for at, decision in outcome.decisions:
+        if not changes or changes[-1][1] != decision.replicas_wanted:
+            changes.append((at, decision.replicas_wanted))
+    return tuple(changes)
+
+
+def scaled_alike(job: Job, other: Result) -> Job:
+    """The same run with as many replicas, at the same moments, as another one asked for."""
+    return replace(job, options=replace(job.options, replicas_at=other.wanted))
+
+
 def play(given: Context, jobs: Mapping[str, Iterable[Job]]) -> dict[str, list[Result]]:
-    """Play all jobs, spread over the processes; name -> results in the order of its jobs."""
+    """Play all jobs, spread over the processes; name -> results in the order of its jobs.
+
+    What was played before by the same code is taken from :data:`KEPT`, so that hours of it can be cut off.
+    """
     flat = [(name, job) for name, listed in jobs.items() for job in listed]
-    results = given.map(_played, [job for _, job in flat])
+    keys = [_key(job) for _, job in flat]
+    known = _kept()
+    missing = {key: job for key, (_, job) in zip(keys, flat, strict=True) if key not in known}
+    given.spent.extend(known[key].cpu_seconds for key in dict.fromkeys(keys) if key in known)
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    with KEPT.open("ab") as file:
+        for (key, _), result in zip(missing.items(), given.each(_played, missing.values()), strict=True):
+            known[key] = result
+            file.write(msgspec.json.encode((key, result)) + b"\n")
+            file.flush()
     found: dict[str, list[Result]] = {name: [] for name in jobs}
-    for (name, _), result in zip(flat, results, strict=True):
-        found[name].append(result)
+    for key, (name, _) in zip(keys, flat, strict=True):
+        found[name].append(known[key])
     return found
+
+
+def _key(job: Job) -> str:
+    told = f"{code_digest(Path(__file__), without=('objective.py',))}/{job!r}"
+    return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+
+def _kept() -> dict[str, Result]:
+    known: dict[str, Result] = {}
+    for line in KEPT.read_bytes().splitlines() if KEPT.exists() else ():
+        try:
+            key, result = msgspec.json.decode(line, type=tuple[str, Result])
+        except msgspec.MsgspecError:
+            continue  # it was cut off
+        known[key] = result
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table, and the runs that it takes."""
+
+    title: str
+    needs: tuple[str, ...]
+    """Beginnings of the names of its jobs."""
+    make: Callable[[Mapping[str, Sequence[Result]]], Table]
+
+
+def needed(given: Context, parts: Iterable[Part], jobs: Mapping[str, list[Job]]) -> dict[str, list[Job]]:
+    """Those of the jobs that the wanted tables take."""
+    begins = tuple(begin for part in parts if given.wants(part.title) for begin in part.needs)
+    return {name: listed for name, listed in jobs.items() if name.startswith(begins)}
+
+
+def tables(given: Context, parts: Iterable[Part], results: Mapping[str, Sequence[Result]]) -> tuple[Table, ...]:
+    """Those that are wanted."""
+    made = ((part, part.make(results)) for part in parts if given.wants(part.title))
+    return tuple(msgspec.structs.replace(table, title=part.title) for part, table in made)
 
 
 def looks(job: Job, after_burst_seconds: Sequence[float]) -> list[Job]:
@@ -98,15 +203,26 @@ def spread_of(results: Sequence[Result], value: Callable[[Result], float]) -> Sp
 
 
 def draw_runs(figure: Any, load: Sequence[float], runs: Mapping[str, Result], objective_seconds: float) -> None:
-    """Load, replicas and longest latency, second by second, of some runs by title; dashed: the objective."""
-    above, replicas, latency = figure.subplots(3, 1, sharex=True)
+    """Load, replicas, what waits and longest latency of some runs by title, over the seconds; dashed: the objective."""
+    above, *panels = figure.subplots(4, 1, sharex=True)
     above.fill_between(range(len(load)), load, color="0.85")
     above.set_ylabel("records/s")
     for title, run in runs.items():
-        for axes, drawn in ((replicas, run.replicas), (latency, run.latency_by_second)):
+        for axes, drawn in zip(panels, (run.replicas, run.waiting, run.latency_by_second), strict=True):
             axes.step(range(len(drawn)), drawn, where="post", linewidth=0.9, label=title)
+    replicas, waiting, latency = panels
     replicas.set_ylabel("replicas")
+    waiting.set_ylabel("records waiting")
     latency.set_ylabel("longest latency, s")
     latency.axhline(objective_seconds, color="0.4", linestyle="--", linewidth=0.8)
     latency.set_xlabel("seconds")
     replicas.legend()
+
+
+def draw_latencies(axes: Any, runs: Mapping[str, Result], objective_seconds: float) -> None:
+    """Cumulative distribution of the latencies of some runs by title; dashed: the objective."""
+    for title, run in runs.items():
+        axes.plot(run.latencies, [100.0 * at / QUANTILES for at in range(len(run.latencies))], label=title)
+    axes.axvline(objective_seconds, color="0.4", linestyle="--", linewidth=0.8)
+    axes.set(xlabel="latency, s", ylabel="records, %", ylim=(50, 100.5))
+    axes.legend(loc="lower right")

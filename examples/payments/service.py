@@ -5,6 +5,8 @@ import:
 
     from loadtrim import Consumer            # was: from aiokafka import AIOKafkaConsumer
 
+It stands in :mod:`payments.clients`, where others can be chosen instead, for comparison.
+
 Started by ``loadtrim up -- python examples/payments/service.py``, by the demo, and by hand. Everything is set
 by environment variables:
 
@@ -17,7 +19,7 @@ variable                   default             meaning
 ``PAYMENTS_BUSY_SECONDS``  ``0.0059``          how long one payment takes, on the mean
 ``PAYMENTS_BURN``          ``0``               ``1``: use a CPU meanwhile; ``0``: wait, as for a database
 ``PAYMENTS_JOURNAL``       (none)              directory for this process's journal
-``PAYMENTS_CLIENT``        ``loadtrim``        ``aiokafka``: a plain ``AIOKafkaConsumer``, for comparison
+``PAYMENTS_CLIENT``        ``loadtrim``        another consumer, for comparison: see :mod:`payments.clients`
 ``PAYMENTS_OPTIONS``       ``{}``              more keyword arguments for the consumer, as a JSON object
 ``PAYMENTS_LOG``           ``INFO``            log level
 =========================  ==================  ==============================================================
@@ -28,17 +30,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from payments.clients import CLIENTS, consumer_of
 
 __all__ = ["Journal", "Options", "Pace", "clock_ns", "main", "run"]
 
@@ -116,8 +122,8 @@ class Options:
             ValueError: a value that cannot be used, in one line: the variable, the value, what is allowed.
         """
         client = env.get("PAYMENTS_CLIENT", cls.client)
-        if client not in ("loadtrim", "aiokafka"):
-            raise ValueError(f"PAYMENTS_CLIENT is {client!r}; allowed: loadtrim, aiokafka")
+        if client not in CLIENTS:
+            raise ValueError(f"PAYMENTS_CLIENT is {client!r}; allowed: {', '.join(CLIENTS)}")
         journal = env.get("PAYMENTS_JOURNAL")
         return cls(
             bootstrap=env.get("PAYMENTS_BOOTSTRAP", cls.bootstrap),
@@ -201,11 +207,17 @@ async def _busy_until(deadline: float, *, burn: bool) -> None:
 async def run(options: Options) -> None:
     """Consume until SIGTERM; the record in hand is finished first."""
     journal = Journal(options.journal, options.instance) if options.journal else None
-    consumer = _consumer(options)
+    keywords = {
+        "bootstrap_servers": options.bootstrap,
+        "group_id": options.group,
+        "auto_offset_reset": "earliest",
+        **options.extra,
+    }
+    consumer = consumer_of(options.client, options.topics, keywords)
     pace = Pace(options.busy_seconds, burn=options.burn)
     try:
         async with consumer:
-            async for message in _messages(consumer, options):
+            async for message in consumer:
                 begun = time.perf_counter()
                 payment = msgspec.json.decode(message.value, type=Payment)
                 if journal:
@@ -216,46 +228,6 @@ async def run(options: Options) -> None:
     finally:
         if journal:
             journal.close()
-
-
-def _consumer(options: Options) -> Any:
-    keywords: dict[str, Any] = {
-        "bootstrap_servers": options.bootstrap,
-        "group_id": options.group,
-        "auto_offset_reset": "earliest",
-        **options.extra,
-    }
-    if options.client == "loadtrim":
-        from loadtrim import Consumer
-
-        return Consumer(*options.topics, **keywords)
-    from aiokafka import AIOKafkaConsumer
-
-    return AIOKafkaConsumer(*options.topics, **keywords)
-
-
-def _messages(consumer: Any, options: Options) -> AsyncIterator[Any]:
-    return aiter(consumer) if options.client == "loadtrim" else _until_sigterm(consumer)
-
-
-async def _until_sigterm(consumer: Any) -> AsyncIterator[Any]:
-    """What loadtrim's consumer does by itself: end the iteration on SIGTERM, between two records."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        while not stop.is_set():
-            following = asyncio.ensure_future(consumer.getone())
-            await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                following.cancel()
-                await asyncio.wait({following})
-            if not following.cancelled():
-                # Also when SIGTERM came in the same turn of the loop: the position is past it, so it must be
-                # done.
-                yield following.result()
-    finally:
-        stopping.cancel()
 
 
 def main() -> int:

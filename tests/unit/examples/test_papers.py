@@ -12,7 +12,7 @@ import pytest
 from loadtrim.simulate import Simulation
 from loadtrim_agent.core.model import Partition
 from papers import iccbdc22, koper22, li_ku, traces
-from papers.closer24 import optimal_replicas
+from papers.closer24 import optimal
 from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
 from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
 from papers.playing import Result
@@ -108,7 +108,16 @@ def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 def test_the_optimal_scaler_packs_whole_partitions() -> None:
     """5 equal partitions of 40 do not fit 2 replicas of 100 (3 and 2), although their sum does."""
-    assert optimal_replicas(traces.loaded([200.0, 100.0]), 100.0) == [3, 1]
+    found = optimal(traces.loaded([200.0, 100.0]), 100.0)
+    assert found.replicas == (3, 1)
+    assert found.scaled == (0, 2)
+    assert found.share_in_time == 1.0
+
+
+def test_what_is_above_a_replicas_limit_is_late_whoever_scales() -> None:
+    """One partition of 200: half of it is in time, alone on its replica."""
+    found = optimal(traces.loaded([200.0], partitions=1), 100.0)
+    assert (found.replicas, found.share_in_time) == ((1,), 0.5)
 
 
 # -- figures
@@ -162,6 +171,8 @@ def test_scaling_operations_are_changes_between_samples() -> None:
         replica_minutes=0.0,
         ups=0,
         downs=0,
+        up_actions=0,
+        down_actions=0,
         latency_mean=0.0,
         latency_max=0.0,
         replicas=(1,) * 15 + (2,) * 15 + (3, 2) * 7,
@@ -171,11 +182,12 @@ def test_scaling_operations_are_changes_between_samples() -> None:
     assert result.scalings == 2
 
 
-def test_slices_peak_at_the_papers_maximum() -> None:
+def test_slices_have_the_papers_maximum_and_mean() -> None:
     made, origin = li_ku.slices(3)
     assert origin.startswith("STAND-IN")
     assert [len(rates) for rates in made] == [210] * 3
     assert [max(rates) for rates in made] == pytest.approx([500.0] * 3)
+    assert [sum(rates) / 210 for rates in made] == pytest.approx([99.45] * 3, rel=0.05)
     assert made == li_ku.slices(3)[0]
 
 

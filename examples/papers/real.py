@@ -1,0 +1,307 @@
+"""The papers' loads on a real Kafka: real processes, real rebalances, real time.
+
+``python -m papers.real`` (with ``PYTHONPATH=examples``), or ``python -m papers --real``: CLOSER'24's W1 and its skewed
+form, ICCBDC'22's experiments 1 and 2, ten minutes each. The paper's policy runs in a group of loadtrim's consumers;
+then the reference assignors get as many replicas, at the same moments, as that group asked for ("the same scaling"):
+aiokafka's round-robin and sticky, librdkafka's cooperative-sticky, and the broker's own (KIP-848).
+
+What was played is kept below ``out/papers-real`` and not played again, so that hours of it can be cut off and gone on
+with. ``--seconds`` plays a piece of every load only. Without ``KAFKA_BOOTSTRAP`` a broker is started. Exit codes: 0,
+1 something was lost or is missing, 2 wrong use, 3 a run failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from demo.load import Rates
+from demo.report import Report, Summary
+from demo.run import RunFailedError, RunOptions
+from demo.run import run as play_run
+from loadtrim.simulate import shares_skewed
+from loadtrim.testing import Cluster, ExternalKafka, LocalKafka, LocalKafkaError
+from papers import iccbdc22
+from papers.bench import PROJECT
+from papers.traces import three_humps
+
+__all__ = ["Kept", "Plan", "main", "plans", "table"]
+
+OUT = PROJECT / "out" / "papers-real"
+KEPT_FILE = "kept.json"
+REFERENCES = ("aiokafka", "aiokafka-sticky", "librdkafka-cooperative", "librdkafka-kip848")
+CLOSER_COST, ICCBDC_COST = 0.0059, 1.0 / 95.0
+CLOSER_AS_RUN = "closer24_as_run:mu=200,sampled_lag=1"
+ICCBDC_AS_RUN = "iccbdc22_as_run:mu=95,sampled_lag=1,cooldown_seconds=30"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run."""
+
+    name: str
+    load: str
+    rates: Rates
+    shares: tuple[float, ...]
+    objective_seconds: float
+    busy_seconds: float
+    policy: str = ""
+    packer: str = ""
+    monitor: str = "reports"
+    client: str = "loadtrim"
+    scaled_as: str = ""
+    """Name of the run whose scaling it repeats; empty: its own leader scales."""
+    paper: tuple[float, float] | None = None
+    """% in time and replica-minutes that the paper reports."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run."""
+
+    name: str
+    summary: Summary
+    replicas_at: tuple[tuple[float, int], ...]
+    """(seconds of the load, replicas asked for from then on)."""
+
+
+def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: dict[str, tuple[float, float]]) -> list[Plan]:
+    def plan(name: str, policy: str, packer: str) -> Plan:
+        return Plan(
+            name=f"{load}/{name}",
+            load=load,
+            rates=rates,
+            shares=shares,
+            objective_seconds=0.5,
+            busy_seconds=CLOSER_COST,
+            policy=policy,
+            packer=packer,
+            paper=paper.get(name),
+        )
+
+    own = [
+        plan("Alg. 2", CLOSER_AS_RUN, "closer24_as_run"),
+        plan("linear", "linear:mu=200", "sticky"),
+        plan("objective", "objective", "trim"),
+    ]
+    return [*own, *_references(own[1])]
+
+
+def _iccbdc(
+    number: int, rates: Rates, shares: tuple[float, ...], kafka: float, paper: tuple[float, float]
+) -> list[Plan]:
+    load = f"ICCBDC'22 experiment {number}"
+    first = Plan(
+        name=f"{load}/load-aware",
+        load=load,
+        rates=rates,
+        shares=shares,
+        objective_seconds=5.0,
+        busy_seconds=ICCBDC_COST,
+        policy=ICCBDC_AS_RUN,
+        packer="iccbdc22_as_run",
+        monitor="iccbdc22",
+        paper=paper,
+    )
+    ours = replace(first, name=f"{load}/objective", policy="objective", packer="trim", monitor="reports", paper=None)
+    return [first, ours, *_references(first, {"librdkafka-cooperative": (kafka, paper[1])})]
+
+
+def _references(base: Plan, paper: dict[str, tuple[float, float]] | None = None) -> list[Plan]:
+    """The same scaling with other assignors."""
+    return [
+        replace(
+            base,
+            name=f"{base.load}/{client}",
+            client=client,
+            policy="",
+            packer="",
+            monitor="reports",
+            scaled_as=base.name,
+            paper=(paper or {}).get(client),
+        )
+        for client in REFERENCES
+    ]
+
+
+def plans() -> list[Plan]:
+    """Everything that can be played, in order: who is scaled as another stands behind it."""
+    humps, origin = three_humps()
+    closer = Rates(tuple(humps), origin)
+    first = iccbdc22.first_workload()
+    rows, second_origin = iccbdc22.second_workload()
+    return [
+        *_closer("CLOSER'24 W1", closer, (0.2,) * 5, {"Alg. 2": (97.4, 30.21), "linear": (94.7, 25.5)}),
+        *_closer("CLOSER'24 W1 skewed", closer, shares_skewed(9), {"Alg. 2": (98.9, 29.8), "linear": (84.7, 25.5)}),
+        *_iccbdc(1, *_of_rows(first, "experiment 1 by the paper's rule"), 44.0, (100.0, 18.0)),
+        *_iccbdc(2, *_of_rows(rows, second_origin), 77.0, (100.0, 26.1)),
+    ]
+
+
+def _of_rows(rows: Sequence[Sequence[float]], source: str) -> tuple[Rates, tuple[float, ...]]:
+    totals = [sum(row) for row in rows]
+    shares = tuple(tuple(rate / total for rate in row) for row, total in zip(rows, totals, strict=True))
+    return Rates(tuple(totals), source, shares), shares[0]
+
+
+def _part(rates: Rates, begin: int, seconds: int | None) -> Rates:
+    if seconds is None:
+        return rates
+    cut = slice(begin, begin + seconds)
+    source = f"seconds {begin} to {begin + seconds} of {rates.source}"
+    return Rates(rates.per_second[cut], source, rates.shares[cut])
+
+
+# -- playing
+
+
+def directory_of(plan: Plan, begin: int, seconds: int | None) -> Path:
+    """Where a run is kept."""
+    piece = "whole" if seconds is None else f"{begin}-{begin + seconds}"
+    name = plan.name.replace("/", "-").replace(" ", "_").replace("'", "")
+    return OUT / piece / name
+
+
+def kept(plan: Plan, begin: int, seconds: int | None) -> Kept | None:
+    """What came of it, if it was played to its end."""
+    path = directory_of(plan, begin, seconds) / KEPT_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Kept)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Kept | None) -> Kept:
+    """Play one run and keep what came of it.
+
+    Raises:
+        RunFailedError: the group did not come up.
+    """
+    directory = directory_of(plan, begin, seconds)
+    shutil.rmtree(directory, ignore_errors=True)
+    rates = _part(plan.rates, begin, seconds)
+    options = RunOptions(
+        bootstrap=kafka.bootstrap,
+        topic=kafka.create_topic(partitions=len(plan.shares)),
+        group=f"papers-{uuid.uuid4().hex[:8]}",
+        rates=rates,
+        shares=plan.shares,
+        directory=directory,
+        objective_seconds=plan.objective_seconds,
+        busy_seconds=plan.busy_seconds,
+        policy=plan.policy,
+        client=plan.client,
+        replicas=scaled.replicas_at[0][1] if scaled else 1,
+        replicas_at=scaled.replicas_at[1:] if scaled else (),
+        comparable=seconds is None,
+        env={
+            **({"LOADTRIM_PACKER": plan.packer} if plan.packer else {}),
+            "LOADTRIM_MONITOR": plan.monitor,
+        },
+    )
+    report = asyncio.run(play_run(options))
+    found = Kept(name=plan.name, summary=report.summary, replicas_at=_scaling(report, options.replicas))
+    # Written last and in one step: what is there was played to its end.
+    half = directory / f"{KEPT_FILE}.half"
+    half.write_bytes(msgspec.json.encode(found))
+    half.rename(directory / KEPT_FILE)
+    return found
+
+
+def _scaling(report: Report, first: int) -> tuple[tuple[float, int], ...]:
+    """What its leader wanted, by the decisions on the control topic; none: as many as at first, all the time."""
+    begun = report.setting.started_at
+    changes = [(0.0, first)]
+    for at, wanted in report.wanted:
+        if at - begun <= 0.0:
+            changes = [(0.0, wanted)]
+        elif wanted != changes[-1][1]:
+            changes.append((round(at - begun, 3), wanted))
+    return tuple(changes)
+
+
+@contextlib.contextmanager
+def _kafka() -> Iterator[Cluster]:
+    if bootstrap := os.environ.get("KAFKA_BOOTSTRAP"):
+        yield ExternalKafka(bootstrap)
+        return
+    with LocalKafka() as local:
+        yield local
+
+
+def table(chosen: Sequence[Plan], found: dict[str, Kept]) -> list[str]:
+    """What came of it beside the papers, in Markdown."""
+    lines = [
+        "| load | consumers | % in time | paper | replica-minutes | paper | p99, s | lost | repeated |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for plan in chosen:
+        if (result := found.get(plan.name)) is None:
+            continue
+        summary = result.summary
+        share, minutes = (f"{value:g}" for value in plan.paper) if plan.paper else ("-", "-")
+        what = plan.name.removeprefix(f"{plan.load}/")
+        what += f", scaled as {plan.scaled_as.removeprefix(f'{plan.load}/')}" if plan.scaled_as else ""
+        lines.append(
+            f"| {plan.load} | {what} | {100 * summary.share_in_time:.2f} | {share} | {summary.replica_minutes:.2f} | "
+            f"{minutes} | {summary.latency.p99:.2f} | {summary.lost + summary.left_over} | {summary.repeated} |"
+        )
+    return lines
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m papers.real", description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", default="", metavar="TEXT", help="only those whose names contain it")
+    parser.add_argument("--seconds", type=int, metavar="N", help="play so many seconds of each load (all of it)")
+    parser.add_argument("--begin", type=int, default=0, metavar="N", help="with --seconds: from this second on (0)")
+    parser.add_argument("--list", action="store_true", help="say what there is and what is kept; play nothing")
+    given = parser.parse_args(arguments)
+    if given.seconds is not None and (given.seconds < 1 or given.begin < 0):
+        parser.error(f"--seconds {given.seconds} from {given.begin} on is no piece of a load; give 1 and 0 at least")
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play what is missing, tell all. Returns the exit code (see the module)."""
+    given = _parsed(arguments)
+    chosen = [plan for plan in plans() if given.runs in plan.name]
+    if not chosen:
+        print(
+            f"no run is called {given.runs!r}; there are: {', '.join(plan.name for plan in plans())}", file=sys.stderr
+        )
+        return 2
+    found = {plan.name: result for plan in plans() if (result := kept(plan, given.begin, given.seconds))}
+    if given.list:
+        for plan in chosen:
+            print(f"{'kept   ' if plan.name in found else 'missing'}  {plan.name}")
+        return 0
+    missing = [plan for plan in chosen if plan.name not in found]
+    try:
+        with _kafka() if missing else contextlib.nullcontext() as kafka:
+            for plan in missing:
+                if plan.scaled_as and plan.scaled_as not in found:
+                    print(f"{plan.name}: left out, for {plan.scaled_as} was not played", file=sys.stderr)
+                    continue
+                print(f"{plan.name} ...", file=sys.stderr, flush=True)
+                assert kafka is not None
+                found[plan.name] = play(plan, kafka, given.begin, given.seconds, found.get(plan.scaled_as))
+    except (RunFailedError, LocalKafkaError) as error:
+        print(f"A run failed, those before it are kept: {error}", file=sys.stderr)
+        return 3
+    print("\n".join(table(chosen, found)))
+    whole = all(plan.name in found for plan in chosen)
+    lost = any(found[plan.name].summary.lost for plan in chosen if plan.name in found)
+    return 0 if whole and not lost else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
