@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-core test-kafka lint types bench papers compare clean
+.PHONY: help install demo test test-unit test-core test-kafka test-spark lint types bench papers compare clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -33,6 +33,15 @@ test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 	$(BIN)/python -m pytest tests/integration tests/chaos -q
+
+SPARK_STAMP := $(VENV)/.installed-spark
+
+$(SPARK_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
+	touch $@
+
+test-spark: $(SPARK_STAMP) ## Minutes: the Spark pipeline on a real Spark and a real Kafka (fetches some 430 MB, once)
+	$(BIN)/python -m pytest tests/spark -q
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

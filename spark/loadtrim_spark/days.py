@@ -1,0 +1,139 @@
+"""The history summed up per day and group: all that baselines are learnt from. Pure.
+
+One flat table, so that a day is replaced in one write. ``part`` says what a row is:
+
+=========  ===================================================================================================
+bucket     arrivals of a partition in one bucket of time; partition -1 is the whole topic
+covered    minutes of a bucket in which the group was watched: what did not arrive then was zero, not unknown
+cost       a topic's records and their cost, per partition and type of instance
+startup    start-up times; ``handoff``: handoff times
+=========  ===================================================================================================
+
+Buckets are of absolute time; days and weeks of a time zone come in when baselines are learnt.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+__all__ = ["DAY_COLUMNS", "WHOLE_TOPIC", "day_rows"]
+
+WHOLE_TOPIC = -1
+MINUTE_SECONDS = 60
+COVERED_SECONDS_MIN = 45.0
+"""A minute counts as watched when reports cover this much of it."""
+OBSERVED_SECONDS_MAX = 60.0
+"""Arrivals over a longer time cannot be told to a minute: a backlog found at a start is no burst."""
+
+DAY_COLUMNS = (
+    "date date, `group` string, part string, topic string, partition int, start bigint, covered int, arrived bigint, "
+    "minutes array<bigint>, instance_type string, done bigint, cost double, cost_square double, seconds array<double>, "
+    "bucket_seconds int, entries bigint"
+)
+"""Schema as DDL. ``start``: seconds since the epoch; ``minutes``: arrivals of the watched minutes that had any;
+``cost``, ``cost_square``: sums over records; ``entries``: of the ledger, when the day was read."""
+
+
+def day_rows(history: DataFrame, bucket_seconds: int) -> DataFrame:
+    """Sum up rows of the history.
+
+    Args:
+        history: whole days of groups.
+        bucket_seconds: length of a bucket, a divisor of 3600 from 300.
+
+    Returns:
+        Rows of :data:`DAY_COLUMNS` but for ``entries``.
+    """
+    reports = history.where(F.col("kind") == "report").select(
+        "date", "group", "at", F.coalesce("interval", F.lit(1.0)).alias("interval"), "instance_type",
+        "startup_seconds", "handoffs", F.coalesce("partitions", F.array()).alias("partitions"),
+        F.floor(F.col("at") / MINUTE_SECONDS).alias("minute"),
+    )  # fmt: skip
+    watched = _watched_minutes(reports)
+    listed = reports.select("*", F.explode("partitions").alias("p"))
+    parts = [_buckets(listed, watched, bucket_seconds), _covered(watched, bucket_seconds), _costs(listed)]
+    parts += [_times(reports, "startup", F.array("startup_seconds")), _times(reports, "handoff", F.col("handoffs"))]
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part, allowMissingColumns=True)
+    return rows.withColumn("bucket_seconds", F.lit(bucket_seconds))
+
+
+def _watched_minutes(reports: DataFrame) -> DataFrame:
+    """Minutes that reports of the group cover, whoever's they are."""
+    begin = F.greatest(F.col("at") - F.col("interval"), F.col("minute") * MINUTE_SECONDS)
+    return (
+        reports.groupBy("date", "group", "minute")
+        .agg((F.max("at") - F.min(begin)).alias("seconds"))
+        .where(F.col("seconds") >= COVERED_SECONDS_MIN)
+        .select("date", "group", "minute")
+    )
+
+
+def _covered(watched: DataFrame, bucket_seconds: int) -> DataFrame:
+    return (
+        watched.groupBy("date", "group", _start(bucket_seconds).alias("start"))
+        .agg(F.count(F.lit(1)).cast("int").alias("covered"))
+        .withColumn("part", F.lit("covered"))
+    )
+
+
+def _buckets(listed: DataFrame, watched: DataFrame, bucket_seconds: int) -> DataFrame:
+    arrived = F.coalesce(F.col("p.arrived"), F.lit(0))
+    observed = F.coalesce(F.col("p.observed"), F.col("interval"))
+    known = (observed > 0) & (observed <= OBSERVED_SECONDS_MAX)
+    minutes = (
+        listed.select(
+            "date", "group", "minute", F.col("p.topic").alias("topic"),
+            F.explode(F.array(F.col("p.partition"), F.lit(WHOLE_TOPIC))).alias("partition"),
+            arrived.alias("arrived"), (~known & (arrived > 0)).alias("unknown"),
+        )
+        .join(watched, on=["date", "group", "minute"], how="inner")
+        .groupBy("date", "group", "topic", "partition", "minute")
+        .agg(F.sum("arrived").alias("arrived"), F.max("unknown").alias("unknown"))
+    )  # fmt: skip
+    counted = F.when(~F.col("unknown"), F.col("arrived"))
+    return (
+        minutes.groupBy("date", "group", "topic", "partition", _start(bucket_seconds).alias("start"))
+        .agg(
+            F.coalesce(F.sum(counted), F.lit(0)).alias("arrived"),
+            F.sort_array(F.collect_list(F.when(counted > 0, counted))).alias("minutes"),
+            # Negative: minutes to take off the group's.
+            (-F.sum(F.col("unknown").cast("int"))).cast("int").alias("covered"),
+        )
+        .withColumn("part", F.lit("bucket"))
+    )
+
+
+def _costs(listed: DataFrame) -> DataFrame:
+    done, mean = F.col("p.done"), F.col("p.cost_mean")
+    variance = F.coalesce(F.col("p.cost_variance"), F.lit(0.0))
+    return (
+        listed.where((done > 0) & mean.isNotNull())
+        .groupBy(
+            "date", "group", F.col("p.topic").alias("topic"), F.col("p.partition").alias("partition"),
+            F.coalesce("instance_type", F.lit("")).alias("instance_type"),
+        )
+        .agg(
+            F.sum(done).alias("done"),
+            F.sum(done * mean).alias("cost"),
+            F.sum(done * (variance + mean * mean)).alias("cost_square"),
+        )
+        .withColumn("part", F.lit("cost"))
+    )  # fmt: skip
+
+
+def _times(reports: DataFrame, part: str, seconds: Column) -> DataFrame:
+    """Durations, as a sorted list per day: there are few of them."""
+    return (
+        reports.select("date", "group", F.explode(seconds).alias("value"))
+        .where(F.col("value").isNotNull())
+        .groupBy("date", "group")
+        .agg(F.sort_array(F.collect_list("value")).alias("seconds"))
+        .withColumn("part", F.lit(part))
+    )
+
+
+def _start(bucket_seconds: int) -> Column:
+    return (F.floor(F.col("minute") * MINUTE_SECONDS / bucket_seconds) * bucket_seconds).cast("bigint")

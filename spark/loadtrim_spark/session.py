@@ -1,0 +1,123 @@
+"""The Spark session, and the jars that it needs beside Spark's own: Kafka's source and Delta.
+
+Under ``spark-submit`` the session is configured from outside (``--packages``, see docs/spark.md). Else the jars are
+fetched by Maven, once, into loadtrim's cache. They are fetched one by one and without what they depend on, as Spark
+brings the rest, and because the parents of some name repositories that cannot be reached everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from loadtrim.testing.distribution import DEPENDENCY_PLUGIN, MAVEN_SECONDS, cache_directory, locked
+from loadtrim.testing.errors import LocalKafkaError
+from loadtrim.testing.tools import find_maven
+from loadtrim_spark.errors import PipelineError
+
+__all__ = ["ARTIFACTS", "jars", "session"]
+
+ARTIFACTS = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+    "io.delta:delta-spark_2.13:4.0.1",
+    "io.delta:delta-storage:4.0.1",
+)
+LAYOUT = 1
+
+
+def session(master: str = "local[2]", memory: str = "1g") -> SparkSession:
+    """The running session, or a new one.
+
+    Args:
+        master: where it runs, unless spark-submit said so.
+        memory: of the driver, unless spark-submit said so.
+
+    Raises:
+        PipelineError: the jars are not there and cannot be fetched.
+    """
+    builder = SparkSession.builder.appName("loadtrim")
+    options = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.schema.autoMerge.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else: spark-submit started this process
+        options |= {
+            "spark.master": master,
+            "spark.driver.memory": memory,
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.jars": ",".join(map(str, jars())),
+            "spark.sql.shuffle.partitions": "4",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.ui.showConsoleProgress": "false",
+        }
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def jars() -> list[Path]:
+    """The jars, from ``LOADTRIM_SPARK_JARS`` (a directory) or the cache, fetched first when they are not there."""
+    given = os.environ.get("LOADTRIM_SPARK_JARS")
+    root = Path(given) if given else cache_directory() / f"spark-{pyspark.__version__}-{LAYOUT}"
+    if not given and not root.is_dir():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with locked(root.with_name(root.name + ".lock")):
+            if not root.is_dir():
+                _fetch(root)
+    found = sorted(root.glob("*.jar"))
+    missing = [name for name in ARTIFACTS if not any(name.split(":")[1] in jar.name for jar in found)]
+    if missing:
+        raise PipelineError(
+            f"{root} does not hold {', '.join(missing)}.",
+            "Without these jars Spark can neither read Kafka nor write the history.",
+            "Put them there, or unset LOADTRIM_SPARK_JARS and remove the directory to have them fetched by Maven.",
+        )
+    return found
+
+
+def _fetch(root: Path) -> None:
+    print("fetching Spark's connectors for Kafka and Delta by Maven (once, about 17 MB)", file=sys.stderr, flush=True)
+    making = Path(tempfile.mkdtemp(prefix=f"{root.name}.making-", dir=root.parent))
+    try:
+        maven = find_maven()
+        for artifact in ARTIFACTS:
+            command = [
+                str(maven), "--batch-mode", "--quiet", "--no-transfer-progress", f"{DEPENDENCY_PLUGIN}:copy",
+                f"-Dartifact={artifact}", f"-DoutputDirectory={making}",
+            ]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False)
+            if done.returncode:
+                said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip()[-600:]
+                raise _no_jars(f"Maven could not fetch {artifact}: {said}")
+        making.chmod(0o755)
+        making.rename(root)
+    except (OSError, subprocess.TimeoutExpired, LocalKafkaError) as error:
+        raise _no_jars(f"Spark's connectors could not be fetched: {error}") from error
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _no_jars(happened: str) -> PipelineError:
+    return PipelineError(
+        happened,
+        "Without them Spark can neither read Kafka nor write the history.",
+        "Let Maven reach a repository, or put the jars into a directory and name it in LOADTRIM_SPARK_JARS; "
+        "under spark-submit give --packages instead (docs/spark.md).",
+    )

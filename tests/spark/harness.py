@@ -1,0 +1,53 @@
+"""Telemetry as members write it, and a topic that holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from loadtrim_agent.core.names import control_topic
+from loadtrim_agent.core.records import DecisionRecord, PartitionReport, ReportRecord, encode
+
+DAY = 86_400
+MONDAY = 1_795_392_000
+"""2026-11-23 00:00 UTC."""
+
+
+def report(sequence: int, at: float, group: str = "g", member: str = "m", **fields: Any) -> ReportRecord:
+    fields.setdefault("partitions", (PartitionReport(topic="t", partition=0, arrived=5, done=5, cost_mean=0.01),))
+    return ReportRecord(group=group, member=member, at=at, sequence=sequence, generation=1, **fields)
+
+
+def decision(sequence: int, at: float, group: str = "g") -> DecisionRecord:
+    return DecisionRecord(
+        group=group, member="m", at=at, sequence=sequence, generation=1, outcome="none", reason="All fits.",
+        members={"m": 0.5}, rate=5.0,
+    )  # fmt: skip
+
+
+def produce(bootstrap: str, group: str, messages: Sequence[tuple[float, bytes | None]], partition: int = 1) -> None:
+    """Write values with their times to a group's control topic."""
+
+    async def send() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=20)
+        await producer.start()
+        try:
+            for at, value in messages:
+                await producer.send(control_topic(group), value, b"k", partition, timestamp_ms=int(at * 1000))
+            await producer.flush()
+        finally:
+            await producer.stop()
+
+    asyncio.run(send())
+
+
+def messages(*records: ReportRecord | DecisionRecord) -> list[tuple[float, bytes | None]]:
+    return [(record.at, encode(record)) for record in records]
+
+
+def as_json(value: str) -> Any:
+    return json.loads(value)
