@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-core test-kafka test-spark lint types bench papers compare clean
+.PHONY: help install demo test test-unit test-core test-kafka test-spark lint types bench bench-spark papers compare clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -20,7 +20,7 @@ install: $(STAMP) ## Install everything into .venv
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
 	$(BIN)/python examples/demo
 
-test: lint types test-core test-kafka ## Everything: lint, types, unit and property tests with coverage, real Kafka
+test: lint types test-core test-kafka test-spark ## Everything: lint, types, unit and property tests with coverage, real Kafka, Spark
 
 UNIT := tests/unit tests/property tests/contract tests/golden
 
@@ -37,7 +37,7 @@ test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 SPARK_STAMP := $(VENV)/.installed-spark
 
 $(SPARK_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark-tests]'
 	touch $@
 
 test-spark: $(SPARK_STAMP) ## Minutes: the Spark pipeline on a real Spark and a real Kafka (fetches some 430 MB, once)
@@ -50,6 +50,9 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput; into docs/benchmarks.md as well
+	PYTHONPATH=.:examples $(BIN)/python -m benchmarks spark-ingest spark-baselines
 
 bench: $(STAMP) ## Benchmarks beside their peers; writes docs/benchmarks.md and docs/benchmarks.json
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import sys
 import traceback
 from pathlib import Path
@@ -19,6 +20,7 @@ from . import (
     bench_packers,
     bench_planner,
     bench_simulator,
+    bench_spark,
     bench_steady,
     bench_step,
     bench_takeover,
@@ -52,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_trace.CLOSER24,
         bench_trace.OBJECTIVE,
         bench_trace.OBJECTIVE_STRICT,
+        *((bench_spark.INGEST, bench_spark.BASELINES) if importlib.util.find_spec("pyspark") else ()),
     )
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from loadtrim.testing import Cluster
 
 pytest_plugins = ["loadtrim.testing"]
+
+# The Spark pipeline's extra is no part of `dev`: `make test-spark` installs it.
+collect_ignore = [] if importlib.util.find_spec("pyspark") else ["spark"]
 
 # A shared machine stalls now and then: how long one example takes says nothing here. The same examples in every run, so
 # that a change is judged by what it changed; HYPOTHESIS_PROFILE=explore looks for others. A failed one prints how to

@@ -23,8 +23,18 @@ __all__ = ["Settings", "SettingsError"]
 log = logging.getLogger("loadtrim")
 
 PREFIX = "LOADTRIM_"
-KNOWN_ELSEWHERE = frozenset({"LOADTRIM_KAFKA_VERSION", "LOADTRIM_DATA", "LOADTRIM_SIM_SEEDS"})
-"""Variables of the test tools: known, and none of the consumer's business."""
+KNOWN_ELSEWHERE = frozenset(
+    {
+        "LOADTRIM_DATA",
+        "LOADTRIM_KAFKA_VERSION",
+        "LOADTRIM_SIM_SEEDS",
+        "LOADTRIM_SPARK_JARS",
+        "LOADTRIM_SPARK_MASTER",
+        "LOADTRIM_SPARK_MEMORY",
+        "LOADTRIM_SPARK_STATE",
+    }
+)
+"""Variables of the test tools and of the Spark pipeline: known, and none of the consumer's business."""
 
 
 class SettingsError(LoadtrimError, ValueError):

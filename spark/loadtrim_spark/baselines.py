@@ -10,16 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from loadtrim_agent.core.names import BASELINE_TOPIC
-from loadtrim_spark.days import DAY_COLUMNS, WHOLE_TOPIC, day_rows
-from loadtrim_spark.errors import PipelineError
-from loadtrim_spark.history import Tables, is_table
-from loadtrim_spark.ingest import Source
+from loadtrim_spark.days import DAY_COLUMNS, READ, WHOLE_TOPIC, day_rows
+from loadtrim_spark.errors import JAVA_ERRORS, explained
+from loadtrim_spark.history import Tables, is_table, literal
 from loadtrim_spark.learn import Calendar, backtest, learn, rates, without_outages
 from loadtrim_spark.records import chosen, costs, messages, speeds, times
+from loadtrim_spark.source import Source
 
-__all__ = ["Published", "baselines", "publish", "update_days"]
+__all__ = ["Published", "baselines", "publish", "update_days", "withdraw"]
 
 DAY_SECONDS = 86_400
+RECORD_COLUMNS = "`group` string, key string, value string"
 Tell = Callable[[str], None]
 
 
@@ -53,28 +54,40 @@ def baselines(days: DataFrame, calendar: Calendar) -> DataFrame:
 def update_days(spark: SparkSession, tables: Tables, bucket_seconds: int) -> int:
     """Sum up the days of groups that the ledger says have new rows, or that had another length of buckets.
 
+    Only those are read. A day of which nothing can be summed up is noted too, so that it is not read at every run.
+
     Returns:
-        How many were read.
+        How many (days of groups) were read.
     """
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS delta.`{tables.days}` ({DAY_COLUMNS}) USING delta PARTITIONED BY (date, `group`)"
     )
-    ledger = spark.read.format("delta").load(tables.ledger).where(F.col("accepted") > 0)
+    ledger = spark.read.format("delta").load(tables.ledger)
     now = ledger.groupBy("date", "group").agg(F.count(F.lit(1)).alias("entries"))
-    done = spark.read.format("delta").load(tables.days).where(F.col("bucket_seconds") == bucket_seconds)
-    known = done.groupBy("date", "group").agg(F.max("entries").alias("known"))
-    changed = now.join(known, on=["date", "group"], how="left").where(F.coalesce("known", F.lit(0)) != F.col("entries"))
-    stale = changed.select("date", "group", "entries").collect()
-    dates = sorted({row["date"] for row in stale})
-    for date in dates:
-        groups = [row["group"] for row in stale if row["date"] == date]
-        entries = spark.createDataFrame([tuple(row) for row in stale if row["date"] == date],
-                                        "date date, `group` string, entries bigint")  # fmt: skip
+    done = spark.read.format("delta").load(tables.days).where(
+        (F.col("part") == READ) & (F.col("bucket_seconds") == bucket_seconds)
+    ).select("date", "group", F.col("entries").alias("known"))  # fmt: skip
+    changed = (
+        now.join(done, on=["date", "group"], how="left").where(F.coalesce("known", F.lit(0)) != F.col("entries"))
+        .select("date", "group", "entries").persist()
+    )  # fmt: skip
+    try:
+        span = changed.agg(F.count(F.lit(1)).alias("days"), F.min("date").alias("first"), F.max("date").alias("last"))
+        found = span.first()
+        assert found is not None
+        if not found["days"]:
+            return 0
         history = spark.read.format("delta").load(tables.history)
-        history = history.where((F.col("date") == date) & F.col("group").isin(groups))
-        rows = day_rows(history, bucket_seconds).join(F.broadcast(entries), on=["date", "group"], how="inner")
-        rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(tables.days)
-    return len(stale)
+        within = history.where(F.col("date").between(found["first"], found["last"]))
+        fresh = within.join(F.broadcast(changed.select("date", "group")), on=["date", "group"], how="left_semi")
+        rows = day_rows(fresh, bucket_seconds, changed)
+        # A group's day is some kilobytes: one file each, but for what is so large that Spark divides it.
+        rows.hint("rebalance", "date", "group").write.format("delta").mode("overwrite").option(
+            "partitionOverwriteMode", "dynamic"
+        ).save(tables.days)
+        return int(found["days"])
+    finally:
+        changed.unpersist()
 
 
 def publish(
@@ -92,76 +105,98 @@ def publish(
         bucket_seconds: length of a bucket.
         weeks: how far back to look.
         topic: made, compacted, where it is not there.
-        tell: is given a line of progress.
+        tell: is given lines of progress.
 
     Raises:
-        PipelineError: no broker answers, or the topic cannot be made.
+        PipelineError: no broker answers, rights are missing, or the topic cannot be made.
     """
     say = tell or _tell
     if not is_table(spark, tables.ledger):
         say(f"there is no history in {tables.root} yet: nothing was learnt and nothing published; run ingest first")
         return Published(0, 0, 0)
     source.check(spark)
-    say(f"{update_days(spark, tables, bucket_seconds)} days of groups are new or changed")
-    days = spark.read.format("delta").load(tables.days).where(F.col("bucket_seconds") == bucket_seconds)
-    newest = days.agg(F.max("start")).first()
-    if newest is None or newest[0] is None:
-        say(f"the history in {tables.root} has no reports that cover a minute yet: nothing was learnt or published")
-        return (
-            Published(0, 0, 0) if not is_table(spark, tables.published) else _write(spark, source, tables, topic, None)
-        )
-    calendar = calendar or Calendar(int(newest[0]) + bucket_seconds, zone, bucket_seconds, weeks)
-    done = _write(spark, source, tables, topic, baselines(days, calendar))
+    try:
+        say(f"{update_days(spark, tables, bucket_seconds)} days of groups are new or changed and were summed up")
+        days = spark.read.format("delta").load(tables.days).where(F.col("bucket_seconds") == bucket_seconds)
+        newest = days.agg(F.max("start")).first()
+        if newest is not None and newest[0] is not None:
+            calendar = calendar or Calendar(int(newest[0]) + bucket_seconds, zone, bucket_seconds, weeks)
+            records = baselines(days, calendar)
+        elif _is_published(spark, tables, topic):
+            records = spark.createDataFrame([], RECORD_COLUMNS)
+        else:
+            say(f"the history in {tables.root} has no reports that cover a minute yet: nothing was learnt or published")
+            return Published(0, 0, 0)
+        done = _write(spark, source, tables, topic, records)
+    except JAVA_ERRORS as error:
+        raise explained(error, tables.root, source.bootstrap) from error
+    finally:
+        spark.catalog.clearCache()
     say(f"{done.records} baselines published to {topic}, {done.size_bytes} bytes, {done.withdrawn} withdrawn")
-    spark.catalog.clearCache()
     return done
 
 
-def _write(spark: SparkSession, source: Source, tables: Tables, topic: str, records: DataFrame | None) -> Published:
-    """Publish, withdraw what is not there any more by an empty value, then note what is on the topic."""
-    if records is None:
-        records = spark.createDataFrame([], "`group` string, key string, value string")
-    _make_topic(spark, source, topic)
+def withdraw(spark: SparkSession, source: Source, tables: Tables, group: str) -> int:
+    """Withdraw the baselines of one group from every topic where they were published.
+
+    Returns:
+        How many.
+
+    Raises:
+        PipelineError: no broker answers, or rights are missing.
+    """
+    if not is_table(spark, tables.published):
+        return 0
+    mine = spark.read.format("delta").load(tables.published).where(F.col("group") == group)
+    withdrawn = 0
+    try:
+        for topic in sorted(row["topic"] for row in mine.select("topic").distinct().collect()):
+            gone = mine.where(F.col("topic") == topic).select("key", F.lit(None).cast("string").alias("value"))
+            withdrawn += gone.count()
+            source.check(spark)
+            _send(gone, source, topic)
+        spark.sql(f"DELETE FROM delta.`{tables.published}` WHERE `group` = {literal(group)}")
+    except JAVA_ERRORS as error:
+        raise explained(error, tables.root, source.bootstrap) from error
+    return withdrawn
+
+
+def _is_published(spark: SparkSession, tables: Tables, topic: str) -> bool:
+    if not is_table(spark, tables.published):
+        return False
+    return not spark.read.format("delta").load(tables.published).where(F.col("topic") == topic).isEmpty()
+
+
+def _write(spark: SparkSession, source: Source, tables: Tables, topic: str, records: DataFrame) -> Published:
+    """Publish, and withdraw what is not there any more by an empty value.
+
+    What is about to be on the topic is noted before, and what is not any more is struck out after: whoever dies in
+    between leaves nothing on the topic that a later run would not know of.
+    """
+    source.make_compacted(spark, topic)
     records = records.persist()
-    columns = "topic string, key string"
+    columns = "topic string, `group` string, key string"
     spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{tables.published}` ({columns}) USING delta")
-    before = spark.read.format("delta").load(tables.published).where(F.col("topic") == topic).select("key")
-    gone = before.join(records, on="key", how="left_anti").persist()
+    known = spark.read.format("delta").load(tables.published).where(F.col("topic") == topic).select("group", "key")
+    gone = known.join(records, on="key", how="left_anti").persist()
     size = F.sum(F.octet_length("key") + F.octet_length("value"))
     counted = records.agg(F.count(F.lit(1)).alias("records"), F.coalesce(size, F.lit(0)).alias("size")).first()
     assert counted is not None
     withdrawn = gone.count()
-    everything = records.select("key", "value").unionByName(gone.withColumn("value", F.lit(None).cast("string")))
-    everything.write.format("kafka").options(**source.spark()).option("topic", topic).save()
-    kept = records.select(F.lit(topic).alias("topic"), "key")
-    kept.write.format("delta").mode("overwrite").option("replaceWhere", f"topic = '{topic}'").save(tables.published)
+
+    kept = records.select(F.lit(topic).alias("topic"), "group", "key")
+    new = kept.join(known.select("key"), on="key", how="left_anti").select(*kept.columns)
+    new.write.format("delta").mode("append").save(tables.published)
+    empty = gone.select("key", F.lit(None).cast("string").alias("value"))
+    _send(records.select("key", "value").unionByName(empty), source, topic)
+    if withdrawn:
+        struck = kept.write.format("delta").mode("overwrite").option("replaceWhere", f"topic = {literal(topic)}")
+        struck.save(tables.published)
     return Published(int(counted["records"]), withdrawn, int(counted["size"]))
 
 
-def _make_topic(spark: SparkSession, source: Source, topic: str) -> None:
-    jvm = spark._jvm
-    assert jvm is not None
-    settings = jvm.java.util.HashMap()
-    for name, value in source.client().items():
-        settings.put(name, value)
-    admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
-    try:
-        if admin.listTopics().names().get().contains(topic):
-            return
-        default = jvm.java.util.Optional.empty()
-        new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, jvm.java.util.Optional.of(1), default)
-        compacted = jvm.java.util.HashMap()
-        compacted.put("cleanup.policy", "compact")
-        new.configs(compacted)
-        admin.createTopics(jvm.java.util.List.of(new)).all().get()
-    except Exception as error:  # py4j's, whatever Java threw
-        raise PipelineError(
-            f"The topic {topic} is not there and could not be made: {str(error).splitlines()[-1][:300]}",
-            "Nothing was published.",
-            f"Make it: kafka-topics.sh --create --topic {topic} --partitions 1 --config cleanup.policy=compact",
-        ) from error
-    finally:
-        admin.close()
+def _send(messages: DataFrame, source: Source, topic: str) -> None:
+    messages.write.format("kafka").options(**source.spark()).option("topic", topic).save()
 
 
 def _tell(line: str) -> None:

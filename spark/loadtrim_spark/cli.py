@@ -6,20 +6,35 @@ import argparse
 import datetime
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+import zoneinfo
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from loadtrim_agent.core.names import BASELINE_TOPIC
-from loadtrim_spark.baselines import publish
+from loadtrim_spark.baselines import publish, withdraw
 from loadtrim_spark.errors import PipelineError
-from loadtrim_spark.history import Tables, compact, delete_group, is_table, open_tables
-from loadtrim_spark.ingest import LATE_SECONDS, Source, backfill, ingest
+from loadtrim_spark.history import Tables, compact, delete_group, is_table
+from loadtrim_spark.ingest import LATE_SECONDS, backfill, ingest
 from loadtrim_spark.session import session
+from loadtrim_spark.source import Source
 
 __all__ = ["main"]
 
 DESCRIPTION = """\
 Telemetry of loadtrim's groups becomes a history (Delta tables below --state), the history becomes baselines: what each
-group's leader is to expect. Usual: `ingest` every few minutes, `baselines` and `compact` once a day."""
+group's leader is to expect. Usual: `ingest` every few minutes or with --every for ever, `baselines` and `compact` once
+a day. Every command can be started again at any time: nothing is written twice or lost."""
+EPILOG = """\
+exit codes: 0 done (also when there is nothing to do), 1 failed (the reason on stderr), 2 wrong use.
+
+examples:
+  python -m loadtrim_spark ingest --bootstrap kafka:9092 --state s3a://data/loadtrim
+  python -m loadtrim_spark baselines --bootstrap kafka:9092 --state s3a://data/loadtrim --time-zone Europe/Berlin
+  */10 * * * *  python -m loadtrim_spark ingest ...       (cron; docs/spark.md: Airflow, spark-submit, rights)"""
+WEEKS_MAX = 52
+
+Commands = Any  # argparse's own type has no public name
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,15 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         args = parser.parse_args(argv)
-        source = Source(args.bootstrap, dict(_pair(text) for text in args.kafka_option))
     except SystemExit as end:
         return int(end.code or 0)
-    except ValueError as error:
-        print(f"loadtrim_spark: {error}", file=sys.stderr)
-        return 2
     try:
-        args.run(args, source, Tables(args.state.rstrip("/")))
+        args.run(args, Source(args.bootstrap, dict(args.kafka_option)), Tables(args.state.rstrip("/")))
     except PipelineError as error:
+        if args.verbose:
+            traceback.print_exc()
         print(f"loadtrim_spark: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -45,29 +58,57 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="loadtrim_spark", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="python -m loadtrim_spark", description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     common = _common()
-    add = commands.add_parser("ingest", parents=[common], help="read new telemetry of all groups into the history")
+    for add in (_add_ingest, _add_baselines, _add_backfill, _add_delete, _add_compact):
+        add(commands, common)
+    return parser
+
+
+def _add_ingest(commands: Commands, common: argparse.ArgumentParser) -> None:
+    add = _command(commands, common, "ingest", _ingest, "read new telemetry of all groups into the history")
     add.add_argument("--every", type=_positive, metavar="SECONDS",
                      help="go on for ever, a batch this often (default: end when all there is was read)")  # fmt: skip
     _add_late(add)
-    add.set_defaults(run=_ingest)
-    add = commands.add_parser("backfill", parents=[common], help="read again what Kafka still holds of one group")
-    add.add_argument("--group", required=True)
+
+
+def _add_baselines(commands: Commands, common: argparse.ArgumentParser) -> None:
+    add = _command(commands, common, "baselines", _baselines, "learn what to expect, and publish it")
+    add.add_argument("--bucket-minutes", type=int, choices=(5, 10, 15, 20, 30, 60), default=15,
+                     help="how finely a week is told (default: %(default)s)")  # fmt: skip
+    add.add_argument("--weeks", type=_weeks, default=6, help="how far back to look, 1 to 52 (default: %(default)s)")
+    add.add_argument("--time-zone", type=_zone, default=os.environ.get("LOADTRIM_TIME_ZONE", "UTC"), metavar="ZONE",
+                     help="whose days and weeks the load follows, such as Europe/Berlin "
+                     "(default: $LOADTRIM_TIME_ZONE, else UTC)")  # fmt: skip
+    add.add_argument("--topic", default=os.environ.get("LOADTRIM_BASELINE_TOPIC", BASELINE_TOPIC),
+                     help="where to publish (default: $LOADTRIM_BASELINE_TOPIC, else %(default)s)")  # fmt: skip
+
+
+def _add_backfill(commands: Commands, common: argparse.ArgumentParser) -> None:
+    add = _command(commands, common, "backfill", _backfill, "read again what Kafka still holds of one group")
+    add.add_argument("--group", required=True, help="the consumer group's id")
     _add_late(add)
-    add.set_defaults(run=_backfill)
-    add = commands.add_parser("delete", parents=[common], help="remove one group from the history")
-    add.add_argument("--group", required=True)
-    add.set_defaults(run=_delete)
-    add = commands.add_parser("baselines", parents=[common], help="learn what to expect, and publish it")
-    add.add_argument("--bucket-minutes", type=int, choices=(5, 10, 15, 20, 30, 60), default=15)
-    add.add_argument("--weeks", type=int, default=6, help="how far back to look (default: %(default)s)")
-    add.add_argument("--time-zone", default=os.environ.get("LOADTRIM_TIME_ZONE", "UTC"))
-    add.add_argument("--topic", default=os.environ.get("LOADTRIM_BASELINE_TOPIC", BASELINE_TOPIC))
-    add.set_defaults(run=_baselines)
-    add = commands.add_parser("compact", parents=[common], help="put the small files of closed days together")
-    add.set_defaults(run=_compact)
+
+
+def _add_delete(commands: Commands, common: argparse.ArgumentParser) -> None:
+    add = _command(commands, common, "delete", _delete, "remove one group: history, quarantine, published baselines")
+    add.add_argument("--group", required=True, help="the consumer group's id")
+
+
+def _add_compact(commands: Commands, common: argparse.ArgumentParser) -> None:
+    _command(commands, common, "compact", _compact, "put the small files of closed days together")
+
+
+def _command(
+    commands: Commands, common: argparse.ArgumentParser, name: str,
+    run: Callable[[argparse.Namespace, Source, Tables], None], does: str,
+) -> argparse.ArgumentParser:  # fmt: skip
+    parser: argparse.ArgumentParser = commands.add_parser(name, parents=[common], help=does, description=does)
+    parser.set_defaults(run=run)
     return parser
 
 
@@ -76,15 +117,18 @@ def _common() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--bootstrap", metavar="HOST:PORT,...", default=env.get("KAFKA_BOOTSTRAP", "localhost:9092"),
                         help="the cluster's brokers (default: $KAFKA_BOOTSTRAP, else localhost:9092)")  # fmt: skip
-    common.add_argument("--kafka-option", metavar="NAME=VALUE", action="append", default=[],
+    common.add_argument("--kafka-option", metavar="NAME=VALUE", action="append", default=[], type=_pair,
                         help="a setting of Kafka's Java client (TLS, SASL), as often as needed")  # fmt: skip
     common.add_argument("--state", metavar="DIR", default=env.get("LOADTRIM_SPARK_STATE", "loadtrim-history"),
                         help="where the tables and the checkpoint are: a directory, or a URL of a file system that "
                         "Spark knows (default: $LOADTRIM_SPARK_STATE, else loadtrim-history)")  # fmt: skip
-    common.add_argument("--master", metavar="URL", default=env.get("LOADTRIM_SPARK_MASTER", "local[2]"),
-                        help="Spark's master where spark-submit does not say it (default: %(default)s)")  # fmt: skip
+    common.add_argument("--master", metavar="URL", default=env.get("LOADTRIM_SPARK_MASTER", "local[*]"),
+                        help="Spark's master where spark-submit does not say it "
+                        "(default: $LOADTRIM_SPARK_MASTER, else %(default)s)")  # fmt: skip
     common.add_argument("--memory", default=env.get("LOADTRIM_SPARK_MEMORY", "1g"),
-                        help="of the driver where spark-submit does not say it (default: %(default)s)")  # fmt: skip
+                        help="of the driver where spark-submit does not say it "
+                        "(default: $LOADTRIM_SPARK_MEMORY, else %(default)s)")  # fmt: skip
+    common.add_argument("--verbose", action="store_true", help="print the whole of an error, Java's part included")
     return common
 
 
@@ -95,14 +139,11 @@ def _add_late(parser: argparse.ArgumentParser) -> None:
 
 
 def _ingest(args: argparse.Namespace, source: Source, tables: Tables) -> None:
-    spark = session(args.master, args.memory)
-    batch = ingest(spark, source, tables, every_seconds=args.every, late_seconds=args.late)
-    print(f"{batch.accepted} new records, {batch.copies} copies, {batch.quarantined} quarantined")
+    print(ingest(session(args.master, args.memory), source, tables, every_seconds=args.every, late_seconds=args.late))
 
 
 def _backfill(args: argparse.Namespace, source: Source, tables: Tables) -> None:
-    batch = backfill(session(args.master, args.memory), source, tables, args.group, args.late)
-    print(f"{batch.accepted} new records, {batch.copies} copies, {batch.quarantined} quarantined")
+    print(backfill(session(args.master, args.memory), source, tables, args.group, args.late))
 
 
 def _baselines(args: argparse.Namespace, source: Source, tables: Tables) -> None:
@@ -115,12 +156,13 @@ def _delete(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     if not is_table(spark, tables.history):
         print(f"there is no history in {tables.root}: nothing to delete")
         return
-    print(f"{delete_group(spark, tables, args.group)} records of {args.group} removed")
+    withdrawn = withdraw(spark, source, tables, args.group)
+    removed = delete_group(spark, tables, args.group)
+    print(f"{removed} records and {withdrawn} published baselines of {args.group} removed")
 
 
 def _compact(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     spark = session(args.master, args.memory)
-    open_tables(spark, tables)
     today = datetime.datetime.now(datetime.UTC).date()
     print(f"{compact(spark, tables, today.isoformat())} files put together")
 
@@ -128,7 +170,7 @@ def _compact(args: argparse.Namespace, source: Source, tables: Tables) -> None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ValueError(f"--kafka-option {text!r}: give NAME=VALUE, such as security.protocol=SSL")
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=VALUE, such as security.protocol=SSL")
     return name, value
 
 
@@ -137,3 +179,19 @@ def _positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text}: a number of seconds above 0")
     return value
+
+
+def _weeks(text: str) -> int:
+    weeks = int(text)
+    if not 1 <= weeks <= WEEKS_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: 1 to {WEEKS_MAX} weeks")
+    return weeks
+
+
+def _zone(text: str) -> str:
+    try:
+        return zoneinfo.ZoneInfo(text).key
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time zone of this machine's; such as Europe/Berlin"
+        ) from error

@@ -7,6 +7,7 @@ bucket     arrivals of a partition in one bucket of time; partition -1 is the wh
 covered    minutes of a bucket in which the group was watched: what did not arrive then was zero, not unknown
 cost       a topic's records and their cost, per partition and type of instance
 startup    start-up times; ``handoff``: handoff times
+read       that the day was read, when the ledger had so many entries of it, whatever was found
 =========  ===================================================================================================
 
 Buckets are of absolute time; days and weeks of a time zone come in when baselines are learnt.
@@ -17,8 +18,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-__all__ = ["DAY_COLUMNS", "WHOLE_TOPIC", "day_rows"]
+__all__ = ["DAY_COLUMNS", "READ", "WHOLE_TOPIC", "day_rows"]
 
+READ = "read"
 WHOLE_TOPIC = -1
 MINUTE_SECONDS = 60
 COVERED_SECONDS_MIN = 45.0
@@ -32,18 +34,19 @@ DAY_COLUMNS = (
     "bucket_seconds int, entries bigint"
 )
 """Schema as DDL. ``start``: seconds since the epoch; ``minutes``: arrivals of the watched minutes that had any;
-``cost``, ``cost_square``: sums over records; ``entries``: of the ledger, when the day was read."""
+``cost``, ``cost_square``: sums over records; ``entries``: of the ledger, in ``read``."""
 
 
-def day_rows(history: DataFrame, bucket_seconds: int) -> DataFrame:
+def day_rows(history: DataFrame, bucket_seconds: int, read: DataFrame | None = None) -> DataFrame:
     """Sum up rows of the history.
 
     Args:
         history: whole days of groups.
         bucket_seconds: length of a bucket, a divisor of 3600 from 300.
+        read: (date, group, entries): what is read, also where there is nothing. None: not to be noted.
 
     Returns:
-        Rows of :data:`DAY_COLUMNS` but for ``entries``.
+        Rows of :data:`DAY_COLUMNS`.
     """
     reports = history.where(F.col("kind") == "report").select(
         "date", "group", "at", F.coalesce("interval", F.lit(1.0)).alias("interval"), "instance_type",
@@ -54,8 +57,10 @@ def day_rows(history: DataFrame, bucket_seconds: int) -> DataFrame:
     listed = reports.select("*", F.explode("partitions").alias("p"))
     parts = [_buckets(listed, watched, bucket_seconds), _covered(watched, bucket_seconds), _costs(listed)]
     parts += [_times(reports, "startup", F.array("startup_seconds")), _times(reports, "handoff", F.col("handoffs"))]
-    rows = parts[0]
-    for part in parts[1:]:
+    if read is not None:
+        parts.append(read.select("date", "group", F.lit(READ).alias("part"), "entries"))
+    rows = history.sparkSession.createDataFrame([], DAY_COLUMNS).drop("bucket_seconds")
+    for part in parts:
         rows = rows.unionByName(part, allowMissingColumns=True)
     return rows.withColumn("bucket_seconds", F.lit(bucket_seconds))
 

@@ -1,8 +1,18 @@
-"""What the pipeline says when it cannot do what it was asked to."""
+"""What the pipeline says when it cannot do what it was asked to, and what Java threw, by type."""
 
 from __future__ import annotations
 
-__all__ = ["PipelineError"]
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+__all__ = ["JAVA_ERRORS", "PipelineError", "explained", "is_conflict", "java_types", "reason_of"]
+
+JAVA_ERRORS = (PySparkException, Py4JJavaError)
+"""What a call into Spark or Kafka's client raises."""
+CAUSES_MAX = 12
+REASON_LENGTH_MAX = 400
 
 
 class PipelineError(Exception):
@@ -19,3 +29,76 @@ class PipelineError(Exception):
 
     def __str__(self) -> str:
         return "\n  ".join(self.args)
+
+
+def java_types(error: BaseException) -> list[str]:
+    """Java classes of an error and of its causes, outermost first; none where nothing was thrown in Java."""
+    return [throwable.getClass().getName() for throwable in _chain(error)]
+
+
+def reason_of(error: BaseException) -> str:
+    """The innermost cause in one line."""
+    chain = _chain(error)
+    if not chain:
+        return str(error).splitlines()[0][:REASON_LENGTH_MAX] if str(error) else type(error).__name__
+    for throwable in reversed(chain):
+        said = throwable.getMessage()
+        if said:
+            name = throwable.getClass().getSimpleName()
+            return f"{name}: {' '.join(str(said).split())}"[:REASON_LENGTH_MAX]
+    return str(chain[-1].getClass().getSimpleName())
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether another command changed the same part of a table meanwhile: trying again is all it takes."""
+    return any(name.startswith(("io.delta.exceptions.", "org.apache.spark.sql.delta.Concurrent"))
+               and not name.endswith("ProtocolChangedException") for name in java_types(error))  # fmt: skip
+
+
+def explained(error: BaseException, root: str, bootstrap: str) -> PipelineError:
+    """What a failure of Spark or Kafka means to the user, judged by the types of what was thrown.
+
+    Args:
+        error: what was caught.
+        root: directory of the tables.
+        bootstrap: the brokers.
+    """
+    said, types = reason_of(error), {name.rpartition(".")[2] for name in java_types(error)}
+    again = "What was written before is whole; nothing is written twice or lost by starting again."
+    if any(name.endswith("AuthorizationException") for name in types):
+        return PipelineError(
+            f"Kafka at {bootstrap} does not allow it: {said}", again,
+            "Give the user of --kafka-option READ and DESCRIBE on the topics with the prefix __loadtrim. and, for "
+            "baselines, WRITE, DESCRIBE and CREATE on the baseline topic (docs/spark.md has the commands).",
+        )  # fmt: skip
+    if any(name.endswith("AuthenticationException") for name in types):
+        return PipelineError(
+            f"Kafka at {bootstrap} does not know this user: {said}", again,
+            "Give the same SASL or TLS settings that other Java clients use, each as --kafka-option NAME=VALUE.",
+        )  # fmt: skip
+    if types & {"AccessControlException", "AccessDeniedException", "ParentNotDirectoryException"} or (
+        "FileAlreadyExistsException" in types and "CommitFailedException" not in types
+    ):
+        return PipelineError(
+            f"{root} cannot be written: {said}", again,
+            "Give this user the right to write there, or name another directory with --state.",
+        )  # fmt: skip
+    if is_conflict(error):
+        return PipelineError(
+            f"Another command changed the same days of the tables meanwhile: {said}", again,
+            "Start it again when the other one has ended.",
+        )  # fmt: skip
+    return PipelineError(
+        f"Spark gave up: {said}", again,
+        "Start it again. If it ends the same way, the line above is the innermost cause; --verbose shows the whole.",
+    )  # fmt: skip
+
+
+def _chain(error: BaseException) -> list[Any]:
+    """The Java throwable behind a Python error, and its causes."""
+    throwable = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    chain: list[Any] = []
+    while throwable is not None and len(chain) < CAUSES_MAX:
+        chain.append(throwable)
+        throwable = throwable.getCause()
+    return chain

@@ -6,17 +6,22 @@ makes the history exact by the records' identity, whatever the batch, the checkp
 needs no state in the stream. Copies have the same time, so a MERGE reads only the files of the batch's span of time.
 
 The order of writes matters: history and quarantine, then the ledger. The ledger tells the baselines which days to
-read again; an entry that is missing for a moment only means that the day is read again once more.
+read again; an entry that is missing for a moment only means that the day is read again once more. Entries of copies
+alone count too: where a driver died between the two writes and its checkpoint was lost, all that came is copies.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from loadtrim_agent.core.names import control_topic
+from loadtrim_spark.errors import JAVA_ERRORS, is_conflict
 from loadtrim_spark.parse import (
     HISTORY_COLUMNS,
     IDENTITY,
@@ -27,10 +32,11 @@ from loadtrim_spark.parse import (
     telemetry,
 )
 
-__all__ = ["Batch", "Tables", "compact", "delete_group", "open_tables", "take_in"]
+__all__ = ["Batch", "Tables", "compact", "delete_group", "is_table", "literal", "open_tables", "take_in"]
 
 LEDGER_COLUMNS = "ingest string, date date, `group` string, accepted bigint, copies bigint"
 """Per batch, day and group: rows that are new, and copies of what was there."""
+CONFLICTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +82,34 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch brought: counts of records."""
+    """What one batch, or several, brought: counts of records.
 
-    accepted: int
-    copies: int
-    quarantined: int
+    Attributes:
+        accepted: new in the history.
+        copies: of what was there.
+        quarantined: in the quarantine, those that an earlier attempt wrote there included.
+        reasons: why, (reason, records), sorted.
+        lost: deleted by Kafka before they were read.
+    """
+
+    accepted: int = 0
+    copies: int = 0
+    quarantined: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+    lost: int = 0
+
+    def __add__(self, other: Batch) -> Batch:
+        reasons = Counter(dict(self.reasons)) + Counter(dict(other.reasons))
+        return Batch(
+            self.accepted + other.accepted, self.copies + other.copies, self.quarantined + other.quarantined,
+            tuple(sorted(reasons.items())), self.lost + other.lost,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        why = ", ".join(f"{reason} {count}" for reason, count in self.reasons)
+        lost = f", {self.lost} lost" if self.lost else ""
+        quarantined = f"{self.quarantined} quarantined" + (f" ({why})" if why else "")
+        return f"{self.accepted} new, {self.copies} copies, {quarantined}{lost}"
 
 
 def open_tables(spark: SparkSession, tables: Tables) -> None:
@@ -109,23 +138,26 @@ def take_in(raw: DataFrame, tables: Tables, late_seconds: float, ingest: str) ->
         touched = good.groupBy("date", "group").agg(
             F.count(F.lit(1)).alias("read"), F.min("at").alias("first"), F.max("at").alias("last")
         ).collect()  # fmt: skip
-        bad = rows.where(F.col("quarantined_for").isNotNull()).count()
+        reasons = tuple((str(row[0]), int(row[1])) for row in _counted_reasons(rows).collect())
+        bad = sum(count for _, count in reasons)
         if bad:
             _insert_new(quarantined(rows), tables.quarantine, ("topic", "partition", "offset", "appended"), "true")
         if not touched:
-            return Batch(0, 0, bad)
+            return Batch(0, 0, bad, reasons)
         where = _pruning(touched)
         _insert_new(first_of_each(rows), tables.history, IDENTITY, where)
         entries = _ledger_entries(spark, tables, touched, where, ingest)
         _insert_new(entries, tables.ledger, ("ingest", "date", "group"), "true")
         accepted = sum(row["accepted"] for row in entries.collect())
-        return Batch(accepted, sum(row["read"] for row in touched) - accepted, bad)
+        return Batch(accepted, sum(row["read"] for row in touched) - accepted, bad, reasons)
     finally:
         rows.unpersist()
 
 
 def compact(spark: SparkSession, tables: Tables, before: str) -> int:
-    """Put the small files of closed days together. Days that batches still write to are left alone.
+    """Put the small files of closed days together, and remove files that no table has named for a week.
+
+    Days that batches still write to are left alone.
 
     Args:
         spark: the session.
@@ -133,32 +165,41 @@ def compact(spark: SparkSession, tables: Tables, before: str) -> int:
         before: an ISO date; days earlier than this.
 
     Returns:
-        Files that were replaced.
+        Files of the history that were replaced.
     """
-    spark.sql(f"OPTIMIZE delta.`{tables.ledger}`")
-    row = spark.sql(f"OPTIMIZE delta.`{tables.history}` WHERE date < '{before}'").first()
-    return 0 if row is None else int(row["metrics"]["numFilesRemoved"])
+    replaced = 0
+    for path in (tables.quarantine, tables.ledger, tables.days, tables.history):
+        if is_table(spark, path):
+            closed = f" WHERE date < '{before}'" if path == tables.history else ""
+            row = spark.sql(f"OPTIMIZE delta.`{path}`{closed}").first()
+            replaced = 0 if row is None else int(row["metrics"]["numFilesRemoved"])
+            spark.sql(f"VACUUM delta.`{path}`")
+    return replaced
 
 
 def delete_group(spark: SparkSession, tables: Tables, group: str) -> int:
-    """Remove a group from the history and from what was summed up of it. Its baselines go with the next publication.
+    """Remove a group from the history, the quarantine, and what was summed up of it.
+
+    Its baselines are withdrawn by :func:`loadtrim_spark.baselines.withdraw`. The files themselves go with a
+    :func:`compact` a week later at the earliest (Delta keeps them for readers that run meanwhile).
 
     Returns:
         Rows of the history that were removed.
     """
-    literal = _literal(group)
+    of_group, of_topic = f"`group` = {literal(group)}", f"topic = {literal(control_topic(group))}"
     removed = 0
-    for path in (tables.days, tables.ledger, tables.history):
+    for path, where in (
+        (tables.days, of_group), (tables.quarantine, of_topic), (tables.ledger, of_group), (tables.history, of_group),
+    ):  # fmt: skip
         if is_table(spark, path):
-            row = spark.sql(f"DELETE FROM delta.`{path}` WHERE `group` = {literal}").first()
+            row = spark.sql(f"DELETE FROM delta.`{path}` WHERE {where}").first()
             removed = 0 if row is None else int(row[0])
     return removed
 
 
 def is_table(spark: SparkSession, path: str) -> bool:
     """Whether there is a Delta table."""
-    jvm = spark._jvm
-    assert jvm is not None
+    jvm: Any = spark._jvm
     found: bool = jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, path)
     return found
 
@@ -168,15 +209,27 @@ def _insert_new(rows: DataFrame, path: str, key: tuple[str, ...], where: str) ->
     view = f"loadtrim_new_{path.rsplit('/', 1)[-1]}"
     rows.createOrReplaceTempView(view)
     same = " AND ".join(f"old.`{name}` = new.`{name}`" for name in key)
-    rows.sparkSession.sql(
-        f"MERGE INTO delta.`{path}` old USING {view} new ON ({where}) AND {same} WHEN NOT MATCHED THEN INSERT *"
-    ).collect()
+    merge = f"MERGE INTO delta.`{path}` old USING {view} new ON ({where}) AND {same} WHEN NOT MATCHED THEN INSERT *"
+    for attempt in range(CONFLICTS_MAX + 1):
+        try:
+            rows.sparkSession.sql(merge).collect()
+            return
+        except JAVA_ERRORS as error:
+            # Another command changed what this one had read: it is done again, on what is there now.
+            if attempt == CONFLICTS_MAX or not is_conflict(error):
+                raise
+
+
+def _counted_reasons(rows: DataFrame) -> DataFrame:
+    return (
+        rows.where(F.col("quarantined_for").isNotNull()).groupBy("quarantined_for").count().orderBy("quarantined_for")
+    )
 
 
 def _pruning(touched: list[T.Row]) -> str:
     """The part of the history that a batch's rows can be in: literals, so that Delta skips files by them."""
     dates = ", ".join(sorted({f"'{row['date']}'" for row in touched}))
-    groups = ", ".join(sorted({_literal(row["group"]) for row in touched}))
+    groups = ", ".join(sorted({literal(row["group"]) for row in touched}))
     first, last = min(row["first"] for row in touched), max(row["last"] for row in touched)
     return f"old.date IN ({dates}) AND old.`group` IN ({groups}) AND old.at BETWEEN {first!r}D AND {last!r}D"
 
@@ -192,6 +245,7 @@ def _ledger_entries(spark: SparkSession, tables: Tables, touched: list[T.Row], w
     return spark.createDataFrame(rows, LEDGER_COLUMNS)
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """The text as SQL writes it."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

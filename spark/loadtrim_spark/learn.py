@@ -1,10 +1,11 @@
 """What to expect of a topic or partition at a time of the week. Pure.
 
 Model: the rate of a bucket in week ``w`` at slot ``s`` of the week is ``level[w] x shape[s]``, with a shape of mean 1.
-Both are medians: ``shape[s]`` over the weeks of rate / level, ``level[w]`` over the week's buckets of rate / shape, in
-turns (median polish). So a week that was different, or a day without load, moves neither while it is the exception.
-Weeks count backwards from the moment of learning. Slots are of local time: an hour that a change of clocks repeats is
-seen twice, one that it leaves out is seen in the other weeks.
+Both are medians: ``shape[s]`` over the weeks of rate / level, ``level[w]`` over the week's days of the day's load / the
+shape's, in turns (median polish). So a week that was different, or a day without load, moves neither while it is the
+exception. Levels are of days because few records make most buckets empty, whose median says nothing; where even the
+shape would be zero all week long it is flat. Weeks count backwards from the moment of learning. Slots are of local
+time: an hour that a change of clocks repeats is seen twice, one that it leaves out is seen in the other weeks.
 
 A topic that gets nothing at all where it usually gets much has an outage: those buckets are left out before anything is
 learnt, which matters with two weeks, where a median cannot tell the exception from the rule. When nothing came for two
@@ -14,7 +15,7 @@ A partition has a shape of its own, or its topic's (``borrowed``): the only way 
 because a topic's shape has less noise. Both are learnt; the back-test decides.
 
 Source: J. W. Tukey, *Exploratory Data Analysis* (1977), ch. 11, median polish, here of quotients. Changed: two rounds;
-growth is the Theil-Sen slope of the levels' logarithms.
+the week's term is of days, as said; growth is the Theil-Sen slope of the levels' logarithms.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from loadtrim_spark.days import MINUTE_SECONDS, WHOLE_TOPIC
 __all__ = ["Calendar", "backtest", "learn", "rates", "slot", "without_outages"]
 
 WEEK_SECONDS = 604_800
+DAY_SECONDS = 86_400
 DAY_MINUTES = 1440
 COVERED_SHARE_MIN = 1 / 3
 """A bucket that was watched for less of its minutes is left out."""
@@ -183,24 +185,29 @@ def backtest(learnt: DataFrame, buckets: DataFrame, calendar: Calendar) -> DataF
         buckets.where(F.col("week") == 0)
         .join(learnt.select(*SERIES, "level", "growth", "shape"), on=["group", "topic", "partition"], how="inner")
         .groupBy(*SERIES)
-        .agg((F.sum(F.abs(F.col("rate") - expected)) / F.sum("rate")).alias("error"))
+        .agg(F.try_divide(F.sum(F.abs(F.col("rate") - expected)), F.sum("rate")).alias("error"))
         .where(F.col("error").isNotNull())
     )
 
 
 def _polished(buckets: DataFrame) -> DataFrame:
     """Add ``level`` of the bucket's week and ``shape`` of its slot; a shape that is given stays."""
-    week, slots = Window.partitionBy(*SERIES, "week"), Window.partitionBy(*SERIES, "slot")
+    series, slots = Window.partitionBy(*SERIES), Window.partitionBy(*SERIES, "slot")
+    week, day = Window.partitionBy(*SERIES, "week"), Window.partitionBy(*SERIES, "week", "day")
 
     def shaped(rows: DataFrame) -> DataFrame:
         quotient = F.when(F.col("level") > 0, F.col("rate") / F.col("level"))
-        return rows.withColumn("shape", F.coalesce("given", F.median(quotient).over(slots)))
+        usual = rows.withColumn("shape", F.coalesce("given", F.median(quotient).over(slots)))
+        return usual.withColumn("shape", F.when(F.max("shape").over(series) > 0, F.col("shape")).otherwise(F.lit(1.0)))
 
-    rows = shaped(buckets.withColumn("level", F.avg("rate").over(week)))
+    days = buckets.withColumn("day", F.floor(F.col("start") / DAY_SECONDS))
+    rows = shaped(days.withColumn("level", F.avg("rate").over(week)))
     for _ in range(2):
-        quotient = F.when(F.col("shape") > 0, F.col("rate") / F.col("shape"))
-        rows = shaped(rows.withColumn("level", F.coalesce(F.median(quotient).over(week), F.lit(0.0))))
-    return rows
+        known = F.col("shape").isNotNull()
+        daily = F.try_divide(F.sum(F.when(known, F.col("rate"))).over(day), F.sum("shape").over(day))
+        rows = rows.withColumn("daily", daily)
+        rows = shaped(rows.withColumn("level", F.coalesce(F.median("daily").over(week), F.lit(0.0))))
+    return rows.drop("day", "daily")
 
 
 def _whole_shape(fitted: DataFrame, calendar: Calendar) -> DataFrame:

@@ -11,9 +11,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from loadtrim_agent.core.records import TELEMETRY
+
 __all__ = ["HISTORY_COLUMNS", "IDENTITY", "QUARANTINE_COLUMNS", "first_of_each", "parsed", "quarantined", "telemetry"]
 
-TELEMETRY_PARTITION = 1
 AHEAD_SECONDS_MAX = 600.0
 """A record whose time is further ahead of the broker's than this is from a clock that is wrong."""
 KINDS = ("report", "decision")
@@ -39,7 +40,8 @@ _FIELDS = (
     "policy string, packer string, monitor string, mode string, replicas_actual int, replicas_wanted int, "
     "members map<string, double>, rate double, work double, forecast double, backlog double, "
     f"moves array<{_MOVE}>, victims array<string>, rejected array<struct<replicas: int, reason: string>>, "
-    "handoff_seconds double, state map<string, double>"
+    "handoff_seconds double, brake struct<`group`: string, member: string, at: double, action: string, replicas: int>, "
+    "state map<string, double>"
 )
 _JSON = f"{_FIELDS}, _corrupt string"
 HISTORY_COLUMNS = f"date date, {_FIELDS}, topic string, offset bigint, appended double, ingest string"
@@ -53,7 +55,7 @@ QUARANTINE_COLUMNS = (
 
 def telemetry(raw: DataFrame) -> DataFrame:
     """Those of Kafka's rows that are in the telemetry partition."""
-    return raw.where(F.col("partition") == TELEMETRY_PARTITION)
+    return raw.where(F.col("partition") == TELEMETRY)
 
 
 def parsed(raw: DataFrame, late_seconds: float, ingest: str) -> DataFrame:
@@ -79,21 +81,29 @@ def parsed(raw: DataFrame, late_seconds: float, ingest: str) -> DataFrame:
         F.from_json(F.col("value").cast("string"), _JSON, options).alias("json"),
     ).withColumn("quarantined_for", _fault(late_seconds))
     fields = [F.col(f"json.`{name}`").alias(name) for name in _names(_FIELDS)]
+    # Only the quarantine keeps them, and a batch's rows are kept in memory.
+    spoilt = F.col("quarantined_for").isNotNull()
     return read.select(
-        "key", "value", "topic", "partition", "offset", "appended", "ingest", "quarantined_for",
-        F.to_date(F.timestamp_seconds("json.at")).alias("date"), *fields,
+        F.when(spoilt, F.col("key")).alias("key"), F.when(spoilt, F.col("value")).alias("value"),
+        "topic", "partition", "offset", "appended", "ingest", "quarantined_for",
+        F.when(F.col("quarantined_for").isNull(), F.to_date(F.timestamp_seconds("json.at"))).alias("date"), *fields,
     )  # fmt: skip
 
 
 def first_of_each(rows: DataFrame) -> DataFrame:
-    """Rows of the history, of copies of one record the one with the lowest offset."""
-    order = Window.partitionBy(*IDENTITY).orderBy("appended", "offset")
-    return (
-        rows.where(F.col("quarantined_for").isNull())
-        .withColumn("copy", F.row_number().over(order))
-        .where(F.col("copy") == 1)
-        .select(*_names(HISTORY_COLUMNS))
-    )
+    """Rows of the history, of copies of one record the one that came first.
+
+    Only what tells records apart is sorted; copies are few, and rows are large.
+    """
+    good = rows.where(F.col("quarantined_for").isNull())
+    order = Window.partitionBy(*IDENTITY).orderBy("appended", "topic", "offset")
+    place = ("topic", "partition", "offset")
+    copies = (
+        good.select(*IDENTITY, *place, "appended")
+        .withColumn("copy", F.row_number().over(order)).where(F.col("copy") > 1).select(*place)
+    )  # fmt: skip
+    firsts = good.join(F.broadcast(copies), on=list(place), how="left_anti")
+    return firsts.select(*_names(HISTORY_COLUMNS))
 
 
 def quarantined(rows: DataFrame) -> DataFrame:
@@ -131,4 +141,6 @@ def _fault(late_seconds: float) -> Column:
 
 
 def _names(columns: str) -> list[str]:
-    return T.StructType.fromDDL(columns).fieldNames()
+    schema = T.StructType.fromDDL(columns)
+    assert isinstance(schema, T.StructType)
+    return list(schema.fieldNames())

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -36,25 +37,30 @@ ARTIFACTS = (
 LAYOUT = 1
 
 
-def session(master: str = "local[2]", memory: str = "1g") -> SparkSession:
+def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, str] | None = None) -> SparkSession:
     """The running session, or a new one.
 
     Args:
         master: where it runs, unless spark-submit said so.
         memory: of the driver, unless spark-submit said so.
+        options: Spark's own settings, which win over these here.
 
     Raises:
         PipelineError: the jars are not there and cannot be fetched.
     """
     builder = SparkSession.builder.appName("loadtrim")
-    options = {
+    settings = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.schema.autoMerge.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        # Rows that MERGE is given are persisted and the same when they are read again: no third copy of them. With one
+        # file per day and group, one task would write all of a large group; `compact` puts the files together later.
+        "spark.databricks.delta.merge.materializeSource": "none",
+        "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "false",
     }
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else: spark-submit started this process
-        options |= {
+        settings |= {
             "spark.master": master,
             "spark.driver.memory": memory,
             "spark.driver.bindAddress": "127.0.0.1",
@@ -63,9 +69,9 @@ def session(master: str = "local[2]", memory: str = "1g") -> SparkSession:
             "spark.jars": ",".join(map(str, jars())),
             "spark.sql.shuffle.partitions": "4",
             "spark.databricks.delta.snapshotPartitions": "2",
-            "spark.ui.showConsoleProgress": "false",
+            "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         }
-    for name, value in options.items():
+    for name, value in {**settings, **(options or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

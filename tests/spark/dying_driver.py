@@ -1,4 +1,8 @@
-"""A driver that dies by SIGKILL when its first batch is in the history, and neither in the ledger nor committed."""
+"""A driver that dies by SIGKILL in the middle of its first batch: where, ``DIE`` says.
+
+``ledger``: the batch is in the history, and not in the ledger; ``checkpoint``: it is everywhere, and Spark has not
+noted that it was played. Run as a program, in a process group of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,33 @@ import os
 import signal
 from typing import Any
 
-from loadtrim_spark import history
+from loadtrim_spark import history, ingest
 from loadtrim_spark.history import Tables
-from loadtrim_spark.ingest import Source, ingest
 from loadtrim_spark.session import session
+from loadtrim_spark.source import Source
 
-insert = history._insert_new
+
+def die() -> None:
+    os.killpg(os.getpgid(0), signal.SIGKILL)  # Python and Java
 
 
-def dying(rows: Any, path: str, *others: Any) -> None:
+def before_ledger(rows: Any, path: str, *others: Any, insert: Any = history._insert_new) -> None:
     if path.endswith("/ledger"):
-        os.killpg(os.getpgid(0), signal.SIGKILL)  # Python and Java: the test gave both a group of their own
+        die()
     insert(rows, path, *others)
 
 
-history._insert_new = dying
-ingest(
-    session("local[1]", "600m"),
+def before_checkpoint(*arguments: Any, take_in: Any = ingest.take_in) -> None:
+    take_in(*arguments)
+    die()
+
+
+if os.environ["DIE"] == "ledger":
+    history._insert_new = before_ledger
+else:
+    ingest.take_in = before_checkpoint  # type: ignore[assignment]
+ingest.ingest(
+    session("local[1]", "600m", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}),
     Source(os.environ["BOOTSTRAP"], {}),
     Tables(os.environ["STATE"]),
     batch_records_max=100,

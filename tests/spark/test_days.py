@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -64,13 +63,3 @@ def test_costs_speeds_and_times(spark: SparkSession) -> None:
     measured = times(days).collect()[0]
     assert measured["startup_quantiles"] == [4.0, 4.0, 4.0]
     assert measured["handoff_quantiles"] == [0.02, 0.028, 0.0298]
-
-
-def test_fields_of_later_versions_are_passed_over(spark: SparkSession) -> None:
-    later = {**json.loads(encode(report(1, MONDAY + 1))), "v": 2, "colour": {"deep": [1]}}
-    raw = spark.createDataFrame(
-        [(b"k", bytearray(json.dumps(later).encode()), "c", 1, 0, float(MONDAY))],
-        "key binary, value binary, topic string, `partition` int, offset bigint, at double",
-    ).withColumn("timestamp", F.timestamp_seconds("at"))
-    rows = first_of_each(parsed(raw, 1e6, "b/0")).collect()
-    assert [(row["v"], row["sequence"], row["partitions"][0]["arrived"]) for row in rows] == [(2, 1, 5)]

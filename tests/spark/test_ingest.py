@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from loadtrim.testing import Cluster
 from loadtrim_agent.core.names import control_topic
-from loadtrim_agent.core.records import HelloRecord, encode
+from loadtrim_agent.core.records import TELEMETRY, HelloRecord, encode
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.history import Batch, Tables, compact, delete_group
 from loadtrim_spark.ingest import Source, backfill, ingest
@@ -22,6 +26,10 @@ from spark.harness import DAY, MONDAY, decision, messages, produce, report
 
 pytestmark = pytest.mark.kafka
 NOBODY = Source("127.0.0.1:1", {})
+
+
+def of_group(spark: SparkSession, path: str, group: str) -> DataFrame:
+    return spark.read.format("delta").load(path).where(F.col("group") == group)
 
 
 def table(spark: SparkSession, path: str) -> list[tuple[object, ...]]:
@@ -34,7 +42,7 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
 ) -> None:
     tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
     for group in ("g", "h"):
-        kafka.create_topic(control_topic(group), partitions=2)
+        kafka.create_topic(2, control_topic(group))
     written = messages(report(2, MONDAY + 2), report(1, MONDAY + 1), report(2, MONDAY + 2), decision(1, MONDAY + 3))
     foreign = encode(HelloRecord(group="g", member="m", at=float(MONDAY)))
     late = (MONDAY + 9 * DAY, encode(report(3, MONDAY)))
@@ -50,8 +58,12 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
     produce(kafka.bootstrap, "g", [*written, *spoilt])
     produce(kafka.bootstrap, "g", [(MONDAY, foreign)], partition=0)
     lines: list[str] = []
-    assert ingest(spark, source, tables, tell=lines.append) == Batch(accepted=3, copies=1, quarantined=6)
-    assert lines == ["batch 0: 3 new, 1 copies, 6 quarantined"]
+    reasons = tuple((reason, 1) for reason in sorted(
+        ("ahead", "empty", "late", "malformed", "missing_field", "unknown_kind")))  # fmt: skip
+    spoilt_batch = Batch(accepted=3, copies=1, quarantined=6, reasons=reasons)
+    assert ingest(spark, source, tables, tell=lines.append) == spoilt_batch
+    assert lines == [f"batch 0: {spoilt_batch}"]
+    assert "6 quarantined (ahead 1, empty 1, late 1," in lines[0]
 
     # Started again: a new group, a copy of what the first run wrote, and nothing else.
     produce(kafka.bootstrap, "h", messages(report(1, MONDAY + DAY, group="h")))
@@ -61,44 +73,73 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
         ("decision", "g", "m", 1), ("report", "g", "m", 1), ("report", "g", "m", 2), ("report", "h", "m", 1)
     ]  # fmt: skip
     assert table(spark, tables.history) == everything
-    reasons = spark.read.format("delta").load(tables.quarantine).groupBy("quarantined_for").count().collect()
-    assert {row[0]: row[1] for row in reasons} == {
-        "malformed": 1, "empty": 1, "unknown_kind": 1, "missing_field": 1, "late": 1, "ahead": 1
-    }  # fmt: skip
+    assert spark.read.format("delta").load(tables.quarantine).count() == 6
 
-    # One group is deleted and read again from what Kafka holds; the quarantine does not grow.
+    # One group is deleted, all of it, and read again from what Kafka holds; twice, and the quarantine does not grow.
     assert delete_group(spark, tables, "g") == 3
     assert table(spark, tables.history) == everything[3:]
-    assert backfill(spark, source, tables, "g", late_seconds=2 * DAY) == Batch(accepted=3, copies=2, quarantined=6)
+    assert spark.read.format("delta").load(tables.quarantine).isEmpty()
+    again = Batch(accepted=3, copies=2, quarantined=6, reasons=reasons)
+    assert backfill(spark, source, tables, "g", late_seconds=2 * DAY) == again
     assert backfill(spark, source, tables, "g", late_seconds=2 * DAY).accepted == 0
     assert table(spark, tables.history) == everything
     assert spark.read.format("delta").load(tables.quarantine).count() == 6
 
-    assert compact(spark, tables, "2026-11-24") == 0  # one file per day and group: the other day is not closed
-    assert table(spark, tables.history) == everything
+    produce(kafka.bootstrap, "g", messages(report(9, MONDAY + 9)))
+    ingest(spark, source, tables)
+    assert compact(spark, tables, "2026-11-23") == 0  # the day is not closed yet
+    assert compact(spark, tables, "2026-11-24") == 2  # two batches wrote of it
+    assert len(table(spark, tables.history)) == 5
 
 
-def test_driver_killed_in_the_middle(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
-    """Killed by SIGKILL between a batch's writes and its end, then again after; nothing is lost or written twice."""
+def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+    """SIGKILL between a batch's writes, then again after all of them and before Spark notes it."""
     tables, group = Tables(str(tmp_path)), "killed"
-    kafka.create_topic(control_topic(group), partitions=2)
+    kafka.create_topic(2, control_topic(group))
     produce(kafka.bootstrap, group, messages(*(report(n, MONDAY + n, group=group) for n in range(300))))
-    environment = {**os.environ, "STATE": tables.root, "BOOTSTRAP": kafka.bootstrap}
     script = str(Path(__file__).with_name("dying_driver.py"))
-    died = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=200, start_new_session=True
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
-    began = spark.read.format("delta").load(tables.history).count()
-    assert 0 < began < 300  # in the middle: one batch is written, and not yet known as done
+    for where in ("ledger", "checkpoint"):
+        environment = {**os.environ, "STATE": tables.root, "BOOTSTRAP": kafka.bootstrap, "DIE": where}
+        died = subprocess.run(
+            [sys.executable, script], env=environment, capture_output=True, text=True, timeout=280, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+        assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
+        entries = of_group(spark, tables.ledger, group).count()
+        began = of_group(spark, tables.history, group).count()
+        assert 0 < began < 300  # in the middle: one batch is written, and not yet known as done
+        assert entries == {"ledger": 0, "checkpoint": 1}[where]
+        assert not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
 
     lines: list[str] = []
     ingest(spark, Source(kafka.bootstrap, {}), tables, batch_records_max=100, tell=lines.append)
-    assert lines[0].startswith("batch 0:")  # the batch that it died in is played again
-    rows = spark.read.format("delta").load(tables.history).where(f"`group` = '{group}'")
-    assert sorted(row[0] for row in rows.select("sequence").collect()) == list(range(300))
-    ledger = spark.read.format("delta").load(tables.ledger).where(f"`group` = '{group}'").collect()
+    assert lines[0].startswith("batch 0:")  # the batch that both died in is played a third time
+    rows = of_group(spark, tables.history, group).select("sequence").collect()
+    assert sorted(row[0] for row in rows) == list(range(300))
+    ledger = of_group(spark, tables.ledger, group).collect()
     assert (sum(row["accepted"] for row in ledger), sum(row["copies"] for row in ledger)) == (300, 0)
+
+
+def test_what_kafka_deleted_unread_is_told_and_a_topic_that_goes_stops_nobody(
+    spark: SparkSession, kafka: Cluster, tmp_path: Path
+) -> None:
+    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
+    kafka.create_topic(2, control_topic("short"))
+    kafka.create_topic(2, control_topic("going"))
+    produce(kafka.bootstrap, "short", messages(report(1, MONDAY + 1, group="short")))
+    produce(kafka.bootstrap, "going", messages(report(1, MONDAY + 1, group="going")))
+    ingest(spark, source, tables)
+    produce(kafka.bootstrap, "short", messages(*(report(n, MONDAY + n, group="short") for n in range(2, 6))))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records([TopicPartition(control_topic("short"), TELEMETRY, 3)]).values():
+        future.result()
+    for future in admin.delete_topics([control_topic("going")], operation_timeout=30).values():
+        future.result()
+    lines: list[str] = []
+    assert ingest(spark, source, tables, tell=lines.append) == Batch(accepted=2, lost=2)
+    assert any(line.startswith("__loadtrim.short: Kafka deleted 2 records unread") for line in lines)
+    assert any(line.startswith("__loadtrim.going is gone") for line in lines)
+    assert of_group(spark, tables.history, "going").count() == 1
 
 
 def test_nobody_answers(spark: SparkSession, tmp_path: Path) -> None:
@@ -109,10 +150,39 @@ def test_nobody_answers(spark: SparkSession, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_checkpoint_that_cannot_be_read(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
-    tables = Tables(str(tmp_path))
-    offsets = tmp_path / "checkpoint" / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / "0").write_text("spoilt\n")
-    with pytest.raises(PipelineError, match="move it away and start again"):
-        ingest(spark, Source(kafka.bootstrap, {}), tables)
+@pytest.mark.parametrize("offsets", ["spoilt\n", 'v1\n{"batchWatermarkMs":0}\n{"c":'])
+def test_checkpoint_that_cannot_be_read(spark: SparkSession, kafka: Cluster, tmp_path: Path, offsets: str) -> None:
+    for name, text in (("metadata", '{"id":"x"}'), ("offsets/0", offsets), ("commits/0", "v1\n{}")):
+        file = tmp_path / "checkpoint" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    with pytest.raises(PipelineError, match="checkpoint .* cannot be read") as caught:
+        ingest(spark, Source(kafka.bootstrap, {}), Tables(str(tmp_path)))
+    assert "Move it away and start again" in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint"]  # nothing was written
+
+
+def test_a_checkpoint_that_was_lost_costs_nothing(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+    """All is read again and recognised, and its days are opened again: the lost stream may have died too early."""
+    tables, source, group = Tables(str(tmp_path)), Source(kafka.bootstrap, {}), "forgotten"
+    kafka.create_topic(2, control_topic(group))
+    produce(kafka.bootstrap, group, messages(report(1, MONDAY + 1, group=group)))
+    ingest(spark, source, tables)
+    shutil.rmtree(tmp_path / "checkpoint")
+    ingest(spark, source, tables)
+    ledger = of_group(spark, tables.ledger, group).orderBy("accepted").collect()
+    assert [(row["accepted"], row["copies"]) for row in ledger] == [(0, 1), (1, 0)]
+    assert of_group(spark, tables.history, group).count() == 1
+
+
+def test_a_place_that_cannot_be_written(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(PipelineError, match="cannot be written") as caught:
+        ingest(spark, Source(kafka.bootstrap, {}), Tables(f"{file}/tables"))
+    assert "--state" in str(caught.value)
+
+
+def test_a_group_that_never_was(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"There is no topic __loadtrim\.nobody"):
+        backfill(spark, Source(kafka.bootstrap, {}), Tables(str(tmp_path)), "nobody")

@@ -133,6 +133,17 @@ def test_load_that_is_gone_is_not_expected(spark: SparkSession) -> None:
     assert topic["rate"] == 0.0
 
 
+def test_a_partition_that_is_mostly_silent_keeps_its_rate(spark: SparkSession) -> None:
+    """Load in every fifth hour: most buckets are empty, and so is the median of every time of the week."""
+
+    def load(partition: int, start: int) -> float:
+        return 10.0 if partition == 0 else (1.0 if start // HOUR % 5 == 0 else 0.0)
+
+    records = learnt(days_of(spark, load))
+    assert records['["g","t",1]']["rate"] == pytest.approx(1 / 5, rel=0.05)
+    assert records['["g","t",0]']["rate"] == pytest.approx(10.0, rel=0.01)
+
+
 def test_new_partition_borrows_the_topics_shape(spark: SparkSession) -> None:
     """A third partition since two days: its own level, the topic's shape, no error of its own yet."""
 

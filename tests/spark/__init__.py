@@ -1,0 +1,1 @@
+"""A package, so that ``spark`` means this and not the pipeline's directory of that name at the root."""
