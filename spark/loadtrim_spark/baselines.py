@@ -34,21 +34,28 @@ class Published:
 
 
 def baselines(days: DataFrame, calendar: Calendar) -> DataFrame:
-    """All baselines (group, key, value) from the days' rows. Pure."""
+    """All baselines (group, key, value) from the days' rows.
+
+    What is worked out on the way is kept (``localCheckpoint``), as each of it is used several times: one plan of all
+    would take Spark longer to think about than to carry out. Where an executor dies meanwhile, the command fails and is
+    started again.
+    """
     within = days.where(F.col("date") >= F.to_date(F.timestamp_seconds(
         F.lit(calendar.as_of - calendar.weeks * 7 * DAY_SECONDS))))  # fmt: skip
-    every = without_outages(rates(within, calendar), calendar).persist()
-    topics, parts = every.where(F.col("partition") == WHOLE_TOPIC), every.where(F.col("partition") != WHOLE_TOPIC)
-    learnt_topics = learn(topics, calendar)
-    learnt = learnt_topics.unionByName(learn(parts, calendar, learnt_topics))
+    every = without_outages(rates(within, calendar), calendar).localCheckpoint(eager=False)
     # A week ago: the same, from what was known then. Outages of the last week are told by it, but not scored.
     then = calendar.earlier(1)
-    before = without_outages(rates(within, then), then)
-    old_topics = learn(before.where(F.col("partition") == WHOLE_TOPIC), then)
-    old = old_topics.unionByName(learn(before.where(F.col("partition") != WHOLE_TOPIC), then, old_topics))
-    series = chosen(learnt, backtest(old, every, calendar))
+    before = without_outages(rates(within, then), then).localCheckpoint(eager=False)
+    series = chosen(_learnt(every, calendar), backtest(_learnt(before, then), every, calendar))
     groups = within.select("group").distinct().join(speeds(within), on="group", how="left")
     return messages(series, costs(within), groups.join(times(within), on="group", how="left"), calendar)
+
+
+def _learnt(buckets: DataFrame, calendar: Calendar) -> DataFrame:
+    """Topics with their own shapes, partitions with their own and with their topic's."""
+    topics = learn(buckets.where(F.col("partition") == WHOLE_TOPIC), calendar).localCheckpoint(eager=False)
+    parts = learn(buckets.where(F.col("partition") != WHOLE_TOPIC), calendar, topics)
+    return topics.unionByName(parts).localCheckpoint(eager=False)
 
 
 def update_days(spark: SparkSession, tables: Tables, bucket_seconds: int) -> int:

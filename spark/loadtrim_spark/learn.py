@@ -154,8 +154,14 @@ def learn(buckets: DataFrame, calendar: Calendar, shapes: DataFrame | None = Non
         given = shapes.select("group", "topic", F.posexplode("shape").alias("slot", "given"))
         borrowed = buckets.join(given, on=["group", "topic", "slot"], how="left").withColumn("borrowed", F.lit(True))
         own = own.unionByName(borrowed)
-    fitted = _polished(own)
-    shape = _whole_shape(fitted, calendar)
+    # Windows of all kinds are then of what is already together; and what follows reads the outcome, not its plan.
+    fitted = _polished(own.repartition(*SERIES)).localCheckpoint(eager=False)
+    shape = _whole_shape(fitted.where(~F.col("borrowed")), calendar)
+    if shapes is not None:
+        # The topic's, whole: of the slots that a new series was not seen in, it knows more.
+        borrowers = fitted.where(F.col("borrowed")).select(*SERIES).distinct()
+        lent = borrowers.join(shapes.select("group", "topic", "shape"), on=["group", "topic"], how="inner")
+        shape = shape.unionByName(lent.withColumn("scale", F.lit(1.0)))
     return (
         _levels(fitted)
         .join(_spread(fitted), on=list(SERIES), how="inner")

@@ -12,6 +12,8 @@ __all__ = ["BETTER", "chosen", "costs", "messages", "speeds", "times"]
 
 BETTER = 0.9
 """A partition's own shape is published when its back-test error is below this share of the topic's shape's error."""
+BETTER_BY_MIN = 0.01
+"""And it must be lower by this: of two that are next to nothing neither is better."""
 QUANTILES = (0.5, 0.9, 0.99)
 SHAPE_UNIT = 1000
 """Shapes are whole numbers, thousandths of the mean."""
@@ -23,7 +25,9 @@ def chosen(learnt: DataFrame, errors: DataFrame) -> DataFrame:
     tested = learnt.join(errors, on=["group", "topic", "partition", "borrowed"], how="left")
     own = F.max(F.when(~F.col("borrowed"), F.col("error"))).over(series)
     borrowed = F.max(F.when(F.col("borrowed"), F.col("error"))).over(series)
-    better = F.coalesce(own < BETTER * borrowed, F.lit(False)) | (F.col("partition") == WHOLE_TOPIC)
+    better = F.coalesce((own < BETTER * borrowed) & (own < borrowed - BETTER_BY_MIN), F.lit(False)) | (
+        F.col("partition") == WHOLE_TOPIC
+    )
     return tested.withColumn("better", better).where(F.col("better") != F.col("borrowed")).drop("better")
 
 

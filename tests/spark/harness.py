@@ -9,12 +9,13 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
+from loadtrim.testing import Cluster
 from loadtrim_agent.core.names import control_topic
 from loadtrim_agent.core.records import DecisionRecord, PartitionReport, ReportRecord, encode
 
 DAY = 86_400
-MONDAY = 1_795_392_000
-"""2026-11-23 00:00 UTC."""
+MONDAY = 1_763_942_400
+"""2025-11-24 00:00 UTC: past, as brokers refuse records from the future."""
 
 
 def report(sequence: int, at: float, group: str = "g", member: str = "m", **fields: Any) -> ReportRecord:
@@ -29,6 +30,11 @@ def decision(sequence: int, at: float, group: str = "g") -> DecisionRecord:
     )  # fmt: skip
 
 
+def make_control_topic(kafka: Cluster, group: str) -> None:
+    """With the records' own times, which retention must not look at."""
+    kafka.create_topic(2, control_topic(group), {"retention.ms": "-1"})
+
+
 def produce(bootstrap: str, group: str, messages: Sequence[tuple[float, bytes | None]], partition: int = 1) -> None:
     """Write values with their times to a group's control topic."""
 
@@ -36,9 +42,11 @@ def produce(bootstrap: str, group: str, messages: Sequence[tuple[float, bytes | 
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=20)
         await producer.start()
         try:
-            for at, value in messages:
+            sent = [
                 await producer.send(control_topic(group), value, b"k", partition, timestamp_ms=int(at * 1000))
-            await producer.flush()
+                for at, value in messages
+            ]
+            await asyncio.gather(*sent)
         finally:
             await producer.stop()
 

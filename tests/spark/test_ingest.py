@@ -22,7 +22,7 @@ from loadtrim_agent.core.records import TELEMETRY, HelloRecord, encode
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.history import Batch, Tables, compact, delete_group
 from loadtrim_spark.ingest import Source, backfill, ingest
-from spark.harness import DAY, MONDAY, decision, messages, produce, report
+from spark.harness import DAY, MONDAY, decision, make_control_topic, messages, produce, report
 
 pytestmark = pytest.mark.kafka
 NOBODY = Source("127.0.0.1:1", {})
@@ -42,7 +42,7 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
 ) -> None:
     tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
     for group in ("g", "h"):
-        kafka.create_topic(2, control_topic(group))
+        make_control_topic(kafka, group)
     written = messages(report(2, MONDAY + 2), report(1, MONDAY + 1), report(2, MONDAY + 2), decision(1, MONDAY + 3))
     foreign = encode(HelloRecord(group="g", member="m", at=float(MONDAY)))
     late = (MONDAY + 9 * DAY, encode(report(3, MONDAY)))
@@ -87,15 +87,15 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
 
     produce(kafka.bootstrap, "g", messages(report(9, MONDAY + 9)))
     ingest(spark, source, tables)
-    assert compact(spark, tables, "2026-11-23") == 0  # the day is not closed yet
-    assert compact(spark, tables, "2026-11-24") == 2  # two batches wrote of it
+    assert compact(spark, tables, "2025-11-24") == 0  # the day is not closed yet
+    assert compact(spark, tables, "2025-11-25") == 2  # two batches wrote of it
     assert len(table(spark, tables.history)) == 5
 
 
 def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
     """SIGKILL between a batch's writes, then again after all of them and before Spark notes it."""
     tables, group = Tables(str(tmp_path)), "killed"
-    kafka.create_topic(2, control_topic(group))
+    make_control_topic(kafka, group)
     produce(kafka.bootstrap, group, messages(*(report(n, MONDAY + n, group=group) for n in range(300))))
     script = str(Path(__file__).with_name("dying_driver.py"))
     for where in ("ledger", "checkpoint"):
@@ -124,8 +124,8 @@ def test_what_kafka_deleted_unread_is_told_and_a_topic_that_goes_stops_nobody(
     spark: SparkSession, kafka: Cluster, tmp_path: Path
 ) -> None:
     tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
-    kafka.create_topic(2, control_topic("short"))
-    kafka.create_topic(2, control_topic("going"))
+    make_control_topic(kafka, "short")
+    make_control_topic(kafka, "going")
     produce(kafka.bootstrap, "short", messages(report(1, MONDAY + 1, group="short")))
     produce(kafka.bootstrap, "going", messages(report(1, MONDAY + 1, group="going")))
     ingest(spark, source, tables)
@@ -165,7 +165,7 @@ def test_checkpoint_that_cannot_be_read(spark: SparkSession, kafka: Cluster, tmp
 def test_a_checkpoint_that_was_lost_costs_nothing(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
     """All is read again and recognised, and its days are opened again: the lost stream may have died too early."""
     tables, source, group = Tables(str(tmp_path)), Source(kafka.bootstrap, {}), "forgotten"
-    kafka.create_topic(2, control_topic(group))
+    make_control_topic(kafka, group)
     produce(kafka.bootstrap, group, messages(report(1, MONDAY + 1, group=group)))
     ingest(spark, source, tables)
     shutil.rmtree(tmp_path / "checkpoint")

@@ -24,12 +24,12 @@ from pyspark.sql import functions as F
 from loadtrim.testing import LocalKafka
 from loadtrim_agent.core.names import BASELINE_TOPIC, CONTROL_PREFIX, control_topic
 from loadtrim_spark import cli
-from loadtrim_spark.baselines import Published, publish, update_days
+from loadtrim_spark.baselines import publish, update_days
 from loadtrim_spark.errors import PipelineError
-from loadtrim_spark.history import Tables, delete_group, open_tables, take_in
+from loadtrim_spark.history import Tables, open_tables, take_in
 from loadtrim_spark.ingest import ingest
 from loadtrim_spark.source import Source
-from spark.harness import DAY, MONDAY, messages, produce, report
+from spark.harness import DAY, MONDAY, make_control_topic, messages, produce, report
 
 pytestmark = pytest.mark.kafka
 NOBODY = "127.0.0.1:1"
@@ -91,45 +91,28 @@ def test_changed_days_alone_are_read_and_what_goes_is_withdrawn(
         "baseline", 1, 1.0, MONDAY, MONDAY + 2 * DAY, MONDAY + 2 * DAY
     )  # fmt: skip
     assert topic["cost_mean"] == 0.01
-    assert update_days(spark, tables, 3600) == 0
 
-    # Two days later: a new day. The files of the old ones are not there any more, and nobody misses them.
-    shutil.rmtree(tmp_path / "history" / "date=2026-11-23" / "group=g")
-    shutil.rmtree(tmp_path / "history" / "date=2026-11-24")
-    day_of(spark, tables, "g", 3)
-    assert update_days(spark, tables, 3600) == 1
-    assert publish(spark, source, tables, bucket_seconds=3600, tell=lines.append).records == 6
+    # Seven weeks later. The files of the old days are not there any more, and nobody misses them; the other group has
+    # been silent for six weeks, so that nothing is to be expected of it.
+    for path in (tmp_path / "history").glob("date=2025-11-*"):
+        shutil.rmtree(path)
+    day_of(spark, tables, "g", 50)
+    second = publish(spark, source, tables, bucket_seconds=3600, tell=lines.append)
+    assert (second.records, second.withdrawn) == (3, 3)
+    assert lines[2].startswith("1 days of groups are new or changed")
     latest = dict(topic_of(kafka))
-    assert (latest['["g","t",0]']["from"], latest['["g","t",0]']["to"]) == (MONDAY, MONDAY + 4 * DAY)
+    assert {key for key, value in latest.items() if value is None} == {
+        '["h","t",0]', '["h","t",null]', '["h",null,null]'
+    }  # fmt: skip
+    assert (latest['["g","t",0]']["from"], latest['["g","t",0]']["to"]) == (MONDAY + 50 * DAY, MONDAY + 51 * DAY)
 
-    # A group is deleted: its baselines go, at once, and the others stay.
+    # A group is deleted: its baselines go, at once.
     arguments = ["--state", tables.root, "--bootstrap", kafka.bootstrap]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "session", lambda *_: spark)
-        assert cli.main(["delete", "--group", "h", *arguments]) == 0
-    gone = {key for key, value in dict(topic_of(kafka)).items() if value is None}
-    assert gone == {'["h","t",0]', '["h","t",null]', '["h",null,null]'}
-    assert publish(spark, source, tables, bucket_seconds=3600, tell=lines.append).withdrawn == 0
-
-
-def test_a_group_without_a_word_for_six_weeks_is_withdrawn(
-    spark: SparkSession, kafka: LocalKafka, tmp_path: Path
-) -> None:
-    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
-    open_tables(spark, tables)
-    day_of(spark, tables, "old", 0)
-    assert publish(spark, source, tables, bucket_seconds=3600).records == 3
-    day_of(spark, tables, "young", 50)
-    done = publish(spark, source, tables, bucket_seconds=3600)
-    assert (done.records, done.withdrawn) == (3, 3)
-    assert {key for key, value in dict(topic_of(kafka)).items() if value is None} == {
-        '["old","t",0]', '["old","t",null]', '["old",null,null]'
-    }  # fmt: skip
-    assert delete_group(spark, tables, "young") == DAY // 60
-    # What is left is old again, and says so by its time.
-    done = publish(spark, source, tables, bucket_seconds=3600)
-    assert (done.records, done.withdrawn) == (3, 3)
-    assert dict(topic_of(kafka))['["old","t",0]']["at"] == MONDAY + DAY
+        assert cli.main(["delete", "--group", "g", *arguments]) == 0
+    assert set(dict(topic_of(kafka)).values()) == {None}
+    assert spark.read.format("delta").load(tables.published).isEmpty()
 
 
 def test_a_day_of_which_nothing_can_be_summed_up_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -202,7 +185,7 @@ def test_no_rights(
 ) -> None:
     """Unknown; known and blind; seeing and not reading; reading; and not publishing."""
     tables = Tables(str(tmp_path))
-    kafka.create_topic(2, control_topic("g"))
+    make_control_topic(kafka, "g")
     produce(kafka.bootstrap, "g", messages(report(1, MONDAY + 1)))
     with pytest.raises(PipelineError, match="does not know this user"):
         ingest(spark, eve_with_a_wrong_password, tables)
@@ -225,7 +208,6 @@ def test_no_rights(
     kafka.create_topic(1, BASELINE_TOPIC)
     with pytest.raises(PipelineError, match="could not be made|does not allow it"):
         publish(spark, eve, tables, bucket_seconds=3600)
-    assert publish(spark, Source(kafka.bootstrap, {}), tables, bucket_seconds=3600) != Published(0, 0, 0)
 
 
 def allow(kafka: LocalKafka, operation: AclOperation) -> None:
