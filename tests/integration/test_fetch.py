@@ -21,6 +21,7 @@ from loadtrim.testing import Cluster, LocalKafka
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.fetch import plane
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
+from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS
 
 pytestmark = pytest.mark.kafka
 
@@ -52,6 +53,45 @@ async def test_takes_seeks_and_drops_give_each_record_once(kafka: Cluster) -> No
         await produce(kafka, topic, some(1), 0)
         await eventually(lambda: reads.offsets(0) == [19, 20], "and gets what is new")
         assert reads.offsets(1) == []
+        assert reads.errors == []
+
+
+async def test_partitions_in_several_bundles_give_each_record_once(kafka: Cluster) -> None:
+    """With takes, seeks and drops among them while all of their polls are out or pause."""
+    count = 2 * BUNDLE_PARTITIONS + 10
+    topic = kafka.create_topic(partitions=count)
+    partitions = [Partition(topic, index) for index in range(count)]
+    async with producing(kafka) as producer, reading(kafka, topic, count, fetch_max_wait_ms=20_000) as reads:
+        for partition in partitions:
+            reads.plane.take(partition, 0)
+        await eventually(lambda: all(reads.plane.end_offset(p) == 0 for p in partitions), "told of all")
+        sessions = {bundle.lanes.session.session for bundle in reads.plane._bundles.values()}
+        assert len(sessions - {0}) == 3
+
+        async def send(records: int) -> None:
+            sent = [
+                await producer.send(topic, b"%d" % number, partition=partition.partition)
+                for number in range(records)
+                for partition in partitions
+            ]
+            await asyncio.gather(*sent)
+
+        await send(3)
+        await eventually(lambda: len(reads.records) >= 3 * count, "all came")
+        assert all(reads.offsets(p.partition) == [0, 1, 2] for p in partitions)
+        reads.records.clear()
+        for partition in partitions[::7]:
+            reads.plane.take(partition, 1)
+        for partition in partitions[1::7]:
+            reads.plane.drop(partition)
+        await send(2)
+        taken, dropped = set(partitions[::7]), set(partitions[1::7])
+        wanted = {p: [1, 2, 3, 4] if p in taken else [] if p in dropped else [3, 4] for p in partitions}
+        await eventually(lambda: len(reads.records) >= sum(map(len, wanted.values())), "what is wanted came")
+        assert {p: reads.offsets(p.partition) for p in partitions} == wanted
+        for partition in sorted(dropped):
+            reads.plane.take(partition, 4)
+        await eventually(lambda: all(reads.offsets(p.partition) == [4] for p in dropped), "taken again")
         assert reads.errors == []
 
 
