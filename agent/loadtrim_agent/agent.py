@@ -105,6 +105,7 @@ class Agent:
             spawn=self.spawn,
             fail=self.raise_to_user,
             waits_for_user=lambda: self.settled.set(),
+            committed=self.requests.committed_or_none,
             retry_backoff=options.config.retry_backoff,
         )
         self.transactions = Transactions(lambda: self.machine, self.feed, options.config.rebalance_timeout)

@@ -23,7 +23,7 @@ from .handout import Handout
 from .kafka.data import DataPlane
 from .kafka.fetch.chunk import Chunk
 from .listener import Listener
-from .prefetching import Prefetching
+from .prefetching import Committed, Prefetching
 from .stream import Stream
 
 __all__ = ["Partitions"]
@@ -57,6 +57,7 @@ class Partitions:
         spawn: starts a task that the agent owns.
         fail: raises an error in the user's loop.
         waits_for_user: called when a partition can go on only when user code seeks in it.
+        committed: asks for the group's committed offsets.
         retry_backoff: seconds between tries.
     """
 
@@ -72,6 +73,7 @@ class Partitions:
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         fail: Callable[[BaseException], None],
         waits_for_user: Callable[[], None],
+        committed: Committed,
         retry_backoff: float,
     ) -> None:
         self.handout = handout
@@ -94,7 +96,7 @@ class Partitions:
         self._stopped_at: dict[Partition, float] = {}
         self._lulls: dict[Partition, Stream] = {}
         """To be given away: when user code is done with what there is, that is to be said."""
-        self._prefetching = Prefetching(plane, spawn)
+        self._prefetching = Prefetching(plane, spawn, committed)
         self._untold: dict[Partition, list[Chunk]] = {}
         """Fetched before it was handed out: measured from then on."""
         self._opening: dict[Partition, int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -42,6 +42,10 @@ class Plane:
         return await self.offset
 
 
+async def none_committed(partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    return {}
+
+
 class World:
     """Partitions with a listener whose calls wait until they are let go."""
 
@@ -68,6 +72,7 @@ class World:
             spawn=self.spawn,
             fail=lambda error: None,
             waits_for_user=lambda: None,
+            committed=none_committed,
             retry_backoff=0.1,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -271,6 +271,11 @@ class GroupRequests:
                 code = code or partition_code
                 offsets[Partition(topic, index)] = offset
         return code, offsets, frozenset(unstable)
+
+    async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Committed offset per partition as far as it can be told now; negative where there is none."""
+        _, offsets, _ = await self.committed(partitions, stable=False)
+        return offsets
 
     async def describe(self) -> tuple[str, str]:
         """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiokafka.abc import ConsumerRebalanceListener
@@ -69,6 +69,10 @@ class Measuring(Companion):
         self.told.append("fetched")
 
 
+async def none_committed(partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    return {}
+
+
 class House:
     """Partitions with everything around them."""
 
@@ -100,6 +104,7 @@ class House:
             spawn=self._spawn,
             fail=lambda error: None,
             waits_for_user=lambda: None,
+            committed=none_committed,
             retry_backoff=0.1,
         )
 

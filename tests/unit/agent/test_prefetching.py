@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
+import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
+from loadtrim_agent import prefetching
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
 from loadtrim_agent.kafka.fetch.offsets import EARLIEST
@@ -18,6 +20,11 @@ from loadtrim_agent.prefetching import BEHIND_OFFSETS, Prefetching
 FIRST, SECOND = (Partition("orders", index) for index in range(2))
 END, BEGIN = 1_000, 900
 START = END - BEHIND_OFFSETS
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetching, "COMMIT_SECONDS", 0.0)
 
 
 class Logs:
@@ -30,6 +37,7 @@ class Logs:
         self.positions: dict[Partition, int] = {}
         self.reachable = True
         self.begin = BEGIN
+        self.taken = asyncio.Event()
 
     @property
     def queries(self) -> Logs:
@@ -45,6 +53,7 @@ class Logs:
 
     def take_ahead(self, partition: Partition, offset: int) -> None:
         self.takes.append((partition, offset))
+        self.taken.set()
         self.positions[partition] = offset
 
     def drop(self, partition: Partition) -> None:
@@ -67,10 +76,17 @@ class Logs:
 
 
 class House:
-    def __init__(self) -> None:
+    """``commits``: what the group has committed, each time it is asked for; the last of them lasts."""
+
+    def __init__(self, *commits: Mapping[Partition, int]) -> None:
         self.logs = Logs()
         self.tasks: list[asyncio.Task[None]] = []
-        self.prefetching = Prefetching(self.logs, self._spawn)  # type: ignore[arg-type]
+        self.commits = list(commits) or [{}]
+        self.prefetching = Prefetching(self.logs, self._spawn, self._committed)  # type: ignore[arg-type]
+
+    async def _committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        commits = self.commits.pop(0) if len(self.commits) > 1 else self.commits[0]
+        return {partition: commits[partition] for partition in partitions if partition in commits}
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
@@ -94,6 +110,47 @@ def offsets(chunks: list[Chunk] | None) -> list[int]:
 async def test_begins_shortly_before_the_logs_end() -> None:
     house = await House().begun(FIRST, SECOND)
     assert house.logs.takes == [(FIRST, START), (SECOND, START)]
+
+
+async def test_of_an_owner_with_a_backlog_begins_at_what_it_has_committed() -> None:
+    """At once, and is not begun anew for what it does meanwhile."""
+    house = await House({FIRST: START - 1, SECOND: START}, {FIRST: START - 1}).begun(FIRST, SECOND)
+    assert house.logs.takes == [(SECOND, START), (FIRST, START - 1)]
+
+
+async def test_an_owner_that_had_not_committed_for_a_while_has_no_backlog() -> None:
+    """It commits when it reads the plan: where the prefetch has not come near the log's end, it begins there then."""
+    house = House({FIRST: BEGIN, SECOND: BEGIN}, {FIRST: END - 1, SECOND: END - 1})
+    house.prefetching.begin([FIRST, SECOND])
+    await house.logs.taken.wait()
+    house.prefetching.keep(house.logs.fetched(FIRST, BEGIN, BEGIN + 9))
+    house.prefetching.keep(house.logs.fetched(SECOND, BEGIN, START - 1))
+    await asyncio.gather(*house.tasks)
+    assert house.logs.takes == [(FIRST, BEGIN), (SECOND, BEGIN), (FIRST, START)]
+    house.prefetching.keep(house.logs.fetched(FIRST, START, START + 3))
+    assert offsets(house.prefetching.adopt(FIRST, START + 2)) == [START + 2, START + 3]
+    assert offsets(house.prefetching.adopt(SECOND, START - 1)) == [START - 1]
+
+
+async def test_what_was_committed_and_is_gone_is_not_begun_at() -> None:
+    house = await House({FIRST: BEGIN - 100}).begun(FIRST)
+    assert house.logs.takes == [(FIRST, BEGIN)]
+
+
+async def test_no_commit_or_none_that_can_be_told_is_no_backlog() -> None:
+    house = await House({FIRST: -1}).begun(FIRST, SECOND)
+    assert house.logs.takes == [(FIRST, START), (SECOND, START)]
+
+
+async def test_the_release_comes_while_the_owner_commits() -> None:
+    """What was begun at is used, and not begun anew by what is asked then."""
+    house = House({FIRST: BEGIN}, {FIRST: END})
+    house.prefetching.begin([FIRST])
+    await house.logs.taken.wait()
+    house.prefetching.keep(house.logs.fetched(FIRST, BEGIN, BEGIN + 9))
+    assert offsets(house.prefetching.adopt(FIRST, BEGIN + 8)) == [BEGIN + 8, BEGIN + 9]
+    await asyncio.gather(*house.tasks)
+    assert house.logs.takes == [(FIRST, BEGIN)]
 
 
 async def test_never_before_the_log_begins() -> None:
