@@ -191,10 +191,15 @@ def sliced(
 def _hard(
     movable: Sequence[Own], peers: Sequence[Peer], limits: Limits, excess: float, room_seconds: float
 ) -> Slice | None:
-    """The smallest partition that holds the excess, to whoever has most time left; else as much as fits there."""
+    """The smallest partition that holds the excess, to whoever has most time left, as long as all together have it.
+
+    The receiver passes on what is too much for it, from what it had before. To cut a second partition here instead
+    would not do: of two that are cut one can be worked on first, and what is left of the other comes when all are at
+    the end of their time.
+    """
     best = min(peers, key=lambda peer: (peer.busy_seconds, -peer.slack, -peer.speed, peer.member))
-    # The other one's records are as young as ours: a burst reaches all.
-    free = (room_seconds - best.busy_seconds - limits.handoff_seconds) * best.speed
+    # The other ones' records are as young as ours: a burst reaches all.
+    free = sum(max(0.0, room_seconds - max(peer.busy_seconds, limits.handoff_seconds)) * peer.speed for peer in peers)
     holding = [entry for entry in movable if entry.work >= excess]
     entry = holding[0] if holding else movable[-1]
     given = min(excess, entry.work, free)

@@ -201,7 +201,8 @@ class _PartitionTrack:
         if report.state != GONE:
             # Who took it over in a burst saw it only since then, and would call the burst a standing backlog.
             partly = report.observed is not None and report.observed < interval
-            self.stood = self.standing if partly and self.last is not None else None
+            before = self.standing if self.stood is None else min(self.standing, self.stood)
+            self.stood = before if partly and self.last is not None else None
             self.standing = _standing(report)
         longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
         if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:

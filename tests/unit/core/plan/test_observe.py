@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -153,6 +154,16 @@ def test_who_took_over_in_a_burst_does_not_call_it_a_standing_backlog() -> None:
     assert seen(history, 2, state).partitions[partition(0)].standing_records == 0.0
     history.observe(report("b", 1, entry(0, arrived=100, lag=60, lag_min=35)), T + 3)
     assert seen(history, 3, state).partitions[partition(0)].standing_records == 35.0
+
+
+def test_a_burst_is_no_backlog_either_where_the_partition_moves_in_every_interval() -> None:
+    history, owners = History(CONFIG), "abcd"
+    history.observe(report("a", 0, entry(0, arrived=100, lag=0, lag_min=0, cost_mean=0.005)), T + 1)
+    for second, (before, owner) in enumerate(itertools.pairwise(owners), 2):
+        history.observe(report(before, second, entry(0, arrived=50, state="gone")), T + second)
+        history.observe(report(owner, 0, entry(0, lag=40, lag_min=40, observed=0.2)), T + second)
+        state = group(*owners, owners={0: owner})
+        assert seen(history, second, state).partitions[partition(0)].standing_records == 0.0
 
 
 def test_windows_become_seconds_worth_of_mean_work() -> None:
