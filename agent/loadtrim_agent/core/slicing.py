@@ -202,6 +202,9 @@ def _hard(
     free = sum(max(0.0, room_seconds - max(peer.busy_seconds, limits.handoff_seconds)) * peer.speed for peer in peers)
     holding = [entry for entry in movable if entry.work >= excess]
     entry = holding[0] if holding else movable[-1]
+    if entry.work <= (room_seconds - max(best.busy_seconds, limits.handoff_seconds)) * best.speed:
+        # It has the time for all of it: at once, for it may have nothing to do until then.
+        return Slice(partition=entry.partition, target=best.member, tier=Tier.HARD)
     given = min(excess, entry.work, free)
     if given <= EXCESS_COSTS_MIN * entry.cost:
         return None

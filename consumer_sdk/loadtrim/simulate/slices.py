@@ -171,8 +171,9 @@ class Slicer:
         kept = {order.index: order.until_position for order in self._orders.get(member.name, ())}
         own = []
         for index, (count, newest) in sorted(waiting.items()):
-            # What is promised to somebody else is as good as gone.
+            # What is promised to somebody else is as good as gone, and what has been stopped for it is.
             stays = min(count, kept[index] - world.queues[index].position) if index in kept else count
+            stays = 0 if index in world.targets else stays
             own.append(self._own(member, index, stays, newest, index not in kept))
         incoming = (
             sum(world.queues[i].lag(world.now) for i, name in world.targets.items() if name == member.name) * cost

@@ -33,16 +33,23 @@ def test_the_excess_of_two_partitions_is_the_end_of_one() -> None:
 
 
 def test_the_smallest_partition_that_holds_the_excess_is_taken() -> None:
-    choice = sliced([own(0, 40), own(1, 5), own(2, 13)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    choice = sliced([own(0, 40), own(1, 5), own(2, 13)], [Peer(member="b", busy_seconds=0.38)], LIMITS)
     assert choice is not None
     assert (choice.partition.partition, choice.keep_records) == (2, 3)
 
 
+def test_who_has_the_time_for_all_of_it_gets_it_at_once() -> None:
+    """It would have nothing to do while the first part is done here."""
+    choice = sliced([own(0, 40), own(1, 5), own(2, 13)], [Peer(member="b", busy_seconds=0.3)], LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.keep_records) == (2, 0)
+
+
 def test_hardly_more_than_the_excess_goes_at_once() -> None:
-    choice = sliced([own(0, 40), own(1, 9)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    choice = sliced([own(0, 40), own(1, 9)], [Peer(member="b", busy_seconds=0.42)], LIMITS)
     assert choice is not None
     assert (choice.partition.partition, choice.keep_records) == (1, 8)
-    choice = sliced([own(0, 47), own(1, 2)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    choice = sliced([own(0, 47), own(1, 2)], [Peer(member="b", busy_seconds=0.465)], LIMITS)
     assert choice is not None
     assert (choice.partition.partition, choice.keep_records) == (1, 0), "one of two records is not worth waiting for"
 
