@@ -41,7 +41,9 @@ _FIELDS = (
     "members map<string, double>, rate double, work double, forecast double, backlog double, "
     f"moves array<{_MOVE}>, victims array<string>, rejected array<struct<replicas: int, reason: string>>, "
     "handoff_seconds double, brake struct<`group`: string, member: string, at: double, action: string, replicas: int>, "
-    "state map<string, double>"
+    "state map<string, double>, "
+    "baseline struct<used: boolean, reason: string, reason_code: string, scale: double, quantile: double, "
+    "forecast: double, returning: double, topics: array<string>>"
 )
 _JSON = f"{_FIELDS}, _corrupt string"
 HISTORY_COLUMNS = f"date date, {_FIELDS}, topic string, offset bigint, appended double, ingest string"

@@ -12,7 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from loadtrim_agent.core.records import BrakeRecord, DecisionRecord, MovePlan, PartitionReport, ReportRecord, encode
+from loadtrim_agent.core.records import (
+    BaselineUse,
+    BrakeRecord,
+    DecisionRecord,
+    MovePlan,
+    PartitionReport,
+    ReportRecord,
+    encode,
+)
 from loadtrim_spark.history import Tables, open_tables, take_in
 from loadtrim_spark.parse import HISTORY_COLUMNS, first_of_each, parsed
 from spark.harness import MONDAY, decision, report
@@ -46,6 +54,7 @@ def test_history_has_a_column_for_every_field_that_members_write(spark: SparkSes
     assert fields(schema, "partitions") == written(PartitionReport)
     assert fields(schema, "moves") == written(MovePlan)
     assert written(BrakeRecord) - {"v"} == fields(schema, "brake")
+    assert fields(schema, "baseline") == written(BaselineUse)
 
 
 SPOILT = [
