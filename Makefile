@@ -20,7 +20,7 @@ install: $(STAMP) ## Install everything into .venv
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
 	$(BIN)/python examples/demo
 
-test: lint types test-core test-kafka test-spark ## Everything: lint, types, unit and property tests with coverage, real Kafka, Spark
+test: lint types test-core test-kafka ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
 
 UNIT := tests/unit tests/property tests/contract tests/golden
 

@@ -69,6 +69,8 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
             "spark.jars": ",".join(map(str, jars())),
             "spark.sql.shuffle.partitions": "4",
             "spark.databricks.delta.snapshotPartitions": "2",
+            # VACUUM lists directories in this many tasks: 10 000 unless told.
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
             "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         }
     for name, value in {**settings, **(options or {})}.items():

@@ -15,7 +15,7 @@ from loadtrim_spark.errors import PipelineError, explained, java_types, reason_o
 
 __all__ = ["Source"]
 
-BROKER_SECONDS = 20
+BROKER_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)

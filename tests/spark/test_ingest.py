@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from loadtrim.testing import Cluster
+from loadtrim.testing import LocalKafka
 from loadtrim_agent.core.names import control_topic
 from loadtrim_agent.core.records import TELEMETRY, HelloRecord, encode
 from loadtrim_spark.errors import PipelineError
@@ -38,7 +38,7 @@ def table(spark: SparkSession, path: str) -> list[tuple[object, ...]]:
 
 
 def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
-    spark: SparkSession, kafka: Cluster, tmp_path: Path
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path
 ) -> None:
     tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
     for group in ("g", "h"):
@@ -85,14 +85,19 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
     assert table(spark, tables.history) == everything
     assert spark.read.format("delta").load(tables.quarantine).count() == 6
 
-    produce(kafka.bootstrap, "g", messages(report(9, MONDAY + 9)))
-    ingest(spark, source, tables)
+
+def test_small_files_of_closed_days_are_put_together(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
+    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
+    make_control_topic(kafka, "g")
+    for number in (1, 2):
+        produce(kafka.bootstrap, "g", messages(report(number, MONDAY + number)))
+        ingest(spark, source, tables)
     assert compact(spark, tables, "2025-11-24") == 0  # the day is not closed yet
-    assert compact(spark, tables, "2025-11-25") == 2  # two batches wrote of it
-    assert len(table(spark, tables.history)) == 5
+    assert compact(spark, tables, "2025-11-25") == 2
+    assert len(table(spark, tables.history)) == 2
 
 
-def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
     """SIGKILL between a batch's writes, then again after all of them and before Spark notes it."""
     tables, group = Tables(str(tmp_path)), "killed"
     make_control_topic(kafka, group)
@@ -121,7 +126,7 @@ def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: Cluster, 
 
 
 def test_what_kafka_deleted_unread_is_told_and_a_topic_that_goes_stops_nobody(
-    spark: SparkSession, kafka: Cluster, tmp_path: Path
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path
 ) -> None:
     tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
     make_control_topic(kafka, "short")
@@ -151,7 +156,7 @@ def test_nobody_answers(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offsets", ["spoilt\n", 'v1\n{"batchWatermarkMs":0}\n{"c":'])
-def test_checkpoint_that_cannot_be_read(spark: SparkSession, kafka: Cluster, tmp_path: Path, offsets: str) -> None:
+def test_checkpoint_that_cannot_be_read(spark: SparkSession, kafka: LocalKafka, tmp_path: Path, offsets: str) -> None:
     for name, text in (("metadata", '{"id":"x"}'), ("offsets/0", offsets), ("commits/0", "v1\n{}")):
         file = tmp_path / "checkpoint" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +167,7 @@ def test_checkpoint_that_cannot_be_read(spark: SparkSession, kafka: Cluster, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint"]  # nothing was written
 
 
-def test_a_checkpoint_that_was_lost_costs_nothing(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_lost_costs_nothing(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
     """All is read again and recognised, and its days are opened again: the lost stream may have died too early."""
     tables, source, group = Tables(str(tmp_path)), Source(kafka.bootstrap, {}), "forgotten"
     make_control_topic(kafka, group)
@@ -175,7 +180,7 @@ def test_a_checkpoint_that_was_lost_costs_nothing(spark: SparkSession, kafka: Cl
     assert of_group(spark, tables.history, group).count() == 1
 
 
-def test_a_place_that_cannot_be_written(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(PipelineError, match="cannot be written") as caught:
@@ -183,6 +188,6 @@ def test_a_place_that_cannot_be_written(spark: SparkSession, kafka: Cluster, tmp
     assert "--state" in str(caught.value)
 
 
-def test_a_group_that_never_was(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
+def test_a_group_that_never_was(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"There is no topic __loadtrim\.nobody"):
         backfill(spark, Source(kafka.bootstrap, {}), Tables(str(tmp_path)), "nobody")
