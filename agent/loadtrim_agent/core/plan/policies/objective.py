@@ -30,11 +30,13 @@ SOON_SECONDS = 10.0
 SOON_STARTUPS = 3.0
 """Late work is to be worked off within this time, or this many times the start-up time, where a doubled group can; else
 within the configured time."""
-GAINS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.16, 0.125, 0.1, 0.07, 0.05, 0.03, 0.015, 0.005)
+SOON_OF_SECONDS = 300.0
+"""Late work may also take as long as the share permits of this time."""
+GAINS = (0.5, 0.35, 0.25, 0.2, 0.18, 0.16, 0.14, 0.125, 0.11, 0.1, 0.085, 0.07, 0.05, 0.03, 0.015, 0.005)
 """A replica for the placement's sake must bring this share of its capacity as work in time: the largest of them with
 which the objective's share is kept (:func:`_priced`), or what the parameter ``placement_gain`` says."""
-PRICED_SECONDS = 300.0
-"""The share is to be kept over about this time: as long as a new leader looks back."""
+PRICED_SECONDS = 600.0
+"""The share is to be kept over about this time."""
 PRICED_DIGITS = 6
 """Every decision carries these sums in its state."""
 GAIN_REACH = 3
@@ -44,6 +46,8 @@ PATIENCE_SECONDS = 2.0
 PATIENCE_SECONDS_MAX = 300.0
 PATIENCE_DECAY_SECONDS = 60.0
 """Patience halves after this time without a regretted down."""
+FALLING_SECONDS = 30.0
+"""A load that has been seen to fall for so long is no noise that patience would have to sit out."""
 REGRET_SECONDS = 10.0
 FUTILE_SETTLE_SECONDS = 5.0
 """New replicas are given this time before their effect is judged."""
@@ -144,7 +148,7 @@ def _catching_up(view: View, level: float) -> float:
     where the backlog is so large that it would take more than twice the group.
     """
     estimate, config = view.estimate, view.config
-    permitted = (1.0 - config.objective_share) * PRICED_SECONDS
+    permitted = (1.0 - config.objective_share) * SOON_OF_SECONDS
     soon = max(SOON_SECONDS, SOON_STARTUPS * estimate.startup_seconds, permitted)
     return max(estimate.late / config.catchup_seconds, min(estimate.late / soon, level))
 
@@ -245,7 +249,7 @@ class Objective:
         since = memory.get("fit_since")
         most = smaller.replicas if since is None else max(smaller.replicas, round(memory.get("fit_replicas", 1)))
         since = view.now if since is None else since
-        patience = _patience(view, memory)
+        patience = _waiting(view, memory)
         if view.now - since < patience:
             memory |= {"fit_since": since, "fit_replicas": float(most)}
             left = patience - (view.now - since)
@@ -336,6 +340,14 @@ def _patience(view: View, memory: dict[str, float]) -> float:
     patience = memory.get("patience", PATIENCE_SECONDS)
     quiet = max(0.0, view.now - memory.get("regret_at", view.now))
     return max(PATIENCE_SECONDS, patience * math.exp(-math.log(2.0) * quiet / PATIENCE_DECAY_SECONDS))
+
+
+def _waiting(view: View, memory: dict[str, float]) -> float:
+    """How long fewer must have been enough: D, or without a regret the less the longer the load has been falling."""
+    patience = _patience(view, memory)
+    if patience > PATIENCE_SECONDS or view.forecast.slope >= 0.0:
+        return patience
+    return patience * max(0.0, 1.0 - view.forecast.window_seconds / FALLING_SECONDS)
 
 
 def _before_up(view: View, memory: dict[str, float]) -> dict[str, float]:

@@ -259,6 +259,35 @@ def test_down_only_after_patience() -> None:
     assert (answer.replicas, answer.reason) == (1, "needs_less")
 
 
+def falling(run: Run, members_worth: float, seconds: int) -> Sizing:
+    """A decision a second later, under a load that has been seen to fall for so many seconds."""
+    run.now += 1.0
+    items = tuple(entry(number, members_worth * PER_MEMBER / 20) for number in range(20))
+    given = view(items, run.replicas, now=run.now, memory=dict(run.memory), **run.more)
+    seen = replace(given.forecast, slope=-0.01 * members_worth, window_seconds=seconds)
+    answer = make_policy("objective").decide(replace(given, forecast=seen))
+    run.memory, run.replicas = dict(answer.memory), answer.replicas
+    return answer
+
+
+def test_the_longer_the_load_has_been_falling_the_less_patience_is_needed() -> None:
+    waited = {}
+    for seconds in (8, 15, 30, 60):
+        run = Run(3)
+        run.at(2.5)
+        waited[seconds] = next(number for number in range(10) if falling(run, 1.5, seconds).replicas == 2)
+    assert waited == {8: 2, 15: 1, 30: 0, 60: 0}
+
+
+def test_after_a_regret_a_falling_load_is_waited_for_like_any_other() -> None:
+    run = Run(2)
+    decisions_until_down(run)
+    run.at(1.8)
+    assert falling(run, 0.8, 60).reason == "patience"
+    assert falling(run, 0.8, 60).reason == "patience"
+    assert falling(run, 0.8, 60).reason == "patience"
+
+
 def test_patience_starts_anew_when_the_load_comes_back() -> None:
     run = Run(3)
     run.at(0.8)
