@@ -180,7 +180,7 @@ class _PartitionTrack:
         self.shape: tuple[tuple[float, float], ...] = ()
         self.shape_rate = 0.0
         self.at = 0.0
-        self.interval = 0.0
+        self.interval = 1.0
         self.lag = 0
         """As its owner told last."""
         self.reporter = ""
@@ -190,8 +190,8 @@ class _PartitionTrack:
         self.stood: float | None = None
         """The same by the report before, where the last one saw only a part of its interval."""
 
-    def add(self, member: str, report: PartitionReport, interval: float, received_at: float) -> None:
-        self._add_rate(report, interval, received_at)
+    def add(self, member: str, report: PartitionReport, interval: float, received_at: float, whole: float) -> None:
+        self._add_rate(report, interval, received_at, whole)
         if report.state == GONE and self.last is not None and self.reporter != member:
             return  # what its new owner told already is newer
         if report.state != GONE:
@@ -212,19 +212,22 @@ class _PartitionTrack:
             self.shape_rate = per_second
         self.at, self.interval, self.reporter, self.last = max(received_at, self.at), interval, member, report
 
-    def _add_rate(self, report: PartitionReport, interval: float, received_at: float) -> None:
+    def _add_rate(self, report: PartitionReport, interval: float, received_at: float, whole: float) -> None:
         elapsed = max(0.0, received_at - self.at) if self.last is not None else interval
         observed = interval if report.observed is None else report.observed
         if observed > 0.0:
             silence = max(0.0, elapsed - 1.5 * interval)
             self.fast.add(report.arrived, observed, elapsed, silence)
             self.slow.add(report.arrived, observed, elapsed, silence)
-            self._add_variance(report.arrived, observed, elapsed, max(interval, self.interval))
+            self._add_variance(report.arrived, observed, elapsed, max(interval, whole))
 
     def _add_variance(self, arrived: int, observed: float, elapsed: float, interval: float) -> None:
         """A second that two owners share is one second: a burst is in one part of it and nothing in the other."""
         self.part = arrived, observed, elapsed = self.part[0] + arrived, self.part[1] + observed, self.part[2] + elapsed
         if observed < WHOLE_SHARE * interval:
+            if self.rate is None:
+                # A burst in the first moments would look like a rate: nothing is compared with less than an interval.
+                self.part = (0, 0.0, 0.0)
             return
         rate = arrived / observed
         if self.rate is not None:
@@ -305,7 +308,7 @@ class History:
         for entry in report.partitions:
             track = self._partitions.setdefault(Partition(entry.topic, entry.partition), _PartitionTrack())
             self._lag -= track.lag
-            track.add(report.member, entry, interval, received_at)
+            track.add(report.member, entry, interval, received_at, self._config.report_seconds)
             self._lag += track.lag
         slots_end = self._take_slots(report)
         self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)

@@ -65,6 +65,14 @@ def test_a_jump_of_the_rate_is_no_scatter() -> None:
     assert seen(history, 13).partitions[partition(0)].rate_sd < 15.0
 
 
+def test_a_burst_in_the_first_moments_is_no_scatter() -> None:
+    """A member's first report is about some milliseconds: 100 records in 0.04 s are no rate to compare others with."""
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=100, cost_mean=0.005), interval=0.04), T + 1)
+    feed(history, 3, first=1)
+    assert seen(history, 4).partitions[partition(0)].rate_sd == pytest.approx(0.0, abs=1e-6)
+
+
 def test_the_first_report_is_believed_as_it_is() -> None:
     history = History(CONFIG)
     feed(history, 1)
