@@ -127,6 +127,8 @@ class Assembly(Companion):
             self._reconciler,
             scales=self._scaler.scales and self._options.mode == "active",
             monitor=partial(make_monitor, self._options.monitor, agent.plane.queries, self._options.decision_seconds),
+            baseline_topic=self._options.baseline_topic,
+            time_zone=self._options.time_zone,
         )
         self._run("gathering", self.measuring.run_gathering())
         self._run("reports", self.measuring.run_reports(self._who, self._committed, self._publish))

@@ -20,12 +20,15 @@ from .agent import Agent
 from .clock import boot_time, seconds_to_beat, wall_time
 from .core.group.events import WeightsEvent
 from .core.model import Partition
+from .core.plan.baseline_records import Baselines
 from .core.plan.planner import Planner, scale_request
 from .core.plan.values import GroupState, MemberState, PlanConfig, Rates
 from .core.records import DecisionRecord, PlanRecord, ReportRecord
+from .kafka.baselines import BaselineReader
 from .kafka.connections import UNREACHABLE
 from .kafka.controllog import ControlLog
 from .kafka.monitors import Monitor
+from .local_week import LocalWeek
 from .observe.metrics import Metrics
 from .observe.words import decision_line
 from .scaling.port import ScaleRequest
@@ -118,6 +121,8 @@ class Leading:
         scales: whether decisions are asked for at all (active mode, a scaler).
         monitor: makes what tells arrival rates, anew for each leadership, so that no sample of an earlier one counts;
             None where the reports do.
+        baseline_topic: where what the history expects is read; empty: nowhere.
+        time_zone: of baselines that do not name theirs.
     """
 
     def __init__(
@@ -129,7 +134,11 @@ class Leading:
         *,
         scales: bool,
         monitor: Callable[[], Monitor | None] = lambda: None,
+        baseline_topic: str = "",
+        time_zone: str = "UTC",
     ) -> None:
+        self._baseline_topic = baseline_topic
+        self._baselines = Baselines(config.group, LocalWeek(time_zone).slots)
         self._make_monitor = monitor
         self._monitor: Monitor | None = None
         self._rates: Rates | None = None
@@ -204,11 +213,14 @@ class Leading:
         caught_up = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen(control, planner, caught_up), name="loadtrim-telemetry")
+            expecting = asyncio.Event()
+            tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
             try:
                 async with asyncio.timeout(REPLAY_SECONDS_MAX):
                     await caught_up.wait()
+                    await expecting.wait()
             except TimeoutError:
-                log.info("The telemetry of the last minutes is still being read; deciding with what is there.")
+                log.info("What the last minutes and the history tell is still being read; deciding with what is there.")
             await self._decide_for_ever(control, planner)
 
     async def _listen(self, control: ControlLog, planner: _Thinker, caught_up: asyncio.Event) -> None:
@@ -226,6 +238,19 @@ class Leading:
                     planner.hear(record, entry.appended_at)
             if at_end:
                 caught_up.set()
+
+    async def _read_baselines(self, caught_up: asyncio.Event) -> None:
+        """Know what the history expects, for as long as this member leads."""
+        try:
+            if self._baseline_topic:
+                settings, broke = self._agent.options.settings, self._agent.guard.broke
+                await BaselineReader(settings, self._baseline_topic, self._baselines, broke).run(caught_up)
+        except Exception:
+            log.exception("Reading baselines broke; the group is planned without them.")
+            self._agent.guard.broke("baselines")
+        finally:
+            self._baselines.clear()
+            caught_up.set()
 
     async def _decide_for_ever(self, control: ControlLog, planner: _Thinker) -> None:
         while True:
@@ -295,6 +320,7 @@ class Leading:
             brake=machine.brake,
             replicas_requested=self._requested,
             rates=self._rates,
+            expected=self._baselines.curves(now),
         )
 
     def _instance_of(self, member: str) -> str:

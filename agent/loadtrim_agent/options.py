@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from .core.names import BASELINE_TOPIC
+
 __all__ = ["Count", "Mode", "Positive", "RunOptions", "ScalerName", "Share"]
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -48,6 +50,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     scaler_token: str = ""
     http: str = "127.0.0.1:0"
     """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
+    time_zone: str = "UTC"
+    """IANA name of the zone whose weeks baselines follow that do not name theirs."""
+    baseline_topic: str = BASELINE_TOPIC
     requested_at: float | None = None
     """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start
     of the measured start-up time; else the process's start."""

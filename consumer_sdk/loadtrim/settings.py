@@ -50,12 +50,10 @@ class Settings(RunOptions, frozen=True, kw_only=True):
 
     enabled: bool = True
     """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
-    time_zone: str = "UTC"
     drain_seconds: Positive = 20.0
     """Longest drain of the record in hand, at a stop or a move."""
     control_topic: str = ""
     """Empty: ``__loadtrim.<group>``."""
-    baseline_topic: str = "__loadtrim-baselines"
 
     def __post_init__(self) -> None:
         for name in (
