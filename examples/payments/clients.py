@@ -161,11 +161,10 @@ def described(bootstrap: str, group: str) -> tuple[str, int]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    answers = AdminClient({"bootstrap.servers": bootstrap}).describe_consumer_groups(
-        [group], request_timeout=ADMIN_SECONDS
-    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # dropped before it has answered it never does
     try:
-        found = answers[group].result()
+        answer = admin.describe_consumer_groups([group], request_timeout=ADMIN_SECONDS)[group]
+        found = answer.result(timeout=2 * ADMIN_SECONDS)
     except KafkaException:
         return "", 0  # there is none yet
     return found.state.name.capitalize(), len(found.members)

@@ -12,6 +12,9 @@ from .world import Member, World
 
 __all__ = ["Handover", "make_handover"]
 
+HEARTBEAT_SLACK = 1e-6
+"""Share of the interval that rounding may take: who has just been told has its next heartbeat an interval later."""
+
 Plan = Callable[[], Sequence[MovePlan]]
 """Asks the leader for moves as the group is now: what an assignor is asked in a rebalance."""
 
@@ -80,7 +83,7 @@ class _Rebalances(Handover):
         """A member's first heartbeat after a moment."""
         every = self._protocol.heartbeat_seconds
         phase = member.heartbeat_phase * every
-        return phase + (math.floor((after - phase) / every) + 1) * every
+        return phase + (math.floor((after - phase) / every + HEARTBEAT_SLACK) + 1) * every
 
     def _stopping(self, member: Member) -> float:
         """A member hands nothing out any more; when its record in hand is done."""
@@ -173,8 +176,15 @@ class _Barriers(_Rebalances):
         if not self._missing:
             self._world.agenda.at(self._world.now + self._protocol.sync_seconds, then)
 
+    def _synced(self) -> None:
+        """Heartbeats begin anew when members are told their partitions: from now on all ask at the same moments."""
+        phase = self._world.now / self._protocol.heartbeat_seconds % 1.0
+        for member in self._world.present():
+            member.heartbeat_phase = phase
+
     def _assign(self) -> None:
         world, since = self._world, self._world.now
+        self._synced()
         for member in world.present():
             member.parked = False
         moves = self._orphans(self._plan() or self._wish)
@@ -199,6 +209,7 @@ class _Barriers(_Rebalances):
             self._end()
 
     def _second(self) -> None:
+        self._synced()
         self._deal()
         self._end()
 

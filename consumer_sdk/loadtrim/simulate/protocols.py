@@ -5,9 +5,12 @@ Every figure is a default of Kafka's or was measured on this stack; what was mea
 * ``loadtrim``: a partition that moves stops at its owner when the record in hand is done, and starts at its new one
   10 to 18 ms later. Nothing else stops, whoever comes or goes.
 * ``eager`` (classic protocol, range, round-robin and sticky assignors): a member learns of a rebalance at its next
-  heartbeat, gives everything up and waits; all start again when the last one has come.
+  heartbeat, gives everything up and waits; all start again when the last one has come. Heartbeats begin anew with every
+  assignment (``HeartbeatThread.enable`` of the Java client resets its timer), so that members learn of the next
+  rebalance at the same moment: who comes holds nobody up for long, but what a leaver owned waits for that heartbeat.
+  CLOSER'24 saw just that: long latencies when replicas went, none when they came.
 * ``cooperative`` (KIP-429): everybody goes on consuming; when the last one has come, what is to move is given up, and
-  is handed out in a second rebalance, again when the last one has learnt of it at a heartbeat.
+  is handed out in a second rebalance, a heartbeat later.
 * ``kip848``: the broker knows the new assignment at once; a member gives up what it loses at its next heartbeat, and
   the new owner is given it at its own next one.
 """

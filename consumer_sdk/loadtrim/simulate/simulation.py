@@ -172,6 +172,10 @@ class Simulation:
             # They took as long to start as others will: the leader goes by what it has seen.
             self._join(world.now - self._options.startup_seconds - JOIN_SECONDS)
         members = world.present()
+        if self._options.protocol.barrier:
+            # They were told their partitions together, and heartbeats begin anew then.
+            for member in members:
+                member.heartbeat_phase = members[0].heartbeat_phase
         for queue in world.queues:
             world.acquire(members[queue.index % len(members)], queue.index, None)
         agenda.at(world.begin, self._second, 0)

@@ -25,9 +25,9 @@ from loadtrim_agent.core.model import Partition
 COST = 0.005
 
 
-def play(text: str, partitions: int = 5, policy: str = "objective", **changes: object) -> Outcome:
+def play(text: str, partitions: int = 5, policy: str = "objective", packer: str = "trim", **changes: object) -> Outcome:
     given: dict[str, object] = {"costs": Costs(mean_seconds=COST)} | changes
-    config = PlanConfig(group="g", objective_seconds=0.5, policy=policy, startup_seconds=1.0)
+    config = PlanConfig(group="g", objective_seconds=0.5, policy=policy, packer=packer, startup_seconds=1.0)
     return simulate(parse_generator(text, partitions), config, Options(**given))  # type: ignore[arg-type]
 
 
@@ -123,6 +123,27 @@ def test_who_knows_the_future_has_replicas_there_in_time() -> None:
     assert outcome.curves.replicas[29] >= 3
     blind = simulate(load, PlanConfig(objective_seconds=0.5, startup_seconds=8.0), options)
     assert outcome.in_time > blind.in_time
+
+
+def test_eager_holds_up_what_a_leaver_owned_and_hardly_anything_when_somebody_comes() -> None:
+    """Heartbeats of 3 s begin anew with each assignment: all learn of the next one together (CLOSER'24, 5.2)."""
+
+    def longest(first: int, then: int) -> float:
+        worst = []
+        for at in (11.0, 12.0, 13.0):  # wherever in the heartbeats' interval
+            outcome = play(
+                "constant:rate=60,seconds=20",
+                policy="fixed",
+                packer="sticky",
+                replicas=first,
+                protocol=PROTOCOLS["eager"],
+                replicas_at=((0.0, first), (at, then)),
+            )
+            worst.append(max(outcome.curves.latency_max))
+        return max(worst)
+
+    assert longest(2, 3) < 0.5
+    assert 1.0 < longest(3, 2) < 3.5
 
 
 def test_somebody_else_scales_and_the_policy_places() -> None:
