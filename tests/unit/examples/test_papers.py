@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 
 from loadtrim.simulate import Simulation
 from loadtrim_agent.core.model import Partition
-from papers import iccbdc22, koper22, li_ku, traces
+from papers import closer24, iccbdc22, koper22, li_ku, traces
+from papers.bench import Context
 from papers.closer24 import optimal
 from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
 from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
-from papers.playing import Result
+from papers.playing import Result, needed, scaled_alike
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -165,20 +167,54 @@ def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
         Simulation(job.load, job.config, job.options)
 
 
+RESULT = Result(
+    share_in_time=0.9,
+    replica_minutes=2.0,
+    ups=1,
+    downs=1,
+    up_actions=1,
+    down_actions=1,
+    latency_mean=0.2,
+    latency_max=2.0,
+    replicas=(1, 2) * 105,
+    latency_by_second=(0.1, 2.0) * 105,
+    records=1000,
+    waiting=(3, 40) * 105,
+    latencies=tuple(at / 100 for at in range(201)),
+)
+
+
+def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
+    """From results of any kind: what is drawn is looked at by people, that it is drawn is looked at here."""
+    given = Context(False, None, tmp_path)
+    humps, taxis = [100.0] * 210, [50.0] * 210
+    closer24._draw(given, humps, taxis, {name: [RESULT] for name in closer24._jobs(given, humps, taxis)})
+    aware, kafka = iccbdc22._aware(given, (0.02,))
+    iccbdc22._draw(given, aware, {name: [RESULT] for name in (*aware, *kafka)})
+    li_ku._draw(given, taxis, {name: [RESULT, RESULT] for name in li_ku.POLICIES})
+    results = {f"{query.name}/{name}": RESULT for query in koper22.QUERIES for name in koper22.POLICIES}
+    koper22._draw(given, results)
+    koper22._draw_courses(given, results)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(plot.file for plot in given.plots)
+    assert len(given.plots) == 9
+
+
+def test_tables_that_nobody_asked_for_take_no_runs() -> None:
+    given = Context(False, None, None, only="skewed")
+    parts = closer24._parts([100.0], [50.0])
+    jobs = needed(given, parts, closer24._jobs(given, [100.0], [50.0]))
+    assert {name.partition("/")[0] for name in jobs} == {"W1 skewed", "W2 skewed"}
+
+
+def test_another_run_is_scaled_as_the_first_one_asked_for() -> None:
+    jobs, _ = iccbdc22._aware(Context(True, None, None), (0.02,))
+    job = jobs["1/as run/aware"][0]
+    wanted = ((0.5, 1), (20.5, 3))
+    assert scaled_alike(job, replace(RESULT, wanted=wanted)).options.replicas_at == wanted
+
+
 def test_scaling_operations_are_changes_between_samples() -> None:
-    result = Result(
-        share_in_time=1.0,
-        replica_minutes=0.0,
-        ups=0,
-        downs=0,
-        up_actions=0,
-        down_actions=0,
-        latency_mean=0.0,
-        latency_max=0.0,
-        replicas=(1,) * 15 + (2,) * 15 + (3, 2) * 7,
-        latency_by_second=(),
-        records=0,
-    )
+    result = replace(RESULT, replicas=(1,) * 15 + (2,) * 15 + (3, 2) * 7)
     assert result.scalings == 2
 
 
