@@ -33,7 +33,7 @@ from loadtrim import Consumer
 from nexmark.events import decode
 from nexmark.queries import OPERATORS, Operator
 from nexmark.state import State
-from payments.service import Journal, Options, busy
+from payments.service import Journal, Options, Pace
 
 __all__ = ["Partitions", "changelog_of", "main", "results_of", "run"]
 
@@ -104,7 +104,7 @@ class Partitions(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 async def _work_off(
-    tp: TopicPartition, messages: list[Any], held: Held, options: Options, journal: Journal | None
+    tp: TopicPartition, messages: list[Any], held: Held, pace: Pace, journal: Journal | None
 ) -> list[bytes]:
     """Results of a batch of one partition."""
     results: list[bytes] = []
@@ -115,7 +115,7 @@ async def _work_off(
             journal.handed_out(message, event.id)
         if message.offset > held.state.applied:
             results += [msgspec.json.encode(result) for result in held.operator.handle(event, message.offset)]
-        await busy(options.busy_seconds, burn=options.burn, since=begun)
+        await pace.take(begun)
     return results
 
 
@@ -142,6 +142,7 @@ async def _batches(consumer: Consumer) -> AsyncIterator[dict[TopicPartition, lis
 async def run(query: str, options: Options) -> None:
     """Consume until SIGTERM."""
     journal = Journal(options.journal, options.instance) if options.journal else None
+    pace = Pace(options.busy_seconds, burn=options.burn)
     partitions = Partitions(query, options.bootstrap)
     consumer = Consumer(
         bootstrap_servers=options.bootstrap, group_id=options.group, auto_offset_reset="earliest", **options.extra
@@ -153,7 +154,7 @@ async def run(query: str, options: Options) -> None:
             async for batch in _batches(consumer):
                 for tp, messages in batch.items():
                     held = partitions.held[tp]
-                    results = await _work_off(tp, messages, held, options, journal)
+                    results = await _work_off(tp, messages, held, pace, journal)
                     await _write(producer, tp, results, held, messages[-1].offset)
                     if journal:
                         for message in messages:
