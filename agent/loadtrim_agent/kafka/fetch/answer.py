@@ -11,32 +11,11 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from aiokafka.protocol.fetch import (
-    FetchResponse_v4,
-    FetchResponse_v5,
-    FetchResponse_v6,
-    FetchResponse_v7,
-    FetchResponse_v8,
-    FetchResponse_v9,
-    FetchResponse_v10,
-    FetchResponse_v11,
-)
+from aiokafka.protocol import fetch
 
 __all__ = ["read_answer"]
 
-_KINDS: dict[int, Any] = {
-    kind.API_VERSION: kind
-    for kind in (
-        FetchResponse_v4,
-        FetchResponse_v5,
-        FetchResponse_v6,
-        FetchResponse_v7,
-        FetchResponse_v8,
-        FetchResponse_v9,
-        FetchResponse_v10,
-        FetchResponse_v11,
-    )
-}
+_KINDS: dict[int, Any] = {version: getattr(fetch, f"FetchResponse_v{version}") for version in range(4, 12)}
 _SESSIONS_FROM, _LOG_START_FROM, _REPLICA_FROM = 7, 5, 11
 _THROTTLE = struct.Struct(">i")
 _TOP = struct.Struct(">ihi")
