@@ -225,8 +225,8 @@ class Agent:
             await asyncio.sleep(backoff.failed())
             try:
                 await self._open_log()
-            except ControlTopicUnusable as error:
-                log.debug("%s", error)
+            except ControlTopicUnusable:
+                log.debug("The control topic %s cannot be used yet; trying again.", self.options.control_topic)
         log.warning(
             "The control topic %s can be used now: this member joins again, and speaks loadtrim where all others do.",
             self.options.control_topic,
