@@ -15,7 +15,7 @@ from integration.harness_brokers import limit_reading
 from integration.harness_fetch import Reads, produce, producing, reading, some
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.fetch.lanes import Lane
+from loadtrim_agent.kafka.fetch.lanes import Channel, Lane
 from loadtrim_agent.kafka.fetch.plane import ANSWERS_BYTES_MAX
 
 pytestmark = pytest.mark.kafka
@@ -39,14 +39,14 @@ class Asked:
     """Every fetch of a plane: when it was sent and answered, and what it said."""
 
     def __init__(self, reads: Reads) -> None:
-        self.fetches: list[tuple[Lane, float, float, Any]] = []
-        """(lane, sent, answered, answer)."""
+        self.fetches: list[tuple[Channel, float, float, Any]] = []
+        """(connection, sent, answered, answer)."""
         self.limits: list[int] = []
         self._send = reads.plane._client.send
         reads.plane._client.send = self._recorded
 
     async def _recorded(self, node: int, request: Any, *, group: Any = None) -> Any:
-        if group not in Lane:
+        if not isinstance(group, Channel):
             return await self._send(node, request)
         sent = time.monotonic()
         self.limits.append(request._limits[2])
@@ -76,8 +76,8 @@ async def test_a_throttled_reader_waits_as_it_is_told(quotas: LocalKafka) -> Non
         assert slow.errors == []
     throttled = [fetch for fetch in asked.fetches if fetch[3].throttle_time_ms > 0]
     assert throttled
-    for lane, _, answered, answer in throttled:
-        later = [sent for other, sent, _, _ in asked.fetches if other is lane and sent > answered]
+    for channel, _, answered, answer in throttled:
+        later = [sent for other, sent, _, _ in asked.fetches if other == channel and sent > answered]
         if later:
             assert min(later) - answered >= answer.throttle_time_ms / 1000 - 0.01
     # 600 kB at 100 kB/s, less what the first second lets pass.
@@ -125,7 +125,7 @@ async def test_small_records_wait_for_more_as_long_as_they_may(kafka: Cluster) -
         at_once = time.monotonic() - began
         await produce(kafka, topic, some(1), 0)
         await eventually(lambda: reads.offsets(0) == [0], "the broker has waited for more")
-        polls = [(sent, answered) for lane, sent, answered, _ in asked.fetches if lane is Lane.POLL]
+        polls = [(sent, answered) for channel, sent, answered, _ in asked.fetches if channel.lane is Lane.POLL]
         assert min(answered - sent for sent, answered in polls[1:]) >= 1.4
         assert at_once < 1.4
 

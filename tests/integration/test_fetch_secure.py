@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -29,6 +29,7 @@ from integration.harness import WAIT_SECONDS, eventually
 from integration.harness_consumers import drain, make, new_group, send
 from loadtrim import Consumer
 from loadtrim.testing import LocalKafka
+from loadtrim_agent.kafka.connections import Connections
 
 pytestmark = [
     pytest.mark.kafka,
@@ -109,17 +110,24 @@ class Secured:
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Unsecured tokens, as the broker's default accepts them; made in the loop that the user made it in."""
+    """Unsecured tokens, as the broker's default accepts them; made in the loop that the user made it in.
 
-    def __init__(self) -> None:
+    Args:
+        refused_every: the first of so many is one that the broker refuses; 0: none is.
+    """
+
+    def __init__(self, refused_every: int = 0) -> None:
         self.loop = asyncio.get_running_loop()
         self.made = 0
+        self._refused_every = refused_every
 
     async def token(self) -> str:
         # As an HTTP client would, whose session belongs to a loop.
         assert asyncio.get_running_loop() is self.loop
+        refused = self._refused_every and self.made % self._refused_every == 0
         self.made += 1
-        now = time.time()
+        # Whole seconds, as everywhere: the broker compares in milliseconds, rounded down, and refuses the future.
+        now = int(time.time()) - (1000 if refused else 0)
         parts = ({"alg": "none"}, {"sub": USER, "iat": now, "exp": now + 600})
         return ".".join([*(base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=").decode() for p in parts), ""])
 
@@ -169,6 +177,42 @@ async def test_a_group_over(secured: Secured, protocol: str, mechanism: str) -> 
         await send(kafka, topic, [f"{n}" for n in range(40, 80)], partition=None)
         await eventually(lambda: len(counts) == 80, "the rest is read")
     assert set(counts.values()) == {1}, "nothing was repeated: commits and handoffs went through"
+
+
+async def test_a_group_whose_tokens_are_refused_at_times(secured: Secured) -> None:
+    """aiokafka takes the refusal for success: a member hung for ever, with no broker to ask or with useless answers."""
+    kafka = secured.kafka
+    topic, group = kafka.create_topic(partitions=4), new_group()
+    await send(kafka, topic, [f"{n}" for n in range(40)], partition=None)
+    given = secured.arguments("SASL_PLAINTEXT", "OAUTHBEARER")
+    one, two = (
+        make(kafka, topic, group=group, **{**given, "sasl_oauth_token_provider": Tokens(refused_every=every)})
+        for every in (2, 3)
+    )
+    async with one, two, drain(one, two) as counts:
+        await eventually(lambda: len(counts) == 40, "what was there is read")
+        await eventually(lambda: len(one.assignment()) == len(two.assignment()) == 2, "both take part")
+    assert set(counts.values()) == {1}, "nothing was repeated"
+
+
+async def test_a_client_that_was_told_of_no_broker_asks_again(secured: Secured) -> None:
+    given = secured.arguments("SASL_PLAINTEXT", "OAUTHBEARER")
+    connections = Connections({**given, "sasl_oauth_token_provider": Tokens(refused_every=2)})
+    await connections.start()
+    try:
+        assert connections.client.cluster.brokers()
+    finally:
+        await connections.close()
+
+
+async def test_who_is_never_accepted_is_told_so(secured: Secured) -> None:
+    given = secured.arguments("SASL_PLAINTEXT", "OAUTHBEARER")
+    consumer = make(
+        secured.kafka, "topic", group=new_group(), **{**given, "sasl_oauth_token_provider": Tokens(refused_every=1)}
+    )
+    with pytest.raises(KafkaConnectionError, match="Does the broker accept this user's credentials"):
+        await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
+    await consumer.stop()
 
 
 async def raised_at_start(consumer: Consumer | AIOKafkaConsumer) -> type[BaseException]:

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError, for_code
-from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError, for_code
 
 from loadtrim_agent.core.plan.baseline_records import TOPICS_MAX, Baselines
 from loadtrim_agent.core.records import UnreadableRecord
@@ -89,17 +88,11 @@ class BaselineReader:
             self._say(logging.INFO, f"Baselines of {len(self._baselines)} topics are read from {self._topic}.")
 
     async def _partitions(self) -> list[int]:
-        node = self._connections.client.get_random_node()
-        if node is None:
-            raise KafkaError("no broker is known")
-        # Not by the client's own metadata: a broker that creates topics by itself would make it.
-        request = MetadataRequest([self._topic], allow_auto_topic_creation=False)
-        answer = await self._connections.send(node, Lane.LOOK, request, timeout=REQUEST_SECONDS)
-        code, *_, partitions = answer.topics[0]
+        code, partitions = await self._connections.partitions_of(self._topic, Lane.LOOK, timeout=REQUEST_SECONDS)
         if code:
             raise for_code(code)(self._topic)
         await self._connections.client.set_topics([self._topic])
-        return sorted(entry[1] for entry in partitions)
+        return partitions
 
     async def _read(self, partition: int) -> None:
         """One partition to its end."""

@@ -16,8 +16,11 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.metadata import MetadataRequest
 
 from loadtrim_agent.clock import boot_time
+
+from .client import Client
 
 __all__ = [
     "CONNECTION_SETTINGS",
@@ -151,7 +154,7 @@ class Connections:
         settings: Mapping[str, Any],
         *,
         request_timeout: float = 0.0,
-        client: type[AIOKafkaClient] = AIOKafkaClient,
+        client: type[Client] = Client,
     ) -> None:
         taken = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
         taken["request_timeout_ms"] = max(int(request_timeout * 1000), int(taken.get("request_timeout_ms", 40_000)))
@@ -204,6 +207,22 @@ class Connections:
         except TimeoutError:
             self.cut(node, lane)
             raise
+
+    async def partitions_of(self, topic: str, lane: Lane, *, timeout: float) -> tuple[int, list[int]]:
+        """Ask any broker for a topic's partitions: (error code, their numbers).
+
+        Not by the client's own metadata: a broker that creates topics by itself would make it.
+
+        Raises:
+            KafkaError: no connection. TimeoutError: no answer in time.
+        """
+        node = self.client.get_random_node()
+        if node is None:
+            raise KafkaError("no broker is known")
+        request = MetadataRequest([topic], allow_auto_topic_creation=False)
+        answer = await self.send(node, lane, request, timeout=timeout)
+        code, *_, partitions = answer.topics[0]
+        return code, sorted(entry[1] for entry in partitions)
 
     def cut(self, node: int | None, lane: Lane) -> None:
         """Close one lane; the next request opens it again."""

@@ -14,7 +14,6 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     for_code,
 )
-from aiokafka.protocol.metadata import MetadataRequest
 
 from loadtrim_agent.clock import boot_time, wall_time
 from loadtrim_agent.core.group.commands import AppendCommand, ReadBaseCommand
@@ -175,13 +174,7 @@ class ControlLog:
 
     async def _count_partitions(self) -> int | None:
         """None: the topic does not exist, or this principal may not see it."""
-        node = self._connections.client.get_random_node()
-        if node is None:
-            raise KafkaError("no broker is known")
-        # Not by the client's own metadata: a broker that creates topics by itself would make it with one partition.
-        request = MetadataRequest([self.topic], allow_auto_topic_creation=False)
-        answer = await self._connections.send(node, Lane.APPEND, request, timeout=PROBE_SECONDS)
-        code, *_, partitions = answer.topics[0]
+        code, partitions = await self._connections.partitions_of(self.topic, Lane.APPEND, timeout=PROBE_SECONDS)
         return len(partitions) if code == 0 else None
 
     async def _created_partitions(self) -> int:

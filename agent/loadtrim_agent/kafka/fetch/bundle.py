@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
 
 from loadtrim_agent.kafka.connections import Backoff
 
-from .lanes import PAUSE_SECONDS, BrokerLanes, Lane
+from .lanes import PAUSE_SECONDS, BrokerLanes, Channel, Lane
 
 __all__ = ["Bundle"]
 
@@ -26,9 +25,9 @@ class Bundle:
         """Before it is asked again; 0 while it answers."""
         self._pause: asyncio.Future[None] | None = None
 
-    def connection(self, lane: Lane) -> Hashable:
+    def channel(self, lane: Lane) -> Channel:
         """Each poll has one of its own, for it is held there. What is express shares one, for it is not."""
-        return lane if lane is Lane.EXPRESS or not self.number else (lane, self.number)
+        return Channel(lane, 0 if lane is Lane.EXPRESS else self.number)
 
     def stir(self) -> None:
         """Let its lanes look whether there is something to ask."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from loadtrim_agent.core.model import Partition
 
@@ -38,6 +39,7 @@ __all__ = [
     "PAUSE_BYTES_MAX",
     "PAUSE_SECONDS",
     "BrokerLanes",
+    "Channel",
     "Lane",
     "LaneRequest",
     "bundle_for",
@@ -59,6 +61,13 @@ class Lane(enum.Enum):
 
     POLL = "fetch"
     EXPRESS = "fetch-express"
+
+
+class Channel(NamedTuple):
+    """One of the connections to a broker that are there for fetching, as the client tells them apart."""
+
+    lane: Lane
+    bundle: int
 
 
 @dataclass(frozen=True, slots=True)

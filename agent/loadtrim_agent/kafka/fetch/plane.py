@@ -304,7 +304,7 @@ class FetchPlane:
     async def _run_lane(self, bundle: Bundle, lane: Lane) -> None:
         wake = bundle.wake[lane]
         # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
-        await self._client.ready(bundle.lanes.node, group=bundle.connection(lane))
+        await self._client.ready(bundle.lanes.node, group=bundle.channel(lane))
         while not self._closed:
             if bundle.wait_seconds:
                 await asyncio.sleep(bundle.wait_seconds)
@@ -334,7 +334,7 @@ class FetchPlane:
             rack=self._settings.get("client_rack") or "",
         )
         try:
-            answer = await self._client.send(lanes.node, request, group=bundle.connection(lane))
+            answer = await self._client.send(lanes.node, request, group=bundle.channel(lane))
         except UNREACHABLE as error:
             lanes.failed(lane)
             bundle.stir()  # the other lane may have left it all to this one, and sleep

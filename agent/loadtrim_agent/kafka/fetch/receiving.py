@@ -20,12 +20,13 @@ import struct
 import time
 from typing import Any
 
-from aiokafka.client import AIOKafkaClient
+from aiokafka.client import ConnectionGroup
 from aiokafka.conn import CloseReason
 from aiokafka.errors import CorrelationIdError, KafkaConnectionError
 
+from ..client import Client
 from .answer import read_answer
-from .lanes import Lane
+from .lanes import Channel
 
 __all__ = ["AnswersProtocol", "ReceivingClient"]
 
@@ -40,21 +41,16 @@ TOGETHER_BYTES_MIN, TOGETHER_BYTES_MAX = 1 << 16, 1 << 21
 must be able to hold that."""
 
 
-class ReceivingClient(AIOKafkaClient):  # type: ignore[misc]
-    """A client whose connections for fetching (:func:`fetches`) receive as told above."""
+class ReceivingClient(Client):
+    """A client whose connections for fetching (those of a :class:`~.lanes.Channel`) receive as told above."""
 
-    async def _get_conn(self, node_id: Any, *, group: Any = None, **options: Any) -> Any:
-        if not fetches(group):
-            return await super()._get_conn(node_id, **({} if group is None else {"group": group}), **options)
-        connection = await super()._get_conn(node_id, group=group, **options)
-        if connection is not None and connection.connected():
+    async def _get_conn(
+        self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, no_hint: bool = False
+    ) -> Any | None:
+        connection = await super()._get_conn(node_id, group=group, no_hint=no_hint)
+        if isinstance(group, Channel) and connection is not None and connection.connected():
             AnswersProtocol.take_over(connection)
         return connection
-
-
-def fetches(group: Any) -> bool:
-    """Is it a connection of :meth:`.bundle.Bundle.connection`?"""
-    return isinstance(group[0] if isinstance(group, tuple) else group, Lane)
 
 
 class AnswersProtocol(asyncio.BufferedProtocol):

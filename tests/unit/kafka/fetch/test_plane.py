@@ -17,7 +17,7 @@ from aiokafka.structs import TopicPartition
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.data import OnChunk
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS, PAUSE_BYTES_MAX, Lane
+from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS, PAUSE_BYTES_MAX, Channel, Lane
 from loadtrim_agent.kafka.fetch.plane import ANSWERS_BYTES_MAX, FetchPlane
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
 from loadtrim_agent.kafka.fetch.state import Route
@@ -35,8 +35,9 @@ SPOILT = struct.pack(">qi", 100, 1) + bytes(100)
 class Asked:
     """A request, open until the test answers it."""
 
-    def __init__(self, lane: Lane, request: SessionFetchRequest) -> None:
-        self.lane = lane
+    def __init__(self, channel: Channel, request: SessionFetchRequest) -> None:
+        self.channel = channel
+        self.lane = channel.lane
         self.wants = request._limits[1:3]
         """Bytes, at least and at most."""
         self.fetch = list(request._fetch)
@@ -69,10 +70,10 @@ class Broker:
 
     async def close(self) -> None: ...
 
-    async def ready(self, node: int, group: Lane) -> bool:
+    async def ready(self, node: int, group: Channel) -> bool:
         return True
 
-    async def send(self, node: int, request: SessionFetchRequest, group: Lane) -> Any:
+    async def send(self, node: int, request: SessionFetchRequest, group: Channel) -> Any:
         asked = Asked(group, request)
         self.asked.put_nowait(asked)
         return await asked.answer
@@ -184,7 +185,7 @@ async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() ->
 async def polls(broker: Broker, count: int) -> list[Asked]:
     """So many requests, all of them polls."""
     asked = [await broker.next() for _ in range(count)]
-    assert all(each.lane is Lane.POLL or each.lane[0] is Lane.POLL for each in asked)  # type: ignore[index]
+    assert all(each.lane is Lane.POLL for each in asked)
     return asked
 
 
@@ -197,16 +198,16 @@ async def test_many_partitions_of_a_broker_are_polled_in_bundles_and_none_waits_
         bundles = await polls(broker, 3)
         assert [len(each.fetch) for each in bundles] == [BUNDLE_PARTITIONS, BUNDLE_PARTITIONS, 5]
         assert sorted(partition for each in bundles for partition, _ in each.fetch) == partitions
-        assert len({each.lane for each in bundles}) == 3, "one connection each"
+        assert len({each.channel for each in bundles}) == 3, "one connection each"
         assert sum(each.wants[1] for each in bundles) * len(Lane) <= ANSWERS_BYTES_MAX
         bundles[1].throttle()
         again = await broker.next()
-        assert again.lane == bundles[1].lane
+        assert again.channel == bundles[1].channel
 
         plane.take(partitions[0], 7)
         plane.take(partitions[BUNDLE_PARTITIONS], 8)
         express = [await broker.next(), await broker.next()]
-        assert [each.lane for each in express] == [Lane.EXPRESS] * 2, "over one connection"
+        assert [each.channel for each in express] == [Channel(Lane.EXPRESS, 0)] * 2, "over one connection"
         assert [each.fetch for each in express] == [[(partitions[0], 7)], [(partitions[BUNDLE_PARTITIONS], 8)]]
 
 
@@ -253,7 +254,7 @@ async def test_a_bundle_pauses_while_little_comes_and_not_for_what_is_to_be_had_
 
         plane.take(fresh, 0)
         hurried = await broker.next()
-        assert hurried.lane == second.lane
+        assert hurried.channel == second.channel
         assert dict(hurried.fetch)[fresh] == 0
         again.tell()
         assert (await broker.next()).lane is Lane.POLL, "nothing came: it has waited already"

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import CloseReason, create_conn
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionResponse_v0
@@ -18,7 +20,7 @@ from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.connections import Backoff
 from loadtrim_agent.kafka.fetch.bundle import Bundle
 from loadtrim_agent.kafka.fetch.lanes import BrokerLanes, Lane
-from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol, fetches
+from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol, ReceivingClient
 from loadtrim_agent.kafka.fetch.request import NO_SESSION, SessionFetchRequest
 
 WAIT_SECONDS = 20.0
@@ -217,13 +219,27 @@ async def test_an_answer_to_nothing_closes_the_connection() -> None:
         assert closed.reasons == [CloseReason.OUT_OF_SYNC]
 
 
+async def taken_over(group: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Does a client's connection of this kind receive as told here?"""
+    taken: list[Any] = []
+    made = SimpleNamespace(connected=lambda: True)
+
+    async def get(self: AIOKafkaClient, node: int, **options: Any) -> Any:
+        return made
+
+    monkeypatch.setattr(AIOKafkaClient, "_get_conn", get)
+    monkeypatch.setattr(AnswersProtocol, "take_over", taken.append)
+    assert await ReceivingClient()._get_conn(1, group=group) is made
+    return taken == [made]
+
+
 @pytest.mark.parametrize("number", [0, 1, 7])
 @pytest.mark.parametrize("lane", Lane)
-async def test_every_bundle_receives_so(number: int, lane: Lane) -> None:
+async def test_every_bundle_receives_so(number: int, lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     lanes = BrokerLanes(1, wait_ms=500, has_room=lambda state: True)
-    assert fetches(Bundle(lanes, number, Backoff(0.1)).connection(lane))
+    assert await taken_over(Bundle(lanes, number, Backoff(0.1)).channel(lane), monkeypatch)
 
 
-@pytest.mark.parametrize("group", [None, 0, "coordinator"])
-def test_nothing_else_does(group: Any) -> None:
-    assert not fetches(group)
+@pytest.mark.parametrize("group", [None, ConnectionGroup.DEFAULT, "coordinator"])
+async def test_nothing_else_does(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not await taken_over(group, monkeypatch)
