@@ -7,16 +7,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loadtrim.testing import Cluster, ExternalKafka, LocalKafka
+from loadtrim.testing import Cluster, LocalKafka, any_kafka
 
 from .results import Figure, Result, machine, stamp
 
-__all__ = ["Benchmark", "Context", "Finding", "kafka_of", "measure"]
+__all__ = ["Benchmark", "Context", "Finding", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +58,14 @@ class Benchmark:
     needs_kafka: bool = True
 
 
-@contextlib.contextmanager
-def kafka_of() -> Iterator[Cluster]:
-    """A Kafka for one benchmark, or the one that ``KAFKA_BOOTSTRAP`` names."""
-    if bootstrap := os.environ.get("KAFKA_BOOTSTRAP"):
-        yield ExternalKafka(bootstrap)
-        return
-    with LocalKafka(heap_mb=1024) as kafka:
-        yield kafka
-
-
 async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None) -> Result:
     """Run one benchmark on a fresh broker and in a scratch directory that is removed afterwards."""
     load_average = os.getloadavg()[0]
     begun = time.monotonic()
     scratch = Path(tempfile.mkdtemp(prefix=f"bench-{benchmark.name}-", dir=keep))
     try:
-        with kafka_of() if benchmark.needs_kafka else contextlib.nullcontext() as kafka:
+        needed = any_kafka(partial(LocalKafka, heap_mb=1024)) if benchmark.needs_kafka else contextlib.nullcontext()
+        with needed as kafka:
             found = await benchmark.run(Context(quick, scratch, kafka))
     finally:
         if keep is None:

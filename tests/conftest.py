@@ -29,11 +29,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "loadtrim"))
 @pytest.fixture(scope="session")
 def quick_kafka() -> Iterator[Cluster]:
     """A Kafka that takes sessions of half a second and up, so that a death is noticed while a test waits."""
-    from loadtrim.testing import ExternalKafka, LocalKafka
+    from loadtrim.testing import LocalKafka, any_kafka
 
-    bootstrap = os.environ.get("KAFKA_BOOTSTRAP")
-    if bootstrap:
-        yield ExternalKafka(bootstrap)
-        return
-    with LocalKafka(properties={"group.min.session.timeout.ms": "500"}, short_run=True) as kafka:
+    properties = {"group.min.session.timeout.ms": "500"}
+    with any_kafka(lambda: LocalKafka(properties=properties, short_run=True)) as kafka:
         yield kafka

@@ -26,12 +26,11 @@ Exit codes: 0; 1 something was lost, owned twice or not done in time; 2 wrong us
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -42,7 +41,7 @@ from demo.plot import plot
 from demo.report import NOT_THE_PAPERS, Report, render
 from demo.run import GROUP, RunFailedError, RunOptions, run
 from demo.show import show
-from loadtrim.testing import Cluster, ExternalKafka, LocalKafka, LocalKafkaError
+from loadtrim.testing import LocalKafka, LocalKafkaError, any_kafka
 
 __all__ = ["main", "run_options"]
 
@@ -88,20 +87,11 @@ def _number(env: Mapping[str, str], name: str, default: float, *, least: float) 
     return value
 
 
-@contextlib.contextmanager
-def _kafka() -> Iterator[Cluster]:
-    if bootstrap := os.environ.get("KAFKA_BOOTSTRAP"):
-        yield ExternalKafka(bootstrap)
-        return
-    with LocalKafka() as local:
-        yield local
-
-
 def _demo(env: Mapping[str, str]) -> Report:
     out = Path(env.get("OUT", "out"))
     run_options(env, "", "", "")  # wrong use is told before Kafka is started
     shutil.rmtree(out / "run", ignore_errors=True)
-    with _kafka() as kafka:
+    with any_kafka() as kafka:
         own = isinstance(kafka, LocalKafka)
         suffix = "" if own else f"-{uuid.uuid4().hex[:8]}"
         options = run_options(env, kafka.bootstrap, f"payments{suffix}", f"{GROUP}{suffix}")

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ if __package__ in (None, ""):
 from demo.load import Rates
 from demo.report import Report, render
 from demo.run import RunFailedError, RunOptions, run
-from loadtrim.testing import Cluster, ExternalKafka, LocalKafka, LocalKafkaError
+from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 from nexmark.events import QUERIES, Generator
 from nexmark.service import STATELESS, changelog_of, results_of
 from papers.koper22 import PARTITIONS, REPLICAS, REPLICAS_MAX, capacity, query_load
@@ -76,17 +74,8 @@ def _make_topics(kafka: Cluster, query: str) -> str:
     return topic
 
 
-@contextlib.contextmanager
-def _kafka() -> Iterator[Cluster]:
-    if bootstrap := os.environ.get("KAFKA_BOOTSTRAP"):
-        yield ExternalKafka(bootstrap)
-        return
-    with LocalKafka() as local:
-        yield local
-
-
 def _played(given: Any) -> Report:
-    with _kafka() as kafka:
+    with any_kafka() as kafka:
         topic = _make_topics(kafka, given.query)
         options = run_options(given.query, given.policy, given.begin, given.seconds, kafka.bootstrap, topic)
         shutil.rmtree(options.directory, ignore_errors=True)

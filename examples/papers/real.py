@@ -15,11 +15,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from demo.report import Report, Summary
 from demo.run import RunFailedError, RunOptions
 from demo.run import run as play_run
 from loadtrim.simulate import shares_skewed
-from loadtrim.testing import Cluster, ExternalKafka, LocalKafka, LocalKafkaError
+from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 from papers import iccbdc22
 from papers.bench import PROJECT
 from papers.traces import three_humps
@@ -229,15 +228,6 @@ def _scaling(report: Report, first: int) -> tuple[tuple[float, int], ...]:
     return tuple(changes)
 
 
-@contextlib.contextmanager
-def _kafka() -> Iterator[Cluster]:
-    if bootstrap := os.environ.get("KAFKA_BOOTSTRAP"):
-        yield ExternalKafka(bootstrap)
-        return
-    with LocalKafka() as local:
-        yield local
-
-
 def table(chosen: Sequence[Plan], found: dict[str, Kept]) -> list[str]:
     """What came of it beside the papers, in Markdown."""
     lines = [
@@ -286,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     missing = [plan for plan in chosen if plan.name not in found]
     try:
-        with _kafka() if missing else contextlib.nullcontext() as kafka:
+        with any_kafka() if missing else contextlib.nullcontext() as kafka:
             for plan in missing:
                 if plan.scaled_as and plan.scaled_as not in found:
                     print(f"{plan.name}: left out, for {plan.scaled_as} was not played", file=sys.stderr)

@@ -18,7 +18,7 @@ from typing import Any
 
 from loadtrim.testing.cluster import Cluster, ExternalKafka, create_topic
 from loadtrim.testing.errors import BrokerError, DistributionError, LocalKafkaError, ToolMissingError
-from loadtrim.testing.local_kafka import Broker, LocalKafka
+from loadtrim.testing.local_kafka import Broker, LocalKafka, any_kafka
 
 __all__ = [
     "Broker",
@@ -29,6 +29,7 @@ __all__ = [
     "LocalKafka",
     "LocalKafkaError",
     "ToolMissingError",
+    "any_kafka",
     "create_topic",
 ]
 

@@ -9,13 +9,13 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from loadtrim.testing import distribution, properties, storage
-from loadtrim.testing.cluster import Cluster, exercise
+from loadtrim.testing.cluster import Cluster, ExternalKafka, exercise
 from loadtrim.testing.distribution import Distribution
 from loadtrim.testing.errors import BrokerError, LocalKafkaError
 from loadtrim.testing.guarded import Guard
@@ -24,7 +24,7 @@ from loadtrim.testing.properties import HOST, Listener, Node
 from loadtrim.testing.tools import Java, find_java
 from loadtrim.testing.wire import ask_coordinator, ask_metadata
 
-__all__ = ["KAFKA_VERSION_DEFAULT", "Broker", "LocalKafka", "kafka_version"]
+__all__ = ["KAFKA_VERSION_DEFAULT", "Broker", "LocalKafka", "any_kafka", "kafka_version"]
 
 logger = logging.getLogger("loadtrim.testing")
 
@@ -517,3 +517,20 @@ def _write_archive(kafka: Distribution, java: Java, path: Path) -> None:
         trainee.brokers[0].stop(ARCHIVE_SECONDS)
     finally:
         trainee.stop()
+
+
+@contextlib.contextmanager
+def any_kafka(local: Callable[[], LocalKafka] = LocalKafka) -> Iterator[Cluster]:
+    """The cluster that ``KAFKA_BOOTSTRAP`` names, else one of our own for as long as this lasts.
+
+    Args:
+        local: makes our own.
+
+    Raises:
+        LocalKafkaError: our own does not start.
+    """
+    if bootstrap := os.environ.get("KAFKA_BOOTSTRAP"):
+        yield ExternalKafka(bootstrap)
+        return
+    with local() as kafka:
+        yield kafka
