@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from ..core.model import Partition
@@ -74,10 +75,18 @@ class TimesMonitor:
         return Rates(at=now, unit=RateUnit.RECORDS, per_second=per_second)
 
     async def _offsets(self, asked: Sequence[TopicPartition], at: float) -> dict[TopicPartition, int]:
-        """The first offset stamped at or after a time; where there is none, the end."""
+        """The first offset stamped at or after a time; where there is none, the end.
+
+        Raises:
+            KafkaError: the broker could not be asked, or left one out, as it does where messages have no time stamps.
+        """
         found = await self._queries.offsets_for_times(dict.fromkeys(asked, max(0, int(at * 1000))))
-        ends = await self._queries.end_offsets([entry for entry, offset in found.items() if offset is None])
-        return {entry: ends[entry] if offset is None else int(offset.offset) for entry, offset in found.items()}
+        offsets = {entry: int(offset.offset) for entry, offset in found.items() if offset is not None}
+        offsets |= await self._queries.end_offsets([entry for entry, offset in found.items() if offset is None])
+        # A partition left out would count as one where nothing arrives.
+        if missing := [entry for entry in asked if entry not in offsets]:
+            raise KafkaError(f"the broker tells no offset by time of {len(missing)} partitions, {missing[0]} among them")
+        return offsets
 
 
 def make_monitor(name: str, queries: OffsetQueries, interval_seconds: float) -> Monitor | None:
