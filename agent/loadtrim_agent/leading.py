@@ -26,7 +26,7 @@ from .core.plan.values import GroupState, MemberState, PlanConfig, Rates
 from .core.records import DecisionRecord, PlanRecord, ReportRecord
 from .kafka.baselines import BaselineReader
 from .kafka.connections import UNREACHABLE
-from .kafka.controllog import ControlLog
+from .kafka.controllog import ControlLog, TelemetryEntry, TelemetryTail
 from .kafka.monitors import Monitor
 from .local_week import LocalWeek
 from .observe.metrics import Metrics
@@ -40,8 +40,11 @@ log = logging.getLogger("loadtrim")
 
 REPLAY_SECONDS = 300.0
 """How much telemetry a new leader reads, so that a leader's death forgets nothing."""
-REPLAY_SECONDS_MAX = 3.0
-"""How long it may take before the first decision; what comes later is taken in later."""
+LISTEN_SECONDS_MAX = 3.0
+"""How long a decision waits for what was reported, the first one for all of that; what is left is taken in before the
+next. It takes milliseconds."""
+BASELINE_SECONDS_MAX = 3.0
+"""The same for what the history expects, which is read from another topic beside it."""
 IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
@@ -54,7 +57,7 @@ THINKING_SECONDS_MAX = 1.0
 """A plan that takes longer is complained about."""
 DECISION_PHASE = 0.3
 """How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
-due at the multiples and a little later, have been read."""
+due at the multiples and a little later, are there."""
 
 
 class _Thinker:
@@ -208,36 +211,39 @@ class Leading:
     async def _lead(self) -> None:
         control = self._agent.log
         assert control is not None, "no map of ours without the log"
-        planner = _Thinker(self._config)
+        planner, telemetry = _Thinker(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
         self._monitor, self._rates, self._monitor_fails = self._make_monitor(), None, False
-        caught_up = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._listen(control, planner, caught_up), name="loadtrim-telemetry")
             expecting = asyncio.Event()
             tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
-            try:
-                async with asyncio.timeout(REPLAY_SECONDS_MAX):
-                    await caught_up.wait()
+            await self._listen(telemetry, planner)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BASELINE_SECONDS_MAX):
                     await expecting.wait()
-            except TimeoutError:
-                log.info("What the last minutes and the history tell is still being read; deciding with what is there.")
-            await self._decide_for_ever(control, planner)
+            await self._decide_for_ever(control, telemetry, planner)
 
-    async def _listen(self, control: ControlLog, planner: _Thinker, caught_up: asyncio.Event) -> None:
-        async for entries, at_end in control.telemetry(wall_time() - REPLAY_SECONDS):
-            for entry in entries:
-                record = entry.record
-                if record.group != self._config.group:
-                    continue
-                if isinstance(record, ReportRecord):
-                    received_at = wall_time() if caught_up.is_set() else entry.appended_at
-                    self._instances[record.member] = record.instance
-                    self._weigh(record)
-                    planner.hear(record, received_at)
-                elif isinstance(record, DecisionRecord) and not caught_up.is_set():
-                    planner.hear(record, entry.appended_at)
-            if at_end:
-                caught_up.set()
+    async def _listen(self, telemetry: TelemetryTail, planner: _Thinker) -> None:
+        """Take in what was reported since the last time, as far as it can be read soon.
+
+        The planner knows how old everything is, and holds where too much is missing.
+        """
+
+        def hear(entry: TelemetryEntry) -> None:
+            record = entry.record
+            if record.group != self._config.group:
+                return
+            if isinstance(record, ReportRecord):
+                self._instances[record.member] = record.instance
+                self._weigh(record)
+                planner.hear(record, entry.heard_at)
+            elif isinstance(record, DecisionRecord) and entry.replayed:
+                planner.hear(record, entry.heard_at)
+
+        try:
+            async with asyncio.timeout(LISTEN_SECONDS_MAX):
+                await telemetry.read(hear)
+        except UNREACHABLE as error:
+            log.debug("The telemetry could not be read to its end (%r); deciding with what is there.", error)
 
     async def _read_baselines(self, caught_up: asyncio.Event) -> None:
         """Know what the history expects, for as long as this member leads."""
@@ -252,9 +258,10 @@ class Leading:
             self._baselines.clear()
             caught_up.set()
 
-    async def _decide_for_ever(self, control: ControlLog, planner: _Thinker) -> None:
+    async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: _Thinker) -> None:
         while True:
             if self._agent.machine.membership.is_leader:
+                await self._listen(telemetry, planner)
                 await self._look_at_unowned()
                 await self._look_at_rates()
                 began = time.perf_counter()

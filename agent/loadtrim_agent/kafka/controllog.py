@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.errors import (
@@ -40,7 +40,7 @@ from loadtrim_agent.core.records import (
 from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Connections, Lane
 from .partition_log import Appended, PartitionLog
 
-__all__ = ["ControlLog", "ControlTopicUnusable", "TelemetryEntry"]
+__all__ = ["ControlLog", "ControlTopicUnusable", "TelemetryEntry", "TelemetryTail"]
 
 log = logging.getLogger("loadtrim")
 T = TypeVar("T")
@@ -53,6 +53,8 @@ POLL_SECONDS = 1.0
 """The broker answers a read as soon as there is a record; with none, after this long."""
 SILENT_SECONDS = 3.0
 """No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
+ANSWER_SECONDS = 1.0
+"""No answer to a read that is not to wait for this long: the connection is given up."""
 TOPIC_SECONDS = 30.0
 """How long a topic that is created may take until it has leaders."""
 LOOK_SECONDS_MAX = 0.2
@@ -70,12 +72,14 @@ class ControlTopicUnusable(Exception):
 
 
 class TelemetryEntry(NamedTuple):
-    """One record of the telemetry partition, as the broker stamped it."""
+    """One record of the telemetry partition."""
 
     record: Record
-    offset: int
-    appended_at: float
-    """By the broker's clock, seconds since the epoch."""
+    heard_at: float
+    """When it was appended, by the broker's stamp on this machine's clock, seconds since the epoch. Where the topic
+    keeps the writers' times: now, and the writer's time of what was there before the first look."""
+    replayed: bool
+    """It was there before the first look."""
 
 
 class ControlLog:
@@ -113,6 +117,8 @@ class ControlLog:
         """Of the tail: offset read next."""
         self._answered_at = boot_time()
         self._failed = False
+        self._clock_ahead: float | None = None
+        """Own wall clock - broker's clock, seconds."""
 
     def _partition(self, partition: int, read: Lane, append: Lane, *, compressed: bool = False) -> PartitionLog:
         return PartitionLog(self._connections, self.topic, partition, read=read, append=append, compressed=compressed)
@@ -265,7 +271,8 @@ class ControlLog:
         """The broker stamped the record somewhere between our sending it and its answer."""
         if written.appended_at is not None:
             answered_at = wall_time()
-            self._on_clock((sent_at + answered_at) / 2 - written.appended_at, answered_at - sent_at)
+            self._clock_ahead = (sent_at + answered_at) / 2 - written.appended_at
+            self._on_clock(self._clock_ahead, answered_at - sent_at)
 
     def _decode(self, value: bytes | None) -> Record | None:
         try:
@@ -343,40 +350,62 @@ class ControlLog:
             return False
         return True
 
-    async def telemetry(self, since: float) -> AsyncIterator[tuple[list[TelemetryEntry], bool]]:
-        """Records of the telemetry partition from ``since`` (epoch seconds) on, in batches, for ever.
+    def telemetry(self, since: float) -> TelemetryTail:
+        """The telemetry partition from ``since`` (epoch seconds) on."""
+        return TelemetryTail(self._telemetry, since, self._entry)
 
-        Yields:
-            A batch, empty at least every second while nothing is new, and whether all that was there at the start has
-            been read.
+    def _entry(self, message: Any, replayed: bool) -> TelemetryEntry | None:
+        record = self._decode(message.value)
+        if record is None:
+            return None
+        stamp, now = message.timestamp / 1000, wall_time()
+        if self._clock_ahead is not None:
+            at = min(now, stamp + self._clock_ahead)
+        else:
+            at = stamp if replayed else now
+        return TelemetryEntry(record=record, heard_at=at, replayed=replayed)
+
+
+class TelemetryTail:
+    """Reads a telemetry partition when it is asked to, and nothing in between: reports are many, and what is made of
+    them is made once a second.
+
+    Args:
+        log: of the partition.
+        since: where to begin, seconds since the epoch.
+        entry: makes an entry of a record, or nothing of one that cannot be read.
+    """
+
+    def __init__(self, log: PartitionLog, since: float, entry: Callable[[Any, bool], TelemetryEntry | None]) -> None:
+        self._log = log
+        self._since_ms = int(since * 1000)
+        self._entry = entry
+        self._position = -1
+        self._replay_end = -1
+        """What was there at the first call ends here."""
+
+    async def read(self, hear: Callable[[TelemetryEntry], None]) -> None:
+        """Hear everything that came since the last time. Cancelled in between, the next call goes on there.
 
         Raises:
-            KafkaError, OSError, TimeoutError: it cannot be read at the start. Later troubles are waited out.
+            KafkaError, OSError, TimeoutError: it cannot be read now.
         """
-        end = await self._telemetry.end()
-        found = await self._telemetry.offset_at(int(since * 1000))
-        position = found if found >= 0 else end
-        backoff = Backoff(self._connections.retry_backoff)
-        while True:
+        if self._position < 0:
+            end = await self._log.end()
+            found = await self._log.offset_at(self._since_ms)
+            self._replay_end, self._position = end, found if found >= 0 else end
+        end = self._position + 1
+        while self._position < end:
             try:
-                fetched = await self._telemetry.read(position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
+                fetched = await self._log.read(self._position, wait_seconds=0.0, timeout=ANSWER_SECONDS)
             except OffsetOutOfRangeError:
-                position = await self._patiently(self._telemetry.end)
+                self._position = end = await self._log.end()
                 continue
-            except UNREACHABLE as error:
-                log.debug("The telemetry of %s cannot be read now (%r); trying again.", self.topic, error)
-                await asyncio.sleep(backoff.failed())
-                continue
-            backoff.succeeded()
-            position = fetched.following
-            yield self._entries(fetched.records), position >= end
-
-    def _entries(self, messages: Iterable[Any]) -> list[TelemetryEntry]:
-        return [
-            TelemetryEntry(record, message.offset, message.timestamp / 1000)
-            for message in messages
-            if (record := self._decode(message.value)) is not None
-        ]
+            for message in fetched.records:
+                entry = self._entry(message, message.offset < self._replay_end)
+                if entry is not None:
+                    hear(entry)
+            self._position, end = fetched.following, fetched.end
 
 
 def _topic_configs() -> dict[str, str]:

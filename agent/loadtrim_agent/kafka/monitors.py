@@ -85,7 +85,7 @@ class TimesMonitor:
         offsets |= await self._queries.end_offsets([entry for entry, offset in found.items() if offset is None])
         # A partition left out would count as one where nothing arrives.
         if missing := [entry for entry in asked if entry not in offsets]:
-            raise KafkaError(f"the broker tells no offset by time of {len(missing)} partitions, {missing[0]} among them")
+            raise KafkaError(f"the broker tells no offset by time of {len(missing)} partitions, such as {missing[0]}")
         return offsets
 
 

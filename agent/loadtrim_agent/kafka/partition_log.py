@@ -47,6 +47,8 @@ class Fetched(NamedTuple):
     """aiokafka's ``ConsumerRecord``, by offset."""
     following: int
     """Offset to fetch next: behind the last record, and behind what holds no records for users."""
+    end: int
+    """Offset behind the last record that there was."""
 
 
 class Appended(NamedTuple):
@@ -143,15 +145,15 @@ class PartitionLog:
         )
         answer = await self._ask(self._read_lane, request, timeout)
         if not answer.topics:
-            return Fetched([], position)
-        _, code, _, *rest = answer.topics[0][1][0]
+            return Fetched([], position, position)
+        _, code, end, *rest = answer.topics[0][1][0]
         self._check(code)
         raw = rest[-1]
         if not raw:
-            return Fetched([], position)
+            return Fetched([], position, position)
         reader = PartitionRecords(self._at, MemoryRecords(raw), [], position, None, None, True, READ_UNCOMMITTED)
         records = list(reader)
-        return Fetched(records, int(reader.next_fetch_offset))
+        return Fetched(records, int(reader.next_fetch_offset), int(end))
 
     # -- appending -----------------------------------------------------------------------------------------------
 

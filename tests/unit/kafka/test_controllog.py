@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from aiokafka.errors import LeaderNotAvailableError
+from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
 
-from loadtrim_agent.kafka.controllog import LOOK_SECONDS_MAX, ControlLog
+from loadtrim_agent.core.records import ReportRecord, encode
+from loadtrim_agent.kafka.controllog import LOOK_SECONDS_MAX, ControlLog, TelemetryEntry, TelemetryTail
+from loadtrim_agent.kafka.partition_log import Fetched
 
 
 def make_log() -> ControlLog:
@@ -87,3 +90,63 @@ async def test_a_topic_that_is_being_created_is_looked_for_often(monkeypatch: py
     await log.close()
     assert max(waits) <= LOOK_SECONDS_MAX
     assert sum(waits) > 1.0, "and the broker is left alone meanwhile"
+
+
+class Telemetry:
+    """A telemetry partition: offset -> (the broker's stamp, ms; value)."""
+
+    def __init__(self, count: int) -> None:
+        self.records = [SimpleNamespace(offset=n, timestamp=1_000_000 + n, value=report(n)) for n in range(count)]
+        self.first_offset, self.reads = 0, 0
+
+    async def end(self) -> int:
+        return len(self.records)
+
+    async def offset_at(self, timestamp_ms: int) -> int:
+        return next((record.offset for record in self.records if record.timestamp >= timestamp_ms), -1)
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        assert wait_seconds == 0.0
+        self.reads += 1
+        if position < self.first_offset:
+            raise OffsetOutOfRangeError
+        some = self.records[position : position + 2]
+        return Fetched(list(some), position + len(some), len(self.records))
+
+
+def report(sequence: int) -> bytes:
+    return encode(ReportRecord(group="payments", member="m", at=1.0, sequence=sequence, generation=1))
+
+
+async def test_telemetry_is_heard_once_with_the_moment_it_was_appended_on_this_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1_000.5]
+    monkeypatch.setattr("loadtrim_agent.kafka.controllog.wall_time", lambda: now[0])
+    log, there = make_log(), Telemetry(5)
+    partition: Any = there
+    tail = TelemetryTail(partition, 1_000.001, log._entry)
+    heard: list[TelemetryEntry] = []
+    await tail.read(heard.append)
+    assert [(entry.record.sequence, entry.replayed) for entry in heard] == [(n, True) for n in range(1, 5)]  # type: ignore[union-attr]
+    assert heard[0].heard_at == 1_000.001, "nothing is known of the clocks yet, and it was there before"
+
+    there.records += Telemetry(7).records[5:]
+    heard.clear()
+    there.reads = 0
+    log._clock_ahead = 0.25
+    await tail.read(heard.append)
+    assert [(entry.heard_at, entry.replayed) for entry in heard] == [(1_000.255, False), (1_000.256, False)]
+    assert there.reads == 1, "the answer says that there is no more"
+    await tail.read(heard.append)
+    assert len(heard) == 2
+
+    log._clock_ahead = None
+    there.records += Telemetry(9).records[7:]
+    there.records[7].value = b"{"
+    there.first_offset = 8  # retention
+    await tail.read(heard.append)
+    there.records += Telemetry(10).records[9:]
+    await tail.read(heard.append)
+    assert [(entry.record.sequence, entry.heard_at) for entry in heard[2:]] == [(9, now[0])]  # type: ignore[union-attr]
+    await log.close()
