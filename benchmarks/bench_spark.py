@@ -77,7 +77,10 @@ def _session(context: Context) -> Iterator[SparkSession]:
 
 def _report(number: int, at: float) -> ReportRecord:
     """As a busy member writes it."""
-    windows = tuple(WorkWindow(s, 0.21 * s, 0.0031 * s, 0.43 * s) for s in (0.1, 0.25, 0.5, 1.0, 2.0, 5.0))
+    windows = tuple(
+        WorkWindow(seconds=s, mean=0.21 * s, variance=0.0031 * s, largest=0.43 * s)
+        for s in (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+    )
     parts = tuple(
         PartitionReport(
             topic="payments", partition=index, arrived=37 + index, bytes=18_500 + index, done=36 + index, lag=3 + index,

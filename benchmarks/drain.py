@@ -50,13 +50,19 @@ class Stretch:
         }
 
 
+def _class_of(client: str) -> Any:
+    if client == "loadtrim":
+        from loadtrim import Consumer
+
+        return Consumer
+    from aiokafka import AIOKafkaConsumer
+
+    return AIOKafkaConsumer
+
+
 async def with_asyncio(client: str, bootstrap: str, request: dict[str, Any]) -> dict[str, Any]:
     """aiokafka or loadtrim, each with its defaults."""
-    if client == "loadtrim":
-        from loadtrim import Consumer as Client
-    else:
-        from aiokafka import AIOKafkaConsumer as Client
-    consumer: Any = Client(
+    consumer = _class_of(client)(
         request["topic"], bootstrap_servers=bootstrap, group_id=request["group"], auto_offset_reset="earliest"
     )
     stretch, wanted = Stretch(), request["records"] - 1

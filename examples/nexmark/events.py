@@ -81,7 +81,8 @@ def decode(value: bytes) -> Person | Auction | Bid:
     Raises:
         msgspec.MsgspecError: it is none.
     """
-    return _decoder.decode(value)
+    event: Person | Auction | Bid = _decoder.decode(value)
+    return event
 
 
 def partition_of(key: int, partitions: int) -> int:

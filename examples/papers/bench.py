@@ -19,10 +19,11 @@ from papers.sheet import Plot, Sheet, text
 
 __all__ = ["DATA_VARIABLE", "Context", "Experiment", "context", "data_file", "main", "measured"]
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 PROJECT = Path(__file__).resolve().parents[2]
 DATA_VARIABLE = "LOADTRIM_DATA"
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

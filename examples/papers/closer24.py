@@ -9,6 +9,7 @@ import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
@@ -456,7 +457,7 @@ def _draw(
             f"closer24-{name.lower()}.png",
             f"{name} as run, {look}: load, replicas, records waiting, longest latency (figures {figures} again). "
             "Dashed: W.",
-            lambda figure, load=load, runs=runs: draw_runs(figure, load, runs, OBJECTIVE_SECONDS),
+            partial(draw_runs, load=load, runs=runs, objective_seconds=OBJECTIVE_SECONDS),
             (8, 7),
         )
 

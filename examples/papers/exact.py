@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import highspy
 
@@ -54,7 +55,7 @@ def fewest_bins(problem: Problem, seconds: float = 60.0) -> Exact:
     if not items:
         return Exact(0, {})
     capacities = [entry.capacity * problem.fill * (1.0 + TOLERANCE) for entry in bins]
-    solver = highspy.Highs()
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.silent()
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("time_limit", seconds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
 from papers.bench import Context, Experiment, main
@@ -207,7 +208,7 @@ def _draw(given: Context, jobs: Mapping[str, Sequence[Job]], results: Mapping[st
             f"iccbdc22-experiment{number}.png",
             f"Experiment {number} as run (seed 1): load, replicas, records waiting, longest latency (figures {figures} "
             "again). Dashed: W.",
-            lambda figure, load=load, runs=runs: draw_runs(figure, load, runs, OBJECTIVE_SECONDS),
+            partial(draw_runs, load=load, runs=runs, objective_seconds=OBJECTIVE_SECONDS),
             (8, 7),
         )
 

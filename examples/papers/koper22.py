@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -120,10 +121,7 @@ def run(given: Context) -> Sheet:
         for query, (load, _) in loads.items()
         for name, policy in POLICIES.items()
     }
-    parts = [
-        Part(f"Query {query.name[1:]}", (f"{query.name}/",), lambda found, query=query: _table(query, found))
-        for query in QUERIES
-    ]
+    parts = [Part(f"Query {query.name[1:]}", (f"{query.name}/",), partial(_table, query)) for query in QUERIES]
     results = play(given, needed(given, parts, jobs))
     if not given.only:
         _draw(given, {name: found[0] for name, found in results.items()})

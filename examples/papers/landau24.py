@@ -256,7 +256,8 @@ def _published_stream_table(given: Context) -> Table:
 
 def _decision_seconds(stream: Sequence[Loads]) -> float:
     """The longest of all measurements, packed one by one."""
-    longest, owners = 0.0, {}
+    longest = 0.0
+    owners: dict[Partition, str] = {}
     packer = make_packer("mwf")
     for loads in stream:
         problem = _problem(loads, owners)

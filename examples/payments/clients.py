@@ -14,7 +14,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 __all__ = ["CLIENTS", "KIP_848", "consumer_of", "described"]
 
@@ -130,9 +130,9 @@ class _LibRdKafka:
                 if error.fatal():
                     raise KafkaException(error)
                 continue  # librdkafka tries again by itself
-            message = _Message(
-                found.topic(), found.partition(), found.offset(), found.timestamp()[1], found.key(), found.value()
-            )
+            # Only errors have none of these.
+            topic, partition, offset = cast("tuple[str, int, int]", (found.topic(), found.partition(), found.offset()))
+            message = _Message(topic, partition, offset, found.timestamp()[1], found.key(), found.value() or b"")
             yield message
             if (message.topic, message.partition) in self._owned:
                 self._consumer.store_offsets(message=found)
