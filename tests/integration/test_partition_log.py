@@ -59,8 +59,8 @@ async def test_a_read_waits_for_a_record(quick_kafka: Cluster) -> None:
         await log.append(b"first")
         fetched = await asyncio.wait_for(reading, 5.0)
         assert [record.value for record in fetched.records] == [b"first"]
-        assert fetched.following == 1
-        assert await log.read(1, wait_seconds=0.0, timeout=5.0) == ([], 1)
+        assert (fetched.following, fetched.end) == (1, 1)
+        assert await log.read(1, wait_seconds=0.0, timeout=5.0) == ([], 1, 1)
 
 
 async def test_a_position_that_is_gone(quick_kafka: Cluster) -> None:
