@@ -255,7 +255,7 @@ def _jobs(given: Context, humps: list[float], taxis: list[float]) -> dict[str, l
 
 def _pair(what: str, form: str, reported: Reported, results: Sequence[Result], why: str) -> list[Row]:
     """Share in time and replica-minutes; numbers of scalings where the paper gives them."""
-    cost = FEWER if what == "linear" else ""
+    cost = FEWER if what == "linear" else why
     rows = [
         Row(
             what=f"{what}, in time",
