@@ -12,13 +12,13 @@ returns first), one that goes is forgotten.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from loadtrim import Consumer
 from nexmark.events import decode
 from nexmark.queries import OPERATORS, Operator
 from nexmark.state import State
-from payments.service import Journal, Options, Pace
+from payments.service import Journal, Options, Pace, serve
 
 __all__ = ["Partitions", "changelog_of", "main", "results_of", "run"]
 
@@ -166,20 +166,11 @@ async def run(query: str, options: Options) -> None:
 
 def main() -> int:
     """Run the service. Returns the exit code: 0 stopped, 2 unreadable settings."""
-    log_format = "%(asctime)s %(name)s %(levelname)s %(message)s"
-    logging.basicConfig(level=os.environ.get("PAYMENTS_LOG", "INFO"), format=log_format, stream=sys.stderr)
     query = os.environ.get("NEXMARK_QUERY", "")
     if query not in OPERATORS:
         print(f"NEXMARK_QUERY is {query!r}, so nothing was started; allowed: {', '.join(OPERATORS)}", file=sys.stderr)
         return 2
-    try:
-        options = Options.from_env(os.environ)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    with suppress(KeyboardInterrupt):
-        asyncio.run(run(query, options))
-    return 0
+    return serve(partial(run, query))
 
 
 if __name__ == "__main__":

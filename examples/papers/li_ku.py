@@ -175,8 +175,8 @@ def _table(results: Mapping[str, Sequence[Result]]) -> Table:
         title="Means over slices",
         rows=tuple(rows),
         note=(
-            "Neither trace nor code was published. With the seconds of the stand-in, which clump, every scaler is late far "
-            "more often than in the paper, and their order is another one."
+            "Neither trace nor code was published. With the seconds of the stand-in, which clump, every scaler is late "
+            "far more often than in the paper, and their order is another one."
         ),
     )
 

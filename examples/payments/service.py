@@ -33,7 +33,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +46,7 @@ if __package__ in (None, ""):
 
 from payments.clients import CLIENTS, consumer_of
 
-__all__ = ["Journal", "Options", "Pace", "clock_ns", "main", "run"]
+__all__ = ["Journal", "Options", "Pace", "clock_ns", "run", "serve"]
 
 JOURNAL_VERSION = 1
 
@@ -230,8 +230,12 @@ async def run(options: Options) -> None:
             journal.close()
 
 
-def main() -> int:
-    """Run the service. Returns the exit code: 0 stopped, 2 unreadable settings."""
+def serve(run: Callable[[Options], Coroutine[Any, Any, None]]) -> int:
+    """Run a service with the settings of the environment until it is stopped.
+
+    Returns:
+        The exit code: 0 stopped, 2 unreadable settings.
+    """
     log_format = "%(asctime)s %(name)s %(levelname)s %(message)s"
     try:
         logging.basicConfig(level=os.environ.get("PAYMENTS_LOG", "INFO"), format=log_format, stream=sys.stderr)
@@ -245,4 +249,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(run))

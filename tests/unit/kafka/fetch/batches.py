@@ -1,4 +1,4 @@
-"""Record batches as a broker sends them."""
+"""Record batches as a broker sends them, and the request that asks for some."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-__all__ = ["batch", "control"]
+from loadtrim_agent.core.model import Partition
+from loadtrim_agent.kafka.fetch.request import NO_SESSION, SessionFetchRequest
+
+__all__ = ["batch", "control", "request"]
 
 ABORT = b"\x00\x00\x00\x00"
 COMMIT = b"\x00\x00\x00\x01"
@@ -73,3 +76,17 @@ def control(offset: int, producer: int, kind: bytes) -> bytes:
 def _signed(data: bytearray) -> bytes:
     struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[_ATTRIBUTES_AT:])))
     return bytes(data)
+
+
+def request(rack: str = "") -> SessionFetchRequest:
+    """For one partition, from offset 7 on."""
+    return SessionFetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        partition_max_bytes={Partition("topic", 0): 1 << 20},
+        isolation_level=0,
+        session=NO_SESSION,
+        fetch=[(Partition("topic", 0), 7)],
+        rack=rack,
+    )

@@ -16,12 +16,12 @@ from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.fetch import FetchResponse_v10
 
-from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.connections import Backoff
 from loadtrim_agent.kafka.fetch.bundle import Bundle
 from loadtrim_agent.kafka.fetch.lanes import BrokerLanes, Lane
 from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol, ReceivingClient
-from loadtrim_agent.kafka.fetch.request import NO_SESSION, SessionFetchRequest
+
+from .batches import request
 
 WAIT_SECONDS = 20.0
 FETCH, FETCH_VERSION, API_VERSIONS = 1, 10, 18
@@ -65,18 +65,6 @@ def framed(correlation: int, body: bytes) -> bytes:
 
 def told(size_bytes: int, value: bytes = b"x") -> Any:
     return FetchResponse_v10(0, 0, 0, [("topic", [(0, 0, 1, 1, 0, None, value * size_bytes)])])
-
-
-def request() -> SessionFetchRequest:
-    return SessionFetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        partition_max_bytes={Partition("topic", 0): 1 << 20},
-        isolation_level=0,
-        session=NO_SESSION,
-        fetch=[(Partition("topic", 0), 7)],
-    )
 
 
 class Closed:

@@ -7,18 +7,7 @@ import pytest
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.kafka.fetch.request import NO_SESSION, SessionFetchRequest
 
-
-def request(rack: str) -> SessionFetchRequest:
-    return SessionFetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        partition_max_bytes={Partition("topic", 0): 1 << 20},
-        isolation_level=0,
-        session=NO_SESSION,
-        fetch=[(Partition("topic", 0), 7)],
-        rack=rack,
-    )
+from .batches import request
 
 
 @pytest.mark.parametrize(
