@@ -127,6 +127,7 @@ def publish(
         days = spark.read.format("delta").load(tables.days).where(F.col("bucket_seconds") == bucket_seconds)
         newest = days.agg(F.max("start")).first()
         if newest is not None and newest[0] is not None:
+            source.make_compacted(spark, topic)  # who may not is told before anything is learnt
             calendar = calendar or Calendar(int(newest[0]) + bucket_seconds, zone, bucket_seconds, weeks)
             records = baselines(days, calendar)
         elif _is_published(spark, tables, topic):
@@ -180,7 +181,6 @@ def _write(spark: SparkSession, source: Source, tables: Tables, topic: str, reco
     What is about to be on the topic is noted before, and what is not any more is struck out after: whoever dies in
     between leaves nothing on the topic that a later run would not know of.
     """
-    source.make_compacted(spark, topic)
     records = records.persist()
     columns = "topic string, `group` string, key string"
     spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{tables.published}` ({columns}) USING delta")

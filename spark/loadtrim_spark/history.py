@@ -134,21 +134,17 @@ def take_in(raw: DataFrame, tables: Tables, late_seconds: float, ingest: str) ->
     spark = raw.sparkSession
     rows = parsed(telemetry(raw), late_seconds, ingest).persist()
     try:
-        good = rows.where(F.col("quarantined_for").isNull())
-        touched = good.groupBy("date", "group").agg(
-            F.count(F.lit(1)).alias("read"), F.min("at").alias("first"), F.max("at").alias("last")
-        ).collect()  # fmt: skip
-        reasons = tuple((str(row[0]), int(row[1])) for row in _counted_reasons(rows).collect())
-        bad = sum(count for _, count in reasons)
+        found = _counted(rows).collect()
+        touched = [row for row in found if row["quarantined_for"] is None]
+        counts = {str(row["quarantined_for"]): int(row["read"]) for row in found if row["quarantined_for"] is not None}
+        reasons, bad = tuple(sorted(counts.items())), sum(counts.values())
         if bad:
             _insert_new(quarantined(rows), tables.quarantine, ("topic", "partition", "offset", "appended"), "true")
         if not touched:
             return Batch(0, 0, bad, reasons)
         where = _pruning(touched)
         _insert_new(first_of_each(rows), tables.history, IDENTITY, where)
-        entries = _ledger_entries(spark, tables, touched, where, ingest)
-        _insert_new(entries, tables.ledger, ("ingest", "date", "group"), "true")
-        accepted = sum(row["accepted"] for row in entries.collect())
+        accepted = _note(spark, tables, touched, where, ingest)
         return Batch(accepted, sum(row["read"] for row in touched) - accepted, bad, reasons)
     finally:
         rows.unpersist()
@@ -220,10 +216,12 @@ def _insert_new(rows: DataFrame, path: str, key: tuple[str, ...], where: str) ->
                 raise
 
 
-def _counted_reasons(rows: DataFrame) -> DataFrame:
-    return (
-        rows.where(F.col("quarantined_for").isNotNull()).groupBy("quarantined_for").count().orderBy("quarantined_for")
-    )
+def _counted(rows: DataFrame) -> DataFrame:
+    """Records per day and group, and per reason to be in the quarantine, where both are null."""
+    spoilt = F.col("quarantined_for").isNotNull()
+    return rows.groupBy("quarantined_for", "date", F.when(~spoilt, F.col("group")).alias("group")).agg(
+        F.count(F.lit(1)).alias("read"), F.min("at").alias("first"), F.max("at").alias("last")
+    )  # fmt: skip
 
 
 def _pruning(touched: list[T.Row]) -> str:
@@ -234,15 +232,25 @@ def _pruning(touched: list[T.Row]) -> str:
     return f"old.date IN ({dates}) AND old.`group` IN ({groups}) AND old.at BETWEEN {first!r}D AND {last!r}D"
 
 
-def _ledger_entries(spark: SparkSession, tables: Tables, touched: list[T.Row], where: str, ingest: str) -> DataFrame:
-    """Counted from the history, so that an attempt that died after its MERGE is counted all the same."""
-    table = spark.sql(f"SELECT date, `group` FROM delta.`{tables.history}` old WHERE {where} AND ingest = '{ingest}'")
+def _note(spark: SparkSession, tables: Tables, touched: list[T.Row], where: str, ingest: str) -> int:
+    """Write a batch into the ledger, unless an earlier attempt did: all its entries come in one commit.
+
+    Returns:
+        The batch's rows in the history. Counted there, so that an attempt that died after its MERGE is counted all the
+        same.
+    """
+    table = spark.sql(
+        f"SELECT date, `group` FROM delta.`{tables.history}` old WHERE {where} AND ingest = {literal(ingest)}"
+    )
     accepted = {(row["date"], row["group"]): row["count"] for row in table.groupBy("date", "group").count().collect()}
-    rows = []
-    for row in touched:
-        new = accepted.get((row["date"], row["group"]), 0)
-        rows.append((ingest, row["date"], row["group"], new, row["read"] - new))
-    return spark.createDataFrame(rows, LEDGER_COLUMNS)
+    ledger = spark.read.format("delta").load(tables.ledger)
+    if ledger.where(F.col("ingest") == ingest).isEmpty():
+        rows = []
+        for row in touched:
+            new = accepted.get((row["date"], row["group"]), 0)
+            rows.append((ingest, row["date"], row["group"], new, row["read"] - new))
+        spark.createDataFrame(rows, LEDGER_COLUMNS).write.format("delta").mode("append").save(tables.ledger)
+    return sum(accepted.values())
 
 
 def literal(text: str) -> str:

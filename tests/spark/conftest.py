@@ -11,11 +11,18 @@ from loadtrim_spark.session import session
 from loadtrim_spark.source import Source
 
 QUICK_JVM = {
-    # Tests run each plan once, on a few rows: the second compiler would cost more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Tests run each plan once, on a few rows: the second compiler would cost more than it saves. Without it the JVM
+    # keeps 48 MB for compiled code, which Spark fills within some tests; from there on it forgets and interprets.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
+    "-XX:+UseSerialGC -XX:-BytecodeVerificationRemote",
+    # For the same reason plans are interpreted and not compiled, and nobody looks at them again while they run.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
 }
 
 
@@ -69,6 +76,7 @@ def kafka(own_kafka: LocalKafka) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_kept(spark: SparkSession) -> Iterator[None]:
+def nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    spark.catalog.clearCache()
+    if "spark" in request.fixturenames:  # others need no session
+        request.getfixturevalue("spark").catalog.clearCache()

@@ -20,10 +20,9 @@ def die() -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)  # Python and Java
 
 
-def before_ledger(rows: Any, path: str, *others: Any, insert: Any = history._insert_new) -> None:
-    if path.endswith("/ledger"):
-        die()
-    insert(rows, path, *others)
+def before_ledger(*_: Any) -> int:
+    die()
+    return 0
 
 
 def before_checkpoint(*arguments: Any, take_in: Any = ingest.take_in) -> None:
@@ -32,7 +31,7 @@ def before_checkpoint(*arguments: Any, take_in: Any = ingest.take_in) -> None:
 
 
 if os.environ["DIE"] == "ledger":
-    history._insert_new = before_ledger
+    history._note = before_ledger
 else:
     ingest.take_in = before_checkpoint  # type: ignore[assignment]
 ingest.ingest(

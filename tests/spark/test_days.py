@@ -21,7 +21,8 @@ def history(spark: SparkSession, records: list[ReportRecord]) -> DataFrame:
     raw = spark.createDataFrame(
         rows, "key binary, value binary, topic string, `partition` int, offset bigint, at double"
     )
-    return first_of_each(parsed(raw.withColumn("timestamp", F.timestamp_seconds("at")), 1e6, "b/0"))
+    rows = first_of_each(parsed(raw.withColumn("timestamp", F.timestamp_seconds("at")), 1e6, "b/0"))
+    return rows.localCheckpoint()  # as a table is: read, and not worked out anew by everybody who reads it
 
 
 def rows_of(days: DataFrame, part: str) -> list[dict[str, Any]]:
