@@ -13,8 +13,7 @@ from loadtrim_spark.source import Source
 QUICK_JVM = {
     # Tests run each plan once, on a few rows: the second compiler would cost more than it saves. Without it the JVM
     # keeps 48 MB for compiled code, which Spark fills within some tests; from there on it forgets and interprets.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
-    "-XX:+UseSerialGC -XX:-BytecodeVerificationRemote",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
     # For the same reason plans are interpreted and not compiled, and nobody looks at them again while they run.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
