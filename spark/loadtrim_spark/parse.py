@@ -43,7 +43,8 @@ _FIELDS = (
     "handoff_seconds double, brake struct<`group`: string, member: string, at: double, action: string, replicas: int>, "
     "state map<string, double>, "
     "baseline struct<used: boolean, reason: string, reason_code: string, scale: double, quantile: double, "
-    "forecast: double, returning: double, topics: array<string>>"
+    "forecast: double, returning: double, topics: array<string>, seconds: double, seen: double, expected: double, "
+    "off: double>"
 )
 _JSON = f"{_FIELDS}, _corrupt string"
 HISTORY_COLUMNS = f"date date, {_FIELDS}, topic string, offset bigint, appended double, ingest string"
