@@ -18,6 +18,7 @@ from loadtrim_spark.history import Tables, compact, delete_group, is_table
 from loadtrim_spark.ingest import LATE_SECONDS, backfill, ingest
 from loadtrim_spark.session import session
 from loadtrim_spark.source import Source
+from loadtrim_spark.studies import add_studies
 
 __all__ = ["main"]
 
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     common = _common()
     for add in (_add_ingest, _add_baselines, _add_backfill, _add_delete, _add_compact):
         add(commands, common)
+    add_studies(commands, common)
     return parser
 
 

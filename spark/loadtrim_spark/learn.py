@@ -87,7 +87,7 @@ def rates(days: DataFrame, calendar: Calendar) -> DataFrame:
         calendar: what is outside its weeks is left out.
 
     Returns:
-        group, topic, partition, start, covered (minutes), rate (records/s), minutes (arrivals), week, slot.
+        group, topic, partition, start, covered (minutes), rate (records/s), minutes (arrivals), week, slot, as_of.
     """
     end, begin = calendar.as_of, calendar.as_of - calendar.weeks * WEEK_SECONDS
     within = days.where((F.col("start") >= begin) & (F.col("start") + calendar.bucket_seconds <= end))
@@ -108,7 +108,7 @@ def rates(days: DataFrame, calendar: Calendar) -> DataFrame:
             (F.coalesce("arrived", F.lit(0)) / (F.col("covered") * MINUTE_SECONDS)).alias("rate"),
             F.coalesce("minutes", F.array().cast("array<bigint>")).alias("minutes"),
             F.floor((F.lit(end) - 1 - F.col("start")) / WEEK_SECONDS).cast("int").alias("week"),
-            slot(F.col("start"), calendar).alias("slot"),
+            slot(F.col("start"), calendar).alias("slot"), F.lit(end).cast("bigint").alias("as_of"),
         )
     )  # fmt: skip
 
@@ -129,9 +129,9 @@ def without_outages(buckets: DataFrame, calendar: Calendar) -> DataFrame:
     last = F.max(F.when(F.col("rate") > 0, F.col("start"))).over(topic)
     outages = (
         total.select("group", "topic", "start", "rate", others.alias("others"), with_load.alias("with_load"),
-                     usual.alias("usual"), last.alias("last"))
+                     usual.alias("usual"), last.alias("last"), "as_of")
         .where((F.col("rate") == 0) & (F.col("with_load") * 2 >= F.col("others")) & (F.col("with_load") > 0))
-        .where((F.col("usual") >= OUTAGE_RECORDS_MIN) & (F.col("last") >= calendar.as_of - GONE_SECONDS))
+        .where((F.col("usual") >= OUTAGE_RECORDS_MIN) & (F.col("last") >= F.col("as_of") - GONE_SECONDS))
         .select("group", "topic", "start")
     )  # fmt: skip
     return buckets.join(outages, on=["group", "topic", "start"], how="left_anti")
