@@ -27,8 +27,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from loadtrim_spark.days import DAY_COLUMNS, MINUTE_SECONDS, WHOLE_TOPIC
-from loadtrim_spark.learn import WEEK_SECONDS, Calendar, learn, rates, without_outages
-from loadtrim_spark.records import QUANTILES
+from loadtrim_spark.learn import QUANTILES, WEEK_SECONDS, Calendar, learn, rates, without_outages
 
 __all__ = ["METHODS", "Score", "backtested", "counted_days", "scores", "told"]
 

@@ -7,6 +7,11 @@ exception. Levels are of days because few records make most buckets empty, whose
 shape would be zero all week long it is flat. Weeks count backwards from the moment of learning. Slots are of local
 time: an hour that a change of clocks repeats is seen twice, one that it leaves out is seen in the other weeks.
 
+Weeks are long: the level that counts is that of the weeks times how the last three days compared with it (the median of
+their three quotients, so that no single day moves it). Spread is judged as the future will judge it: each day by the
+shape that the *other* weeks tell and the three days before it, at a rank a little above the wanted one, as the next day
+is one more than those that were seen.
+
 A topic that gets nothing at all where it usually gets much has an outage: those buckets are left out before anything is
 learnt, which matters with two weeks, where a median cannot tell the exception from the rule. When nothing came for two
 weeks the load is gone, and zero is what is expected.
@@ -15,7 +20,8 @@ A partition has a shape of its own, or its topic's (``borrowed``): the only way 
 because a topic's shape has less noise. Both are learnt; the back-test decides.
 
 Source: J. W. Tukey, *Exploratory Data Analysis* (1977), ch. 11, median polish, here of quotients. Changed: two rounds;
-the week's term is of days, as said; growth is the Theil-Sen slope of the levels' logarithms.
+the week's term is of days, as said; growth is the Theil-Sen slope of the levels' logarithms, where the slopes between
+two weeks agree on it. V. Vovk et al., *Algorithmic Learning in a Random World* (2005), for the rank (n + 1) q of n.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from pyspark.sql import functions as F
 
 from loadtrim_spark.days import MINUTE_SECONDS, WHOLE_TOPIC
 
-__all__ = ["Calendar", "backtest", "learn", "rates", "slot", "without_outages"]
+__all__ = ["QUANTILES", "Calendar", "backtest", "learn", "rates", "slot", "without_outages"]
 
 WEEK_SECONDS = 604_800
 DAY_SECONDS = 86_400
@@ -42,6 +48,17 @@ FENCE = 3.0
 QUARTILES_APART_MIN = 0.1
 GROWTH_WEEKS_MIN = 3
 GROWTH_PER_WEEK_MAX = 0.5
+GROWTH_DEVIATIONS = 4.0
+"""Growth counts when it is more than so many times the median deviation of the slopes between two weeks."""
+RECENT_DAYS = 3
+RECENT_WEIGHT = 0.85
+"""Of the last days' quotient, as its exponent."""
+RECENT_FACTOR_MAX = 2.0
+"""The last days move a level by no more than this factor, up or down."""
+NOW = -1
+"""The day that begins at the moment of learning; 0 is the one before it."""
+QUANTILES = (0.5, 0.9, 0.99)
+RANK_MAX = 0.995
 SERIES = ("group", "topic", "partition", "borrowed")
 
 
@@ -156,19 +173,23 @@ def learn(buckets: DataFrame, calendar: Calendar, shapes: DataFrame | None = Non
         own = own.unionByName(borrowed)
     # Windows of all kinds are then of what is already together; and what follows reads the outcome, not its plan.
     fitted = _polished(own.repartition(*SERIES)).localCheckpoint(eager=False)
-    shape = _whole_shape(fitted.where(~F.col("borrowed")), calendar)
+    levels = _levels(fitted)
+    told = _told(fitted, levels).localCheckpoint(eager=False)
+    recent = _recent(told).localCheckpoint(eager=False)
+    shape = _whole_shape(told.where(~F.col("borrowed")), calendar)
     if shapes is not None:
         # The topic's, whole: of the slots that a new series was not seen in, it knows more.
         borrowers = fitted.where(F.col("borrowed")).select(*SERIES).distinct()
         lent = borrowers.join(shapes.select("group", "topic", "shape"), on=["group", "topic"], how="inner")
         shape = shape.unionByName(lent.withColumn("scale", F.lit(1.0)))
+    now = recent.where(F.col("age") == NOW).drop("age")
     return (
-        _levels(fitted)
-        .join(_spread(fitted), on=list(SERIES), how="inner")
+        levels.join(now, on=list(SERIES), how="left")
+        .join(_spread(told, recent, calendar), on=list(SERIES), how="inner")
         .join(shape, on=list(SERIES), how="inner")
         .select(
-            *SERIES, (F.col("level") * F.col("scale")).alias("level"), "growth", "shape", "quantiles",
-            "weeks", "first", "last", "outliers",
+            *SERIES, (F.col("level") * F.col("scale") * F.coalesce("lately", F.lit(1.0))).alias("level"), "growth",
+            "shape", "quantiles", "weeks", "first", "last", "outliers",
         )
     )  # fmt: skip
 
@@ -197,7 +218,9 @@ def backtest(learnt: DataFrame, buckets: DataFrame, calendar: Calendar) -> DataF
 
 
 def _polished(buckets: DataFrame) -> DataFrame:
-    """Add ``level`` of the bucket's week and ``shape`` of its slot; a shape that is given stays."""
+    """Add ``level`` of the bucket's week, ``shape`` of its slot, and ``others``, the shape by the other weeks alone; a
+    shape that is given stays.
+    """
     series, slots = Window.partitionBy(*SERIES), Window.partitionBy(*SERIES, "slot")
     week, day = Window.partitionBy(*SERIES, "week"), Window.partitionBy(*SERIES, "week", "day")
 
@@ -213,16 +236,49 @@ def _polished(buckets: DataFrame) -> DataFrame:
         daily = F.try_divide(F.sum(F.when(known, F.col("rate"))).over(day), F.sum("shape").over(day))
         rows = rows.withColumn("daily", daily)
         rows = shaped(rows.withColumn("level", F.coalesce(F.median("daily").over(week), F.lit(0.0))))
-    return rows.drop("day", "daily")
+    quotient = F.when(F.col("level") > 0, F.col("rate") / F.col("level"))
+    seen = F.collect_list(F.when(quotient.isNotNull(), F.struct("week", quotient.alias("quotient")))).over(slots)
+    rows = rows.withColumn("seen", seen)
+    apart = F.filter("seen", lambda one: one["week"] != F.col("week"))
+    others = _median(F.transform(apart, lambda one: one["quotient"]))
+    return rows.withColumn("others", F.coalesce("given", others, "shape")).drop("day", "daily", "seen")
 
 
-def _whole_shape(fitted: DataFrame, calendar: Calendar) -> DataFrame:
+def _told(fitted: DataFrame, levels: DataFrame) -> DataFrame:
+    """Add ``growth``, ``age`` in days, and ``told``: the rate by the level now, growth, and the other weeks' shape."""
+    known = levels.select(*SERIES, F.col("level").alias("base"), "growth")
+    told = F.col("base") * F.pow(1 + F.col("growth"), -(F.col("week") + F.lit(0.5))) * F.col("others")
+    age = F.floor((F.col("as_of") - 1 - F.col("start")) / DAY_SECONDS).cast("int")
+    return fitted.join(known, on=list(SERIES), how="inner").withColumns({"told": told, "age": age})
+
+
+def _recent(told: DataFrame) -> DataFrame:
+    """``lately``: by what factor the level was to be corrected on each day, by the days before it."""
+    daily = told.where(F.col("told") > 0).groupBy(*SERIES, "age").agg(
+        (F.sum("rate") / F.sum("told")).alias("quotient")
+    )  # fmt: skip
+    days = daily.groupBy(*SERIES).agg(
+        F.collect_list(F.struct("age", "quotient")).alias("days"), F.max("age").alias("oldest")
+    )
+    every = days.select(*SERIES, "days", F.explode(F.sequence(F.lit(NOW), F.col("oldest"))).alias("age"))
+    before = F.filter(
+        "days", lambda day: (day["age"] > F.col("age")) & (day["age"] <= F.col("age") + F.lit(RECENT_DAYS))
+    )
+    quotient = F.coalesce(_median(F.transform(before, lambda day: day["quotient"])), F.lit(1.0))
+    bounded = F.least(F.lit(RECENT_FACTOR_MAX), F.greatest(F.lit(1 / RECENT_FACTOR_MAX), quotient))
+    return every.select(*SERIES, "age", F.pow(bounded, F.lit(RECENT_WEIGHT)).alias("lately"))
+
+
+def _whole_shape(told: DataFrame, calendar: Calendar) -> DataFrame:
     """The shape as an array with mean 1, and ``scale``, by which the level grows for it.
 
-    A slot that was never seen has the median of that time of day on other days, else 1.
+    The growth within a week is part of what the weeks' shapes have in common; it is told apart, so it is taken out. A
+    slot that was never seen has the median of that time of day on other days, else 1.
     """
     per_day = calendar.slots // 7
-    known = fitted.groupBy(*SERIES, "slot").agg(F.first("shape", ignorenulls=True).alias("shape"))
+    into_week = 0.5 - F.pmod(F.col("as_of") - 1 - F.col("start"), F.lit(WEEK_SECONDS)) / WEEK_SECONDS
+    grown = F.pow(1 + F.col("growth"), -into_week)
+    known = told.groupBy(*SERIES, "slot").agg(F.avg(F.col("shape") * grown).alias("shape"))
     time_of_day = Window.partitionBy(*SERIES, F.col("slot") % per_day)
     every = known.select(*SERIES).distinct().select(
         *SERIES, F.explode(F.sequence(F.lit(0), F.lit(calendar.slots - 1))).alias("slot")
@@ -258,7 +314,9 @@ def _levels(fitted: DataFrame) -> DataFrame:
             ),
         )
     )
-    growth = F.when(F.size("loaded") >= GROWTH_WEEKS_MIN, F.exp(_median(slopes)) - 1).otherwise(F.lit(0.0))
+    slope = _median(slopes)
+    clear = F.abs(slope) > GROWTH_DEVIATIONS * _median(F.transform(slopes, lambda one: F.abs(one - slope)))
+    growth = F.when((F.size("loaded") >= GROWTH_WEEKS_MIN) & clear, F.exp(slope) - 1).otherwise(F.lit(0.0))
     bounded = F.least(F.lit(GROWTH_PER_WEEK_MAX), F.greatest(F.lit(-GROWTH_PER_WEEK_MAX), growth))
     projected = F.transform("loaded", lambda one: one["level"] * F.pow(1 + F.col("growth"), one["week"] + F.lit(0.5)))
     newest = F.element_at("weekly", 1)["level"]
@@ -277,11 +335,12 @@ def _quiet_lately() -> Column:
     return (F.size(newest) == 2) & F.forall(newest, lambda one: one["level"] == 0)
 
 
-def _spread(fitted: DataFrame) -> DataFrame:
-    """Quantiles of a minute's rate relative to the expected, without outlying buckets."""
+def _spread(told: DataFrame, recent: DataFrame, calendar: Calendar) -> DataFrame:
+    """Quantiles of a minute's rate relative to what would have been expected, without outlying buckets."""
     series = Window.partitionBy(*SERIES)
-    expected = F.col("level") * F.col("shape")
-    rows = fitted.withColumn("expected", expected).withColumn(
+    expected = F.col("told") * F.coalesce("lately", F.lit(1.0))
+    corrected = told.join(recent, on=[*SERIES, "age"], how="left")
+    rows = corrected.withColumn("expected", expected).withColumn(
         "quotient", F.when(F.col("expected") > 0, F.col("rate") / F.col("expected"))
     )
     low, high = (F.percentile("quotient", share).over(series) for share in (0.25, 0.75))
@@ -294,7 +353,9 @@ def _spread(fitted: DataFrame) -> DataFrame:
     minutes = rows.withColumn(
         "minute", F.explode_outer(F.when(F.col("inlying"), F.concat("minutes", zeros)))
     ).withColumn("minute", F.col("minute") / MINUTE_SECONDS / F.col("expected"))
-    quantiles = F.percentile_approx("minute", [0.5, 0.9, 0.99], 1000).alias("quantiles")
+    days = 7 * calendar.weeks
+    ranks = [min(RANK_MAX, share * (days + 1) / days) for share in QUANTILES]
+    quantiles = F.percentile_approx("minute", ranks, 1000).alias("quantiles")
     outlying = F.avg((~F.coalesce("inlying", F.lit(True))).cast("double")).alias("outliers")
     return (
         minutes.groupBy(*SERIES).agg(quantiles)

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from loadtrim_spark.days import WHOLE_TOPIC
-from loadtrim_spark.learn import Calendar
+from loadtrim_spark.learn import QUANTILES, Calendar
 
 __all__ = ["BETTER", "chosen", "costs", "messages", "speeds", "times"]
 
@@ -14,7 +14,6 @@ BETTER = 0.9
 """A partition's own shape is published when its back-test error is below this share of the topic's shape's error."""
 BETTER_BY_MIN = 0.01
 """And it must be lower by this: of two that are next to nothing neither is better."""
-QUANTILES = (0.5, 0.9, 0.99)
 SHAPE_UNIT = 1000
 """Shapes are whole numbers, thousandths of the mean."""
 

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from loadtrim_spark.backtest import METHODS, backtested, counted_days, scores, told
 from loadtrim_spark.baselines import baselines
 from loadtrim_spark.days import WHOLE_TOPIC
-from loadtrim_spark.learn import Calendar
-from loadtrim_spark.records import QUANTILES
+from loadtrim_spark.learn import QUANTILES, Calendar
 from spark.harness import as_json
 
 HOUR, DAY, WEEK = 3600, 86_400, 604_800
