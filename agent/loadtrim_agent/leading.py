@@ -328,6 +328,7 @@ class Leading:
             replicas_requested=self._requested,
             rates=self._rates,
             expected=self._baselines.curves(now),
+            startup_expected_seconds=self._baselines.startup_seconds,
         )
 
     def _instance_of(self, member: str) -> str:

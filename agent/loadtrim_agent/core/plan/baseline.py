@@ -26,7 +26,16 @@ from ..records import BaselineUse
 from .baseline_records import TopicCurve
 from .values import Estimate, PlanConfig
 
-__all__ = ["BACK_SECONDS_MIN", "NOTHING_EXPECTED", "Comparison", "Ignored", "Outlook", "look_ahead", "quantile_at"]
+__all__ = [
+    "BACK_SECONDS_MIN",
+    "NOTHING_EXPECTED",
+    "Comparison",
+    "Ignored",
+    "Outlook",
+    "look_ahead",
+    "quantile_at",
+    "startup_seconds",
+]
 
 PERIOD_SECONDS = 1800.0
 """Time constant of the comparison: the last hour has 86 % of its weight."""
@@ -46,6 +55,9 @@ ERROR_MAX = 1.0
 STALE_SECONDS = 8 * 86_400.0
 """A week has passed of which no slot has been learnt, and a day for a pipeline that is late."""
 BACK_SECONDS_MIN = 10.0
+STARTUPS_MIN = 10
+"""The p90 of fewer start-ups is the longest of them, and the first members of a group often start faster than those
+that are asked for later, for which there has to be a machine first."""
 SHARES = (0.5, 0.9, 0.99)
 """Quantiles that baselines tell."""
 SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
@@ -111,6 +123,7 @@ class Outlook:
 
     ahead: float | None = None
     """The most until the horizon; None: no baseline is counted in."""
+    horizon_seconds: float = 0.0
     returning: float = 0.0
     """The most until a replica that is let go now would have paid."""
     use: BaselineUse | None = None
@@ -133,12 +146,29 @@ def quantile_at(curve: TopicCurve, z: float) -> float:
     return curve.quantiles[-1]
 
 
+def startup_seconds(seen: Estimate, told: float | None) -> float:
+    """How long a replica that is asked for now is to be expected to take.
+
+    Only for looking ahead by a baseline: what nobody asks the history for is not changed by it.
+
+    Args:
+        seen: the estimate.
+        told: p90 of what the history tells of; None: nothing.
+
+    Returns:
+        What was measured where that are enough, else the longer of both.
+    """
+    if told is None or seen.startups >= STARTUPS_MIN:
+        return seen.startup_seconds
+    return max(seen.startup_seconds, told)
+
+
 def look_ahead(
     now: float,
     seen: Estimate,
     curves: Mapping[str, TopicCurve],
     compared: Comparison,
-    horizon_seconds: float,
+    startup: float,
     config: PlanConfig,
 ) -> tuple[Outlook, Comparison]:
     """Compare, judge, and tell what is expected.
@@ -148,7 +178,7 @@ def look_ahead(
         seen: the estimate.
         curves: of the group's topics; topics that nobody subscribes are not looked at.
         compared: as the last decision left it.
-        horizon_seconds: until a replica asked for now could help.
+        startup: seconds that a replica takes (:func:`startup_seconds`).
         config: of the planner.
 
     Returns:
@@ -177,13 +207,15 @@ def look_ahead(
 
     if all(curve.since(now) >= SETTLE_SECONDS for curve in told.values()):
         compared = compared.with_sample(now, sum(works[topic] for topic in told), expected(now, now, None))
+    # Until a replica that is asked for now could help: it is decided and asked for, and it starts.
+    horizon = startup + config.decision_seconds + 1.0
     # One that comes back costs while it starts: before a second start-up time has passed it was let go for nothing.
-    paid = horizon_seconds + max(seen.startup_seconds, BACK_SECONDS_MIN)
+    paid = horizon + max(startup, BACK_SECONDS_MIN)
     scale = _scale(compared, SLIGHT * expected(now, now + paid, None))
     if isinstance(scale, tuple):
         return Outlook(use=_ignored(*scale, compared)), compared
     others = sum(work for topic, work in works.items() if topic not in told)
-    ahead = scale * expected(now, now + horizon_seconds, config.z) + others
+    ahead = scale * expected(now, now + horizon, config.z) + others
     returning = scale * expected(now, now + paid, config.z) + others
     use = _use(
         compared,
@@ -194,7 +226,7 @@ def look_ahead(
         returning=round(returning, 4),
         topics=tuple(sorted(told)) if len(told) < len(works) else (),
     )
-    return Outlook(ahead=ahead, returning=returning, use=use), compared
+    return Outlook(ahead=ahead, horizon_seconds=horizon, returning=returning, use=use), compared
 
 
 def _topics(seen: Estimate) -> tuple[dict[str, float], dict[str, float]]:

@@ -45,6 +45,8 @@ GROWTH_WEEKS_MAX = 4.0
 TOPICS_MAX = 200
 """Topics of a group whose baselines are kept: with buckets of 5 minutes about 15 MB. More are counted and left out."""
 KIND = "baseline"
+WHOLE_GROUP = ""
+"""In place of a topic, none of which has an empty name."""
 
 SlotsOf = Callable[[str, int, int, int], Sequence[int] | None]
 """(time zone, seconds of a bucket, start of the first bucket since the epoch, number) -> slot of the local week of each
@@ -98,6 +100,23 @@ class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"since":
             raise ValueError(f"error is {self.error}, not 0 or more")
 
 
+class _GroupRecord(msgspec.Struct, frozen=True):
+    """What the history tells of a group as a whole, as far as it is used here.
+
+    Raises:
+        ValueError: a field is out of its range.
+    """
+
+    kind: str = KIND
+    startup_quantiles: tuple[float, ...] | None = None
+    """p50, p90, p99 of start-up times, seconds; what a later version adds behind them is ignored."""
+
+    def __post_init__(self) -> None:
+        told = self.startup_quantiles
+        if told is not None and not (len(told) >= 3 and all(0.0 <= seconds < math.inf for seconds in told)):
+            raise ValueError(f"startup_quantiles are {list(told)}, not three times")
+
+
 class _About(msgspec.Struct, frozen=True):
     """Which of the records it is."""
 
@@ -108,6 +127,7 @@ class _About(msgspec.Struct, frozen=True):
 
 
 _records = msgspec.json.Decoder(BaselineRecord)
+_groups = msgspec.json.Decoder(_GroupRecord)
 _abouts = msgspec.json.Decoder(_About)
 _keys = msgspec.json.Decoder(list[str | int | None])
 
@@ -171,6 +191,8 @@ class Baselines:
         self._records: dict[str, BaselineRecord] = {}
         self._curves: dict[str, TopicCurve] | None = None
         self._made_at = 0.0
+        self.startup_seconds: float | None = None
+        """p90 of the start-up times that the history tells of; None: it tells of none."""
         self.left_out = 0
         """Records beyond :data:`TOPICS_MAX` topics."""
 
@@ -188,6 +210,7 @@ class Baselines:
         """The topic was made anew: nothing is known."""
         self._records.clear()
         self._curves = None
+        self.startup_seconds = None
 
     def apply(self, key: bytes | None, value: bytes | None) -> bool:
         """Take in the next record of the topic.
@@ -202,6 +225,8 @@ class Baselines:
         topic = self._topic(key)
         if topic is None:
             return False
+        if topic == WHOLE_GROUP:
+            return self._apply_group(value)
         known = self._records.pop(topic, None)
         self._curves = None
         record = decode_baseline(value) if value else None
@@ -214,15 +239,25 @@ class Baselines:
             self._records[topic] = record
         return record != known
 
+    def _apply_group(self, value: bytes | None) -> bool:
+        known, self.startup_seconds = self.startup_seconds, None
+        try:
+            told = _groups.decode(value) if value else _GroupRecord()
+        except (msgspec.DecodeError, ValueError) as error:
+            raise UnreadableRecord(str(error)) from error
+        if told.kind == KIND and told.startup_quantiles is not None:
+            self.startup_seconds = told.startup_quantiles[1]
+        return self.startup_seconds != known
+
     def _topic(self, key: bytes | None) -> str | None:
-        """The topic that a key is about; None: another group's, or not about a whole topic."""
+        """The topic that a key is about, or :data:`WHOLE_GROUP`; None: another group's, or about a partition."""
         try:
             parts = _keys.decode(key or b"[]")
         except msgspec.DecodeError:
             return None  # whose it is cannot be told
-        if len(parts) != 3 or parts[0] != self._group or not isinstance(parts[1], str) or parts[2] is not None:
+        if len(parts) != 3 or parts[0] != self._group or parts[2] is not None or isinstance(parts[1], int):
             return None
-        return parts[1]
+        return WHOLE_GROUP if parts[1] is None else parts[1]
 
     def curves(self, now: float) -> Mapping[str, TopicCurve]:
         """What is expected at ``now`` (seconds since the epoch) and for some hours, per topic.

@@ -115,6 +115,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
     sized = [entry for entry in partitions.values() if entry.sized]
     rate, work = sum(entry.rate for entry in sized), sum(entry.work for entry in sized)
     handoff = _or(quantile(observation.handoffs_seconds, 0.99), config.handoff_seconds)
+    startups = observation.startups_seconds[-STARTUP_SAMPLES:]
     cost = work / rate if rate > 0 else inputs.cost
     known = [member.capacity for member in inputs.members.values() if member.age_seconds is not None]
     return Estimate(
@@ -132,7 +133,8 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         cost=cost,
         overhead_seconds=_overhead(config, handoff, cost),
         handoff_seconds=handoff,
-        startup_seconds=_or(quantile(observation.startups_seconds[-STARTUP_SAMPLES:], 0.9), config.startup_seconds),
+        startup_seconds=_or(quantile(startups, 0.9), config.startup_seconds),
+        startups=len(startups),
         capacity_typical=statistics.median(known) if known else 1.0,
         stale=tuple(member for member, _ in observation.stale),
         late_records=observation.late_records,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 
+from .baseline import NOTHING_EXPECTED, Outlook
 from .values import Forecast
 
 __all__ = ["WINDOWS_SECONDS", "alike_seconds", "forecast"]
@@ -154,17 +155,14 @@ def _agrees(values: Sequence[float], noise: float) -> bool:
     return abs(mean_off) <= DISAGREE * error
 
 
-def forecast(
-    series: Sequence[float], horizon_seconds: float, baseline: float | None = None, returning: float = 0.0
-) -> Forecast:
+def forecast(series: Sequence[float], horizon_seconds: float, outlook: Outlook = NOTHING_EXPECTED) -> Forecast:
     """Level and trend of the group's work.
 
     Args:
         series: work per second, oldest first, at least one.
         horizon_seconds: how far ahead: start-up time + one tick + 1 s.
-        baseline: work per second that the history expects at the horizon, already scaled by how today compares with
-            the expected so far; None where there is no baseline.
-        returning: the same until a replica that is let go now would have paid.
+        outlook: what the history expects until its own horizon, already scaled by how today compares with the expected
+            so far.
 
     Returns:
         The larger of trend and baseline; never below 0.
@@ -176,8 +174,8 @@ def forecast(
     reach = DAMPING_PER_SECOND * (1 - DAMPING_PER_SECOND**horizon_seconds) / (1 - DAMPING_PER_SECOND)
     ahead = trend = max(0.0, line.level + line.slope * reach)
     source = "trend"
-    if baseline is not None and baseline > ahead:
-        ahead, source = baseline, "baseline"
+    if outlook.ahead is not None and outlook.ahead > ahead:
+        ahead, source, horizon_seconds = outlook.ahead, "baseline", outlook.horizon_seconds
     return Forecast(
         level=max(0.0, line.level),
         ahead=ahead,
@@ -187,7 +185,7 @@ def forecast(
         window_seconds=window,
         trend=trend,
         source=source,
-        returning=returning,
+        returning=outlook.returning,
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from ..model import Partition
 from ..records import BaselineUse, DecisionRecord, MovePlan, ReportRecord
 from .advice import Advice
-from .baseline import Comparison, look_ahead
+from .baseline import Comparison, look_ahead, startup_seconds
 from .estimate import estimate
 from .forecast import forecast
 from .inputs import Stock, problem_of, unmeasured, view_of
@@ -159,9 +159,10 @@ class Planner:
             return seen
         if group.rates is not None:
             seen = monitored(seen, group.rates)
+        startup = startup_seconds(seen, group.startup_expected_seconds)
+        outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, startup, self._config)
         horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
-        outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, horizon, self._config)
-        return _Picture(seen, forecast(seen.series, horizon, outlook.ahead, outlook.returning), outlook.use)
+        return _Picture(seen, forecast(seen.series, horizon, outlook), outlook.use)
 
     def _refusal(self, seen: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
         """Why no plan may be made now, if so."""

@@ -201,6 +201,8 @@ class GroupState:
     """What the monitor says arrives; None: it has not said, or the reports do."""
     expected: Mapping[str, TopicCurve] = field(default_factory=dict)
     """What the history expects of each topic in the next hours; empty: nothing is known."""
+    startup_expected_seconds: float | None = None
+    """p90 of the start-up times that the history tells of; None: of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,8 @@ class Estimate:
     """o: what a handoff and the record in hand may take off the objective."""
     handoff_seconds: float
     startup_seconds: float
+    startups: int = 0
+    """How many were measured for it."""
     capacity_typical: float
     """Work per second of a replica that would be added."""
     stale: tuple[str, ...] = ()
@@ -346,6 +350,7 @@ class Forecast:
     slope: float
     """Per second; 0 where it is not significant."""
     horizon_seconds: float
+    """Of what is ``ahead``: a baseline may look further than the trend."""
     window_seconds: int
     """How much of the past it rests on."""
     trend: float

@@ -13,7 +13,7 @@ from loadtrim_agent.core.plan.baseline import Comparison, Ignored, quantile_at
 from loadtrim_agent.core.plan.baseline_records import WEEK_SECONDS, Baselines, TopicCurve
 from loadtrim_agent.core.plan.planner import Planner
 from loadtrim_agent.core.plan.values import GroupState, PlanConfig
-from loadtrim_agent.core.records import DecisionRecord, decode, encode
+from loadtrim_agent.core.records import DecisionRecord, ReportRecord, decode, encode
 from unit.core.plan.baseline_feed import MONDAY, record, utc_slots
 from unit.core.plan.virtual_group import COST, TOPIC, Fleet, T, even, steps
 
@@ -87,6 +87,71 @@ def test_a_rise_that_is_expected_is_answered_a_start_up_time_before() -> None:
     assert use.used
     assert use.scale == pytest.approx(1.0)
     assert use.forecast == pytest.approx(4 * RATE * COST)
+
+
+class Starting(Expecting):
+    """The same, and members tell how long they took to start: the first ones a second or two, those asked for later
+    ``later`` seconds, as where a machine has to be found for them."""
+
+    later = 20.0
+    told: float | None = None
+    """What the history tells of start-ups, seconds."""
+
+    def _report(self, member: str, *seen: Any) -> ReportRecord:
+        report = super()._report(member, *seen)
+        if self.members[member].joined_at + 1.0 < self.now:
+            return report
+        first = self.members[member].joined_at == T
+        return msgspec.structs.replace(report, startup_seconds=1.5 if first else self.later)
+
+    def state(self) -> GroupState:
+        return replace(super().state(), startup_expected_seconds=self.told)
+
+
+def first_up(group: Fleet) -> int:
+    return next(second for second, count in enumerate(wanted(group), 1) if count > 2)
+
+
+def test_few_start_ups_were_measured_so_the_history_tells_how_long_they_take() -> None:
+    """The first members were there in two seconds; one that is asked for takes twenty, as in all the weeks before."""
+    load = steps(8, (0, RATE), (BEGIN, 4 * RATE))
+    group = Starting(load, rise_at(BEGIN))
+    group.told = 20.0
+    group.run_scaled(BEGIN + 30, startup=20)
+    assert BEGIN - 22.0 <= first_up(group) <= BEGIN - 21.0
+    assert group.history[BEGIN].replicas_actual * CAPACITY >= 4 * RATE
+    decision = group.history[first_up(group) - 1]
+    assert "expected in 22.0 s by the baseline" in decision.reason
+    assert decision.startup_seconds == 1.5, "what was measured is still told as that"
+
+
+@pytest.mark.parametrize(("told", "lead"), [(None, 3), (1.0, 3), (8.0, 10)])
+def test_the_longer_of_measured_and_told_counts(told: float | None, lead: int) -> None:
+    group = Starting(steps(8, (0, RATE), (BEGIN, 4 * RATE)), rise_at(BEGIN))
+    group.told = told
+    group.run_scaled(BEGIN, startup=20)
+    assert BEGIN - lead - 1 <= first_up(group) <= BEGIN - lead + 1
+
+
+def test_enough_that_was_measured_counts_more_than_the_history() -> None:
+    """Twelve members came in a second and a half: the history's minute was on other machines."""
+    group = Starting(even(8, RATE), rise_at(BEGIN), members=12)
+    group.told = 60.0
+    group.run(BEGIN - 5)
+    assert wanted(group)[-1] == min(wanted(group)), "nothing is asked for yet, 5 s before the rise"
+    use = group.history[-1].baseline
+    assert use is not None
+    assert use.used
+    assert use.forecast == pytest.approx(RATE * COST)
+
+
+def test_start_ups_of_the_history_change_nothing_without_a_baseline() -> None:
+    load = steps(8, (0, RATE), (60, 3 * RATE), (100, RATE))
+    plain, told = Starting(load, None), Starting(load, None)
+    told.told = 60.0
+    for each in (plain, told):
+        each.run_scaled(180, startup=20)
+    assert [encode(each) for each in told.history] == [encode(each) for each in plain.history]
 
 
 def test_today_is_scaled_by_how_it_compares() -> None:

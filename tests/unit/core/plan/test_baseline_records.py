@@ -81,7 +81,6 @@ def test_a_fold_of_the_topic_knows_its_own_group_only() -> None:
     for other in (
         key(group="h"),
         key(partition=0),
-        key(topic=None),
         b"",
         None,
         b"{",
@@ -96,6 +95,39 @@ def test_a_fold_of_the_topic_knows_its_own_group_only() -> None:
     assert set(known.curves(MONDAY)) == {"payments"}
     known.clear()
     assert len(known) == 0
+
+
+def group_value(**changes: Any) -> bytes:
+    told = {"kind": "baseline", "v": 1, "at": MONDAY, "group": "g", "startup_quantiles": [19.0, 22.5, 40.0]}
+    return data(told | changes)
+
+
+def test_of_the_group_as_a_whole_the_start_up_time_is_kept() -> None:
+    known = Baselines("g", utc_slots)
+    assert known.startup_seconds is None
+    assert known.apply(key(topic=None), group_value(speeds={"m5": 1.1}))
+    assert known.startup_seconds == 22.5, "p90, as what is measured"
+    assert not known.apply(key(topic=None), group_value())
+    assert not known.apply(key(topic=None, group="h"), group_value(startup_quantiles=[1.0, 1.0, 1.0]))
+    assert (known.startup_seconds, len(known)) == (22.5, 0)
+    assert known.apply(key(topic=None), group_value(startup_quantiles=None)), "nobody told of a start-up lately"
+    assert known.startup_seconds is None
+    for other in (None, group_value(kind="seasons")):
+        known.apply(key(topic=None), group_value())
+        assert known.apply(key(topic=None), other)
+        assert known.startup_seconds is None
+    known.apply(key(topic=None), group_value())
+    known.clear()
+    assert known.startup_seconds is None
+
+
+@pytest.mark.parametrize("wrong", [[1.0, -2.0, 3.0], [1.0, 2.0], ["soon"], "1"])
+def test_start_up_times_that_cannot_be_are_refused(wrong: Any) -> None:
+    known = Baselines("g", utc_slots)
+    known.apply(key(topic=None), group_value())
+    with pytest.raises(UnreadableRecord):
+        known.apply(key(topic=None), group_value(startup_quantiles=wrong))
+    assert known.startup_seconds is None
 
 
 @pytest.mark.parametrize("broken", [b"{", data(value(topic="payments")), data(value(rate=-1.0))])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadtrim_agent.core.plan.baseline import Outlook
 from loadtrim_agent.core.plan.forecast import DAMPING_PER_SECOND, alike_seconds, forecast
 
 
@@ -134,9 +135,10 @@ def test_slow_waves_are_followed_not_extended_over_minutes() -> None:
 
 
 def test_the_larger_of_trend_and_baseline() -> None:
-    assert forecast([2.0] * 60, 5.0, baseline=3.0).source == "baseline"
-    assert forecast([2.0] * 60, 5.0, baseline=3.0).ahead == 3.0
-    assert forecast([2.0] * 60, 5.0, baseline=1.0).source == "trend"
+    more = forecast([2.0] * 60, 5.0, Outlook(ahead=3.0, horizon_seconds=9.0))
+    assert (more.source, more.ahead, more.horizon_seconds) == ("baseline", 3.0, 9.0)
+    less = forecast([2.0] * 60, 5.0, Outlook(ahead=1.0, horizon_seconds=9.0))
+    assert (less.source, less.ahead, less.horizon_seconds) == ("trend", pytest.approx(2.0), 5.0)
 
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=150), st.floats(0.0, 100.0))
