@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SPARK_STAMP := $(VENV)/.installed-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit test-core test-kafka test-spark lint types bench bench-spark papers compare clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark lint types bench bench-spark papers compare clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -22,6 +23,9 @@ demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (
 
 test: lint types test-core test-kafka ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
 
+demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (6 to 9 minutes)
+	$(BIN)/python examples/demo_spark
+
 UNIT := tests/unit tests/property tests/contract tests/golden
 
 test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones
@@ -33,8 +37,6 @@ test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 	$(BIN)/python -m pytest tests/integration tests/chaos -q
-
-SPARK_STAMP := $(VENV)/.installed-spark
 
 $(SPARK_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark-tests]'

@@ -40,6 +40,7 @@ from demo.load import parse_rates, shares_even, shares_skewed, trace
 from demo.plot import plot
 from demo.report import NOT_THE_PAPERS, Report, render
 from demo.run import GROUP, RunFailedError, RunOptions, run
+from demo.settings import number
 from demo.show import show
 from loadtrim.testing import LocalKafka, LocalKafkaError, any_kafka
 
@@ -54,7 +55,7 @@ def run_options(env: Mapping[str, str], bootstrap: str, topic: str, group: str) 
         FileNotFoundError: ``LOADTRIM_DATA`` has no trace.
     """
     full = env.get("FULL", "0") not in ("", "0")
-    partitions = int(_number(env, "PARTITIONS", 9, least=1))
+    partitions = int(number(env, "PARTITIONS", 9, least=1))
     shares = env.get("SHARES", "skewed")
     if shares not in ("skewed", "even"):
         raise ValueError(f"SHARES is {shares!r}; allowed: skewed, even")
@@ -66,25 +67,14 @@ def run_options(env: Mapping[str, str], bootstrap: str, topic: str, group: str) 
         rates=rates,
         shares=shares_skewed(partitions) if shares == "skewed" else shares_even(partitions),
         directory=Path(env.get("OUT", "out")) / "run",
-        objective_seconds=_number(env, "W", 0.5, least=0.001),
-        busy_seconds=_number(env, "BUSY", 0.0059, least=0.0),
+        objective_seconds=number(env, "W", 0.5, least=0.001),
+        busy_seconds=number(env, "BUSY", 0.0059, least=0.0),
         policy=env.get("POLICY", ""),
         client=env.get("PAYMENTS_CLIENT", "loadtrim"),
-        replicas=int(_number(env, "REPLICAS", 1, least=1)),
-        startup_delay_seconds=_number(env, "STARTUP", 0.0, least=0.0),
+        replicas=int(number(env, "REPLICAS", 1, least=1)),
+        startup_delay_seconds=number(env, "STARTUP", 0.0, least=0.0),
         comparable=bool(env.get("RATES")) or full,
     )
-
-
-def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
-    text = env.get(name) or str(default)
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not value >= least:
-        raise ValueError(f"{name} is {text!r}; allowed: a number, at least {least:g}")
-    return value
 
 
 def _demo(env: Mapping[str, str]) -> Report:

@@ -41,6 +41,7 @@ __all__ = [
     "LoadOptions",
     "Progress",
     "Rates",
+    "TooLateError",
     "constant",
     "noisy",
     "parse_rates",
@@ -53,10 +54,16 @@ __all__ = [
     "trace_file",
 ]
 
+LEAD_SECONDS = 0.1
+"""From the call until the first record of a load that begins at once."""
 TRACE_NAME = "chindanonda_10min_per_second.csv"
 TRACE_KNOTS = ((0, 0), (125, 200), (212, 152), (300, 275), (387, 155), (475, 350), (600, 0))
 """Where the recorded trace turns: (time in s, records/s). In between it runs like a cosine."""
 _PROJECT = Path(__file__).resolve().parents[2]
+
+
+class TooLateError(Exception):
+    """The moment at which a load was to begin has passed: it would be another load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +223,8 @@ class LoadOptions:
     even: bool = False
     payload_bytes: int = 100
     """Least size of a record's value."""
+    begin_at: float | None = None
+    """When, seconds since the epoch; None: at once."""
     events: Callable[[str, float], tuple[int, bytes]] | None = None
     """(record id, seconds since the start) -> (partition, value); None: payments, dealt out by the shares."""
     client_options: dict[str, Any] | None = None
@@ -238,7 +247,7 @@ class Progress:
     @property
     def second(self) -> float:
         """Seconds since the start; 0 before it."""
-        return 0.0 if self.started_ns is None else (clock_ns() - self.started_ns) / 1e9
+        return 0.0 if self.started_ns is None else max(0.0, (clock_ns() - self.started_ns) / 1e9)
 
 
 class _Player:
@@ -253,7 +262,8 @@ class _Player:
     async def play(self) -> None:
         options, progress = self._options, self._progress
         loop = asyncio.get_running_loop()
-        start = loop.time() + 0.1
+        begin_at = options.begin_at
+        start = loop.time() + (LEAD_SECONDS if begin_at is None else begin_at - time.time())
         progress.started_ns = clock_ns() + round((start - loop.time()) * 1e9)
         # An absolute schedule: lateness of one burst never delays the next one's due time.
         for number, due in enumerate(schedule(options.rates, options.shares, even=options.even)):
@@ -317,6 +327,9 @@ async def play(options: LoadOptions, progress: Progress | None = None) -> Progre
 
     Returns:
         The progress, complete; the one given, if one was.
+
+    Raises:
+        TooLateError: ``begin_at`` has passed when it could begin.
     """
     if progress is None:
         progress = Progress(options.rates.records, len(options.rates.per_second))
@@ -328,6 +341,10 @@ async def play(options: LoadOptions, progress: Progress | None = None) -> Progre
     )
     async with producer:
         await producer.partitions_for(options.topic)
+        if options.begin_at is not None and (late := time.time() - options.begin_at) > 0:
+            raise TooLateError(
+                f"the load was to begin {late:.1f} s before it could; leave more time for what comes before"
+            )
         await _Player(options, progress, producer).play()
     return progress
 

@@ -17,32 +17,32 @@ from demo.report import Replica, Report, Setting
 from demo.telemetry import OwnerChange
 from loadtrim_agent.core.model import Partition
 
-__all__ = ["plot"]
+__all__ = ["FAINT", "GREY", "INK", "RED", "STYLE", "plot", "steps"]
 
-_INK, _GREY, _FAINT, _RED = "#1f2430", "#6b7280", "#d5d9e0", "#d1242f"
+INK, GREY, FAINT, RED = "#1f2430", "#6b7280", "#d5d9e0", "#d1242f"
 _HEAVY, _LIGHT = "#2a6f97", "#a9cfe3"
 _MEMBERS = (
     "#4477aa", "#ee8866", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#99582a", "#7a77c9", "#44bb99", "#bbbbbb",
 )  # fmt: skip
 _NAMES_MAX = 4
 """Instances of one colour that the legend names."""
-_STYLE: Any = {
+STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "text.color": _INK,
-    "xtick.color": _GREY,
-    "ytick.color": _GREY,
+    "text.color": INK,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
     "grid.color": "#eceef2",
 }
 
 
 def plot(report: Report, path: Path) -> None:
     """Draw the run into a PNG."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 10.5), dpi=130)
         axes: Sequence[Axes] = figure.subplots(
             4, 1, sharex=True, gridspec_kw={"height_ratios": [2.0, 1.5, 2.4, 2.6], "hspace": 0.16}
@@ -73,11 +73,9 @@ def _headline(figure: Figure, report: Report) -> None:
     proof = f"{s.lost} lost, {s.repeated} repeated, {s.double_owners} double owners"
     figure.text(0.02, 0.965, f"{promise}, {cost}", fontsize=15, fontweight="bold", va="center")
     who = f"{s.client} ({s.policy})" if s.policy else s.client
-    figure.text(
-        0.02, 0.94, f"{proof}; {who}, {s.moves} moves", fontsize=10.5, va="center", color=_INK if s.ok else _RED
-    )
+    figure.text(0.02, 0.94, f"{proof}; {who}, {s.moves} moves", fontsize=10.5, va="center", color=INK if s.ok else RED)
     note = "; five times as steep as recorded, not comparable with the papers" if s.note else ""
-    figure.text(0.02, 0.917, f"{s.source}{note}", fontsize=8.5, color=_GREY, va="center")
+    figure.text(0.02, 0.917, f"{s.source}{note}", fontsize=8.5, color=GREY, va="center")
 
 
 def _legend(ax: Axes, **options: Any) -> None:
@@ -103,15 +101,15 @@ def _load(ax: Axes, report: Report) -> None:
 
 def _replicas(ax: Axes, report: Report, end: float) -> None:
     setting = report.setting
-    running = _steps([(r.started_at, r.ended_at) for r in setting.replicas if r.started_at is not None], setting, end)
-    asked = _steps([(r.asked_at, r.ended_at) for r in setting.replicas], setting, end)
-    ax.fill_between(*running, step="post", color=_FAINT, linewidth=0)
-    ax.step(*asked, where="post", color=_GREY, linewidth=1.0, label="paid for")
-    ax.step(*running, where="post", color=_INK, linewidth=1.6, label="running")
+    running = steps([(r.started_at, r.ended_at) for r in setting.replicas if r.started_at is not None], setting, end)
+    asked = steps([(r.asked_at, r.ended_at) for r in setting.replicas], setting, end)
+    ax.fill_between(*running, step="post", color=FAINT, linewidth=0)
+    ax.step(*asked, where="post", color=GREY, linewidth=1.0, label="paid for")
+    ax.step(*running, where="post", color=INK, linewidth=1.6, label="running")
     if report.wanted:
         times = [at - setting.started_at for at, _ in report.wanted]
         wanted = [replicas for _, replicas in report.wanted]
-        ax.step([*times, end], [*wanted, wanted[-1]], where="post", color=_RED, linewidth=1.1, linestyle=(0, (3, 2)),
+        ax.step([*times, end], [*wanted, wanted[-1]], where="post", color=RED, linewidth=1.1, linestyle=(0, (3, 2)),
                 label="wanted")  # fmt: skip
     ax.set_ylabel("replicas")
     ax.set_ylim(0, None)
@@ -119,7 +117,8 @@ def _replicas(ax: Axes, report: Report, end: float) -> None:
     _legend(ax)
 
 
-def _steps(spans: Sequence[tuple[float, float | None]], setting: Setting, end: float) -> tuple[list[float], list[int]]:
+def steps(spans: Sequence[tuple[float, float | None]], setting: Setting, end: float) -> tuple[list[float], list[int]]:
+    """How many of the spans (begin, end; epoch seconds) hold from which second of the load on, until its end."""
     changes = sorted(
         change
         for begin, finish in spans
@@ -150,7 +149,7 @@ def _owners(ax: Axes, report: Report, end: float) -> None:
         if owner is not None and until > max(begun, 0.0):
             seen.add(owner)
             width = until - max(begun, 0.0)
-            ax.barh(row, width, left=max(begun, 0.0), height=0.82, color=colours.get(owner, _GREY), linewidth=0)
+            ax.barh(row, width, left=max(begun, 0.0), height=0.82, color=colours.get(owner, GREY), linewidth=0)
         last[row] = (until, change.instance)
     moves = [(change.at - start, change.partition.partition) for change in report.owner_changes if change.moved]
     ax.vlines([at for at, _ in moves], [row - 0.41 for _, row in moves], [row + 0.41 for _, row in moves],
@@ -204,11 +203,11 @@ def _latency(ax: Axes, report: Report) -> None:
     ax.stairs(worst, edges, fill=True, color="#e8ebf0", label="max", baseline=0.001)
     late = [value if value > objective else objective for value in worst]
     ax.stairs(late, edges, fill=True, color="#f3b9bd", baseline=objective, label="max, late")
-    line("p99", color=_INK, linewidth=1.5)
+    line("p99", color=INK, linewidth=1.5)
     line("p50", color=_HEAVY, linewidth=1.2)
-    ax.axhline(objective, color=_RED, linewidth=1.2)
+    ax.axhline(objective, color=RED, linewidth=1.2)
     ax.annotate(f"W = {objective:g} s", (1.0, objective), xycoords=("axes fraction", "data"), xytext=(6, 0),
-                textcoords="offset points", color=_RED, fontsize=9, va="center", annotation_clip=False)  # fmt: skip
+                textcoords="offset points", color=RED, fontsize=9, va="center", annotation_clip=False)  # fmt: skip
     ax.set_yscale("log")
     ax.set_ylim(0.004, max(1.2, *worst) * 1.4)
     ax.yaxis.set_major_formatter(

@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 
 from demo.follow import Follower
 from demo.journal import Supervisor, read_run
-from demo.load import LoadOptions, Progress, Rates, play
+from demo.load import LoadOptions, Progress, Rates, TooLateError, play
 from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import fold, read_control_topic, save_entries
 from loadtrim.cli.control import topic_of
@@ -36,6 +36,8 @@ SERVICE = Path(__file__).resolve().parents[1] / "payments" / "service.py"
 GROUP = "payments-service"
 POLL_SECONDS = 0.1
 START_FAILURES_MAX = 3
+CLOCKS_APART_SECONDS = 10.0
+"""So far the broker's clock may be off ours before records of the run are taken for older ones."""
 
 
 class RunFailedError(Exception):
@@ -71,6 +73,8 @@ class RunOptions:
     replicas_max: int | None = None
     """None: the number of partitions."""
     startup_delay_seconds: float = 0.0
+    begin_at: float | None = None
+    """When the load begins, seconds since the epoch; None: as soon as the group is ready."""
     ready_seconds: float = 60.0
     """Longest wait for the group's first members."""
     finish_seconds: float = 60.0
@@ -136,8 +140,9 @@ async def run(
         The report. Records that were not done within ``finish_seconds`` are in it as left over or lost.
 
     Raises:
-        RunFailedError: the group did not come up.
+        RunFailedError: the group did not come up, or not before ``begin_at``.
     """
+    called_at = time.time()
     options.directory.mkdir(parents=True, exist_ok=True)
     if any(options.directory.glob("*.journal")):
         raise RunFailedError(f"{options.directory} has the journals of another run; remove it or name another one")
@@ -153,7 +158,7 @@ async def run(
             live.phase = "load"
             await _play_and_follow(options, live)
             live.phase = "stopping"
-    return await _sum_up(options, recorder, follower, progress)
+    return await _sum_up(options, recorder, follower, progress, called_at)
 
 
 def _orchestrator_options(options: RunOptions) -> OrchestratorOptions:
@@ -237,6 +242,7 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
         journal=options.directory,
         even=options.even,
         events=options.events,
+        begin_at=options.begin_at,
     )
     due = deque(options.replicas_at)
     playing = asyncio.create_task(play(load, live.progress), name="load")
@@ -246,7 +252,10 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
             live.follower.poll()
             while due and live.progress.started_ns is not None and due[0][0] <= live.progress.second:
                 live.orchestrator.scale(due.popleft()[1])
-        await playing
+        try:
+            await playing
+        except TooLateError as error:
+            raise RunFailedError(str(error)) from error
         live.phase = "finishing"
         deadline = time.monotonic() + options.finish_seconds
         while len(live.follower.done) < live.progress.acknowledged and time.monotonic() < deadline:
@@ -256,10 +265,13 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
         playing.cancel()
 
 
-async def _sum_up(options: RunOptions, recorder: _Recorder, follower: Follower, progress: Progress) -> Report:
+async def _sum_up(
+    options: RunOptions, recorder: _Recorder, follower: Follower, progress: Progress, called_at: float
+) -> Report:
     await _note_committed(options, recorder.supervisor)
     recorder.supervisor.close()
-    control = await read_control_topic(options.bootstrap, topic_of(options.group))
+    # A group may have a history, which is no part of the run.
+    control = await read_control_topic(options.bootstrap, topic_of(options.group), called_at - CLOCKS_APART_SECONDS)
     save_entries(options.directory / CONTROL_FILE, control)
     journals = read_run(options.directory)
     epoch_offset = journals.epoch_offset_ns / 1e9

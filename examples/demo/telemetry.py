@@ -74,8 +74,8 @@ class Telemetry(msgspec.Struct, kw_only=True):
         return [change for change in self.owner_changes if change.moved]
 
 
-async def read_control_topic(bootstrap: str, topic: str) -> list[Entry]:
-    """Everything in a control topic, in the order of time. Empty where there is no such topic.
+async def read_control_topic(bootstrap: str, topic: str, since: float = 0.0) -> list[Entry]:
+    """Everything in a control topic from ``since`` (epoch seconds) on, in the order of time. Empty where there is none.
 
     Raises:
         TimeoutError: it cannot be read to its end within 20 s.
@@ -86,7 +86,11 @@ async def read_control_topic(bootstrap: str, topic: str) -> list[Entry]:
             return entries
         partitions = [TopicPartition(topic, COORDINATION), TopicPartition(topic, TELEMETRY)]
         consumer.assign(partitions)
-        missing = {tp: end for tp, end in (await consumer.end_offsets(partitions)).items() if end > 0}
+        starts = await consumer.offsets_for_times(dict.fromkeys(partitions, round(since * 1000)))
+        ends = await consumer.end_offsets(partitions)
+        missing = {tp: end for tp, end in ends.items() if (start := starts[tp]) is not None and start.offset < end}
+        for tp in missing:
+            consumer.seek(tp, starts[tp].offset)
         async with asyncio.timeout(_READ_SECONDS):
             while missing:
                 for tp, messages in (await consumer.getmany(*missing, timeout_ms=500)).items():

@@ -12,6 +12,7 @@ import dataclasses
 import os
 import signal
 import sys
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from demo.follow import Follower
 from demo.journal import Supervisor, read_run
 from demo.load import LoadOptions, constant, play, shares_even, shares_skewed, step
 from demo.plot import plot
-from demo.run import SERVICE, RunOptions, run
+from demo.run import SERVICE, RunFailedError, RunOptions, run
 from loadtrim.testing import Cluster
 
 pytestmark = pytest.mark.kafka
@@ -179,6 +180,26 @@ async def test_group_scales_with_the_load_and_stays_spotless(kafka: Cluster, tmp
     # One member alone would have every second burst late from its 85th record on; with more, few are.
     last = report.seconds[-5:]
     assert sum(row.late for row in last) <= 0.1 * sum(row.records for row in last)
+
+
+async def test_a_load_begins_when_it_is_to(kafka: Cluster, tmp_path: Path) -> None:
+    """At a moment of the wall clock; what the group did before it, here in an earlier run, is no part of the report."""
+    options = dataclasses.replace(run_options(kafka, "loadtrim", tmp_path, 3), rates=constant(30, 2))
+    await run(dataclasses.replace(options, directory=tmp_path / "before"))
+    ended_at = time.time()
+    begin_at = ended_at + 20.0
+    report = await run(dataclasses.replace(options, begin_at=begin_at))
+    assert report.setting.started_at == pytest.approx(begin_at, abs=0.05)
+    assert report.verdict.spotless, str(report.verdict)
+    assert report.wanted
+    assert min(at for at, _ in report.wanted) > ended_at
+
+
+async def test_a_load_that_cannot_begin_in_time_is_not_played(kafka: Cluster, tmp_path: Path) -> None:
+    options = dataclasses.replace(run_options(kafka, "aiokafka", tmp_path, 1), begin_at=time.time() - 1.0)
+    with pytest.raises(RunFailedError, match="was to begin .* s before it could"):
+        await run(options)
+    assert not [line for path in options.directory.glob("producer-*") for line in path.read_text().splitlines()[1:]]
 
 
 @pytest.mark.chaos

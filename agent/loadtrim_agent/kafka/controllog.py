@@ -40,7 +40,14 @@ from loadtrim_agent.core.records import (
 from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Connections, Lane
 from .partition_log import Appended, PartitionLog
 
-__all__ = ["ControlLog", "ControlTopicUnusable", "TelemetryEntry", "TelemetryTail"]
+__all__ = [
+    "ControlLog",
+    "ControlTopicUnusable",
+    "TelemetryEntry",
+    "TelemetryTail",
+    "telemetry_key",
+    "topic_configs",
+]
 
 log = logging.getLogger("loadtrim")
 T = TypeVar("T")
@@ -200,7 +207,7 @@ class ControlLog:
                 await admin._client.force_metadata_update()
             if admin._client.cluster.controller is None:
                 raise NotControllerError("the brokers do not say yet which of them creates topics")
-            new = NewTopic(self.topic, 2, 1, topic_configs=_topic_configs())
+            new = NewTopic(self.topic, 2, 1, topic_configs=topic_configs())
             new.replication_factor = -1  # the broker's default (KIP-464); the constructor does not take it
             answer = await admin.create_topics([new])
             code = answer.topic_errors[0][1]
@@ -210,7 +217,7 @@ class ControlLog:
             await admin.close()
 
     def _advice(self, error: object) -> str:
-        configs = " ".join(f"--config {name}={value}" for name, value in _topic_configs().items())
+        configs = " ".join(f"--config {name}={value}" for name, value in topic_configs().items())
         why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
         return (
             f"The control topic {self.topic} cannot be used ({why}). Without it this member shares the group as a "
@@ -342,7 +349,7 @@ class ControlLog:
 
     async def publish(self, record: Record, *, sequence: int) -> bool:
         """Write a report or a decision to the telemetry partition."""
-        key = KEY_SEPARATOR.join((record.group, record.member, str(sequence))).encode()
+        key = telemetry_key(record.group, record.member, sequence)
         try:
             await self._telemetry.append(encode(record), key)
         except UNREACHABLE as error:
@@ -408,7 +415,13 @@ class TelemetryTail:
             self._position, end = fetched.following, fetched.end
 
 
-def _topic_configs() -> dict[str, str]:
+def telemetry_key(group: str, member: str, sequence: int) -> bytes:
+    """Key of a report or a decision."""
+    return KEY_SEPARATOR.join((group, member, str(sequence))).encode()
+
+
+def topic_configs() -> dict[str, str]:
+    """What a control topic is created with."""
     return {
         "cleanup.policy": "delete",
         "message.timestamp.type": "LogAppendTime",

@@ -1,0 +1,1 @@
+"""What weeks of history are worth: a group that learnt from them beside one that did not (``make demo-spark``)."""
