@@ -24,7 +24,7 @@ from demo.follow import Follower
 from demo.journal import Supervisor, read_run
 from demo.load import LoadOptions, Progress, Rates, TooLateError, play
 from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
-from demo.telemetry import fold, read_control_topic, save_entries
+from demo.telemetry import control_topic_ends, fold, read_control_topic, save_entries
 from loadtrim.cli.control import topic_of
 from loadtrim.cli.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.cli.orchestrator import LocalOrchestrator
@@ -36,8 +36,6 @@ SERVICE = Path(__file__).resolve().parents[1] / "payments" / "service.py"
 GROUP = "payments-service"
 POLL_SECONDS = 0.1
 START_FAILURES_MAX = 3
-CLOCKS_APART_SECONDS = 10.0
-"""So far the broker's clock may be off ours before records of the run are taken for older ones."""
 
 
 class RunFailedError(Exception):
@@ -142,10 +140,11 @@ async def run(
     Raises:
         RunFailedError: the group did not come up, or not before ``begin_at``.
     """
-    called_at = time.time()
     options.directory.mkdir(parents=True, exist_ok=True)
     if any(options.directory.glob("*.journal")):
         raise RunFailedError(f"{options.directory} has the journals of another run; remove it or name another one")
+    # A group may have a history, which is no part of the run.
+    before = await control_topic_ends(options.bootstrap, topic_of(options.group))
     recorder = _Recorder(Supervisor(options.directory))
     follower = Follower(options.directory)
     progress = Progress(options.rates.records, len(options.rates.per_second))
@@ -158,7 +157,7 @@ async def run(
             live.phase = "load"
             await _play_and_follow(options, live)
             live.phase = "stopping"
-    return await _sum_up(options, recorder, follower, progress, called_at)
+    return await _sum_up(options, recorder, follower, progress, before)
 
 
 def _orchestrator_options(options: RunOptions) -> OrchestratorOptions:
@@ -266,12 +265,11 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
 
 
 async def _sum_up(
-    options: RunOptions, recorder: _Recorder, follower: Follower, progress: Progress, called_at: float
+    options: RunOptions, recorder: _Recorder, follower: Follower, progress: Progress, before: Mapping[int, int]
 ) -> Report:
     await _note_committed(options, recorder.supervisor)
     recorder.supervisor.close()
-    # A group may have a history, which is no part of the run.
-    control = await read_control_topic(options.bootstrap, topic_of(options.group), called_at - CLOCKS_APART_SECONDS)
+    control = await read_control_topic(options.bootstrap, topic_of(options.group), before)
     save_entries(options.directory / CONTROL_FILE, control)
     journals = read_run(options.directory)
     epoch_offset = journals.epoch_offset_ns / 1e9

@@ -6,8 +6,9 @@ For the report and the picture only. The checker does not look here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -27,7 +28,16 @@ from loadtrim_agent.core.records import (
     decode,
 )
 
-__all__ = ["Entry", "OwnerChange", "Telemetry", "fold", "load_entries", "read_control_topic", "save_entries"]
+__all__ = [
+    "Entry",
+    "OwnerChange",
+    "Telemetry",
+    "control_topic_ends",
+    "fold",
+    "load_entries",
+    "read_control_topic",
+    "save_entries",
+]
 
 _READ_SECONDS = 20.0
 """Longest wait for the control topic's records."""
@@ -74,8 +84,24 @@ class Telemetry(msgspec.Struct, kw_only=True):
         return [change for change in self.owner_changes if change.moved]
 
 
-async def read_control_topic(bootstrap: str, topic: str, since: float = 0.0) -> list[Entry]:
-    """Everything in a control topic from ``since`` (epoch seconds) on, in the order of time. Empty where there is none.
+async def control_topic_ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """Where the partitions of a control topic end now; empty where there is none."""
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None) as consumer:
+        if topic not in await consumer.topics():
+            return {}
+        ends = await consumer.end_offsets([TopicPartition(topic, index) for index in (COORDINATION, TELEMETRY)])
+        return {tp.partition: end for tp, end in ends.items()}
+
+
+async def read_control_topic(
+    bootstrap: str, topic: str, begin: Mapping[int, int] = MappingProxyType({})
+) -> list[Entry]:
+    """Everything in a control topic, in the order of time. Empty where there is none.
+
+    Args:
+        bootstrap: the cluster.
+        topic: its name.
+        begin: partition -> offset to begin at; one that is not named is read from its beginning.
 
     Raises:
         TimeoutError: it cannot be read to its end within 20 s.
@@ -86,11 +112,11 @@ async def read_control_topic(bootstrap: str, topic: str, since: float = 0.0) -> 
             return entries
         partitions = [TopicPartition(topic, COORDINATION), TopicPartition(topic, TELEMETRY)]
         consumer.assign(partitions)
-        starts = await consumer.offsets_for_times(dict.fromkeys(partitions, round(since * 1000)))
         ends = await consumer.end_offsets(partitions)
-        missing = {tp: end for tp, end in ends.items() if (start := starts[tp]) is not None and start.offset < end}
+        missing = {tp: end for tp, end in ends.items() if end > begin.get(tp.partition, 0)}
         for tp in missing:
-            consumer.seek(tp, starts[tp].offset)
+            if tp.partition in begin:
+                consumer.seek(tp, begin[tp.partition])
         async with asyncio.timeout(_READ_SECONDS):
             while missing:
                 for tp, messages in (await consumer.getmany(*missing, timeout_ms=500)).items():
