@@ -23,7 +23,7 @@ demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (
 
 test: lint types test-core test-kafka ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
 
-demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (6 to 9 minutes)
+demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
 	$(BIN)/python examples/demo_spark
 
 UNIT := tests/unit tests/property tests/contract tests/golden

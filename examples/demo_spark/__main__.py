@@ -1,7 +1,7 @@
 """From weeks of telemetry to replicas that are there before the rise, on a real Kafka and a real Spark.
 
-``make demo-spark``, or, with ``loadtrim[demo,spark]`` installed: ``python examples/demo_spark``. Some 6 to 9 minutes,
-most of them waiting: the rise comes at a full five minutes of the wall clock.
+``make demo-spark``, or, with ``loadtrim[demo,spark]`` installed: ``python examples/demo_spark``. About ten minutes,
+most of them Spark's and waiting: the rise comes at a full five minutes of the wall clock.
 
 1. Weeks of a group's telemetry are written to Kafka, with the times that they would have had.
 2. ``python -m loadtrim_spark ingest`` reads them into a history, ``... baselines`` learns from it and publishes.
@@ -53,12 +53,12 @@ from demo_spark.outcome import Outcome, judged, render
 from demo_spark.past import Past, load_of, truth_rising_at
 from demo_spark.picture import picture
 from demo_spark.prepare import Pipeline, StepFailedError, fetch_jars, hand_over, write_past
-from demo_spark.schedule import BUCKET_SECONDS, LOW_SECONDS_MIN, Schedule, clock, planned
+from demo_spark.schedule import BUCKET_SECONDS, LOW_SECONDS_MIN, NotInTimeError, Schedule, clock, planned
 from loadtrim.testing import LocalKafka, LocalKafkaError
 from loadtrim_agent.leading import REPLAY_SECONDS
 from loadtrim_spark.truth import WEEK_SECONDS, Truth
 
-__all__ = ["NotInTimeError", "Settings", "main", "settings_of"]
+__all__ = ["Settings", "main", "settings_of"]
 
 LEARNT, PLAIN = "with baselines", "without"
 GROUPS = {LEARNT: "payments-with-history", PLAIN: "payments-without"}
@@ -69,10 +69,6 @@ REPLICAS_MAX = 8
 """Of each group: more processes than this leave two cores no time for what is to be seen."""
 PREPARE_FACTOR = 10.0
 """Steps 1 and 2 are given so many times what `ingest` takes where there is nothing to read."""
-
-
-class NotInTimeError(Exception):
-    """Steps 1 and 2 took longer than they were given. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,15 +167,10 @@ def _prepare(settings: Settings, bootstrap: str) -> Prepared:
     ingest_seconds = pipeline.ingest()
     baselines_seconds = pipeline.baselines(settings.weeks)
     asyncio.run(hand_over(bootstrap, past.group))
-    took = time.time() - began
-    if time.time() > schedule.groups_at:
-        raise NotInTimeError(
-            f"making and learning the history took {took:.0f} s, and {schedule.groups_at - began:.0f} s were left for "
-            f"it: the load would rise at {clock(schedule.rise_at)} before the leader knows what today is like, so "
-            f"nothing was played. Run it again with PREPARE={took * 1.5:.0f}, or on a machine with less to do."
-        )
-    left = schedule.groups_at - time.time()
-    say(f"\nThe history is made and learnt, in {took:.0f} s; the groups start in {left:.0f} s.")
+    now = time.time()
+    schedule.check(began, now)
+    left = schedule.groups_at - now
+    say(f"\nThe history is made and learnt, in {now - began:.0f} s; the groups start in {left:.0f} s.")
     return Prepared(
         schedule=schedule,
         truth=truth,

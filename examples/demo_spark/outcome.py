@@ -171,7 +171,12 @@ def render(outcome: Outcome) -> str:
         f"{s.objective_seconds:g} s."
     )
     why = [f"{side.name}, when it asked: {side.reason}" for side in sides if side.reason]
-    return "\n".join([head, "", *lines, "", *why])
+    learnt = (
+        f"Learnt from {outcome.weeks} weeks of telemetry, {outcome.reports:,} reports: written in "
+        f"{outcome.written_seconds:.0f} s, read (ingest) in {outcome.ingest_seconds:.0f} s, learnt from (baselines) in "
+        f"{outcome.baselines_seconds:.0f} s."
+    )
+    return "\n".join([head, "", *lines, "", *why, learnt])
 
 
 def _lead(seconds: float | None) -> str:

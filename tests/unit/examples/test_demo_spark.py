@@ -13,11 +13,12 @@ from demo.journal import read_run
 from demo.load import shares_even, shares_skewed
 from demo.report import CONTROL_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import Entry, OwnerChange, Telemetry, save_entries
-from demo_spark.__main__ import settings_of
+from demo_spark.__main__ import main, settings_of
 from demo_spark.outcome import Outcome, held_from, judged, owning, render
 from demo_spark.past import HIGH, LOW, Past, load_of, reports, truth_rising_at
 from demo_spark.picture import picture
-from demo_spark.schedule import BUCKET_SECONDS, GROUPS_SECONDS, Schedule, clock, planned
+from demo_spark.prepare import Pipeline, StepFailedError
+from demo_spark.schedule import BUCKET_SECONDS, GROUPS_SECONDS, NotInTimeError, Schedule, clock, planned
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import TELEMETRY, DecisionRecord, ReportRecord, decode, encode
 from loadtrim_spark.truth import DAY_SECONDS, MINUTE_SECONDS, WEEK_SECONDS
@@ -39,6 +40,12 @@ class TestSchedule:
 
     def test_a_boundary_that_just_suffices_is_taken(self) -> None:
         assert planned(RISE - 60.0 - GROUPS_SECONDS - 100, 60.0, 100).rise_at == RISE
+
+    def test_no_time_left_is_told_with_what_to_do(self) -> None:
+        schedule = Schedule(RISE, 100)
+        schedule.check(RISE - 400.0, schedule.groups_at)
+        with pytest.raises(NotInTimeError, match=r"took 300 s, and 280 s were left .* 00:35:00 .* PREPARE=450"):
+            schedule.check(RISE - 400.0, RISE - 100.0)
 
     def test_the_clock_is_that_of_the_weeks(self) -> None:
         assert clock(RISE) == "00:35:00"
@@ -267,3 +274,19 @@ class TestSettings:
     def test_what_cannot_be_used_is_named(self, name: str, value: str) -> None:
         with pytest.raises(ValueError, match=f"{name} is '?{value}'?; allowed"):
             settings_of({name: value})
+
+    def test_wrong_use_is_told_before_anything_starts(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("LOW", "soon")
+        assert main() == 2
+        assert "LOW is 'soon'; allowed: a number, at least 90" in capsys.readouterr().err
+
+
+def test_a_command_that_fails_ends_the_demo_with_what_it_said(tmp_path: Path) -> None:
+    told: list[str] = []
+    pipeline = Pipeline("127.0.0.1:1", tmp_path, told.append)
+    with pytest.raises(StepFailedError, match="`nonsense` ended with code"):
+        pipeline._run(["nonsense"])
+    assert told[0].startswith("$ python -m loadtrim_spark nonsense --bootstrap 127.0.0.1:1")
+    assert len(told) > 1, "an error of argparse's, or that Spark is not installed"
