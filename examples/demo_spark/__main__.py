@@ -135,7 +135,7 @@ def _prepare(settings: Settings, bootstrap: str) -> Prepared:
         StepFailedError: a command of the pipeline failed.
         NotInTimeError: the rise would come before the groups were ready.
     """
-    pipeline = Pipeline(bootstrap, settings.evidence / "state", say)
+    pipeline = Pipeline(bootstrap, (settings.evidence / "state").resolve(), say)
     seconds = settings.prepare_seconds
     if seconds is None:
         say("\nHow fast is this machine? The pipeline, where there is nothing to read yet:")
