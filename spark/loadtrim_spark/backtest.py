@@ -205,16 +205,13 @@ def _with_peers(every: DataFrame, bucket_seconds: int) -> DataFrame:
 
 
 def _baseline(known: DataFrame, calendar: Calendar) -> DataFrame:
-    """What is learnt at each origin: every origin's weeks are a group of their own."""
-    apart = known.withColumns({
-        "group": F.concat_ws(" ", "origin", "group"),
+    """What is learnt at each origin, of the weeks before it."""
+    at_origin = known.withColumns({
         "as_of": F.col("origin"),
         "week": F.floor((F.col("origin") - 1 - F.col("start")) / WEEK_SECONDS).cast("int"),
     }).drop("origin")  # fmt: skip
-    learnt = learn(without_outages(apart, calendar), calendar)
-    named = F.split("group", " ", 2)
-    return learnt.select(
-        named[1].alias("group"), "topic", named[0].cast("bigint").alias("origin"), "level", "growth", "shape",
+    return learn(without_outages(at_origin, calendar), calendar).select(
+        "group", "topic", F.col("as_of").alias("origin"), "level", "growth", "shape",
         F.col("quantiles").alias("baseline_factors"),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from loadtrim_agent.core.names import BASELINE_TOPIC
 from loadtrim_spark.days import DAY_COLUMNS, READ, WHOLE_TOPIC, day_rows
 from loadtrim_spark.errors import JAVA_ERRORS, explained
 from loadtrim_spark.history import Tables, is_table, literal
-from loadtrim_spark.learn import Calendar, backtest, learn, rates, without_outages
+from loadtrim_spark.learn import Calendar, backtest, learn, rates, with_week_before, without_outages
 from loadtrim_spark.records import chosen, costs, messages, speeds, times
 from loadtrim_spark.source import Source
 
@@ -42,11 +42,12 @@ def baselines(days: DataFrame, calendar: Calendar) -> DataFrame:
     """
     within = days.where(F.col("date") >= F.to_date(F.timestamp_seconds(
         F.lit(calendar.as_of - calendar.weeks * 7 * DAY_SECONDS))))  # fmt: skip
-    every = without_outages(rates(within, calendar), calendar).localCheckpoint(eager=False)
     # A week ago: the same, from what was known then. Outages of the last week are told by it, but not scored.
-    then = calendar.earlier(1)
-    before = without_outages(rates(within, then), then).localCheckpoint(eager=False)
-    series = chosen(_learnt(every, calendar), backtest(_learnt(before, then), every, calendar))
+    both = with_week_before(rates(within, calendar))
+    buckets = without_outages(both, calendar).localCheckpoint(eager=False)
+    learnt = _learnt(buckets, calendar)
+    now = learnt.where(F.col("as_of") == calendar.as_of).drop("as_of")
+    series = chosen(now, backtest(learnt, buckets, calendar))
     groups = within.select("group").distinct().join(speeds(within), on="group", how="left")
     return messages(series, costs(within), groups.join(times(within), on="group", how="left"), calendar)
 

@@ -10,7 +10,7 @@ time: an hour that a change of clocks repeats is seen twice, one that it leaves 
 Weeks are long: the level that counts is that of the weeks times how the last three days compared with it (the median of
 their three quotients, so that no single day moves it). Spread is judged as the future will judge it: each day by the
 shape that the *other* weeks tell and the three days before it, at a rank a little above the wanted one, as the next day
-is one more than those that were seen.
+is one more than those that were seen, of which each counts half, as neighbours resemble each other.
 
 A topic that gets nothing at all where it usually gets much has an outage: those buckets are left out before anything is
 learnt, which matters with two weeks, where a median cannot tell the exception from the rule. When nothing came for two
@@ -33,7 +33,7 @@ from pyspark.sql import functions as F
 
 from loadtrim_spark.days import MINUTE_SECONDS, WHOLE_TOPIC
 
-__all__ = ["QUANTILES", "Calendar", "backtest", "learn", "rates", "slot", "without_outages"]
+__all__ = ["QUANTILES", "Calendar", "backtest", "learn", "rates", "slot", "with_week_before", "without_outages"]
 
 WEEK_SECONDS = 604_800
 DAY_SECONDS = 86_400
@@ -58,8 +58,13 @@ RECENT_FACTOR_MAX = 2.0
 NOW = -1
 """The day that begins at the moment of learning; 0 is the one before it."""
 QUANTILES = (0.5, 0.9, 0.99)
-RANK_MAX = 0.995
-SERIES = ("group", "topic", "partition", "borrowed")
+INDEPENDENT = 0.5
+"""Independent days per day: days resemble their neighbours (decision 37)."""
+RANK_MAX = 0.998
+ACCURACY = 10_000
+"""1 / the largest error of a rank."""
+SERIES = ("as_of", "group", "topic", "partition", "borrowed")
+"""What is learnt at one moment of one topic or partition: moments are learnt side by side, in one plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +87,6 @@ class Calendar:
     def slots(self) -> int:
         """Slots of a week; the first begins on Monday at midnight."""
         return WEEK_SECONDS // self.bucket_seconds
-
-    def earlier(self, weeks: int) -> Calendar:
-        """The calendar of some weeks ago, which looks back as far as this one."""
-        return Calendar(self.as_of - weeks * WEEK_SECONDS, self.zone, self.bucket_seconds, self.weeks - weeks)
 
 
 def slot(start: Column, calendar: Calendar) -> Column:
@@ -130,6 +131,18 @@ def rates(days: DataFrame, calendar: Calendar) -> DataFrame:
     )  # fmt: skip
 
 
+def with_week_before(buckets: DataFrame) -> DataFrame:
+    """The same buckets, and again those that were known a week earlier, as seen then.
+
+    Args:
+        buckets: of :func:`rates`.
+    """
+    ago = F.explode(F.when(F.col("week") > 0, F.array(F.lit(0), F.lit(1))).otherwise(F.array(F.lit(0))))
+    return buckets.withColumn("ago", ago).withColumns(
+        {"week": F.col("week") - F.col("ago"), "as_of": F.col("as_of") - F.col("ago") * WEEK_SECONDS}
+    ).drop("ago")  # fmt: skip
+
+
 def without_outages(buckets: DataFrame, calendar: Calendar) -> DataFrame:
     """Leave out the buckets in which a whole topic got nothing though at that time of the week it gets much.
 
@@ -138,8 +151,8 @@ def without_outages(buckets: DataFrame, calendar: Calendar) -> DataFrame:
         calendar: as there.
     """
     total = buckets.where(F.col("partition") == WHOLE_TOPIC)
-    topic = Window.partitionBy("group", "topic")
-    peers = Window.partitionBy("group", "topic", "slot")
+    topic = Window.partitionBy("as_of", "group", "topic")
+    peers = Window.partitionBy("as_of", "group", "topic", "slot")
     others = F.count(F.lit(1)).over(peers) - 1
     with_load = F.sum((F.col("rate") > 0).cast("int")).over(peers)
     usual = F.median(F.when(F.col("rate") > 0, F.col("rate"))).over(peers) * calendar.bucket_seconds
@@ -149,9 +162,9 @@ def without_outages(buckets: DataFrame, calendar: Calendar) -> DataFrame:
                      usual.alias("usual"), last.alias("last"), "as_of")
         .where((F.col("rate") == 0) & (F.col("with_load") * 2 >= F.col("others")) & (F.col("with_load") > 0))
         .where((F.col("usual") >= OUTAGE_RECORDS_MIN) & (F.col("last") >= F.col("as_of") - GONE_SECONDS))
-        .select("group", "topic", "start")
+        .select("as_of", "group", "topic", "start")
     )  # fmt: skip
-    return buckets.join(outages, on=["group", "topic", "start"], how="left_anti")
+    return buckets.join(outages, on=["as_of", "group", "topic", "start"], how="left_anti")
 
 
 def learn(buckets: DataFrame, calendar: Calendar, shapes: DataFrame | None = None) -> DataFrame:
@@ -160,16 +173,18 @@ def learn(buckets: DataFrame, calendar: Calendar, shapes: DataFrame | None = Non
     Args:
         buckets: of :func:`without_outages`, for one kind of series.
         calendar: as there.
-        shapes: of topics (group, topic, shape): each series is also learnt with its topic's shape.
+        shapes: of topics (as_of, group, topic, shape): each series is also learnt with its topic's shape.
 
     Returns:
-        group, topic, partition, borrowed, level (records/s at ``as_of``), growth (share per week), shape (array of the
-        week's slots, mean 1), quantiles (p50, p90, p99 of a minute's rate / expected), weeks, first, last, outliers.
+        as_of, group, topic, partition, borrowed, level (records/s at ``as_of``), growth (share per week), shape (array
+        of the week's slots, mean 1), quantiles (p50, p90, p99 of a minute's rate / expected, above 0), weeks, first,
+        last, outliers.
     """
     own = buckets.withColumn("borrowed", F.lit(False)).withColumn("given", F.lit(None).cast("double"))
     if shapes is not None:
-        given = shapes.select("group", "topic", F.posexplode("shape").alias("slot", "given"))
-        borrowed = buckets.join(given, on=["group", "topic", "slot"], how="left").withColumn("borrowed", F.lit(True))
+        given = shapes.select("as_of", "group", "topic", F.posexplode("shape").alias("slot", "given"))
+        on = ["as_of", "group", "topic", "slot"]
+        borrowed = buckets.join(given, on=on, how="left").withColumn("borrowed", F.lit(True))
         own = own.unionByName(borrowed)
     # Windows of all kinds are then of what is already together; and what follows reads the outcome, not its plan.
     fitted = _polished(own.repartition(*SERIES)).localCheckpoint(eager=False)
@@ -180,7 +195,8 @@ def learn(buckets: DataFrame, calendar: Calendar, shapes: DataFrame | None = Non
     if shapes is not None:
         # The topic's, whole: of the slots that a new series was not seen in, it knows more.
         borrowers = fitted.where(F.col("borrowed")).select(*SERIES).distinct()
-        lent = borrowers.join(shapes.select("group", "topic", "shape"), on=["group", "topic"], how="inner")
+        topics = shapes.select("as_of", "group", "topic", "shape")
+        lent = borrowers.join(topics, on=["as_of", "group", "topic"], how="inner")
         shape = shape.unionByName(lent.withColumn("scale", F.lit(1.0)))
     now = recent.where(F.col("age") == NOW).drop("age")
     return (
@@ -198,20 +214,23 @@ def backtest(learnt: DataFrame, buckets: DataFrame, calendar: Calendar) -> DataF
     """How well what was learnt until a week ago tells the last week.
 
     Args:
-        learnt: by :func:`learn` with ``calendar.earlier(1)``.
+        learnt: by :func:`learn`, of a week ago among others.
         buckets: of the whole time.
         calendar: as of now.
 
     Returns:
-        The series' columns and ``error``: sum of |rate - expected| / sum of the rate. Nothing where there is no week to
-        learn from, or none to tell.
+        group, topic, partition, borrowed and ``error``: sum of |rate - expected| / sum of the rate. Nothing where there
+        is no week to learn from, or none to tell.
     """
-    growth = F.pow(1 + F.col("growth"), (F.col("start") - (calendar.as_of - WEEK_SECONDS)) / WEEK_SECONDS)
+    then = calendar.as_of - WEEK_SECONDS
+    series = ("group", "topic", "partition")
+    growth = F.pow(1 + F.col("growth"), (F.col("start") - then) / WEEK_SECONDS)
     expected = F.col("level") * growth * F.element_at("shape", F.col("slot") + 1)
+    told = learnt.where(F.col("as_of") == then).select(*series, "borrowed", "level", "growth", "shape")
     return (
-        buckets.where(F.col("week") == 0)
-        .join(learnt.select(*SERIES, "level", "growth", "shape"), on=["group", "topic", "partition"], how="inner")
-        .groupBy(*SERIES)
+        buckets.where((F.col("as_of") == calendar.as_of) & (F.col("week") == 0))
+        .join(told, on=list(series), how="inner")
+        .groupBy(*series, "borrowed")
         .agg(F.try_divide(F.sum(F.abs(F.col("rate") - expected)), F.sum("rate")).alias("error"))
         .where(F.col("error").isNotNull())
     )
@@ -353,15 +372,28 @@ def _spread(told: DataFrame, recent: DataFrame, calendar: Calendar) -> DataFrame
     minutes = rows.withColumn(
         "minute", F.explode_outer(F.when(F.col("inlying"), F.concat("minutes", zeros)))
     ).withColumn("minute", F.col("minute") / MINUTE_SECONDS / F.col("expected"))
-    days = 7 * calendar.weeks
-    ranks = [min(RANK_MAX, share * (days + 1) / days) for share in QUANTILES]
-    quantiles = F.percentile_approx("minute", ranks, 1000).alias("quantiles")
+    quantiles = F.percentile_approx("minute", _ranks(calendar), ACCURACY)
     outlying = F.avg((~F.coalesce("inlying", F.lit(True))).cast("double")).alias("outliers")
     return (
-        minutes.groupBy(*SERIES).agg(quantiles)
+        minutes.groupBy(*SERIES).agg(_usable(quantiles, F.avg("minute")).alias("quantiles"))
         .join(rows.groupBy(*SERIES).agg(outlying), on=list(SERIES), how="inner")
         .select(*SERIES, F.coalesce("quantiles", F.array(*[F.lit(1.0)] * 3)).alias("quantiles"), "outliers")
     )  # fmt: skip
+
+
+def _ranks(calendar: Calendar) -> list[float]:
+    """At which ranks of what was seen the quantiles of the next day are: it is one more than those.
+
+    Half lies below the median, however few there are.
+    """
+    days = 7 * calendar.weeks * INDEPENDENT
+    return [share if share <= 0.5 else min(RANK_MAX, share * (days + 1) / days) for share in QUANTILES]
+
+
+def _usable(quantiles: Column, mean: Column) -> Column:
+    """Where most minutes are empty the median is 0, which nothing can be compared with: the mean stands for it."""
+    usual = F.when(quantiles[0] > 0, quantiles[0]).when(mean > 0, mean).otherwise(F.lit(1.0))
+    return F.when(quantiles.isNotNull(), F.array(usual, *(F.greatest(usual, quantiles[place]) for place in (1, 2))))
 
 
 def _median(values: Column) -> Column:

@@ -121,7 +121,7 @@ def test_a_day_of_which_nothing_can_be_summed_up_is_read_once(spark: SparkSessio
     open_tables(spark, tables)
     raw = spark.createDataFrame(
         [
-            (b"k", bytearray(value or b""), "c", 1, 0, at)
+            (b"k", bytearray(value or b""), "c", 1, 0, float(at))
             for at, value in messages(report(1, MONDAY + 1, partitions=()))
         ],
         "key binary, value binary, topic string, `partition` int, offset bigint, at double",
