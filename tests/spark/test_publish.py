@@ -216,5 +216,6 @@ def allow(kafka: LocalKafka, operation: AclOperation) -> None:
         ResourceType.TOPIC, CONTROL_PREFIX, ResourcePatternType.PREFIXED, "User:eve", "*", operation,
         AclPermissionType.ALLOW,
     )  # fmt: skip
-    for future in AdminClient({"bootstrap.servers": kafka.bootstrap}).create_acls([binding]).values():
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # its futures end with it
+    for future in admin.create_acls([binding]).values():
         future.result()
