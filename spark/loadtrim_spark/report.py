@@ -123,8 +123,8 @@ def _cards(story: Story) -> str:
         (f"{whole.arrived:,}", "records arrived"),
         ("unknown" if share is None else f"{share:.3%}", objective or "done in time"),
         (f"{whole.late:,}", "records were late"),
-        (f"{whole.replica_seconds / HOUR_SECONDS:,.1f}", "replica-hours"),
-        (f"{_use(whole):.0%}", "of that time spent on records"),
+        (f"{whole.replica_seconds / HOUR_SECONDS:,.1f}" if whole.decided_seconds else "unknown", "replica-hours"),
+        (f"{_use(whole):.0%}" if whole.decided_seconds else "unknown", "of that time spent on records"),
         (f"{whole.moves:,}", "partitions changed hands"),
     ]
     return '<div class="cards">' + "".join(f"<div><b>{figure}</b><span>{escape(text)}</span></div>"

@@ -187,3 +187,11 @@ def test_bars_of_nothing_and_of_one() -> None:
                     zone="Europe/Berlin", unit="u", title="t & t")  # fmt: skip
         ET.fromstring(text)
         assert text.count("<rect") == sum(value > 0 for value in values)
+
+
+def test_what_nobody_decided_is_unknown() -> None:
+    """Without a leader's decisions nobody knows how many replicas there were: that is not none."""
+    blind = tuple(replace(each, replica_seconds=0.0, decided_seconds=0.0) for each in STORY.intervals)
+    text = page([replace(STORY, intervals=blind, modes={})], PERIOD, "today")
+    assert "0.0</b>" not in text
+    assert text.count("<b>unknown</b>") == 2
