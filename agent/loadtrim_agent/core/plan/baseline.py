@@ -46,6 +46,11 @@ SAMPLE_SECONDS_MAX = 5.0
 SETTLE_SECONDS = 10.0
 """After the beginning of a bucket nothing is compared for so long: what is seen is some seconds old, and a load that
 comes on the hour does not come on the second."""
+STEP = 1.25
+STEP_SETTLE_SHARE = 0.25
+"""Where the expected steps by more than this from one bucket to the next, nothing is compared for this share of the
+bucket: it tells the bucket's mean, and not when the load gets there. The first seconds of a high bucket outweigh a
+night, so a rise that took two minutes looked like a day with half the load while the replicas for it were there."""
 SCALE_MAX = 3.0
 """A day with more than this many times the expected load, or less than that part of it, is a day of another kind."""
 OFF_MAX = 0.5
@@ -205,7 +210,7 @@ def look_ahead(
         factors = {t: curve.quantiles[0] if z is None else quantile_at(curve, z) for t, curve in told.items()}
         return sum((curve.most(start, end) or 0.0) * factors[t] * costs[t] for t, curve in told.items())
 
-    if all(curve.since(now) >= SETTLE_SECONDS for curve in told.values()):
+    if all(curve.since(now) >= _settle_seconds(curve, now) for curve in told.values()):
         compared = compared.with_sample(now, sum(works[topic] for topic in told), expected(now, now, None))
     # Until a replica that is asked for now could help: it is decided and asked for, and it starts.
     horizon = startup + config.decision_seconds + 1.0
@@ -227,6 +232,11 @@ def look_ahead(
         topics=tuple(sorted(told)) if len(told) < len(works) else (),
     )
     return Outlook(ahead=ahead, horizon_seconds=horizon, returning=returning, use=use), compared
+
+
+def _settle_seconds(curve: TopicCurve, now: float) -> float:
+    """How long after the beginning of this bucket nothing is compared."""
+    return max(SETTLE_SECONDS, STEP_SETTLE_SHARE * curve.bucket_seconds if curve.step(now) > STEP else 0.0)
 
 
 def _topics(seen: Estimate) -> tuple[dict[str, float], dict[str, float]]:

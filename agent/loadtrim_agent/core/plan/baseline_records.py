@@ -170,6 +170,13 @@ class TopicCurve:
         """Seconds since the bucket began that ``now`` is in."""
         return (now - self.begins_at) % self.bucket_seconds
 
+    def step(self, now: float) -> float:
+        """How many times the bucket before this one's rate, or the other way round, is expected now; 1 or more."""
+        here, before = self.most(now, now), self.most(now - self.bucket_seconds, now - self.bucket_seconds)
+        if here is None or before is None or here == before:
+            return 1.0
+        return max(here, before) / min(here, before) if min(here, before) > 0.0 else math.inf
+
     def most(self, start: float, end: float) -> float | None:
         """The highest rate of the buckets that overlap ``start .. end``; None: the curve does not know the start."""
         first = math.floor((start - self.begins_at) / self.bucket_seconds)
@@ -275,7 +282,8 @@ class Baselines:
         found: dict[str, TopicCurve] = {}
         for topic, record in sorted(self._records.items()):
             bucket = record.bucket_seconds
-            begin, count = math.floor(now / bucket) * bucket, math.ceil(WINDOW_SECONDS / bucket) + 1
+            # With the bucket before this one: whether the load has just stepped up or down.
+            begin, count = (math.floor(now / bucket) - 1) * bucket, math.ceil(WINDOW_SECONDS / bucket) + 2
             slots = self._slots_of(record.time_zone, bucket, begin, count)
             if slots is not None:
                 found[topic] = _curve(record, begin, slots)

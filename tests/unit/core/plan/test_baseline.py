@@ -336,6 +336,19 @@ def test_the_rise_itself_is_no_sign_of_a_lighter_day() -> None:
     assert len(ups) == 1
 
 
+def test_a_rise_that_takes_its_time_is_no_sign_of_a_lighter_day_either() -> None:
+    """A bucket tells its mean; where in it the load gets there nobody knows. Replicas that were there in time were let
+    go while the load was still on its way: it came seven seconds late and took two minutes."""
+    bucket = 600
+    begin = 60 + int(-week_second(T + 60) % bucket)
+    ramp = [(begin + 7 + 10 * step, 8.0 * round(RATE / 8 * (1 + 3 * step / 12))) for step in range(1, 13)]
+    group = Expecting(steps(8, (0, RATE), *ramp), rise_at(begin), bucket_seconds=bucket)
+    group.run_scaled(begin + 150, startup=20)
+    scales = [decision.baseline.scale for decision in group.history[begin - 5 :] if decision.baseline is not None]
+    assert scales == pytest.approx([1.0] * len(scales), abs=5e-3)
+    assert "down" not in [decision.outcome for decision in group.history[begin - 20 :]]
+
+
 def test_time_that_was_not_seen_does_not_count() -> None:
     compared = Comparison().with_sample(T, 1.0, 1.0).with_sample(T + 1, 1.0, 1.0)
     later = compared.with_sample(T + 3601, 3.0, 1.0)

@@ -153,10 +153,11 @@ def test_the_curve_is_the_published_formula() -> None:
     at = MONDAY - WEEK_SECONDS // 2
     one = record(lambda second: 2.0 if HOUR <= second < 2 * HOUR else 1.0, growth=0.1, at=at, rate=50.0)
     (curve,) = Baselines.of([one], utc_slots).curves(MONDAY + 100.0).values()
-    assert (curve.begins_at, curve.bucket_seconds) == (MONDAY, 900.0)
-    assert curve.rates[0] == pytest.approx(50.0 * 1.1**0.5)
-    assert curve.rates[4] == pytest.approx(100.0 * 1.1 ** (0.5 + HOUR / WEEK_SECONDS))
-    assert len(curve.rates) == 25, "six hours and the bucket that has begun"
+    assert (curve.begins_at, curve.bucket_seconds) == (MONDAY - 900, 900.0)
+    assert curve.rates[1] == pytest.approx(50.0 * 1.1**0.5)
+    assert curve.rates[5] == pytest.approx(100.0 * 1.1 ** (0.5 + HOUR / WEEK_SECONDS))
+    assert len(curve.rates) == 26, "six hours, the bucket that has begun and the one before"
+    assert (curve.step(MONDAY), curve.step(MONDAY + HOUR)) == pytest.approx((1.0, 2.0), rel=1e-3)
 
 
 def test_growth_does_not_run_away() -> None:
@@ -178,7 +179,7 @@ def test_curves_are_made_anew_when_something_changes_and_as_time_goes_by() -> No
     assert known.curves(MONDAY + 2 * HOUR) is first
     for later in (MONDAY + 3 * HOUR, MONDAY + 40 * HOUR, MONDAY - HOUR):
         (curve,) = known.curves(later).values()
-        assert curve.begins_at == later
+        assert curve.begins_at + curve.bucket_seconds == later
     known.apply(key(), data(value(rate=7.0)))
     assert known.curves(MONDAY - HOUR)["orders"].rates[0] == 7.0
 
