@@ -89,7 +89,8 @@ HEARTBEATS = {("W1", 0.5): (98.1, 1.0), ("W1", 3.0): (97.4, 3.0), ("W2", 0.5): (
 """(% in time, longest latency in s: "less than 1", "around 3")."""
 
 PHASE = "the phase of the looks: what waits is in the packing, and a look just after a burst sees it, a later one less"
-FEWER = "by the formula with mu = 200 two replicas do for 350/s; the paper's minutes are those of mu x W (below)"
+FEWER = "by the formula with mu = 200 two replicas do for 350/s; the paper's shares are those of mu x W (below)"
+KEEPS = "f_down = 0.4 keeps a replica for longer than the paper's minutes and scalings speak for"
 IN_W = "linear, mu x W"
 SPREAD_OUT = "the text says nothing of bursts and gives 200 records/s: evenly spread, none of it is late for long"
 
@@ -255,7 +256,7 @@ def _jobs(given: Context, humps: list[float], taxis: list[float]) -> dict[str, l
 
 def _pair(what: str, form: str, reported: Reported, results: Sequence[Result], why: str) -> list[Row]:
     """Share in time and replica-minutes; numbers of scalings where the paper gives them."""
-    cost = FEWER if what == "linear" else why
+    cost = {"linear": FEWER, IN_W: KEEPS}.get(what, why)
     rows = [
         Row(
             what=f"{what}, in time",
