@@ -18,6 +18,7 @@ from functools import cached_property
 from random import Random
 
 from loadtrim.simulate import Load
+from loadtrim.simulate.loads import poisson
 from loadtrim_agent.core.model import Partition
 
 __all__ = ["SCENARIOS", "Busy", "Spell", "Truth"]
@@ -26,6 +27,8 @@ MINUTE_SECONDS = 60
 DAY_SECONDS = 86_400
 WEEK_SECONDS = 7 * DAY_SECONDS
 SATURDAY, SUNDAY = 5, 6
+NORMAL_ABOVE = 50.0
+"""Minutes with more records are drawn from the normal approximation: there are weeks of them."""
 SAMPLES = (7.5, 22.5, 37.5, 52.5)
 """Seconds of a minute whose mean is the minute's rate."""
 
@@ -140,7 +143,7 @@ class Truth:
     def counts(self) -> list[int]:
         """Records that arrived in each minute: by chance around what was to be expected of it."""
         random = Random(f"{self.seed}:counts")
-        return [_drawn(rate * MINUTE_SECONDS, random) for rate in self.minutes()]
+        return [poisson(rate * MINUTE_SECONDS, random, NORMAL_ABOVE) for rate in self.minutes()]
 
     def load(self, begin: int, seconds: int) -> Load:
         """A part of it, to be played by the simulator."""
@@ -211,17 +214,6 @@ class Truth:
             noises.append(math.exp(value - self.noise * self.noise / 2))
             value = keep * value + random.gauss(0.0, fresh)
         return noises
-
-
-def _drawn(mean: float, random: Random) -> int:
-    """A Poisson number; the normal approximation above 50."""
-    if mean > 50.0:
-        return max(0, round(random.gauss(mean, math.sqrt(mean))))
-    count, product, limit = 0, random.random(), math.exp(-mean)
-    while product > limit:
-        count += 1
-        product *= random.random()
-    return count
 
 
 END = 1_795_392_000

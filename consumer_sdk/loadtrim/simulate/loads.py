@@ -27,6 +27,7 @@ __all__ = [
     "WrongLoadError",
     "generator_lines",
     "parse_generator",
+    "poisson",
     "shares_even",
     "shares_skewed",
 ]
@@ -165,7 +166,7 @@ class Load:
             count = math.floor(rest + 1e-9)
             rest -= count
             if self.arrivals == "poisson":
-                count = _poisson(rate, random)
+                count = poisson(rate, random)
             if self.keys == "fixed":
                 chosen = _spread_evenly(_divided(count, row, carry))
             else:
@@ -189,9 +190,9 @@ class Load:
         return tuple(Batch(moment, ((index, 1),)) for moment, index in zip(moments, chosen, strict=True))
 
 
-def _poisson(mean: float, random: Random) -> int:
-    """A Poisson number; the normal approximation above 500, where it is off by less than a thousandth."""
-    if mean > 500.0:
+def poisson(mean: float, random: Random, normal_above: float = 500.0) -> int:
+    """A Poisson number; the normal approximation above a mean, at 500 off by less than a thousandth. O(mean)."""
+    if mean > normal_above:
         return max(0, round(random.gauss(mean, math.sqrt(mean))))
     count, product, limit = 0, random.random(), math.exp(-mean)
     while product > limit:
