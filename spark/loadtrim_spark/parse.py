@@ -2,7 +2,8 @@
 
 Fields are those of ``report`` and ``decision`` in ``loadtrim_agent.core.records``. One flat row serves both: what one
 does not have is null, and so is what the writer left out because it is the default. Fields that this version does not
-know are passed over; a later version adds their columns.
+know are passed over; a later version adds their columns. ``work_windows`` are passed over too: 24 numbers per partition
+for the leader's next decisions, from which nothing is learnt later.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ IDENTITY = ("kind", "group", "member", "sequence", "at")
 _MOVE = "struct<topic: string, partition: int, `from`: string, `to`: string, reason: string>"
 _PARTITION = (
     "struct<topic: string, partition: int, arrived: bigint, bytes: bigint, done: bigint, lag: bigint, lag_min: bigint, "
-    "lag_seconds: double, cost_mean: double, cost_variance: double, work_windows: array<array<double>>, "
+    "lag_seconds: double, cost_mean: double, cost_variance: double, "
     "position: bigint, committed: bigint, state: string, observed: double>"
 )
 _FIELDS = (
