@@ -94,9 +94,10 @@ def _buckets(listed: DataFrame, watched: DataFrame, bucket_seconds: int) -> Data
             F.explode(F.array(F.col("p.partition"), F.lit(WHOLE_TOPIC))).alias("partition"),
             arrived.alias("arrived"), (~known & (arrived > 0)).alias("unknown"),
         )
-        .join(watched, on=["date", "group", "minute"], how="inner")
         .groupBy("date", "group", "topic", "partition", "minute")
         .agg(F.sum("arrived").alias("arrived"), F.max("unknown").alias("unknown"))
+        # Summed up first: the join has a row per minute and not one per report.
+        .join(watched, on=["date", "group", "minute"], how="inner")
     )  # fmt: skip
     counted = F.when(~F.col("unknown"), F.col("arrived"))
     return (

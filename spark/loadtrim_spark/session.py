@@ -35,6 +35,7 @@ ARTIFACTS = (
     "io.delta:delta-storage:4.0.1",
 )
 LAYOUT = 1
+BROADCAST_BYTES_MAX = 10 << 20
 
 
 def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, str] | None = None) -> SparkSession:
@@ -58,6 +59,10 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         # file per day and group, one task would write all of a large group; `compact` puts the files together later.
         "spark.databricks.delta.merge.materializeSource": "none",
         "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "false",
+        # What Spark takes for small it sends to everybody, by way of the driver. Before anything ran it judges by the
+        # size of files: ten megabytes of history are twenty million rows. So only what was measured small is sent.
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": str(BROADCAST_BYTES_MAX),
     }
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else: spark-submit started this process
         settings |= {

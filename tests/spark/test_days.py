@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,3 +65,13 @@ def test_costs_speeds_and_times(spark: SparkSession) -> None:
     measured = times(days).collect()[0]
     assert measured["startup_quantiles"] == [4.0, 4.0, 4.0]
     assert measured["handoff_quantiles"] == [0.02, 0.028, 0.0298]
+
+
+def test_what_only_looks_small_is_not_sent_to_everybody(spark: SparkSession, tmp_path: Path) -> None:
+    """By way of the driver, which twenty million rows of ten megabytes of files kept from ever coming to an end."""
+    listed = (PartitionReport(topic="t", partition=0, arrived=2),)
+    records = [report(second, MONDAY + second + 1.0 - 1e-3, partitions=listed) for second in range(100)]
+    history(spark, records).write.format("delta").save(str(tmp_path))
+    days = day_rows(spark.read.format("delta").load(str(tmp_path)), 300)
+    planned: Any = days._jdf.queryExecution()
+    assert "Broadcast" not in planned.executedPlan().toString()
