@@ -88,15 +88,19 @@ def _buckets(listed: DataFrame, watched: DataFrame, bucket_seconds: int) -> Data
     arrived = F.coalesce(F.col("p.arrived"), F.lit(0))
     observed = F.coalesce(F.col("p.observed"), F.col("interval"))
     known = (observed > 0) & (observed <= OBSERVED_SECONDS_MAX)
-    minutes = (
+    by_minute = ("date", "group", "topic", "partition", "minute")
+    summed = F.sum("arrived").alias("arrived"), F.max("unknown").alias("unknown")
+    partitions = (
         listed.select(
-            "date", "group", "minute", F.col("p.topic").alias("topic"),
-            F.explode(F.array(F.col("p.partition"), F.lit(WHOLE_TOPIC))).alias("partition"),
+            "date", "group", "minute", F.col("p.topic").alias("topic"), F.col("p.partition").alias("partition"),
             arrived.alias("arrived"), (~known & (arrived > 0)).alias("unknown"),
         )
-        .groupBy("date", "group", "topic", "partition", "minute")
-        .agg(F.sum("arrived").alias("arrived"), F.max("unknown").alias("unknown"))
-        # Summed up first: the join has a row per minute and not one per report.
+        .groupBy(*by_minute).agg(*summed)
+    )  # fmt: skip
+    # Whole topics, and what was watched, come in when there is a row per minute and not one per report.
+    minutes = (
+        partitions.withColumn("partition", F.explode(F.array("partition", F.lit(WHOLE_TOPIC))))
+        .groupBy(*by_minute).agg(*summed)
         .join(watched, on=["date", "group", "minute"], how="inner")
     )  # fmt: skip
     counted = F.when(~F.col("unknown"), F.col("arrived"))
