@@ -54,8 +54,9 @@ def day_rows(history: DataFrame, bucket_seconds: int, read: DataFrame | None = N
         F.floor(F.col("at") / MINUTE_SECONDS).alias("minute"),
     )  # fmt: skip
     watched = _watched_minutes(reports)
-    listed = reports.select("*", F.explode("partitions").alias("p"))
-    parts = [_buckets(listed, watched, bucket_seconds), _covered(watched, bucket_seconds), _costs(listed)]
+    # Kept, for two read it: a row per minute of a partition, where the history has one per report.
+    minutes = _minutes(reports).localCheckpoint(eager=False)
+    parts = [_buckets(minutes, watched, bucket_seconds), _covered(watched, bucket_seconds), _costs(minutes)]
     parts += [_times(reports, "startup", F.array("startup_seconds")), _times(reports, "handoff", F.col("handoffs"))]
     if read is not None:
         parts.append(read.select("date", "group", F.lit(READ).alias("part"), "entries"))
@@ -84,28 +85,38 @@ def _covered(watched: DataFrame, bucket_seconds: int) -> DataFrame:
     )
 
 
-def _buckets(listed: DataFrame, watched: DataFrame, bucket_seconds: int) -> DataFrame:
-    arrived = F.coalesce(F.col("p.arrived"), F.lit(0))
-    observed = F.coalesce(F.col("p.observed"), F.col("interval"))
+def _minutes(reports: DataFrame) -> DataFrame:
+    """What the reports tell of each partition and minute. ``unknown``: arrivals of which the minute cannot be told."""
+    part = F.col("p")
+    arrived, observed = F.coalesce(part["arrived"], F.lit(0)), F.coalesce(part["observed"], F.col("interval"))
     known = (observed > 0) & (observed <= OBSERVED_SECONDS_MAX)
-    by_minute = ("date", "group", "topic", "partition", "minute")
-    summed = F.sum("arrived").alias("arrived"), F.max("unknown").alias("unknown")
-    partitions = (
-        listed.select(
-            "date", "group", "minute", F.col("p.topic").alias("topic"), F.col("p.partition").alias("partition"),
-            arrived.alias("arrived"), (~known & (arrived > 0)).alias("unknown"),
+    mean, variance = part["cost_mean"], F.coalesce(part["cost_variance"], F.lit(0.0))
+    done = F.when((part["done"] > 0) & mean.isNotNull(), part["done"])
+    return (
+        reports.select("*", F.explode("partitions").alias("p"))
+        .groupBy(
+            "date", "group", part["topic"].alias("topic"), part["partition"].alias("partition"), "minute",
+            F.coalesce("instance_type", F.lit("")).alias("instance_type"),
         )
-        .groupBy(*by_minute).agg(*summed)
+        .agg(
+            F.sum(arrived).alias("arrived"),
+            F.max(~known & (arrived > 0)).alias("unknown"),
+            F.sum(done).alias("done"),
+            F.sum(done * mean).alias("cost"),
+            F.sum(done * (variance + mean * mean)).alias("cost_square"),
+        )
     )  # fmt: skip
-    # Whole topics, and what was watched, come in when there is a row per minute and not one per report.
-    minutes = (
-        partitions.withColumn("partition", F.explode(F.array("partition", F.lit(WHOLE_TOPIC))))
-        .groupBy(*by_minute).agg(*summed)
-        .join(watched, on=["date", "group", "minute"], how="inner")
-    )  # fmt: skip
+
+
+def _buckets(minutes: DataFrame, watched: DataFrame, bucket_seconds: int) -> DataFrame:
+    """Of partitions and of whole topics."""
     counted = F.when(~F.col("unknown"), F.col("arrived"))
     return (
-        minutes.groupBy("date", "group", "topic", "partition", _start(bucket_seconds).alias("start"))
+        minutes.withColumn("partition", F.explode(F.array("partition", F.lit(WHOLE_TOPIC))))
+        .groupBy("date", "group", "topic", "partition", "minute")
+        .agg(F.sum("arrived").alias("arrived"), F.max("unknown").alias("unknown"))
+        .join(watched, on=["date", "group", "minute"], how="inner")
+        .groupBy("date", "group", "topic", "partition", _start(bucket_seconds).alias("start"))
         .agg(
             F.coalesce(F.sum(counted), F.lit(0)).alias("arrived"),
             F.sort_array(F.collect_list(F.when(counted > 0, counted))).alias("minutes"),
@@ -116,22 +127,13 @@ def _buckets(listed: DataFrame, watched: DataFrame, bucket_seconds: int) -> Data
     )
 
 
-def _costs(listed: DataFrame) -> DataFrame:
-    done, mean = F.col("p.done"), F.col("p.cost_mean")
-    variance = F.coalesce(F.col("p.cost_variance"), F.lit(0.0))
+def _costs(minutes: DataFrame) -> DataFrame:
     return (
-        listed.where((done > 0) & mean.isNotNull())
-        .groupBy(
-            "date", "group", F.col("p.topic").alias("topic"), F.col("p.partition").alias("partition"),
-            F.coalesce("instance_type", F.lit("")).alias("instance_type"),
-        )
-        .agg(
-            F.sum(done).alias("done"),
-            F.sum(done * mean).alias("cost"),
-            F.sum(done * (variance + mean * mean)).alias("cost_square"),
-        )
+        minutes.where(F.col("done") > 0)
+        .groupBy("date", "group", "topic", "partition", "instance_type")
+        .agg(*(F.sum(name).alias(name) for name in ("done", "cost", "cost_square")))
         .withColumn("part", F.lit("cost"))
-    )  # fmt: skip
+    )
 
 
 def _times(reports: DataFrame, part: str, seconds: Column) -> DataFrame:
