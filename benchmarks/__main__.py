@@ -27,6 +27,7 @@ from . import (
     bench_throughput,
     bench_trace,
     bench_unmoved,
+    bench_user_code,
     bench_wide,
     results,
 )
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     for benchmark in (
         bench_move.BENCHMARK,
         bench_takeover.BENCHMARK,
+        bench_user_code.BENCHMARK,
         bench_unmoved.BENCHMARK,
         bench_membership.BENCHMARK,
         bench_throughput.BENCHMARK,

@@ -15,7 +15,7 @@ from typing import Any, Self
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from loadtrim.testing import Cluster
-from loadtrim_agent.clock import wall_time
+from loadtrim_agent.clock import boot_time, wall_time
 from loadtrim_agent.core.names import control_topic
 from loadtrim_agent.core.records import (
     COORDINATION,
@@ -60,6 +60,8 @@ class Control:
     group: str
     owners: dict[int, str] = field(default_factory=dict)
     """Partition -> member, by the releases read."""
+    released_at: dict[int, float] = field(default_factory=dict)
+    """Partition -> when its last release was read, boot-time seconds."""
     releases: int = 0
     sequence: int = 1_000_000
     """Far above the leader's, so that members heed these plans and not its own."""
@@ -99,6 +101,7 @@ class Control:
                 record = decode(message.value)
                 if isinstance(record, ReleaseRecord) and self.owners.get(record.partition) == record.source:
                     self.owners[record.partition] = record.target
+                    self.released_at[record.partition] = boot_time()
                     self.releases += 1
 
     async def write(self, record: Record) -> None:

@@ -2,21 +2,25 @@
 
 Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group, ``plane``: the
 agent's data plane alone), ``bootstrap topic group directory busy_seconds assigned`` and ``consumer``, further arguments
-of the consumer; ``one_of``: a partition that is paused when one record of it was handed out. Requests: ``start``,
-``stop`` (as SIGTERM does), ``state``, ``story`` (the protocol's steps with their times), ``count``, ``save`` (writes
-the records' stamps down), ``take`` (``assigned`` only: resumes that partition at ``offset`` and waits ``seconds`` at
-most for a record of it).
+of the consumer; ``one_of``: a partition that is paused when one record of it was handed out; ``work``: how
+``busy_seconds`` are spent (see ``_WORK``). Requests: ``start``, ``stop`` (as SIGTERM does), ``state``, ``story`` (the
+protocol's steps with their times), ``count``, ``save`` (writes the records' stamps down), ``take`` (``assigned`` only:
+resumes that partition at ``offset`` and waits ``seconds`` at most for a record of it).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,30 @@ logging.basicConfig(
 
 ASKED_RECORDS = 20
 """Work that lets nobody else run in its loop: after so many records, who asks is heard."""
+
+
+async def _computes(seconds: float) -> None:
+    deadline = time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        pass
+
+
+async def _blocks(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251 - that is what it is to show
+
+
+async def _holds(seconds: float) -> None:
+    # PyDLL keeps the interpreter's lock meanwhile, as an extension module that does not give it away.
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+_WORK: dict[str, Callable[[float], Awaitable[None]]] = {
+    "waits": asyncio.sleep,
+    "computes": _computes,
+    "blocks": _blocks,
+    "holds": _holds,
+}
+"""What user code can do with its time; without any of these it keeps a pace (``payments.service.Pace``)."""
 
 
 class Worker:
@@ -99,7 +127,7 @@ class Worker:
         return {"called_ns": called_ns, "started_ns": started_ns}
 
     async def _consume(self) -> None:
-        add, pace = self._stamps.add, Pace(self._busy) if self._busy else None
+        add, work = self._stamps.add, self._work()
         async for message in self._consumer:
             now = clock_ns()
             if self._first_ns is None:
@@ -110,10 +138,15 @@ class Worker:
                 self._ones += 1
                 if self._one is not None and not self._one.done():
                     self._one.set_result(now)
-            if pace is not None:
-                await pace.take()
+            if work is not None:
+                await work()
                 if len(self._stamps) % ASKED_RECORDS == 0:
                     await asyncio.sleep(0)
+
+    def _work(self) -> Callable[[], Awaitable[None]] | None:
+        if "work" in self._options:
+            return partial(_WORK[self._options["work"]], self._busy)
+        return Pace(self._busy).take if self._busy else None
 
     async def do_stop(self, request: dict[str, Any]) -> dict[str, Any]:
         called_ns = clock_ns()
