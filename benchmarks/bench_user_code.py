@@ -37,7 +37,7 @@ STYLES = (
     Style("waits", 0.005, "waits 5 ms per record (`await asyncio.sleep`)"),
     Style("computes", 0.005, "computes 5 ms per record in Python and never yields"),
     Style("blocks", 0.2, "blocks its loop for 200 ms per record (`time.sleep`)"),
-    Style("holds", 0.2, "keeps the interpreter's lock for 200 ms per record (a C call)"),
+    Style("holds", 0.02, "keeps the interpreter's lock for 20 ms per record (a C call)"),
 )
 
 
@@ -103,7 +103,7 @@ async def _move(control: Control, topic: str, leader: str, generation: int, targ
     async def moved() -> bool:
         return control.owners[QUIET] == target
 
-    await until(moved, f"{source} gives partition {QUIET} away", 20.0)
+    await until(moved, f"{source} gives partition {QUIET} away")
     return control.released_at[QUIET] - planned_at
 
 

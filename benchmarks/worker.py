@@ -39,7 +39,8 @@ logging.basicConfig(
 
 
 ASKED_RECORDS = 20
-"""Work that lets nobody else run in its loop: after so many records, who asks is heard."""
+"""Work that lets nobody else run in its loop: who asks is heard after so many records, or each that takes long."""
+LONG_SECONDS = 0.1
 
 
 async def _computes(seconds: float) -> None:
@@ -128,6 +129,7 @@ class Worker:
 
     async def _consume(self) -> None:
         add, work = self._stamps.add, self._work()
+        asked_records = 1 if self._busy >= LONG_SECONDS else ASKED_RECORDS
         async for message in self._consumer:
             now = clock_ns()
             if self._first_ns is None:
@@ -140,7 +142,7 @@ class Worker:
                     self._one.set_result(now)
             if work is not None:
                 await work()
-                if len(self._stamps) % ASKED_RECORDS == 0:
+                if len(self._stamps) % asked_records == 0:
                     await asyncio.sleep(0)
 
     def _work(self) -> Callable[[], Awaitable[None]] | None:
