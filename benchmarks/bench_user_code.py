@@ -108,5 +108,5 @@ async def _move(control: Control, topic: str, leader: str, generation: int, targ
 
 
 BENCHMARK = Benchmark(
-    name="user-code", title="What user code does with its time", run=run, seconds=150, quick_seconds=70
+    name="user-code", title="What user code does with its time", run=run, seconds=60, quick_seconds=45
 )
