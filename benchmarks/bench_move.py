@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from loadtrim.testing import Cluster, LocalKafka
-from loadtrim_agent.core.records import MovePlan
 from payments.service import clock_ns
 
-from .group import Control, Group, running_group, until
+from .group import Group, moving, running_group
 from .results import Figure, percentile
 from .stamps import Stamp, by_partition
 from .suite import Benchmark, Context, Finding
@@ -60,27 +59,14 @@ async def _measure(kafka: Cluster, directory: Path, wanted: int) -> Moved:
 
 async def _move(group: Group, wanted: int) -> int:
     """Returns when (clock ns) the moves that count began."""
-    async with Control(group.kafka.bootstrap, group.group) as control:
-        await control.hold()
-        await asyncio.sleep(3.0)
-        states = await group.until_settled(*MEMBERS)
-        one = next(iter(states.values()))
-        members = sorted(state["member"] for state in states.values())
-        control.owners = {p: state["member"] for state in states.values() for p in state["owned"]}
-        begun_ns = 0
+    begun_ns = 0
+    async with moving(group, *MEMBERS) as mover:
         for number in range(WARM_MOVES + wanted):
             if number == WARM_MOVES:
                 begun_ns = clock_ns()
             partition = group.random.randrange(PARTITIONS)
-            source = control.owners[partition]
-            target = group.random.choice([member for member in members if member != source])
-            move = MovePlan(topic=group.topic, partition=partition, source=source, target=target)
-            await control.plan(one["leader"], one["generation"], (move,))
-
-            async def moved(partition: int = partition, target: str = target) -> bool:
-                return control.owners[partition] == target
-
-            await until(moved, f"partition {partition} goes from {source} to {target}", 10.0)
+            source = mover.owner(partition)
+            await mover.move(partition, group.random.choice([name for name in MEMBERS if name != source]))
             await asyncio.sleep(group.random.uniform(0.05, 0.15))
     return begun_ns
 

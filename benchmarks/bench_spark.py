@@ -36,7 +36,7 @@ DAY = 86_400
 MONDAY = 1_793_577_600
 """2026-11-02 00:00 UTC: the generated history begins."""
 INGEST_REPORTS, INGEST_REPORTS_QUICK = 40_000, 4_000
-WARM_REPORTS = 5_000
+WARM_REPORTS, WARM_REPORTS_QUICK = 5_000, 500
 """Read before anything is counted: a stream runs for weeks, what Java compiles is compiled in its first seconds."""
 INGEST_PER_CORE_MIN = 50_000
 HISTORY_ROWS = (3_000_000, 10_000_000, 30_000_000)
@@ -134,9 +134,10 @@ def _ingest(context: Context) -> Finding:
     cluster = context.cluster()
     tables, source = Tables(str(context.scratch / "tables")), Source(cluster.bootstrap, {})
     reports = INGEST_REPORTS_QUICK if context.quick else INGEST_REPORTS
+    warm = WARM_REPORTS_QUICK if context.quick else WARM_REPORTS
     cluster.create_topic(2, control_topic("bench"), {"max.message.bytes": "10000000"})
     with _session(context) as spark:
-        _produce(spark, cluster.bootstrap, WARM_REPORTS)
+        _produce(spark, cluster.bootstrap, warm)
         ingest(spark, source, tables, tell=_silent)
         _produce(spark, cluster.bootstrap, 1)
         begun = time.monotonic()
@@ -151,7 +152,7 @@ def _ingest(context: Context) -> Finding:
     return Finding(
         setting=f"{reports:,} reports of {PARTITIONS} partitions each, {size / 1000:.1f} kB of JSON, by "
         f"`ingest` from Kafka into the history; {CORES} cores, which the broker shares; a run with one report "
-        f"({empty:.1f} s) subtracted, after one of {WARM_REPORTS:,}.",
+        f"({empty:.1f} s) subtracted, after one of {warm:,}.",
         figures=(
             Figure(
                 name="ingest, partition-reports/s per core", value=rate, at_least=INGEST_PER_CORE_MIN, unit="/s",

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from aiokafka import AIOKafkaProducer
-
-from loadtrim.testing import Cluster
-from loadtrim_agent.core.records import MovePlan
-
-from .group import Control, Group, until
+from .group import Group, Mover, moving, until
 from .results import Figure, percentile
 from .stamps import Stamp, by_partition
 from .suite import Benchmark, Context, Finding
@@ -127,19 +120,11 @@ def _at_most(seconds: list[float]) -> str:
     return f"more than {BARE_SECONDS_MAX:.0f} s" if longest >= BARE_SECONDS_MAX else f"{longest:.1f} s"
 
 
-async def _preload(kafka: Cluster, topic: str, partitions: Iterable[int], records: int) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, linger_ms=20, max_batch_size=1 << 16) as producer:
-        for partition in partitions:
-            for _ in range(records):
-                await producer.send(topic, b"x" * 100, partition=partition)
-        await producer.flush()
-
-
 async def _prepared(group: Group, *, loaded: bool) -> None:
     if loaded:
-        await _preload(group.kafka, group.topic, range(PARTITIONS), BACKLOG_RECORDS)
+        await group.preload(range(PARTITIONS), BACKLOG_RECORDS)
     else:
-        await _preload(group.kafka, group.topic, (TAKEN,), FAR_RECORDS)
+        await group.preload((TAKEN,), FAR_RECORDS)
 
 
 async def _ours(context: Context, moves: int, *, loaded: bool, near: bool = False) -> Takes:
@@ -152,80 +137,55 @@ async def _ours(context: Context, moves: int, *, loaded: bool, near: bool = Fals
         for name in names:
             await group.workers[name].ask("start")
         await group.until_settled(*names)
-        async with Control(group.kafka.bootstrap, group.group) as control:
-            await control.hold()
-            await asyncio.sleep(3.0)
-            mover = await _Mover.of(group, control, names)
+        async with moving(group, *names) as mover:
+            taker = _Taker(mover)
             if loaded:
                 for partition in range(TAKEN):
-                    await mover.move(partition, "taker")
+                    await mover.bring(partition, "taker")
             warm = 4 if loaded else WARM_MOVES
-            await mover.move(TAKEN, "giver")
+            await mover.bring(TAKEN, "giver")
             if near:
                 # Not before: until here whoever owned it was handed one, and how many did is not known.
-                await _preload(group.kafka, group.topic, (TAKEN,), NEAR_RECORDS + 1)
+                await group.preload((TAKEN,), NEAR_RECORDS + 1)
             takes = Takes()
             stories: list[tuple[str, float, str]] = []
             for number in range(warm + moves * (2 if loaded else 1)):
                 if number == warm:
-                    await mover.stories()
+                    await taker.stories()
                 if near:
-                    await _preload(group.kafka, group.topic, (TAKEN,), 1)
-                await mover.take(names[(number + 1) % 2])
+                    await group.preload((TAKEN,), 1)
+                await taker.take(names[(number + 1) % 2])
                 if number >= warm and number % STORY_MOVES == 0:
-                    stories += await mover.stories()
-            stories += await mover.stories()
+                    stories += await taker.stories()
+            stories += await taker.stories()
             _measure(await group.stamps(), stories, ("taker",) if loaded else names, takes)
             return takes
 
 
-class _Mover:
-    """Moves partitions by plan records, as the leader would ask."""
+class _Taker:
+    """Lets the partition that goes to and fro be taken over, and listens to what the protocol tells of it."""
 
-    def __init__(self, group: Group, control: Control, members: dict[str, str], leader: str, generation: int) -> None:
-        self._group = group
-        self._control = control
-        self._members = members
-        self._leader = leader
-        self._generation = generation
+    def __init__(self, mover: Mover) -> None:
+        self._mover = mover
+        self._workers = mover.group.workers
         self._seen: dict[str, float] = {}
-        self._random = random.Random(7)
-
-    @classmethod
-    async def of(cls, group: Group, control: Control, names: tuple[str, ...]) -> _Mover:
-        states = await group.until_settled(*names)
-        control.owners = {p: state["member"] for state in states.values() for p in state["owned"]}
-        one = states[names[0]]
-        return cls(group, control, {n: states[n]["member"] for n in names}, one["leader"], one["generation"])
-
-    async def move(self, partition: int, to: str) -> None:
-        owners, target = self._control.owners, self._members[to]
-        if owners[partition] == target:
-            return
-        move = MovePlan(topic=self._group.topic, partition=partition, source=owners[partition], target=target)
-        await self._control.plan(self._leader, self._generation, (move,))
-
-        async def moved() -> bool:
-            return owners[partition] == target
-
-        await until(moved, f"partition {partition} goes to {to}", 20.0)
 
     async def take(self, to: str) -> None:
         """Move the partition that goes to and fro, and wait until its first record was handed out."""
-        before = (await self._group.workers[to].ask("count"))["ones"]
-        await self.move(TAKEN, to)
+        before = (await self._workers[to].ask("count"))["ones"]
+        await self._mover.bring(TAKEN, to)
 
         async def handed() -> bool:
-            return bool((await self._group.workers[to].ask("count"))["ones"] > before)
+            return bool((await self._workers[to].ask("count"))["ones"] > before)
 
         await until(handed, f"{to} is handed a record", 20.0)
-        await asyncio.sleep(self._random.uniform(0.02, 0.12))
+        await asyncio.sleep(self._mover.group.random.uniform(0.02, 0.12))
 
     async def stories(self) -> list[tuple[str, float, str]]:
         """(kind, boot-time seconds, who) of the steps of the partition since the last time."""
         found: list[tuple[str, float, str]] = []
-        for name in self._members:
-            story = (await self._group.workers[name].ask("story"))["story"]
+        for name in self._mover.members:
+            story = (await self._workers[name].ask("story"))["story"]
             since = self._seen.get(name, 0.0)
             found += [(kind, at, name) for kind, at, of in story if of == TAKEN and at > since]
             self._seen[name] = max((at for _, at, _ in story), default=since)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
-from aiokafka import AIOKafkaProducer
-
-from loadtrim_agent.clock import boot_time
-from loadtrim_agent.core.records import MovePlan
-
-from .group import Control, Group, until
+from .child import Child
+from .group import Group, moving, until
 from .results import Figure, percentile
 from .suite import Benchmark, Context, Finding
 
@@ -51,8 +46,8 @@ async def run(context: Context) -> Finding:
         details[style.work] = waits
         figures += (
             Figure(name=f"{style.words}: plan until release, p50", value=percentile(waits, 0.5), unit="ms"),
-            Figure(name="the same, longest", value=max(waits), unit="ms"),
-            Figure(name="the same, rebalances meanwhile", value=generations, at_most=0),
+            Figure(name=f"{style.work}: plan until release, longest", value=max(waits), unit="ms"),
+            Figure(name=f"{style.work}: rebalances meanwhile", value=generations, at_most=0),
         )
     return Finding(
         setting=(
@@ -68,43 +63,31 @@ async def run(context: Context) -> Finding:
 async def _releases(context: Context, style: Style, moves: int) -> tuple[list[float], int]:
     """Seconds from plan to release; and how many generations came meanwhile."""
     async with Group(context.cluster(), context.scratch, partitions=PARTITIONS) as group:
-        async with AIOKafkaProducer(bootstrap_servers=group.kafka.bootstrap, linger_ms=20) as producer:
-            for partition in range(QUIET):
-                for _ in range(BACKLOG_RECORDS):
-                    await producer.send(group.topic, b"x" * 100, partition=partition)
+        await group.preload(range(QUIET), BACKLOG_RECORDS)
         await group.spawn("hard", work=style.work, busy_seconds=style.seconds)
         await group.spawn("other")
         for worker in group.workers.values():
             await worker.ask("start")
         await group.until_settled("hard", "other")
-        async with Control(group.kafka.bootstrap, group.group) as control:
-            await control.hold()
-            await asyncio.sleep(3.0)
-            states = await group.until_settled("hard", "other")
-            control.owners = {p: state["member"] for state in states.values() for p in state["owned"]}
-            members = {name: state["member"] for name, state in states.items()}
-            leader, generation = states["hard"]["leader"], states["hard"]["generation"]
+        async with moving(group, "hard", "other") as mover:
+            await mover.bring(QUIET, "other")
             waits = []
             for _ in range(moves):
-                await _move(control, group.topic, leader, generation, members["hard"])
-                waits.append(await _move(control, group.topic, leader, generation, members["other"]))
+                await mover.move(QUIET, "hard")
+                waits.append(await mover.move(QUIET, "other"))
+        await _until_further(group.workers["hard"])
         after = await group.until_settled("hard", "other")
-        return waits, after["hard"]["generation"] - generation
+        return waits, after["hard"]["generation"] - mover.generation
 
 
-async def _move(control: Control, topic: str, leader: str, generation: int, target: str) -> float:
-    """Seconds that it took; 0 where it is there already."""
-    source = control.owners[QUIET]
-    if source == target:
-        return 0.0
-    await control.plan(leader, generation, (MovePlan(topic=topic, partition=QUIET, source=source, target=target),))
-    planned_at = boot_time()
+async def _until_further(worker: Child) -> None:
+    """Its user code is still handed records: all the while it had one in hand."""
+    before = (await worker.ask("count"))["count"]
 
-    async def moved() -> bool:
-        return control.owners[QUIET] == target
+    async def further() -> bool:
+        return bool((await worker.ask("count"))["count"] > before)
 
-    await until(moved, f"{source} gives partition {QUIET} away")
-    return control.released_at[QUIET] - planned_at
+    await until(further, f"{worker.name} is handed another record: its backlog was too short for what is measured")
 
 
 BENCHMARK = Benchmark(

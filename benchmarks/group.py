@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -32,10 +32,13 @@ from loadtrim_agent.core.records import (
 from .child import Child
 from .stamps import Stamp, Stamps
 
-__all__ = ["SESSION_OPTIONS", "Control", "Group", "until"]
+__all__ = ["SESSION_OPTIONS", "Control", "Group", "Mover", "moving", "running_group", "until"]
 
 SESSION_OPTIONS = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 3_000}
 LOOK_SECONDS = 0.05
+MOVE_SECONDS_MAX = 20.0
+UNDERWAY_SECONDS = 3.0
+"""What the leader had planned before it was told to hold is done by then."""
 
 
 async def until(holds: Any, what: str, timeout_seconds: float = 60.0) -> None:
@@ -181,6 +184,15 @@ class Group:
         await self.feed.ask("rate", rate=rate)
         return self.feed
 
+    async def preload(self, partitions: Iterable[int], records: int, payload_bytes: int = 100) -> None:
+        """Records that wait: so many in each partition."""
+        payload = b"x" * payload_bytes
+        bootstrap = self.kafka.bootstrap
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=20, max_batch_size=1 << 16) as producer:
+            for partition in partitions:
+                for _ in range(records):
+                    await producer.send(self.topic, payload, partition=partition)
+
     async def states(self, *names: str) -> dict[str, dict[str, Any]]:
         chosen = names or tuple(self.workers)
         answers = await asyncio.gather(*(self.workers[name].ask("state") for name in chosen))
@@ -229,6 +241,63 @@ class Group:
 
     def sent(self) -> list[Stamp]:
         return list(Stamps.load(self.directory / "feed.stamps", "feed"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """Moves partitions of a group between its workers by plan records, as the leader would ask."""
+
+    group: Group
+    control: Control
+    members: Mapping[str, str]
+    """Worker -> member."""
+    leader: str
+    generation: int
+
+    def owner(self, partition: int) -> str:
+        """The worker that owns it, by the releases read."""
+        return next(name for name, member in self.members.items() if member == self.control.owners[partition])
+
+    async def move(self, partition: int, to: str) -> float:
+        """Ask for a move and wait until the release was read.
+
+        Returns:
+            Seconds from the broker's answer to the plan until then.
+
+        Raises:
+            ValueError: it is there already.
+            TimeoutError: not released within 20 s.
+        """
+        source, target = self.owner(partition), self.members[to]
+        if source == to:
+            raise ValueError(f"{to} owns partition {partition} already: there is nothing to measure")
+        move = MovePlan(topic=self.group.topic, partition=partition, source=self.members[source], target=target)
+        await self.control.plan(self.leader, self.generation, (move,))
+        planned_at = boot_time()
+
+        async def moved() -> bool:
+            return self.control.owners[partition] == target
+
+        await until(moved, f"partition {partition} goes from {source} to {to}", MOVE_SECONDS_MAX)
+        return self.control.released_at[partition] - planned_at
+
+    async def bring(self, partition: int, to: str) -> None:
+        """Move it, where it is not there already."""
+        if self.owner(partition) != to:
+            await self.move(partition, to)
+
+
+@contextlib.asynccontextmanager
+async def moving(group: Group, *names: str) -> AsyncIterator[Mover]:
+    """A settled group of these workers whose leader moves nothing of its own accord."""
+    async with Control(group.kafka.bootstrap, group.group) as control:
+        await control.hold()
+        await asyncio.sleep(UNDERWAY_SECONDS)
+        states = await group.until_settled(*names)
+        control.owners = {p: state["member"] for state in states.values() for p in state["owned"]}
+        one = next(iter(states.values()))
+        members = {name: state["member"] for name, state in states.items()}
+        yield Mover(group, control, members, one["leader"], one["generation"])
 
 
 @contextlib.asynccontextmanager

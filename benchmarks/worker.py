@@ -43,26 +43,23 @@ ASKED_RECORDS = 20
 LONG_SECONDS = 0.1
 
 
-async def _computes(seconds: float) -> None:
-    deadline = time.perf_counter() + seconds
-    while time.perf_counter() < deadline:
-        pass
+Work = Callable[[], Awaitable[None]]
 
 
-async def _blocks(seconds: float) -> None:
+async def _block(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251 - that is what it is to show
 
 
-async def _holds(seconds: float) -> None:
+async def _hold(seconds: float) -> None:
     # PyDLL keeps the interpreter's lock meanwhile, as an extension module that does not give it away.
     ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
 
-_WORK: dict[str, Callable[[float], Awaitable[None]]] = {
-    "waits": asyncio.sleep,
-    "computes": _computes,
-    "blocks": _blocks,
-    "holds": _holds,
+_WORK: dict[str, Callable[[float], Work]] = {
+    "waits": lambda seconds: partial(asyncio.sleep, seconds),
+    "computes": lambda seconds: Pace(seconds, burn=True).take,
+    "blocks": lambda seconds: partial(_block, seconds),
+    "holds": lambda seconds: partial(_hold, seconds),
 }
 """What user code can do with its time; without any of these it keeps a pace (``payments.service.Pace``)."""
 
@@ -145,9 +142,9 @@ class Worker:
                 if len(self._stamps) % asked_records == 0:
                     await asyncio.sleep(0)
 
-    def _work(self) -> Callable[[], Awaitable[None]] | None:
+    def _work(self) -> Work | None:
         if "work" in self._options:
-            return partial(_WORK[self._options["work"]], self._busy)
+            return _WORK[self._options["work"]](self._busy)
         return Pace(self._busy).take if self._busy else None
 
     async def do_stop(self, request: dict[str, Any]) -> dict[str, Any]:
