@@ -63,6 +63,9 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         # size of files: ten megabytes of history are twenty million rows. So only what was measured small is sent.
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.adaptive.autoBroadcastJoinThreshold": str(BROADCAST_BYTES_MAX),
+        # How many groups a task sums up in Spark's fast map, as a power of 2. Minutes of partitions are more than its
+        # 2**16, a day of 46 partitions already; each row beyond is looked up in a second, slower map too.
+        "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "20",
     }
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else: spark-submit started this process
         settings |= {
