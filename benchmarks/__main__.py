@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from . import (
+    bench_forecast,
     bench_idle,
     bench_measuring,
     bench_membership,
@@ -34,6 +35,7 @@ from . import (
 from .results import merge, render_text
 from .suite import Benchmark, measure
 
+SPARK = (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST)
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
@@ -56,7 +58,11 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_trace.CLOSER24,
         bench_trace.OBJECTIVE,
         bench_trace.OBJECTIVE_STRICT,
-        *((bench_spark.INGEST, bench_spark.BASELINES) if importlib.util.find_spec("pyspark") else ()),
+        *(
+            (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST)
+            if importlib.util.find_spec("pyspark")
+            else ()
+        ),
     )
 }
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
+from recorded import data_file
 
 __all__ = ["FAMILIES", "HARD", "Played", "drifted", "instance", "landau_stream", "play", "small"]
 
@@ -86,10 +85,8 @@ def landau_stream() -> tuple[list[dict[Partition, float]], str]:
     Returns:
         Load per partition, percent of a bin, for every measurement; and where it comes from.
     """
-    named = os.environ.get("LOADTRIM_DATA")
-    directory = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
-    path = directory / STREAM_NAME
-    if path.exists():
+    path = data_file(STREAM_NAME)
+    if path is not None:
         listed = json.loads(path.read_text())
         return [
             {Partition(topic, int(n)): float(load) for topic, loads in one.items() for n, load in loads.items()}

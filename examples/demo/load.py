@@ -35,6 +35,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from demo.journal import Journal, clock_ns
+from recorded import DATA_VARIABLE, data_file
 
 __all__ = [
     "Due",
@@ -59,7 +60,6 @@ LEAD_SECONDS = 0.1
 TRACE_NAME = "chindanonda_10min_per_second.csv"
 TRACE_KNOTS = ((0, 0), (125, 200), (212, 152), (300, 275), (387, 155), (475, 350), (600, 0))
 """Where the recorded trace turns: (time in s, records/s). In between it runs like a cosine."""
-_PROJECT = Path(__file__).resolve().parents[2]
 
 
 class TooLateError(Exception):
@@ -88,15 +88,12 @@ def trace_file() -> Path | None:
     Raises:
         FileNotFoundError: ``LOADTRIM_DATA`` is set and the trace is not there.
     """
-    named = os.environ.get("LOADTRIM_DATA")
-    path = Path(named or _PROJECT.parent / "shared" / "data") / TRACE_NAME
-    if path.exists():
-        return path
-    if named:
+    path, named = data_file(TRACE_NAME), os.environ.get(DATA_VARIABLE)
+    if path is None and named:
         raise FileNotFoundError(
             f"LOADTRIM_DATA is {named!r}, and there is no {TRACE_NAME} in it; unset it for a generated load"
         )
-    return None
+    return path
 
 
 def trace(*, every: int = 5) -> Rates:

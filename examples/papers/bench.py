@@ -17,12 +17,11 @@ import msgspec
 
 from papers.sheet import Plot, Sheet, text
 
-__all__ = ["DATA_VARIABLE", "Context", "Experiment", "context", "data_file", "main", "measured"]
+__all__ = ["Context", "Experiment", "context", "main", "measured"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 PROJECT = Path(__file__).resolve().parents[2]
-DATA_VARIABLE = "LOADTRIM_DATA"
 _STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -120,13 +119,6 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
 def _cpu_seconds() -> float:
     both = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in both)
-
-
-def data_file(name: str) -> Path | None:
-    """A recorded trace: in ``LOADTRIM_DATA``, else in ``../shared/data`` beside the project; None: not there."""
-    named = os.environ.get(DATA_VARIABLE)
-    path = Path(named or PROJECT.parent / "shared" / "data") / name
-    return path if path.exists() else None
 
 
 def main(experiment: Experiment) -> int:

@@ -16,11 +16,12 @@ from typing import Any
 
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
 from loadtrim.simulate.readers import Reading, read_load
-from papers.bench import Context, Experiment, data_file, main
+from papers.bench import Context, Experiment, main
 from papers.koper22_reported import REPORTED, Reported
 from papers.playing import Job, Part, Result, needed, play, tables
 from papers.sheet import AS_RUN, Row, Sheet, Spread, Table
 from papers.traces import loaded
+from recorded import data_file
 
 __all__ = ["EXPERIMENT", "Query", "run"]
 

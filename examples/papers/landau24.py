@@ -18,10 +18,11 @@ from typing import Any
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
-from papers.bench import Context, Experiment, data_file, main
+from papers.bench import Context, Experiment, main
 from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
 from papers.landau24_published import PUBLISHED
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
+from recorded import data_file
 
 __all__ = ["EXPERIMENT", "Played", "Stream", "cardinal_bin_scores", "measurements", "pareto_front", "play", "run"]
 

@@ -16,10 +16,11 @@ from statistics import fmean
 from typing import Any
 
 from loadtrim.simulate import Costs, Options, PlanConfig, protocol_of
-from papers.bench import Context, Experiment, data_file, main
+from papers.bench import Context, Experiment, main
 from papers.playing import Job, Result, play, spread_of
 from papers.sheet import AS_PUBLISHED, Row, Sheet, Table
 from papers.traces import loaded
+from recorded import data_file
 
 __all__ = ["EXPERIMENT", "run", "slices"]
 

@@ -10,7 +10,7 @@ from random import Random
 from loadtrim.simulate import Load, shares_even, shares_skewed
 from loadtrim.simulate.loads import TOPIC
 from loadtrim_agent.core.model import Partition
-from papers.bench import data_file
+from recorded import data_file
 
 __all__ = ["by_partition", "loaded", "taxi", "three_humps"]
 

@@ -66,8 +66,8 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         # How many groups a task sums up in Spark's fast map, as a power of 2. Minutes of partitions are more than its
         # 2**16, a day of 46 partitions already; each row beyond is looked up in a second, slower map too.
         "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "20",
-        # Java code that Spark wrote for a query, kept for the next that is the same: all of `baselines` is some hundreds,
-        # of which the 100 that are kept unless told are none when a day, or a stream's next batch, is done again.
+        # Java code that Spark wrote for a query, kept for the next that is the same. `baselines` takes some hundreds;
+        # of the 100 that it keeps unless told none is left when a stream's next batch comes.
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else: spark-submit started this process
