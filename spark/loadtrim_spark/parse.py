@@ -43,9 +43,9 @@ _FIELDS = (
     f"moves array<{_MOVE}>, victims array<string>, rejected array<struct<replicas: int, reason: string>>, "
     "handoff_seconds double, brake struct<`group`: string, member: string, at: double, action: string, replicas: int>, "
     "state map<string, double>, "
-    "baseline struct<used: boolean, reason: string, reason_code: string, scale: double, quantile: double, "
-    "forecast: double, returning: double, topics: array<string>, seconds: double, seen: double, expected: double, "
-    "off: double>"
+    "baseline struct<used: boolean, reason: string, reason_code: string, ignored: map<string, string>, "
+    "scale: double, quantile: double, forecast: double, returning: double, topics: array<string>, seconds: double, "
+    "seen: double, expected: double, off: double>"
 )
 _JSON = f"{_FIELDS}, _corrupt string"
 HISTORY_COLUMNS = f"date date, {_FIELDS}, topic string, offset bigint, appended double, ingest string"

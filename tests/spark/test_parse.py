@@ -96,6 +96,13 @@ def test_copies_and_disorder_come_out_the_same(spark: SparkSession) -> None:
         assert_df_equality(found, expected, ignore_row_order=True)
 
 
+def test_why_each_topics_baseline_is_ignored_is_kept(spark: SparkSession) -> None:
+    use = BaselineUse(reason_code="stale", reason="for t it is old", ignored={"t": "stale", "u": "missing"})
+    mixed = msgspec.structs.replace(decision(1, MONDAY + 1.0), baseline=use)
+    (row,) = first_of_each(parsed(kafka_rows(spark, [encode(mixed)]), 60.0, "b/0")).collect()
+    assert (row["baseline"]["reason_code"], row["baseline"]["ignored"]) == ("stale", {"t": "stale", "u": "missing"})
+
+
 def test_the_same_sequence_at_another_time_is_another_record(spark: SparkSession) -> None:
     """A member that starts again counts from the beginning."""
     values = [encode(report(1, MONDAY + 1)), encode(report(1, MONDAY + 5)), encode(decision(1, MONDAY + 1))]
@@ -109,21 +116,29 @@ def test_a_field_of_a_later_version_is_passed_over(spark: SparkSession) -> None:
 
 
 def test_tables_of_an_earlier_and_of_a_later_version(spark: SparkSession, tmp_path: Path) -> None:
-    """A column that the table lacks is added; one that only the table has is null."""
+    """A column or a field within one that the table lacks is added; one that only the table has is null."""
     tables = Tables(str(tmp_path))
-    earlier = [column for column in _columns(spark) if not column.startswith("`brake`")]
+    earlier = [
+        column.replace("ignored:map<string,string>,", "")
+        for column in _columns(spark)
+        if not column.startswith("`brake`")
+    ]
+    assert len([column for column in _columns(spark) if "ignored:" in column]) == 1
     spark.sql(
         f"CREATE TABLE delta.`{tables.history}` ({', '.join(earlier)}, colour string) USING delta "
         "PARTITIONED BY (date, `group`)"
     )
     open_tables(spark, tables)
     braked = msgspec.structs.replace(
-        decision(1, MONDAY + 1.0), brake=BrakeRecord(group="g", member="cli", at=1.0, action="hold")
+        decision(1, MONDAY + 1.0),
+        brake=BrakeRecord(group="g", member="cli", at=1.0, action="hold"),
+        baseline=BaselineUse(used=True, scale=1.5, ignored={"t": "stale"}),
     )
     take_in(kafka_rows(spark, [encode(braked)]), tables, 60.0, "b/0")
     row = spark.read.format("delta").load(tables.history).first()
     assert row is not None
     assert (row["colour"], row["brake"]["action"], row["reason"]) == (None, "hold", "All fits.")
+    assert (row["baseline"]["ignored"], row["baseline"]["scale"]) == ({"t": "stale"}, 1.5)
 
 
 def _columns(spark: SparkSession) -> list[str]:

@@ -280,9 +280,12 @@ class BaselineUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     used: bool = False
     """Was it counted in?"""
     reason: str = ""
-    """Why not, half a sentence."""
+    """Why not, or why that of some topics was not, half a sentence; of what is ``missing`` nothing is said."""
     reason_code: str = ""
-    """The same for programs (see :class:`loadtrim_agent.core.plan.baseline.Ignored`)."""
+    """Why not, for programs (see :class:`loadtrim_agent.core.plan.baseline.Ignored`); where each topic's is ignored for
+    its own reason, that of the first which has one."""
+    ignored: dict[str, str] = {}
+    """Topic -> why its own was not counted in, whatever became of the others; empty where all are ``missing``."""
     scale: float | None = None
     """Today's level over the history's."""
     quantile: float | None = None
@@ -335,7 +338,7 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     forecast: float = 0.0
     """Forecast of ``work`` over the start-up time: of the trend, or of the baseline where that is more."""
     baseline: BaselineUse | None = None
-    """None: there is no baseline for what the group reads."""
+    """None: nothing was measured yet, so nobody looked."""
     backlog: float = 0.0
     """Standing backlog, busy seconds."""
     moves: tuple[MovePlan, ...] = ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
+from ..core.plan.baseline import Ignored
 from ..core.plan.words import short_member
 from ..core.records import (
     BaselineUse,
@@ -239,8 +240,16 @@ def _seen(decision: DecisionRecord) -> str:
 
 def baseline_line(use: BaselineUse) -> str:
     """What the history expected, and how today compares; or why it does not count."""
-    if not use.used:
-        return f"baseline: ignored, because {use.reason}" if use.reason else "baseline: ignored"
+    if use.reason_code == Ignored.MISSING:
+        return "baseline: none for what the group reads"
+    parts = _used(use) if use.used else [f"ignored, because {use.reason}" if use.reason else "ignored"]
+    if missing := [topic for topic, why in use.ignored.items() if why == Ignored.MISSING]:
+        parts.append(f"none for {_listed(missing)}")
+    return f"baseline: {'; '.join(parts)}"
+
+
+def _used(use: BaselineUse) -> list[str]:
+    """What was expected of the topics that were counted in, and why others were not."""
     ahead, back = number(use.forecast or 0.0), number(use.returning or 0.0)
     parts = [
         f"{ahead} busy seconds per second within the start-up time, {back} before a replica let go would have paid",
@@ -250,7 +259,9 @@ def baseline_line(use: BaselineUse) -> str:
         parts.append(f"not exceeded in {percent(use.quantile)} of the minutes")
     if use.topics:
         parts.append(f"of {_listed(use.topics)} only, the rest as it is now")
-    return f"baseline: {'; '.join(parts)}"
+    if use.reason:
+        parts.append(f"some are ignored ({use.reason})")
+    return parts
 
 
 def plan_line(plan: PlanRecord, names: Names | None = None) -> str:

@@ -211,9 +211,30 @@ def test_a_decision_at_length() -> None:
             ),
         ),
         (
-            BaselineUse(reason_code="stale", reason="what it was learnt from ended 12 days ago"),
-            "ignored, because what it was learnt from ended 12 days ago",
+            BaselineUse(
+                used=True,
+                scale=1.0,
+                forecast=1.0,
+                returning=1.0,
+                topics=("orders",),
+                reason="for clicks it is old",
+                ignored={"clicks": "stale", "new": "missing"},
+            ),
+            (
+                "1 busy seconds per second within the start-up time, 1 before a replica let go would have paid; "
+                "today has 1 times the usual load; of orders only, the rest as it is now; "
+                "some are ignored (for clicks it is old); none for new"
+            ),
         ),
+        (
+            BaselineUse(reason_code="stale", reason="for orders it is old", ignored={"orders": "stale"}),
+            "ignored, because for orders it is old",
+        ),
+        (
+            BaselineUse(reason_code="stale", reason="for a it is old", ignored={"a": "stale", "b": "missing"}),
+            "ignored, because for a it is old; none for b",
+        ),
+        (BaselineUse(reason_code="missing"), "none for what the group reads"),
     ],
 )
 def test_what_became_of_the_baseline(use: BaselineUse, said: str) -> None:

@@ -10,7 +10,7 @@ which the rise came a little early moves it much, and short enough that a holida
 
 Only ever more: the forecast is the larger of the trend and the baseline, and a group is not made smaller when the load
 is expected back before a replica that was let go would have paid. A baseline that should not be believed is ignored,
-and the decision says why (:class:`Ignored`).
+and the decision says why (:class:`Ignored`): of single topics, or of all at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from statistics import NormalDist
 from typing import Any
 
 from ..records import BaselineUse
-from .baseline_records import TopicCurve
+from .baseline_records import TOPICS_MAX, TopicCurve
 from .values import Estimate, PlanConfig
+from .words import NAMES_MAX
 
 __all__ = [
     "BACK_SECONDS_MIN",
@@ -74,15 +75,23 @@ about today."""
 class Ignored(enum.StrEnum):
     """Why a baseline was not counted in."""
 
-    BLIND = "blind"
-    """Reports are missing, so today's level is not known."""
+    MISSING = "missing"
+    """There is none that can be read: the usual case where no pipeline runs, and no fault."""
+    TIME_ZONE = "time_zone"
+    """Nobody here knows the zone whose week it follows."""
     STALE = "stale"
     BACK_TEST = "back_test"
-    """It was worse than none on the last week."""
+    """On the last week it was no better than expecting nothing."""
+    BLIND = "blind"
+    """Reports are missing, so today's level is not known."""
     UNCOMPARED = "uncompared"
     """Too little of today was seen yet."""
     CONTRADICTED = "contradicted"
     """The last hour was not like it."""
+
+
+Refusal = tuple[Ignored, str]
+"""Why something is ignored, for programs, and half a sentence for people; empty: there is nothing to add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +141,12 @@ class Outlook:
     returning: float = 0.0
     """The most until a replica that is let go now would have paid."""
     use: BaselineUse | None = None
-    """For the decision; None: there is no baseline."""
+    """For the decision; None: nobody looked."""
 
 
 NOTHING_EXPECTED = Outlook()
+MISSING = Outlook(use=BaselineUse(reason_code=Ignored.MISSING.value))
+"""Without the sums: most groups never have a baseline, and each of their decisions would carry them."""
 
 
 def quantile_at(curve: TopicCurve, z: float) -> float:
@@ -192,19 +203,16 @@ def look_ahead(
     Cost: ``O(partitions + topics)``.
     """
     if not curves:
-        return NOTHING_EXPECTED, compared
+        return MISSING, compared
     works, costs = _topics(seen)
-    there = {topic: curve for topic, curve in curves.items() if topic in works and curve.most(now, now) is not None}
-    if not there:
-        return NOTHING_EXPECTED, compared
-    told = {topic: curve for topic, curve in there.items() if _distrust(now, curve) is None}
+    refused = {topic: why for topic in sorted(works) if (why := _distrust(now, curves.get(topic))) is not None}
+    told = {topic: curves[topic] for topic in sorted(works) if topic not in refused}
     if not told:
-        topic = min(there)
-        why, text = _distrust(now, there[topic]) or (Ignored.STALE, "")
-        return Outlook(use=_ignored(why, text, compared)), compared
+        codes = [code for code, _ in refused.values() if code is not Ignored.MISSING]
+        return Outlook(use=_ignored(codes[0], "", refused, compared)) if codes else MISSING, compared
     if seen.stale:
         # What is not seen would look like a day with less load.
-        return Outlook(use=_ignored(Ignored.BLIND, "today's load is not seen", compared)), compared
+        return Outlook(use=_ignored(Ignored.BLIND, "today's load is not seen", refused, compared)), compared
 
     def expected(start: float, end: float, z: float | None) -> float:
         factors = {t: curve.quantiles[0] if z is None else quantile_at(curve, z) for t, curve in told.items()}
@@ -218,12 +226,13 @@ def look_ahead(
     paid = horizon + max(startup, BACK_SECONDS_MIN)
     scale = _scale(compared, SLIGHT * expected(now, now + paid, None))
     if isinstance(scale, tuple):
-        return Outlook(use=_ignored(*scale, compared)), compared
+        return Outlook(use=_ignored(*scale, refused, compared)), compared
     others = sum(work for topic, work in works.items() if topic not in told)
     ahead = scale * expected(now, now + horizon, config.z) + others
     returning = scale * expected(now, now + paid, config.z) + others
     use = _use(
         compared,
+        refused,
         used=True,
         scale=round(scale, 4),
         quantile=round(NormalDist().cdf(config.z), 4),
@@ -253,20 +262,24 @@ def _topics(seen: Estimate) -> tuple[dict[str, float], dict[str, float]]:
     return works, {topic: works[topic] / rates[topic] if rates[topic] > 0 else costs[topic] for topic in works}
 
 
-def _distrust(now: float, curve: TopicCurve) -> tuple[Ignored, str] | None:
-    """Why a curve is not to be believed, whatever today is like."""
+def _distrust(now: float, curve: TopicCurve | None) -> Refusal | None:
+    """Why a topic's curve is not to be believed, whatever today is like."""
+    if curve is not None and not curve.rates:
+        return Ignored.TIME_ZONE, f"this machine does not know the time zone {curve.time_zone}"
+    if curve is None or curve.most(now, now) is None:
+        return Ignored.MISSING, ""
     age = now - curve.learnt_until
     if age > STALE_SECONDS:
         return Ignored.STALE, f"what it was learnt from ended {age / 86_400:.0f} days ago"
     if curve.error is not None and curve.error >= ERROR_MAX:
         return (
             Ignored.BACK_TEST,
-            f"in its back-test it was off by {100.0 * curve.error:.0f} %, which is worse than none",
+            f"the back-test was off by {100.0 * curve.error:.0f} %, no better than expecting nothing",
         )
     return None
 
 
-def _scale(compared: Comparison, slight: float) -> float | tuple[Ignored, str]:
+def _scale(compared: Comparison, slight: float) -> float | Refusal:
     """Today's level over the history's, or why the last hour speaks against the baseline.
 
     Args:
@@ -288,12 +301,31 @@ def _scale(compared: Comparison, slight: float) -> float | tuple[Ignored, str]:
     return scale
 
 
-def _ignored(why: Ignored, text: str, compared: Comparison) -> BaselineUse:
-    return _use(compared, reason_code=why.value, reason=text)
+def _ignored(why: Ignored, text: str, refused: Mapping[str, Refusal], compared: Comparison) -> BaselineUse:
+    return _use(compared, refused, text, reason_code=why.value)
 
 
-def _use(compared: Comparison, **fields: Any) -> BaselineUse:
-    """With what the next leader is to know."""
+def _use(compared: Comparison, refused: Mapping[str, Refusal], text: str = "", **fields: Any) -> BaselineUse:
+    """With what the next leader is to know.
+
+    Args:
+        compared: with this moment in it.
+        refused: topics that are not counted in, whatever the others are like, and why.
+        text: why all are ignored; empty: each for its own reason, or they are not.
+        fields: the others.
+    """
+    # A group may read more topics than baselines are kept of; those that have one are named.
+    named = sorted(refused, key=lambda topic: (refused[topic][0] is Ignored.MISSING, topic))[:TOPICS_MAX]
+    reasons = [text] if text else []
+    reasons += [f"for {topic} {refused[topic][1]}" for topic in named if refused[topic][1]]
+    if len(reasons) > NAMES_MAX:
+        reasons[NAMES_MAX:] = [f"and {len(reasons) - NAMES_MAX} more"]
     return BaselineUse(
-        seconds=compared.seconds, seen=compared.seen, expected=compared.expected, off=compared.off, **fields
+        reason="; ".join(reasons),
+        ignored={topic: refused[topic][0].value for topic in named},
+        seconds=compared.seconds,
+        seen=compared.seen,
+        expected=compared.expected,
+        off=compared.off,
+        **fields,
     )

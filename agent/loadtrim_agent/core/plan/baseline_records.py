@@ -158,13 +158,15 @@ class TopicCurve:
     """Of the first bucket, seconds since the epoch."""
     bucket_seconds: float
     rates: tuple[float, ...]
-    """Records/s expected in each bucket."""
+    """Records/s expected in each bucket; empty: nobody here knows the time zone."""
     quantiles: tuple[float, float, float]
     """p50, p90, p99 of a minute's rate relative to these."""
     learnt_until: float
     """Seconds since the epoch."""
     error: float | None = None
     """Of the back-test; None: it could not be tested."""
+    time_zone: str = ""
+    """Whose week it follows, as the record names it."""
 
     def since(self, now: float) -> float:
         """Seconds since the bucket began that ``now`` is in."""
@@ -269,7 +271,7 @@ class Baselines:
     def curves(self, now: float) -> Mapping[str, TopicCurve]:
         """What is expected at ``now`` (seconds since the epoch) and for some hours, per topic.
 
-        Topics whose time zone nobody knows are left out. The curves are made anew when something has changed or half of
+        Those whose time zone nobody knows have no rates. The curves are made anew when something has changed or half of
         their window is over.
 
         Cost: then ``O(topics x window / bucket)``, else O(1).
@@ -284,9 +286,7 @@ class Baselines:
             bucket = record.bucket_seconds
             # With the bucket before this one: whether the load has just stepped up or down.
             begin, count = (math.floor(now / bucket) - 1) * bucket, math.ceil(WINDOW_SECONDS / bucket) + 2
-            slots = self._slots_of(record.time_zone, bucket, begin, count)
-            if slots is not None:
-                found[topic] = _curve(record, begin, slots)
+            found[topic] = _curve(record, begin, self._slots_of(record.time_zone, bucket, begin, count) or ())
         return found
 
 
@@ -303,4 +303,5 @@ def _curve(record: BaselineRecord, begin: int, slots: Sequence[int]) -> TopicCur
         quantiles=(record.quantiles[0], record.quantiles[1], record.quantiles[2]),
         learnt_until=record.until,
         error=record.error,
+        time_zone=record.time_zone,
     )

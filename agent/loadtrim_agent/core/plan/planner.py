@@ -16,7 +16,7 @@ import msgspec
 from ..model import Partition
 from ..records import BaselineUse, DecisionRecord, MovePlan, ReportRecord
 from .advice import Advice
-from .baseline import Comparison, look_ahead, startup_seconds
+from .baseline import Comparison, Ignored, look_ahead, startup_seconds
 from .estimate import estimate
 from .forecast import forecast
 from .inputs import Stock, problem_of, unmeasured, view_of
@@ -109,7 +109,7 @@ class Planner:
             return
         self._sequence = decision.sequence
         self._victims = decision.victims
-        if decision.baseline is not None:
+        if decision.baseline is not None and decision.baseline.reason_code != Ignored.MISSING:
             self._compared = Comparison.of(decision.baseline, decision.at)
         if decision.policy == self._config.policy:
             self._memory = dict(decision.state)

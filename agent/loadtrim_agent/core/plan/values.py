@@ -200,7 +200,7 @@ class GroupState:
     rates: Rates | None = None
     """What the monitor says arrives; None: it has not said, or the reports do."""
     expected: Mapping[str, TopicCurve] = field(default_factory=dict)
-    """What the history expects of each topic in the next hours; empty: nothing is known."""
+    """What the history expects of each topic in the next hours; not there: nothing is known of it."""
     startup_expected_seconds: float | None = None
     """p90 of the start-up times that the history tells of; None: of none."""
 

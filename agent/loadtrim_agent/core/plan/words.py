@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..records import BaselineUse, MovePlan
 from .values import Estimate, GroupState, Placement, PlanConfig, Sizing, units_of
 
-__all__ = ["attribute", "blind", "listed", "member_names", "sentence", "short_member"]
+__all__ = ["NAMES_MAX", "attribute", "blind", "listed", "member_names", "sentence", "short_member"]
 
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
@@ -63,8 +63,9 @@ def sentence(
         reasons = sorted({move.reason for move in moves})
         why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
         parts.append(f"{len(moves)} partition{'s' if len(moves) != 1 else ''} to move{why}")
-    if baseline is not None and not baseline.used:
-        parts.append(f"the baseline is ignored ({baseline.reason})")
+    if baseline is not None and baseline.reason:
+        which = "some baselines are" if baseline.used else "the baseline is"
+        parts.append(f"{which} ignored ({baseline.reason})")
     if sizing.replicas != there:
         if config.mode == "shadow":
             parts.append("shadow mode, so nothing is scaled")

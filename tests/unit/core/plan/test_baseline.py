@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
+from loadtrim_agent.core.plan import baseline
 from loadtrim_agent.core.plan.baseline import Comparison, Ignored, quantile_at
-from loadtrim_agent.core.plan.baseline_records import WEEK_SECONDS, Baselines, TopicCurve
+from loadtrim_agent.core.plan.baseline_records import WEEK_SECONDS, BaselineRecord, Baselines, TopicCurve
 from loadtrim_agent.core.plan.planner import Planner
 from loadtrim_agent.core.plan.values import GroupState, PlanConfig
-from loadtrim_agent.core.records import DecisionRecord, ReportRecord, decode, encode
+from loadtrim_agent.core.records import BaselineUse, DecisionRecord, ReportRecord, decode, encode
 from unit.core.plan.baseline_feed import MONDAY, record, utc_slots
 from unit.core.plan.virtual_group import COST, TOPIC, Fleet, T, even, steps
 
@@ -43,12 +44,36 @@ class Expecting(Fleet):
         super().__init__(config, rates, members=members)
         self.known = Baselines("g", utc_slots)
         if level is not None:
-            told = {"rate": RATE, "at": T, "to": T, "topic": TOPIC, "bucket_seconds": 60} | changes
-            by_week = {second: level(second) for second in range(0, WEEK_SECONDS, 60)}
-            self.known = Baselines.of([record(by_week.__getitem__, **told)], utc_slots)
+            self.known = Baselines.of([learnt(level, **changes)], utc_slots)
 
     def state(self) -> GroupState:
         return replace(super().state(), expected=self.known.curves(self.now))
+
+
+def learnt(level: Callable[[float], float], **changes: Any) -> BaselineRecord:
+    by_week = {second: level(second) for second in range(0, WEEK_SECONDS, 60)}
+    return record(
+        by_week.__getitem__, **{"rate": RATE, "at": T, "to": T, "topic": TOPIC, "bucket_seconds": 60} | changes
+    )
+
+
+class Mixed(Expecting):
+    """Half of the load is of other topics, with a baseline each (what is special about it), or with none."""
+
+    def __init__(
+        self, level: Callable[[float], float], others: Mapping[str, dict[str, Any] | None], **changes: Any
+    ) -> None:
+        super().__init__(even(8, 2 * RATE), None)
+        own = [learnt(level, topic=name, **more) for name, more in others.items() if more is not None]
+        self.known = Baselines.of([learnt(level, **changes), *own], unless_on_the_moon)
+        for old, name in zip(self.partitions[4:], sorted(others) * 4, strict=False):
+            new = old._replace(topic=name)
+            self.partitions[self.partitions.index(old)] = new
+            self.lag[new], self.oldest[new], self.owners[new] = 0.0, 0.0, self.owners.pop(old)
+
+
+def unless_on_the_moon(zone: str, *rest: int) -> Sequence[int] | None:
+    return None if "Moon" in zone else utc_slots(zone, *rest)
 
 
 def rise_at(second: int, before: float = 1.0, after: float = 4.0) -> Callable[[float], float]:
@@ -171,33 +196,103 @@ def test_today_is_scaled_by_how_it_compares() -> None:
         ({"rate": 2000.0}, Ignored.CONTRADICTED),
         ({"rate": 5.0}, Ignored.CONTRADICTED),
         ({"rate": 0.0}, Ignored.CONTRADICTED),
-        ({"topic": "another"}, None),
-        ({"time_zone": "Moon/Sea"}, None),
+        ({"topic": "another"}, Ignored.MISSING),
+        ({"time_zone": "Moon/Sea"}, Ignored.TIME_ZONE),
     ],
 )
-def test_what_is_not_trusted_changes_nothing(changes: dict[str, Any], why: Ignored | None) -> None:
+def test_what_is_not_trusted_changes_nothing(changes: dict[str, Any], why: Ignored) -> None:
     load = steps(8, (0, RATE), (60, 3 * RATE), (100, RATE))
     group = Expecting(load, rise_at(120), **changes)
     if "time_zone" in changes:
-        group.known = Baselines.of([record(topic=TOPIC, **changes)], lambda *_: None)
+        group.known = Baselines.of([record(topic=TOPIC, **changes)], unless_on_the_moon)
     none = Expecting(load, None)
     for each in (group, none):
         each.run_scaled(180, startup=5)
-    assert [without_baseline(decision) for decision in group.history] == [encode(each) for each in none.history]
-    told = {decision.baseline.reason_code for decision in group.history if decision.baseline is not None}
-    assert told - {Ignored.UNCOMPARED} == ({why} if why is not None else set())
-    if why is not None:
-        assert "the baseline is ignored" in group.history[-1].reason
+    assert [without_baseline(decision) for decision in group.history] == [without_baseline(d) for d in none.history]
+    codes = {decision.baseline.reason_code for decision in group.history if decision.baseline is not None}
+    assert codes - {Ignored.UNCOMPARED} == {why}
+    assert ("the baseline is ignored" in group.history[-1].reason) == (why is not Ignored.MISSING)
+
+
+def test_a_group_that_has_no_baseline_says_so_in_a_word_and_not_in_its_sentence() -> None:
+    """Most groups run like that, and nothing is wrong with it."""
+    decision = Expecting(even(8, RATE), None).run(5)
+    assert decision.baseline == BaselineUse(reason_code=Ignored.MISSING)
+    assert b'"baseline":{"reason_code":"missing"}' in encode(decision)
+    assert "baseline" not in decision.reason
+
+
+STALE = {"to": T - 9 * 86_400.0}
+SAID_OF_STALE = "what it was learnt from ended 9 days ago"
+
+
+def test_of_several_topics_each_that_is_ignored_has_its_reason() -> None:
+    others = {"a": STALE, "b": {"error": 1.3}, "c": {"time_zone": "Moon/Sea"}, "d": None}
+    decision = Mixed(lambda at: 1.0, others).run(60)
+    use = decision.baseline
+    assert use is not None
+    assert (use.used, use.topics, use.reason_code) == (True, (TOPIC,), "")
+    assert use.ignored == {"a": "stale", "b": "back_test", "c": "time_zone", "d": "missing"}
+    assert use.reason == (
+        f"for a {SAID_OF_STALE}; for b the back-test was off by 130 %, no better than expecting nothing; "
+        "for c this machine does not know the time zone Moon/Sea"
+    )
+    assert f"some baselines are ignored ({use.reason})" in decision.reason
+
+
+def test_where_none_of_several_topics_is_trusted_each_has_its_reason() -> None:
+    decision = Mixed(lambda at: 1.0, {"a": None, "b": STALE}, error=2.0).run(60)
+    use = decision.baseline
+    assert use is not None
+    assert (use.used, use.reason_code) == (False, "stale"), "the first that has one"
+    assert use.ignored == {"a": "missing", "b": "stale", TOPIC: "back_test"}
+    assert use.reason.startswith(f"for b {SAID_OF_STALE}; for {TOPIC} the back-test was off by 200 %")
+    assert f"the baseline is ignored ({use.reason})" in decision.reason
+
+
+def test_what_speaks_against_all_and_what_against_one_are_both_said() -> None:
+    group = Mixed(lambda at: 1.0, {"a": STALE}, rate=20 * RATE)
+    use = group.run(60).baseline
+    assert use is not None
+    assert (use.used, use.reason_code, use.ignored) == (False, "contradicted", {"a": "stale"})
+    assert use.reason == f"0.05 times the expected load came in the last hour; for a {SAID_OF_STALE}"
+
+
+def test_many_topics_are_named_for_programs_and_some_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics without a baseline may be many more than those that one is kept of."""
+    monkeypatch.setattr(baseline, "TOPICS_MAX", 4)
+    group = Mixed(lambda at: 1.0, {"a": None, "b": STALE, "c": STALE, "d": STALE}, **STALE)
+    use = group.run(5).baseline
+    assert use is not None
+    assert use.ignored == dict.fromkeys(("b", "c", "d", TOPIC), "stale")
+    assert use.reason == "; ".join([*(f"for {topic} {SAID_OF_STALE}" for topic in "bcd"), "and 1 more"])
+
+
+def test_the_next_leader_remembers_what_was_compared_before_the_baselines_went() -> None:
+    group = Expecting(even(8, RATE), rise_at(BEGIN))
+    group.run(40)
+    known, group.known = group.known, Baselines("g", utc_slots)
+    assert group.run(5).baseline == BaselineUse(reason_code=Ignored.MISSING)
+    group.known = known
+    other = Planner(CONFIG)
+    for report, at in group.reports:
+        other.observe(report, at)
+    for decision in group.history:
+        other.remember(decision)
+    group.tick()
+    for report, at in group.reports[-2:]:
+        other.observe(report, at)
+    assert encode(other.decide(group.now, group.state())) == encode(group.decide())
 
 
 def test_too_little_of_today_is_seen_at_first() -> None:
     group = Expecting(even(8, RATE), rise_at(BEGIN))
-    codes = [group.step().baseline for _ in range(60)]
-    told = [use.reason_code if use is not None else None for use in codes]
-    assert told[:3] == [None, None, Ignored.UNCOMPARED]
-    first = told.index("")
+    uses = [group.step().baseline for _ in range(60)]
+    codes = [use.reason_code if use is not None else None for use in uses]
+    assert codes[:3] == [None, None, Ignored.UNCOMPARED]
+    first = codes.index("")
     assert 25 <= first <= 35
-    assert set(told[first:]) == {""}
+    assert set(codes[first:]) == {""}
 
 
 def test_a_night_without_load_says_nothing_against_the_morning() -> None:
@@ -205,8 +300,8 @@ def test_a_night_without_load_says_nothing_against_the_morning() -> None:
     load = steps(8, (0, 8.0), (BEGIN, 800.0))
     group = Expecting(load, rise_at(BEGIN, before=0.0, after=8.0))
     group.run_scaled(BEGIN, startup=20)
-    told = {decision.baseline.reason_code for decision in group.history if decision.baseline is not None}
-    assert told == {Ignored.UNCOMPARED, Ignored.CONTRADICTED, ""}, "until the rise is near nothing is expected at all"
+    codes = {decision.baseline.reason_code for decision in group.history if decision.baseline is not None}
+    assert codes == {Ignored.UNCOMPARED, Ignored.CONTRADICTED, ""}, "until the rise is near nothing is expected at all"
     assert wanted(group)[BEGIN - 21] * CAPACITY >= 800.0
 
 
@@ -290,20 +385,12 @@ def test_the_next_leader_goes_on_where_the_last_one_stopped() -> None:
 
 def test_only_what_has_a_baseline_is_scaled() -> None:
     """Half of the load is of a topic that nobody knows anything about: it is taken to go on as it is."""
-    group = Expecting(even(8, 2 * RATE), rise_at(BEGIN))
-    for index in range(4, 8):
-        old = group.partitions[index]
-        new = replace_topic(old)
-        group.partitions[index] = new
-        group.lag[new], group.oldest[new], group.owners[new] = 0.0, 0.0, group.owners.pop(old)
-    decision = group.run(BEGIN - 5)
+    decision = Mixed(rise_at(BEGIN), {"others": None}).run(BEGIN - 5)
     assert decision.baseline is not None
     assert decision.baseline.topics == (TOPIC,)
     assert decision.baseline.forecast == pytest.approx(5 * RATE * COST, rel=0.02)
-
-
-def replace_topic(partition: Any) -> Any:
-    return partition._replace(topic="others") if hasattr(partition, "_replace") else replace(partition, topic="others")
+    assert (decision.baseline.ignored, decision.baseline.reason) == ({"others": "missing"}, "")
+    assert "ignored" not in decision.reason
 
 
 @pytest.mark.parametrize("z", [0.0, 0.5, 1.0, 1.2815, 2.0, 2.326])

@@ -166,10 +166,13 @@ def test_growth_does_not_run_away() -> None:
     assert curve.rates[0] == pytest.approx(10.0**4)
 
 
-def test_a_zone_that_nobody_knows_leaves_its_topic_out() -> None:
+def test_in_a_zone_that_nobody_knows_there_are_no_rates() -> None:
     records = [record(time_zone="Moon/Sea"), record(topic="payments")]
     known = Baselines.of(records, lambda zone, *rest: None if "Moon" in zone else utc_slots(zone, *rest))
-    assert list(known.curves(MONDAY)) == ["payments"]
+    curves = known.curves(MONDAY)
+    assert (curves["orders"].rates, curves["orders"].time_zone) == ((), "Moon/Sea")
+    assert curves["orders"].most(MONDAY, MONDAY) is None
+    assert curves["payments"].rates
 
 
 def test_curves_are_made_anew_when_something_changes_and_as_time_goes_by() -> None:
