@@ -48,8 +48,9 @@ def baselines(days: DataFrame, calendar: Calendar) -> DataFrame:
     learnt = _learnt(buckets, calendar)
     now = learnt.where(F.col("as_of") == calendar.as_of).drop("as_of")
     series = chosen(now, backtest(learnt, buckets, calendar))
-    groups = within.select("group").distinct().join(speeds(within), on="group", how="left")
-    return messages(series, costs(within), groups.join(times(within), on="group", how="left"), calendar)
+    watched = within.groupBy("group").agg(F.min("start").alias("first"), F.max("start").alias("last"))
+    groups = watched.join(speeds(within), on="group", how="left").join(times(within), on="group", how="left")
+    return messages(series, costs(within), groups, calendar)
 
 
 def _learnt(buckets: DataFrame, calendar: Calendar) -> DataFrame:

@@ -87,7 +87,8 @@ def messages(series: DataFrame, cost: DataFrame, groups: DataFrame, calendar: Ca
     Args:
         series: of :func:`chosen`, topics and partitions.
         cost: of :func:`costs`.
-        groups: group, speeds, startup_quantiles, handoff_quantiles.
+        groups: group, speeds, startup_quantiles, handoff_quantiles; first, last: start of the first and last bucket
+            that the group was watched in.
         calendar: what all this was learnt by.
     """
     joined = series.join(cost, on=["group", "topic", "partition"], how="left")
@@ -99,14 +100,20 @@ def messages(series: DataFrame, cost: DataFrame, groups: DataFrame, calendar: Ca
         F.round("growth", 4).alias("growth"), _rounded(F.col("quantiles")).alias("quantiles"),
         F.when(~F.col("borrowed"), shape).alias("shape"), _digits("cost_mean").alias("cost_mean"),
         _digits("cost_variance").alias("cost_variance"), F.lit(calendar.zone).alias("time_zone"),
-        F.lit(calendar.bucket_seconds).alias("bucket_seconds"), F.col("first").alias("from"),
-        (F.col("last") + calendar.bucket_seconds).alias("to"), F.col("weeks"),
+        F.lit(calendar.bucket_seconds).alias("bucket_seconds"), *_period(calendar), F.col("weeks"),
         F.round("error", 4).alias("error"), F.round("outliers", 4).alias("outliers"),
     )  # fmt: skip
-    of_group = F.struct(*head, F.col("speeds"), F.col("startup_quantiles"), F.col("handoff_quantiles"))
+    of_group = F.struct(
+        *head, F.col("speeds"), F.col("startup_quantiles"), F.col("handoff_quantiles"), *_period(calendar)
+    )
     return joined.select("group", _key(F.col("topic"), partition), F.to_json(of_series).alias("value")).unionByName(
         groups.select("group", _key(F.lit(None), F.lit(None)), F.to_json(of_group).alias("value"))
     )
+
+
+def _period(calendar: Calendar) -> tuple[Column, Column]:
+    """What it was learnt from, seconds since the epoch."""
+    return F.col("first").alias("from"), (F.col("last") + calendar.bucket_seconds).alias("to")
 
 
 def _key(topic: Column, partition: Column) -> Column:

@@ -145,6 +145,8 @@ def test_known_week_comes_out_whole(records: Records) -> None:
     assert (topic["growth"], topic["error"], topic["outliers"], topic["weeks"]) == (0.0, 0.0, 0.0, 6)
     assert (topic["from"], topic["to"], topic["at"]) == (END - 6 * WEEK, END, END)
     assert topic["quantiles"] == [1.0, 1.0, 1.0]
+    group = records["week", None, None]
+    assert (group["from"], group["to"]) == (END - 6 * WEEK, END)
     for start in NEXT_WEEK:
         assert expected(topic, start) == pytest.approx(3 * busy_by_day(start), rel=2e-3)
     for partition in (0, 1):
