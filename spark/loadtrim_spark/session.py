@@ -1,8 +1,9 @@
 """The Spark session, and the jars that it needs beside Spark's own: Kafka's source and Delta.
 
-Under ``spark-submit`` the session is configured from outside (``--packages``, see docs/spark.md). Else the jars are
-fetched by Maven, once, into loadtrim's cache. They are fetched one by one and without what they depend on, as Spark
-brings the rest, and because the parents of some name repositories that cannot be reached everywhere.
+Under ``spark-submit`` the session is configured from outside (``--packages``, see docs/spark.md). Else by
+:func:`own_settings`, and the jars are fetched by Maven, once, into loadtrim's cache. They are fetched one by one and
+without what they depend on, as Spark brings the rest, and because the parents of some name repositories that cannot be
+reached everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyspark
@@ -24,7 +25,7 @@ from loadtrim.testing.errors import LocalKafkaError
 from loadtrim.testing.tools import find_maven
 from loadtrim_spark.errors import PipelineError
 
-__all__ = ["ARTIFACTS", "jars", "session"]
+__all__ = ["ARTIFACTS", "jars", "own_settings", "session"]
 
 ARTIFACTS = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
@@ -36,6 +37,7 @@ ARTIFACTS = (
 )
 LAYOUT = 1
 BROADCAST_BYTES_MAX = 10 << 20
+LOOPBACK = "127.0.0.1"
 
 
 def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, str] | None = None) -> SparkSession:
@@ -71,24 +73,37 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else: spark-submit started this process
-        settings |= {
-            "spark.master": master,
-            "spark.driver.memory": memory,
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.jars": ",".join(map(str, jars())),
-            "spark.sql.shuffle.partitions": "4",
-            "spark.databricks.delta.snapshotPartitions": "2",
-            # VACUUM lists directories in this many tasks: 10 000 unless told.
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
-            "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        }
+        settings |= own_settings(master, memory, jars())
     for name, value in {**settings, **(options or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def own_settings(master: str, memory: str, jars: Iterable[Path]) -> dict[str, str]:
+    """What spark-submit would say, where it did not start this process.
+
+    Args:
+        master: a Spark master's URL.
+        memory: of the driver.
+        jars: of Kafka's source and Delta.
+    """
+    settings = {
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # VACUUM lists directories in this many tasks: 10 000 unless told.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+    }
+    if master.startswith("local"):
+        # Nobody else has to reach the driver. A cluster's executors have to: there Spark finds its own address.
+        settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+    return settings
 
 
 def jars() -> list[Path]:
