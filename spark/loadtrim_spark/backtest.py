@@ -1,8 +1,8 @@
 """How good would the baselines have been? Rolling origin: learn from what was known then, tell the time after it. Pure.
 
-At each origin (a midnight, as `baselines` runs once a day) the estimator of :mod:`.learn` sees the weeks before it and
-tells every minute until the next origin. Beside it, each with factors p50, p90, p99 of its own, learnt from the same
-weeks, so that they compete in knowing the load and not in knowing its spread:
+At each origin (a local midnight, as `baselines` runs once a day) the estimator of :mod:`.learn` sees the weeks before
+it and tells every minute until the next origin. Beside it, each with factors p50, p90, p99 of its own, learnt from the
+same weeks, so that they compete in knowing the load and not in knowing its spread:
 
 ==============  ====================================================================================================
 baseline        what `baselines` would have published
@@ -28,12 +28,12 @@ from pyspark.sql import functions as F
 
 from loadtrim_spark.days import DAY_COLUMNS, MINUTE_SECONDS, WHOLE_TOPIC
 from loadtrim_spark.learn import QUANTILES, WEEK_SECONDS, Calendar, learn, rates, without_outages
+from loadtrim_spark.local_days import spans
 
 __all__ = ["METHODS", "Score", "backtested", "counted_days", "scores", "told"]
 
 METHODS = ("baseline", "seasonal_naive", "last_value", "none")
 PEERS = METHODS[1:]
-DAY_SECONDS = 86_400
 ALIKE = 1 + 1e-9
 """What was said exactly is not above it because of the last bit."""
 TOLD = ("group", "topic", "origin", "start", "covered", "minutes")
@@ -95,33 +95,30 @@ def counted_days(counts: DataFrame, step_seconds: int, bucket_seconds: int, grou
     return every.withColumn("bucket_seconds", F.lit(bucket_seconds))
 
 
-def told(days: DataFrame, calendar: Calendar, origins: Sequence[int], step_seconds: int) -> DataFrame:
+def told(days: DataFrame, calendar: Calendar, spans: Sequence[tuple[int, int]]) -> DataFrame:
     """What each method would have said of each topic, and what came.
 
     Args:
         days: rows of :data:`loadtrim_spark.days.DAY_COLUMNS`.
         calendar: its ``weeks`` are looked back from each origin; its ``as_of`` is the end of what is judged.
-        origins: moments of learning, seconds since the epoch.
-        step_seconds: how far each tells ahead.
+        spans: moments of learning and until when each tells, seconds since the epoch.
 
     Returns:
         A row per origin and bucket: group, topic, origin, start, covered, minutes (arrivals of the watched minutes that
         had any) and, per method, an array of the rates (records/s) that it puts at p50, p90 and p99.
     """
     spark = days.sparkSession
-    reach = (calendar.as_of - min(origins)) // WEEK_SECONDS + calendar.weeks + 3
+    reach = (calendar.as_of - min(spans)[0]) // WEEK_SECONDS + calendar.weeks + 3
     every = rates(days, Calendar(calendar.as_of, calendar.zone, calendar.bucket_seconds, reach))
     every = _with_peers(every.where(F.col("partition") == WHOLE_TOPIC), calendar.bucket_seconds).persist()
-    frame = F.broadcast(spark.createDataFrame([(origin,) for origin in origins], "origin bigint"))
+    frame = F.broadcast(spark.createDataFrame(spans, "origin bigint, until bigint"))
     known = every.join(
-        frame,
+        frame.drop("until"),
         on=(F.col("start") + calendar.bucket_seconds <= F.col("origin"))
         & (F.col("start") >= F.col("origin") - calendar.weeks * WEEK_SECONDS),
         how="inner",
     )
-    ahead = every.join(
-        frame, on=(F.col("start") >= F.col("origin")) & (F.col("start") < F.col("origin") + step_seconds), how="inner"
-    )
+    ahead = every.join(frame, on=(F.col("start") >= F.col("origin")) & (F.col("start") < F.col("until")), how="inner")
     answers = ahead.join(_baseline(known, calendar), on=["group", "topic", "origin"], how="inner")
     answers = answers.join(_factors(known), on=["group", "topic", "origin"], how="inner")
     since = (F.col("start") - F.col("origin")) / WEEK_SECONDS
@@ -174,16 +171,15 @@ def scores(answers: DataFrame) -> DataFrame:
 
 
 def backtested(days: DataFrame, calendar: Calendar, begin: int, every_days: int = 1) -> list[Score]:
-    """Learn at every origin from ``begin`` to the calendar's end, and judge.
+    """Learn at midnights of the calendar's zone from ``begin`` to the calendar's end, and judge.
 
     Args:
         days: rows of :data:`loadtrim_spark.days.DAY_COLUMNS`.
         calendar: its ``as_of`` is the end of what is judged.
-        begin: the first origin, seconds since the epoch.
+        begin: the first midnight, seconds since the epoch.
         every_days: from one origin to the next.
     """
-    step = every_days * DAY_SECONDS
-    rows = scores(told(days, calendar, range(begin, calendar.as_of, step), step)).collect()
+    rows = scores(told(days, calendar, spans(begin, calendar.as_of, calendar.zone, every_days))).collect()
     return sorted((Score(**row.asDict()) for row in rows), key=_order)
 
 

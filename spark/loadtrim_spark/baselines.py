@@ -17,9 +17,11 @@ from loadtrim_spark.learn import Calendar, backtest, learn, rates, with_week_bef
 from loadtrim_spark.records import chosen, costs, messages, speeds, times
 from loadtrim_spark.source import Source
 
-__all__ = ["Published", "baselines", "publish", "update_days", "withdraw"]
+__all__ = ["BUCKET_SECONDS", "Published", "baselines", "current_days", "publish", "update_days", "withdraw"]
 
 DAY_SECONDS = 86_400
+BUCKET_SECONDS = 900
+"""Where nobody says how finely a week is to be told."""
 RECORD_COLUMNS = "`group` string, key string, value string"
 Tell = Callable[[str], None]
 
@@ -71,37 +73,53 @@ def update_days(spark: SparkSession, tables: Tables, bucket_seconds: int) -> int
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS delta.`{tables.days}` ({DAY_COLUMNS}) USING delta PARTITIONED BY (date, `group`)"
     )
-    ledger = spark.read.format("delta").load(tables.ledger)
-    now = ledger.groupBy("date", "group").agg(F.count(F.lit(1)).alias("entries"))
-    done = spark.read.format("delta").load(tables.days).where(
-        (F.col("part") == READ) & (F.col("bucket_seconds") == bucket_seconds)
-    ).select("date", "group", F.col("entries").alias("known"))  # fmt: skip
-    changed = (
-        now.join(done, on=["date", "group"], how="left").where(F.coalesce("known", F.lit(0)) != F.col("entries"))
-        .select("date", "group", "entries").persist()
-    )  # fmt: skip
+    changed = _changed(spark, tables, _days(spark, tables), bucket_seconds).persist()
     try:
-        span = changed.agg(F.count(F.lit(1)).alias("days"), F.min("date").alias("first"), F.max("date").alias("last"))
-        found = span.first()
-        assert found is not None
-        if not found["days"]:
-            return 0
-        history = spark.read.format("delta").load(tables.history)
-        within = history.where(F.col("date").between(found["first"], found["last"]))
-        fresh = within.join(F.broadcast(changed.select("date", "group")), on=["date", "group"], how="left_semi")
-        rows = day_rows(fresh, bucket_seconds, changed)
-        # A group's day is some kilobytes: one file each, but for what is so large that Spark divides it.
-        rows.hint("rebalance", "date", "group").write.format("delta").mode("overwrite").option(
-            "partitionOverwriteMode", "dynamic"
-        ).save(tables.days)
-        return int(found["days"])
+        read = changed.count()
+        if read:
+            rows = _summed_up(spark, tables, changed, bucket_seconds)
+            # A group's day is some kilobytes: one file each, but for what is so large that Spark divides it.
+            rows.hint("rebalance", "date", "group").write.format("delta").mode("overwrite").option(
+                "partitionOverwriteMode", "dynamic"
+            ).save(tables.days)
+        return read
     finally:
         changed.unpersist()
 
 
+def current_days(
+    spark: SparkSession, tables: Tables, bucket_seconds: int | None = None, group: str | None = None
+) -> tuple[DataFrame, int]:
+    """What :func:`update_days` would leave in the table, for those who only read: nothing is written.
+
+    Args:
+        spark: the session.
+        tables: the history.
+        bucket_seconds: length of a bucket; None: that of the table's, which needs the least summing up.
+        group: only this one.
+
+    Returns:
+        Rows of :data:`loadtrim_spark.days.DAY_COLUMNS`, and the length of their buckets.
+    """
+    days = _days(spark, tables)
+    if bucket_seconds is None:
+        first = days.select("bucket_seconds").first()
+        bucket_seconds = BUCKET_SECONDS if first is None else int(first[0])
+    wanted = F.lit(True) if group is None else F.col("group") == group
+    changed = _changed(spark, tables, days, bucket_seconds).where(wanted).localCheckpoint()
+    known = days.where(wanted & (F.col("bucket_seconds") == bucket_seconds))
+    if changed.isEmpty():
+        return known, bucket_seconds
+    same = known.join(F.broadcast(changed), on=["date", "group"], how="left_anti")
+    # Kept, for a back-test looks at it several times.
+    fresh = _summed_up(spark, tables, changed, bucket_seconds).localCheckpoint(eager=False)
+    return same.unionByName(fresh), bucket_seconds
+
+
 def publish(
     spark: SparkSession, source: Source, tables: Tables, calendar: Calendar | None = None, *,
-    zone: str = "UTC", bucket_seconds: int = 900, weeks: int = 6, topic: str = BASELINE_TOPIC, tell: Tell | None = None,
+    zone: str = "UTC", bucket_seconds: int = BUCKET_SECONDS, weeks: int = 6, topic: str = BASELINE_TOPIC,
+    tell: Tell | None = None,
 ) -> Published:  # fmt: skip
     """Learn, and write what was learnt to the compacted baseline topic.
 
@@ -169,6 +187,34 @@ def withdraw(spark: SparkSession, source: Source, tables: Tables, group: str) ->
     except JAVA_ERRORS as error:
         raise explained(error, tables.root, source.bootstrap) from error
     return withdrawn
+
+
+def _days(spark: SparkSession, tables: Tables) -> DataFrame:
+    """What is summed up already; no rows where nothing is."""
+    if not is_table(spark, tables.days):
+        return spark.createDataFrame([], DAY_COLUMNS)
+    return spark.read.format("delta").load(tables.days)
+
+
+def _changed(spark: SparkSession, tables: Tables, days: DataFrame, bucket_seconds: int) -> DataFrame:
+    """What is not summed up as the ledger has it: date, group, entries (of the ledger)."""
+    ledger = spark.read.format("delta").load(tables.ledger)
+    now = ledger.groupBy("date", "group").agg(F.count(F.lit(1)).alias("entries"))
+    done = days.where((F.col("part") == READ) & (F.col("bucket_seconds") == bucket_seconds)).select(
+        "date", "group", F.col("entries").alias("known")
+    )
+    both = now.join(done, on=["date", "group"], how="left")
+    return both.where(F.coalesce("known", F.lit(0)) != F.col("entries")).select("date", "group", "entries")
+
+
+def _summed_up(spark: SparkSession, tables: Tables, changed: DataFrame, bucket_seconds: int) -> DataFrame:
+    """Days' rows of what changed, which are at least one day."""
+    span = changed.agg(F.min("date").alias("first"), F.max("date").alias("last")).first()
+    assert span is not None
+    history = spark.read.format("delta").load(tables.history)
+    within = history.where(F.col("date").between(span["first"], span["last"]))
+    fresh = within.join(F.broadcast(changed.select("date", "group")), on=["date", "group"], how="left_semi")
+    return day_rows(fresh, bucket_seconds, changed)
 
 
 def _is_published(spark: SparkSession, tables: Tables, topic: str) -> bool:

@@ -7,13 +7,14 @@ import datetime
 import os
 import sys
 import traceback
-import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from loadtrim_agent.core.names import BASELINE_TOPIC
-from loadtrim_spark.baselines import publish, withdraw
-from loadtrim_spark.errors import PipelineError
+from loadtrim_spark.baselines import BUCKET_SECONDS, publish, withdraw
+from loadtrim_spark.days import MINUTE_SECONDS
+from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, explained
+from loadtrim_spark.flags import add_calendar, pair, positive
 from loadtrim_spark.history import Tables, compact, delete_group, is_table
 from loadtrim_spark.ingest import LATE_SECONDS, backfill, ingest
 from loadtrim_spark.session import session
@@ -33,7 +34,6 @@ examples:
   python -m loadtrim_spark ingest --bootstrap kafka:9092 --state s3a://data/loadtrim
   python -m loadtrim_spark baselines --bootstrap kafka:9092 --state s3a://data/loadtrim --time-zone Europe/Berlin
   */10 * * * *  python -m loadtrim_spark ingest ...       (cron; docs/spark.md: Airflow, spark-submit, rights)"""
-WEEKS_MAX = 52
 
 Commands = Any  # argparse's own type has no public name
 
@@ -45,12 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parser.parse_args(argv)
     except SystemExit as end:
         return int(end.code or 0)
+    tables = Tables(args.state.rstrip("/"))
     try:
-        args.run(args, Source(args.bootstrap, dict(args.kafka_option)), Tables(args.state.rstrip("/")))
-    except PipelineError as error:
+        args.run(args, Source(args.bootstrap, dict(args.kafka_option)), tables)
+    except (PipelineError, *JAVA_ERRORS) as error:
         if args.verbose:
             traceback.print_exc()
-        print(f"loadtrim_spark: {error}", file=sys.stderr)
+        told = error if isinstance(error, PipelineError) else explained(error, tables.root, args.bootstrap)
+        print(f"loadtrim_spark: {told}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("loadtrim_spark: interrupted; starting again goes on where it stopped", file=sys.stderr)
@@ -73,19 +75,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_ingest(commands: Commands, common: argparse.ArgumentParser) -> None:
     add = _command(commands, common, "ingest", _ingest, "read new telemetry of all groups into the history")
-    add.add_argument("--every", type=_positive, metavar="SECONDS",
+    add.add_argument("--every", type=positive, metavar="SECONDS",
                      help="go on for ever, a batch this often (default: end when all there is was read)")  # fmt: skip
     _add_late(add)
 
 
 def _add_baselines(commands: Commands, common: argparse.ArgumentParser) -> None:
     add = _command(commands, common, "baselines", _baselines, "learn what to expect, and publish it")
-    add.add_argument("--bucket-minutes", type=int, choices=(5, 10, 15, 20, 30, 60), default=15,
-                     help="how finely a week is told (default: %(default)s)")  # fmt: skip
-    add.add_argument("--weeks", type=_weeks, default=6, help="how far back to look, 1 to 52 (default: %(default)s)")
-    add.add_argument("--time-zone", type=_zone, default=os.environ.get("LOADTRIM_TIME_ZONE", "UTC"), metavar="ZONE",
-                     help="whose days and weeks the load follows, such as Europe/Berlin "
-                     "(default: $LOADTRIM_TIME_ZONE, else UTC)")  # fmt: skip
+    add_calendar(add, BUCKET_SECONDS // MINUTE_SECONDS, "%(default)s")
     add.add_argument("--topic", default=os.environ.get("LOADTRIM_BASELINE_TOPIC", BASELINE_TOPIC),
                      help="where to publish (default: $LOADTRIM_BASELINE_TOPIC, else %(default)s)")  # fmt: skip
 
@@ -119,7 +116,7 @@ def _common() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--bootstrap", metavar="HOST:PORT,...", default=env.get("KAFKA_BOOTSTRAP", "localhost:9092"),
                         help="the cluster's brokers (default: $KAFKA_BOOTSTRAP, else localhost:9092)")  # fmt: skip
-    common.add_argument("--kafka-option", metavar="NAME=VALUE", action="append", default=[], type=_pair,
+    common.add_argument("--kafka-option", metavar="NAME=VALUE", action="append", default=[], type=pair,
                         help="a setting of Kafka's Java client (TLS, SASL), as often as needed")  # fmt: skip
     common.add_argument("--state", metavar="DIR", default=env.get("LOADTRIM_SPARK_STATE", "loadtrim-history"),
                         help="where the tables and the checkpoint are: a directory, or a URL of a file system that "
@@ -135,7 +132,7 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _add_late(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--late", type=_positive, metavar="SECONDS", default=LATE_SECONDS,
+    parser.add_argument("--late", type=positive, metavar="SECONDS", default=LATE_SECONDS,
                         help="records that reached the broker later than this after their own time are quarantined "
                         "(default: %(default)s)")  # fmt: skip
 
@@ -150,7 +147,7 @@ def _backfill(args: argparse.Namespace, source: Source, tables: Tables) -> None:
 
 def _baselines(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     publish(session(args.master, args.memory), source, tables, zone=args.time_zone,
-            bucket_seconds=args.bucket_minutes * 60, weeks=args.weeks, topic=args.topic)  # fmt: skip
+            bucket_seconds=args.bucket_minutes * MINUTE_SECONDS, weeks=args.weeks, topic=args.topic)  # fmt: skip
 
 
 def _delete(args: argparse.Namespace, source: Source, tables: Tables) -> None:
@@ -167,33 +164,3 @@ def _compact(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     spark = session(args.master, args.memory)
     today = datetime.datetime.now(datetime.UTC).date()
     print(f"{compact(spark, tables, today.isoformat())} files put together")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=VALUE, such as security.protocol=SSL")
-    return name, value
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: a number of seconds above 0")
-    return value
-
-
-def _weeks(text: str) -> int:
-    weeks = int(text)
-    if not 1 <= weeks <= WEEKS_MAX:
-        raise argparse.ArgumentTypeError(f"{text}: 1 to {WEEKS_MAX} weeks")
-    return weeks
-
-
-def _zone(text: str) -> str:
-    try:
-        return zoneinfo.ZoneInfo(text).key
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time zone of this machine's; such as Europe/Berlin"
-        ) from error

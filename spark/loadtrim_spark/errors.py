@@ -13,6 +13,11 @@ JAVA_ERRORS = (PySparkException, Py4JJavaError)
 """What a call into Spark or Kafka's client raises."""
 CAUSES_MAX = 12
 REASON_LENGTH_MAX = 400
+UNREADABLE = frozenset({
+    "UnsupportedFileSystemException", "FileNotFoundException", "SparkFileNotFoundException", "JsonParseException",
+    "DeltaAnalysisException", "DeltaFileNotFoundException", "DeltaIllegalStateException",
+})  # fmt: skip
+"""Thrown where tables are not there, not what they should be, or where Spark cannot look."""
 
 
 class PipelineError(Exception):
@@ -80,13 +85,21 @@ def explained(error: BaseException, root: str, bootstrap: str) -> PipelineError:
         "FileAlreadyExistsException" in types and "CommitFailedException" not in types
     ):
         return PipelineError(
-            f"{root} cannot be written: {said}", again,
-            "Give this user the right to write there, or name another directory with --state.",
+            f"{root} cannot be written or read: {said}", again,
+            "Give this user the right to write and read there, or name another directory with --state.",
         )  # fmt: skip
     if is_conflict(error):
         return PipelineError(
             f"Another command changed the same days of the tables meanwhile: {said}", again,
             "Start it again when the other one has ended.",
+        )  # fmt: skip
+    if types & UNREADABLE:
+        return PipelineError(
+            f"The tables in {root} cannot be read: {said}",
+            "They are not loadtrim's, are damaged, or are in a file system that this Spark does not know. The command "
+            "got no further; what it wrote before that is whole.",
+            "Name the directory that ingest writes to with --state; a URL of another file system needs its jars "
+            "(spark-submit --packages). If it is the right one, move it away and ingest again what Kafka still holds.",
         )  # fmt: skip
     return PipelineError(
         f"Spark gave up: {said}", again,

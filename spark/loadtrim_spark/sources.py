@@ -13,16 +13,16 @@ from pyspark.sql import functions as F
 from loadtrim.simulate import Load
 from loadtrim_agent.core.model import Partition
 from loadtrim_spark.backtest import counted_days
-from loadtrim_spark.baselines import update_days
+from loadtrim_spark.baselines import current_days
 from loadtrim_spark.days import MINUTE_SECONDS, WHOLE_TOPIC
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.generate import TOPIC, arrivals
-from loadtrim_spark.history import Tables, is_table
+from loadtrim_spark.history import Tables
 from loadtrim_spark.records import costs
 from loadtrim_spark.replay import between
 from loadtrim_spark.truth import SCENARIOS
 
-__all__ = ["Study", "generated", "recorded", "remembered", "summed_days"]
+__all__ = ["Study", "generated", "recorded", "remembered"]
 
 PARTITIONS = 12
 """Of a recorded load, which tells of none."""
@@ -72,37 +72,24 @@ def recorded(spark: SparkSession, path: str, bucket_seconds: int, zone: str) -> 
     )
 
 
-def remembered(spark: SparkSession, tables: Tables, group: str | None, bucket_seconds: int, zone: str) -> Study:
+def remembered(spark: SparkSession, tables: Tables, group: str | None, bucket_seconds: int | None, zone: str) -> Study:
     """A group's history, or that of all groups, which cannot be played.
 
-    Raises:
-        PipelineError: there is no history.
+    Args:
+        spark: the session.
+        tables: with a history in them.
+        group: None: all of them.
+        bucket_seconds: None: as `baselines` summed them up last.
+        zone: whose weeks it follows.
     """
-    days = summed_days(spark, tables, bucket_seconds)
-    days = days.where(F.col("group") == group) if group else days
+    days, bucket = current_days(spark, tables, bucket_seconds, group)
 
     def load(begin: int, seconds: int) -> Load:
         if group is None:
             raise PipelineError("Only one group can be played at a time.", "Nothing was played.", "Name it by --group.")
         return _played(spark.read.format("delta").load(tables.history), days, group, begin, seconds)
 
-    return Study(days=days, bucket_seconds=bucket_seconds, zone=zone, load=load)
-
-
-def summed_days(spark: SparkSession, tables: Tables, bucket_seconds: int) -> DataFrame:
-    """The history's days, summed up where that was not done yet.
-
-    Raises:
-        PipelineError: there is no history.
-    """
-    if not is_table(spark, tables.ledger):
-        raise PipelineError(
-            f"There is no history in {tables.root}.",
-            "So there is nothing to tell of.",
-            "Run ingest first, or name the right directory by --state; generate makes one up.",
-        )
-    update_days(spark, tables, bucket_seconds)
-    return spark.read.format("delta").load(tables.days).where(F.col("bucket_seconds") == bucket_seconds)
+    return Study(days=days, bucket_seconds=bucket, zone=zone, load=load)
 
 
 def _played(history: DataFrame, days: DataFrame, group: str, begin: int, seconds: int) -> Load:

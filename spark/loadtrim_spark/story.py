@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from loadtrim_spark.backtest import told
 from loadtrim_spark.learn import Calendar
+from loadtrim_spark.local_days import spans
 
 __all__ = ["Interval", "Mode", "Period", "Story", "causes", "expected", "explained", "gather", "intervals", "modes"]
 
-DAY_SECONDS = 86_400
 INTERVALS_MAX = 700
 """Of one plot: more than this no picture shows."""
 INTERVALS_SECONDS = (60, 300, 900, 3600, 10_800, 86_400)
@@ -217,20 +217,19 @@ def modes(history: DataFrame, period: Period) -> DataFrame:
 
 
 def expected(days: DataFrame, period: Period, calendar: Calendar) -> DataFrame:
-    """What the baselines of each midnight put at the day after it, all topics together.
+    """What the baselines of each local midnight put at the day after it, all topics together.
 
     Args:
         days: rows of :data:`loadtrim_spark.days.DAY_COLUMNS`.
         period: that is told of.
-        calendar: length of buckets, weeks to look back.
+        calendar: whose midnights, length of buckets, weeks to look back.
 
     Returns:
         group, start (of an interval), quantiles: records/s at p50, p90, p99, in the mean over the interval. Quantiles
         of several topics are added, as they rise together.
     """
-    first = period.begin // DAY_SECONDS * DAY_SECONDS
     ahead = Calendar(period.end, calendar.zone, calendar.bucket_seconds, calendar.weeks)
-    answers = told(days, ahead, range(first, period.end, DAY_SECONDS), DAY_SECONDS)
+    answers = told(days, ahead, spans(period.begin, period.end, calendar.zone))
     every = period.interval_seconds
     per_bucket = answers.where(F.col("baseline").isNotNull()).groupBy("group", "start").agg(
         *(F.sum(F.col("baseline")[place]).alias(f"q{place}") for place in range(3))

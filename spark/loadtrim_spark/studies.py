@@ -18,16 +18,19 @@ from pyspark.sql import functions as F
 
 from loadtrim_agent.core.names import control_topic
 from loadtrim_spark.backtest import METHODS, Score, backtested
-from loadtrim_spark.baselines import baselines
+from loadtrim_spark.baselines import BUCKET_SECONDS, baselines, current_days
+from loadtrim_spark.days import MINUTE_SECONDS
 from loadtrim_spark.errors import PipelineError
+from loadtrim_spark.flags import add_calendar, count, day, positive
 from loadtrim_spark.generate import arrivals, as_records, as_source, reports
-from loadtrim_spark.history import Tables, open_tables, take_in
+from loadtrim_spark.history import Tables, is_table, open_tables, take_in
 from loadtrim_spark.learn import Calendar
+from loadtrim_spark.local_days import begin_of, midnight, spans
 from loadtrim_spark.replay import Played, Setup, played, whole_topics
 from loadtrim_spark.report import page
 from loadtrim_spark.session import session
 from loadtrim_spark.source import Source
-from loadtrim_spark.sources import Study, generated, recorded, remembered, summed_days
+from loadtrim_spark.sources import Study, generated, recorded, remembered
 from loadtrim_spark.story import Period, gather
 from loadtrim_spark.truth import SCENARIOS
 
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["add_studies"]
 
 DAY_SECONDS = 86_400
-MINUTE_SECONDS = 60
 JUDGED_DAYS = 28
 REPORT_DAYS = 7
 
@@ -63,19 +65,19 @@ def _add_backtest(commands: SubParsers, common: argparse.ArgumentParser) -> None
     source.add_argument("--group", help="only this group of the history (default: all of them)")
     source.add_argument("--trace", metavar="FILE", help="instead of the history a CSV of time and count")
     source.add_argument("--generated", choices=sorted(SCENARIOS), help="instead of the history a generated load")
-    add.add_argument("--from", dest="begin", type=_day, metavar="DATE",
-                     help=f"first origin (default: {JUDGED_DAYS} days before the end)")  # fmt: skip
-    add.add_argument("--to", dest="end", type=_day, metavar="DATE", help="end of what is judged (default: of the data)")
-    add.add_argument("--every-days", type=_count, default=1, metavar="N", help="learn every N days (default: 1)")
+    add.add_argument("--from", dest="begin", type=day, metavar="DATE",
+                     help=f"first midnight (default: {JUDGED_DAYS} days before the end)")  # fmt: skip
+    add.add_argument("--to", dest="end", type=day, metavar="DATE", help="end of what is judged (default: of the data)")
+    add.add_argument("--every-days", type=count, default=1, metavar="N", help="learn every N days (default: 1)")
     _add_calendar(add)
     play = add.add_argument_group(
         "what baselines are worth: the last days once with and once without, in the simulator"
     )
-    play.add_argument("--play", type=_count, metavar="N", help="play the last N days (some 10 minutes a day, twice)")
-    play.add_argument("--sla", type=float, default=5.0, metavar="S", help="the objective, seconds (default: 5)")
+    play.add_argument("--play", type=count, metavar="N", help="play the last N days (some 10 minutes a day, twice)")
+    play.add_argument("--sla", type=positive, default=5.0, metavar="S", help="the objective, seconds (default: 5)")
     play.add_argument("--share", type=float, default=0.999, metavar="P", help="of the records (default: 0.999)")
     play.add_argument("--startup", type=float, default=60.0, metavar="S", help="of a replica, seconds (default: 60)")
-    play.add_argument("--peak-replicas", type=float, default=5.0, metavar="N",
+    play.add_argument("--peak-replicas", type=positive, default=5.0, metavar="N",
                       help="what the busiest second of a recorded load is worth (default: 5)")  # fmt: skip
     add.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add.set_defaults(run=_backtest)
@@ -83,14 +85,16 @@ def _add_backtest(commands: SubParsers, common: argparse.ArgumentParser) -> None
 
 def _backtest(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     spark = session(args.master, args.memory)
+    if not (args.generated or args.trace or _has_history(spark, tables, "nothing was judged")):
+        return
     study = _study(args, spark, tables)
     newest = study.days.agg(F.max("start")).first()
     if newest is None or newest[0] is None:
         print("there is nothing to judge by yet", file=sys.stderr)
         return
     until = newest[0] + study.bucket_seconds
-    end = min(_at(args.end, study.zone), until) if args.end else _midnight(until, study.zone)
-    begin = _at(args.begin, study.zone) if args.begin else end - JUDGED_DAYS * DAY_SECONDS
+    end = min(begin_of(args.end, study.zone), until) if args.end else midnight(until, study.zone)
+    begin = begin_of(args.begin, study.zone) if args.begin else midnight(end, study.zone, -JUDGED_DAYS)
     if begin >= end:
         raise PipelineError(
             f"Nothing lies between {_words(begin)} and {_words(end)}.",
@@ -107,21 +111,21 @@ def _backtest(args: argparse.Namespace, source: Source, tables: Tables) -> None:
 
 
 def _study(args: argparse.Namespace, spark: SparkSession, tables: Tables) -> Study:
-    bucket = args.bucket_minutes * MINUTE_SECONDS
+    bucket = _bucket_seconds(args)
     if args.generated:
-        return generated(spark, args.generated, bucket)
+        return generated(spark, args.generated, bucket or BUCKET_SECONDS)
     if args.trace:
-        return recorded(spark, _found(args.trace), bucket, args.time_zone)
+        return recorded(spark, _found(args.trace), bucket or BUCKET_SECONDS, args.time_zone)
     return remembered(spark, tables, args.group, bucket, args.time_zone)
 
 
 def _played_days(args: argparse.Namespace, study: Study, end: int) -> list[dict[str, Any]]:
-    """Play the last days, each with what would have been published at its midnight."""
+    """Play the last whole days, each with what would have been published at its midnight."""
     setup = Setup(objective_seconds=args.sla, objective_share=args.share, startup_seconds=args.startup,
                   peak_replicas=args.peak_replicas)  # fmt: skip
     days = []
-    for begin in range(end - (args.play or 0) * DAY_SECONDS, end, DAY_SECONDS):
-        load = study.load(begin, DAY_SECONDS)
+    for begin, until in spans(midnight(end, study.zone, -(args.play or 0)), midnight(end, study.zone), study.zone):
+        load = study.load(begin, until - begin)
         calendar = Calendar(begin, study.zone, study.bucket_seconds, args.weeks)
         known = study.days.where(F.col("start") + study.bucket_seconds <= begin)
         values = [row["value"] for row in baselines(known, calendar).where("key not like '%null,null]'").collect()]
@@ -175,7 +179,7 @@ def _add_report(commands: SubParsers, common: argparse.ArgumentParser) -> None:
         "report", parents=[common], help="a page with plots: what came, what it took, what was late"
     )
     add.add_argument("--group", help="only this group (default: the busiest)")
-    add.add_argument("--days", type=float, default=REPORT_DAYS, help="how far back from the newest record (default: "
+    add.add_argument("--days", type=positive, default=REPORT_DAYS, help="how far back from the newest record (default: "
                      "%(default)s)")  # fmt: skip
     add.add_argument("--output", type=Path, default=Path("loadtrim-report.html"), metavar="FILE",
                      help="where to (default: %(default)s)")  # fmt: skip
@@ -185,9 +189,9 @@ def _add_report(commands: SubParsers, common: argparse.ArgumentParser) -> None:
 
 def _report(args: argparse.Namespace, source: Source, tables: Tables) -> None:
     spark = session(args.master, args.memory)
-    bucket = args.bucket_minutes * MINUTE_SECONDS
-    days = summed_days(spark, tables, bucket)
-    days = days.where(F.col("group") == args.group) if args.group else days
+    if not _has_history(spark, tables, "no page was written"):
+        return
+    days, bucket = current_days(spark, tables, _bucket_seconds(args), args.group)
     history = spark.read.format("delta").load(tables.history)
     history = history.where(F.col("group") == args.group) if args.group else history
     newest = history.agg(F.max("at")).first()
@@ -216,7 +220,9 @@ def _add_generate(commands: SubParsers, common: argparse.ArgumentParser) -> None
         description="Eight weeks of a made-up load, as the reports of three members: into the history, or with --kafka "
         "to the group's control topic, which has to be there (take it in with ingest --late 9e9).",
     )  # fmt: skip
-    add.add_argument("--scenario", choices=sorted(SCENARIOS), default="steep")
+    add.add_argument("--scenario", choices=sorted(SCENARIOS), default="steep",
+                     help="its load: rises by the clock (steep), people's days (office), or much noise and clocks that "
+                     "change (berlin) (default: %(default)s)")  # fmt: skip
     add.add_argument("--group", default="generated", help="its name (default: %(default)s)")
     add.add_argument("--report-seconds", type=int, choices=(1, 5, 10, 60), default=60,
                      help="interval of a report (default: %(default)s)")  # fmt: skip
@@ -242,10 +248,21 @@ def _generate(args: argparse.Namespace, source: Source, tables: Tables) -> None:
 
 
 def _add_calendar(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bucket-minutes", type=int, choices=(5, 10, 15, 20, 30, 60), default=15)
-    parser.add_argument("--weeks", type=int, default=6, help="how far back to learn from (default: %(default)s)")
-    parser.add_argument("--time-zone", type=_zone, default=os.environ.get("LOADTRIM_TIME_ZONE", "UTC"),
-                        help="whose days and weeks (default: $LOADTRIM_TIME_ZONE, else UTC)")  # fmt: skip
+    minutes = BUCKET_SECONDS // MINUTE_SECONDS
+    add_calendar(parser, None, f"as baselines summed the history up last, else {minutes}")
+
+
+def _bucket_seconds(args: argparse.Namespace) -> int | None:
+    return args.bucket_minutes * MINUTE_SECONDS if args.bucket_minutes else None
+
+
+def _has_history(spark: SparkSession, tables: Tables, means: str) -> bool:
+    """Say so where there is none."""
+    found = is_table(spark, tables.ledger)
+    if not found:
+        print(f"there is no history in {tables.root} yet: {means}; run ingest first, or name the right directory by "
+              "--state; generate makes one up", file=sys.stderr)  # fmt: skip
+    return found
 
 
 def _found(name: str) -> str:
@@ -254,36 +271,6 @@ def _found(name: str) -> str:
     if not Path(name).exists() and data and (Path(data) / name).exists():
         return str(Path(data) / name)
     return name
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 on")
-    return int(text)
-
-
-def _day(text: str) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: a date like 2026-11-23") from None
-
-
-def _zone(text: str) -> str:
-    try:
-        zoneinfo.ZoneInfo(text)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise argparse.ArgumentTypeError(f"{text!r}: an IANA name like Europe/Berlin") from None
-    return text
-
-
-def _at(day: datetime.date, zone: str) -> int:
-    return int(datetime.datetime.combine(day, datetime.time(), zoneinfo.ZoneInfo(zone)).timestamp())
-
-
-def _midnight(at: int, zone: str) -> int:
-    """The last one."""
-    return _at(datetime.datetime.fromtimestamp(at, zoneinfo.ZoneInfo(zone)).date(), zone)
 
 
 def _words(at: float) -> str:

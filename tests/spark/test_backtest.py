@@ -73,7 +73,7 @@ def test_nothing_later_than_the_origin_is_known(spark: SparkSession) -> None:
         days = days_of(
             spark, lambda start, times=factor: [n * (times if start >= origin else 1) for n in by_day(start)]
         )
-        rows = told(days, CALENDAR, [origin], DAY).orderBy("start").collect()
+        rows = told(days, CALENDAR, [(origin, origin + DAY)]).orderBy("start").collect()
         said.append([(row["start"], row["baseline"], row["seasonal_naive"], row["none"]) for row in rows])
     assert said[0] == said[1]
     assert len(said[0]) == 24
@@ -83,7 +83,7 @@ def test_told_is_what_would_have_been_published(spark: SparkSession) -> None:
     """The way of the back-test, all origins at once, and the way of `baselines`, one by one, say the same."""
     days = days_of(spark, lambda start: [count * (1 + (start // HOUR) % 7) for count in by_day(start)]).persist()
     origins = [END - 9 * DAY, END - 2 * DAY]
-    answers = told(days, CALENDAR, origins, DAY).collect()
+    answers = told(days, CALENDAR, [(origin, origin + DAY) for origin in origins]).collect()
     assert len(answers) == 48
     for origin in origins:
         published = baselines(days.where(F.col("start") < origin), Calendar(origin, "UTC", HOUR, 4)).collect()
@@ -104,7 +104,7 @@ def test_scores_by_the_slow_way(spark: SparkSession) -> None:
         return [count if (start // HOUR + place) % 11 else 0 for place, count in enumerate(by_day(start))]
 
     days = days_of(spark, minutes).where(F.col("start") != END - 30 * HOUR)
-    answers = told(days, CALENDAR, [END - 2 * DAY, END - DAY], DAY).persist()
+    answers = told(days, CALENDAR, [(END - 2 * DAY, END - DAY), (END - DAY, END)]).persist()
     rows = [row for row in answers.collect() if all(row[method] is not None for method in METHODS)]
     seen = [
         (row, count / 60)

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from loadtrim.testing import LocalKafka
 from loadtrim_agent.core.names import BASELINE_TOPIC, CONTROL_PREFIX, control_topic
 from loadtrim_spark import cli
-from loadtrim_spark.baselines import publish, update_days
+from loadtrim_spark.baselines import current_days, publish, update_days
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.history import Tables, open_tables, take_in
 from loadtrim_spark.ingest import ingest
@@ -115,6 +115,30 @@ def test_changed_days_alone_are_read_and_what_goes_is_withdrawn(
     assert spark.read.format("delta").load(tables.published).isEmpty()
 
 
+def test_who_only_reads_sees_what_would_be_summed_up(spark: SparkSession, tmp_path: Path) -> None:
+    """By two routes the same rows; nothing is written, and days whose files are gone stay what they are."""
+    tables = Tables(str(tmp_path))
+    open_tables(spark, tables)
+    for group in "gh":
+        day_of(spark, tables, group, 0)
+    seen = current_days(spark, tables, group="g")
+    assert seen[1] == 900
+    assert {row["group"] for row in seen[0].collect()} == {"g"}
+    assert not (tmp_path / "days").exists()
+
+    update_days(spark, tables, 3600)
+    day_of(spark, tables, "g", 1)
+    seen = current_days(spark, tables)
+    assert seen[1] == 3600
+    rows = sorted(map(str, seen[0].collect()))
+    assert update_days(spark, tables, 3600) == 1
+    assert rows == sorted(map(str, spark.read.format("delta").load(tables.days).collect()))
+
+    for path in (tmp_path / "history").glob("date=*"):
+        shutil.rmtree(path)
+    assert rows == sorted(map(str, current_days(spark, tables, 3600)[0].collect()))
+
+
 def test_a_day_of_which_nothing_can_be_summed_up_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
     """A single report covers no minute."""
     tables = Tables(str(tmp_path))
@@ -173,6 +197,13 @@ def test_wrong_broker(
         ["backfill"],
         ["baselines", "--time-zone", "Mars/Olympus"],
         ["baselines", "--weeks", "0"],
+        ["backtest", "--weeks", "0"],
+        ["backtest", "--time-zone", "Mars/Olympus"],
+        ["backtest", "--from", "yesterday"],
+        ["backtest", "--every-days", "0"],
+        ["report", "--weeks", "0"],
+        ["report", "--days", "0"],
+        ["generate", "--scenario", "calm"],
     ],
 )
 def test_wrong_use(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
