@@ -28,11 +28,14 @@ class Checkpoint:
 
     Attributes:
         stream: Spark's id of it: batch numbers are unique below it only.
-        positions: control topic -> first telemetry offset of the next batch; empty before the first.
+        positions: control topic -> offset after the last telemetry that was played to its end; empty before the first
+            batch was.
+        ends: the same for the batch that is being played; those of ``positions`` where none is.
     """
 
     stream: str
     positions: Mapping[str, int]
+    ends: Mapping[str, int]
 
 
 def read_checkpoint(spark: SparkSession, path: str) -> Checkpoint | None:
@@ -53,8 +56,9 @@ def read_checkpoint(spark: SparkSession, path: str) -> Checkpoint | None:
             return None
         # Every batch that has offsets is read on; those that were not played to their end are played again.
         ends = {number: _offsets(spark, f"{path}/offsets/{number}") for number in numbers["offsets"][-2:]}
-        played = [number for number in numbers["offsets"] if number in set(numbers["commits"])]
-        return Checkpoint(str(json.loads(metadata)["id"]), ends.get(played[-1], {}) if played else {})
+        played = [number for number in ends if number in set(numbers["commits"])]
+        positions = ends[played[-1]] if played else {}
+        return Checkpoint(str(json.loads(metadata)["id"]), positions, ends[max(ends)] if ends else {})
     except (*JAVA_ERRORS, ValueError, KeyError, TypeError) as error:
         raise PipelineError(
             f"The stream's checkpoint {path} cannot be read: {reason_of(error)}",

@@ -32,10 +32,15 @@ from loadtrim_spark.parse import (
     telemetry,
 )
 
-__all__ = ["Batch", "Tables", "compact", "delete_group", "is_table", "literal", "open_tables", "take_in"]
+__all__ = [
+    "Batch", "Tables", "compact", "delete_group", "is_table", "known_topics", "literal", "note_topics", "open_tables",
+    "take_in",
+]  # fmt: skip
 
 LEDGER_COLUMNS = "ingest string, date date, `group` string, accepted bigint, copies bigint"
 """Per batch, day and group: rows that are new, and copies of what was there."""
+TOPIC_COLUMNS = "topic string, id string"
+"""Control topics that the stream has met, and Kafka's id of each: several where a topic was made again."""
 CONFLICTS_MAX = 3
 
 
@@ -63,6 +68,11 @@ class Tables:
     def ledger(self) -> str:
         """What each batch brought."""
         return f"{self.root}/ledger"
+
+    @property
+    def topics(self) -> str:
+        """Which control topics the stream has met."""
+        return f"{self.root}/topics"
 
     @property
     def days(self) -> str:
@@ -118,6 +128,7 @@ def open_tables(spark: SparkSession, tables: Tables) -> None:
         (tables.history, HISTORY_COLUMNS, "PARTITIONED BY (date, `group`)"),
         (tables.quarantine, QUARANTINE_COLUMNS, ""),
         (tables.ledger, LEDGER_COLUMNS, ""),
+        (tables.topics, TOPIC_COLUMNS, ""),
     ):
         spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({columns}) USING delta {by}")
 
@@ -148,6 +159,17 @@ def take_in(raw: DataFrame, tables: Tables, late_seconds: float, ingest: str) ->
         return Batch(accepted, sum(row["read"] for row in touched) - accepted, bad, reasons)
     finally:
         rows.unpersist()
+
+
+def known_topics(spark: SparkSession, tables: Tables) -> set[tuple[str, str]]:
+    """Control topics that the stream has met: name and id."""
+    rows = spark.read.format("delta").load(tables.topics).collect()
+    return {(row["topic"], row["id"]) for row in rows}
+
+
+def note_topics(spark: SparkSession, tables: Tables, topics: set[tuple[str, str]]) -> None:
+    """Add to the control topics that the stream has met."""
+    _insert_new(spark.createDataFrame(sorted(topics), TOPIC_COLUMNS), tables.topics, ("topic", "id"), "true")
 
 
 def compact(spark: SparkSession, tables: Tables, before: str) -> int:
@@ -185,7 +207,8 @@ def delete_group(spark: SparkSession, tables: Tables, group: str) -> int:
     of_group, of_topic = f"`group` = {literal(group)}", f"topic = {literal(control_topic(group))}"
     removed = 0
     for path, where in (
-        (tables.days, of_group), (tables.quarantine, of_topic), (tables.ledger, of_group), (tables.history, of_group),
+        (tables.days, of_group), (tables.quarantine, of_topic), (tables.ledger, of_group), (tables.topics, of_topic),
+        (tables.history, of_group),
     ):  # fmt: skip
         if is_table(spark, path):
             row = spark.sql(f"DELETE FROM delta.`{path}` WHERE {where}").first()

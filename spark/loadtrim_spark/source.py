@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,22 @@ from pyspark.sql import SparkSession
 from loadtrim_agent.core.records import TELEMETRY
 from loadtrim_spark.errors import PipelineError, explained, java_types, reason_of
 
-__all__ = ["Source"]
+__all__ = ["Held", "Source"]
 
 BROKER_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What Kafka holds of a topic's telemetry.
+
+    Attributes:
+        topic_id: Kafka's own: a topic that was deleted and made again has another.
+        first: the oldest offset.
+    """
+
+    topic_id: str
+    first: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +60,23 @@ class Source:
         with self._admin(spark) as admin:
             admin.describeCluster().nodes().get()
 
-    def first_offsets(self, spark: SparkSession, topics: list[str]) -> dict[str, int]:
-        """The oldest telemetry that Kafka still holds, of those of the topics that are there.
+    def held(self, spark: SparkSession, topics: Iterable[str]) -> dict[str, Held]:
+        """What Kafka still holds of the telemetry of those of the topics that are there.
 
         Raises:
             PipelineError: nobody answers, or not to this user.
         """
         jvm: Any = spark._jvm
         with self._admin(spark) as admin:
-            there = admin.listTopics().names().get()
+            listed = admin.listTopics().namesToListings().get()
+            there = {topic: listing for topic in topics if (listing := listed.get(topic)) is not None}
             asked = jvm.java.util.HashMap()
-            earliest = jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest()
-            for topic in topics:
-                if there.contains(topic):
-                    asked.put(jvm.org.apache.kafka.common.TopicPartition(topic, TELEMETRY), earliest)
+            for topic in there:
+                place = jvm.org.apache.kafka.common.TopicPartition(topic, TELEMETRY)
+                asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
             found = admin.listOffsets(asked).all().get()
-            return {entry.getKey().topic(): int(entry.getValue().offset()) for entry in found.entrySet()}
+            first = {entry.getKey().topic(): int(entry.getValue().offset()) for entry in found.entrySet()}
+            return {topic: Held(str(there[topic].topicId().toString()), first[topic]) for topic in there}
 
     def make_compacted(self, spark: SparkSession, topic: str) -> bool:
         """Make a compacted topic where it is not there.

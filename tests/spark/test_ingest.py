@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,30 @@ def of_group(spark: SparkSession, path: str, group: str) -> DataFrame:
 def table(spark: SparkSession, path: str) -> list[tuple[object, ...]]:
     rows = spark.read.format("delta").load(path).select("kind", "group", "member", "sequence").collect()
     return sorted(tuple(row) for row in rows)
+
+
+def quarantined_once(spark: SparkSession, tables: Tables) -> bool:
+    return spark.read.format("delta").load(tables.quarantine).count() == 1
+
+
+def sequences(spark: SparkSession, tables: Tables, group: str) -> list[int]:
+    return sorted(row["sequence"] for row in of_group(spark, tables.history, group).select("sequence").collect())
+
+
+def reports(kafka: LocalKafka, group: str, numbers: Iterable[int]) -> None:
+    produce(kafka.bootstrap, group, messages(*(report(n, MONDAY + n, group=group) for n in numbers)))
+
+
+def delete(kafka: LocalKafka, *groups: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_topics([control_topic(group) for group in groups], operation_timeout=30).values():
+        future.result()
+
+
+def delete_records(kafka: LocalKafka, group: str, before: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records([TopicPartition(control_topic(group), TELEMETRY, before)]).values():
+        future.result()
 
 
 def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
@@ -101,7 +126,8 @@ def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: LocalKafk
     """SIGKILL between a batch's writes, then again after all of them and before Spark notes it."""
     tables, group = Tables(str(tmp_path)), "killed"
     make_control_topic(kafka, group)
-    produce(kafka.bootstrap, group, messages(*(report(n, MONDAY + n, group=group) for n in range(300))))
+    good = messages(*(report(n, MONDAY + n, group=group) for n in range(300)))
+    produce(kafka.bootstrap, group, [*good[:50], good[3], (MONDAY, b"{"), *good[50:]])
     script = str(Path(__file__).with_name("dying_driver.py"))
     for where in ("ledger", "checkpoint"):
         environment = {**os.environ, "STATE": tables.root, "BOOTSTRAP": kafka.bootstrap, "DIE": where}
@@ -114,15 +140,18 @@ def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: LocalKafk
         began = of_group(spark, tables.history, group).count()
         assert 0 < began < 300  # in the middle: one batch is written, and not yet known as done
         assert entries == {"ledger": 0, "checkpoint": 1}[where]
+        assert quarantined_once(spark, tables)
         assert not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
 
     lines: list[str] = []
-    ingest(spark, Source(kafka.bootstrap, {}), tables, batch_records_max=100, tell=lines.append)
-    assert lines[0].startswith("batch 0:")  # the batch that both died in is played a third time
+    brought = ingest(spark, Source(kafka.bootstrap, {}), tables, batch_records_max=100, tell=lines.append)
+    assert brought == Batch(accepted=300, copies=1, quarantined=1, reasons=(("malformed", 1),))
+    assert lines[0].startswith("batch 0: 98 new, 1 copies, 1 quarantined")  # the one that both died in, a third time
     rows = of_group(spark, tables.history, group).select("sequence").collect()
     assert sorted(row[0] for row in rows) == list(range(300))
     ledger = of_group(spark, tables.ledger, group).collect()
-    assert (sum(row["accepted"] for row in ledger), sum(row["copies"] for row in ledger)) == (300, 0)
+    assert (sum(row["accepted"] for row in ledger), sum(row["copies"] for row in ledger)) == (300, 1)
+    assert quarantined_once(spark, tables)
 
 
 def test_what_kafka_deleted_unread_is_told_and_a_topic_that_goes_stops_nobody(
@@ -135,16 +164,86 @@ def test_what_kafka_deleted_unread_is_told_and_a_topic_that_goes_stops_nobody(
     produce(kafka.bootstrap, "going", messages(report(1, MONDAY + 1, group="going")))
     ingest(spark, source, tables)
     produce(kafka.bootstrap, "short", messages(*(report(n, MONDAY + n, group="short") for n in range(2, 6))))
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for future in admin.delete_records([TopicPartition(control_topic("short"), TELEMETRY, 3)]).values():
-        future.result()
-    for future in admin.delete_topics([control_topic("going")], operation_timeout=30).values():
-        future.result()
+    delete_records(kafka, "short", 3)
+    delete(kafka, "going")
     lines: list[str] = []
     assert ingest(spark, source, tables, tell=lines.append) == Batch(accepted=2, lost=2)
     assert any(line.startswith("__loadtrim.short: Kafka deleted 2 records unread") for line in lines)
     assert any(line.startswith("__loadtrim.going is gone") for line in lines)
     assert of_group(spark, tables.history, "going").count() == 1
+
+
+def test_what_kafka_deletes_while_a_run_lasts_is_counted(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path
+) -> None:
+    """Consumers fetch ahead, here a record or two: what came that way is not lost."""
+    source, count = Source(kafka.bootstrap, {"max.partition.fetch.bytes": "1"}), 12
+    make_control_topic(kafka, "short")
+    for number in range(count):
+        reports(kafka, "short", [number])  # each a batch of its own
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        if line.startswith("batch 0:"):
+            delete_records(kafka, "short", 10)
+
+    tables = Tables(str(tmp_path))
+    brought = ingest(spark, source, tables, batch_records_max=4, tell=tell)
+    assert brought.lost > 0
+    assert brought == Batch(accepted=count - brought.lost, lost=brought.lost)
+    assert len(sequences(spark, tables, "short")) == brought.accepted
+    assert any("__loadtrim.short: Kafka deleted" in line for line in lines)
+
+
+def test_a_topic_made_again_is_read_from_its_beginning(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
+    """Its end is where the stream had been, before that, or beyond: Spark goes on from there each time."""
+    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
+    groups = {"same": 2, "shorter": 5, "longer": 2}
+    for group, count in groups.items():
+        make_control_topic(kafka, group)
+        reports(kafka, group, range(count))
+    ingest(spark, source, tables)
+    lines: list[str] = []
+
+    def made_again(group: str, numbers: Iterable[int]) -> None:
+        delete(kafka, group)
+        make_control_topic(kafka, group)
+        reports(kafka, group, numbers)
+
+    made_again("same", range(10, 12))
+    assert ingest(spark, source, tables, tell=lines.append) == Batch(accepted=2)
+    assert [line.partition(":")[0] for line in lines] == ["__loadtrim.same was deleted and made again"]
+    made_again("shorter", range(10, 13))
+    made_again("longer", range(10, 14))
+    lines.clear()
+    brought = ingest(spark, source, tables, tell=lines.append)
+    assert brought == Batch(accepted=7, copies=2)  # the stream has read the longer one's end too
+    assert [line.partition(":")[0] for line in lines] == [
+        "__loadtrim.longer was deleted and made again", "__loadtrim.shorter was deleted and made again", "batch 1",
+    ]  # fmt: skip
+
+    for group in groups:
+        reports(kafka, group, [20])
+    assert ingest(spark, source, tables) == Batch(accepted=3)
+    assert sequences(spark, tables, "same") == [0, 1, 10, 11, 20]
+    assert sequences(spark, tables, "shorter") == [0, 1, 2, 3, 4, 10, 11, 12, 20]
+    assert sequences(spark, tables, "longer") == [0, 1, 10, 11, 12, 13, 20]
+
+
+def test_a_topic_made_again_is_found_by_the_position_where_its_id_is_not_known(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path
+) -> None:
+    tables, source = Tables(str(tmp_path)), Source(kafka.bootstrap, {})
+    make_control_topic(kafka, "g")
+    reports(kafka, "g", range(3))
+    ingest(spark, source, tables)
+    delete_group(spark, tables, "g")
+    delete(kafka, "g")
+    make_control_topic(kafka, "g")
+    reports(kafka, "g", [10])
+    assert ingest(spark, source, tables) == Batch(accepted=1)
+    assert sequences(spark, tables, "g") == [10]
 
 
 def test_nobody_answers(spark: SparkSession, tmp_path: Path) -> None:
