@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -78,6 +80,9 @@ def session(master: str = "local[*]", memory: str = "1g", options: Mapping[str, 
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler calls Java from within the call that it interrupts: a traceback, no KeyboardInterrupt.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return spark
 
 

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from spark.harness import DAY, MONDAY, decision, make_control_topic, messages, p
 
 pytestmark = pytest.mark.kafka
 NOBODY = Source("127.0.0.1:1", {})
+STOP_SECONDS = 60
 
 
 def of_group(spark: SparkSession, path: str, group: str) -> DataFrame:
@@ -244,6 +246,57 @@ def test_a_topic_made_again_is_found_by_the_position_where_its_id_is_not_known(
     reports(kafka, "g", [10])
     assert ingest(spark, source, tables) == Batch(accepted=1)
     assert sequences(spark, tables, "g") == [10]
+
+
+@contextmanager
+def ingesting(kafka: LocalKafka, tables: Tables, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """``ingest`` as a process of its own; killed at the end if it still runs."""
+    command = [
+        sys.executable, "-m", "loadtrim_spark", "ingest", "--bootstrap", kafka.bootstrap, "--state", tables.root,
+        "--master", "local[1]", "--memory", "600m", *options,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(process: subprocess.Popen[str], words: str) -> str:
+    """What it says up to the line that holds the words."""
+    assert process.stderr is not None
+    said = ""
+    while words not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    return said
+
+
+def test_for_ever_until_stopped_and_started_again(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:
+    tables = Tables(str(tmp_path))
+    make_control_topic(kafka, "g")
+    written = 0
+    for number, batches in ((signal.SIGTERM, 2), (signal.SIGINT, 1)):
+        with ingesting(kafka, tables, "--every", "1") as process:
+            for _ in range(batches):
+                reports(kafka, "g", range(written, written + 3))
+                written += 3
+                until(process, "batch ")
+            reports(kafka, "g", range(written, written + 1))  # read or not: it is stopped at any moment
+            written += 1
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=STOP_SECONDS)  # until its Java has ended as well
+        if number == signal.SIGTERM:
+            assert process.returncode == -signal.SIGTERM, errors
+        else:
+            assert process.returncode == 1, errors
+            assert "loadtrim_spark: interrupted; starting again goes on where it stopped" in errors
+    ingest(spark, Source(kafka.bootstrap, {}), tables)
+    assert sequences(spark, tables, "g") == list(range(written))
+    ledger = of_group(spark, tables.ledger, "g").collect()
+    assert (sum(row["accepted"] for row in ledger), sum(row["copies"] for row in ledger)) == (written, 0)
 
 
 def test_nobody_answers(spark: SparkSession, tmp_path: Path) -> None:
