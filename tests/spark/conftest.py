@@ -7,6 +7,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from loadtrim.testing import LocalKafka
+from loadtrim_spark import cli, studies
 from loadtrim_spark.session import session
 from loadtrim_spark.source import Source
 
@@ -30,6 +31,15 @@ def spark() -> Iterator[SparkSession]:
     spark = session("local[1]", "800m", QUICK_JVM)
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="module")
+def one_session(spark: SparkSession) -> Iterator[None]:
+    """Commands of the command line take the tests' session."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (cli, studies):
+            patch.setattr(module, "session", lambda *_: spark)
+        yield
 
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from loadtrim_spark import cli, studies
+from loadtrim_spark import cli
 
+pytestmark = pytest.mark.usefixtures("one_session")
 NOBODY = "127.0.0.1:1"
 COMMANDS = [["baselines"], ["compact"], ["delete", "--group", "g"], ["backtest"], ["report"]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_session(spark: SparkSession) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (cli, studies):
-            patch.setattr(module, "session", lambda *_: spark)
-        yield
 
 
 def said(command: list[str], state: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from loadtrim_spark import cli, studies
+from loadtrim_spark import cli
 from loadtrim_spark.backtest import METHODS
 from loadtrim_spark.baselines import update_days
 from loadtrim_spark.history import Tables
@@ -17,6 +16,7 @@ from loadtrim_spark.learn import QUANTILES
 from loadtrim_spark.truth import SCENARIOS, Busy, Spell, Truth
 
 END = 1_795_392_000  # Monday, 2026-11-23 00:00 UTC
+pytestmark = pytest.mark.usefixtures("one_session")
 SMALL = Truth(
     seed=1, end=END, weeks=2, night=2.0, busy=(Busy(begin_minute=30, end_minute=60, height=5.0, ramp_seconds=60.0),),
     blind=tuple(Spell(begin_hour=24 * day + 1, end_hour=24 * day + 24) for day in range(14)),
@@ -25,14 +25,6 @@ SMALL = Truth(
 """Watched in the first hour of each day."""
 REPORTS = 14 * 60 * 3
 JUDGED = ("--group", "g", "--from", "2026-11-21", "--to", "2026-11-22", "--weeks", "2")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_session(spark: SparkSession) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (cli, studies):
-            patch.setattr(module, "session", lambda *_: spark)
-        yield
 
 
 @pytest.fixture(scope="module")
