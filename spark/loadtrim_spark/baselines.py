@@ -75,7 +75,7 @@ def update_days(spark: SparkSession, tables: Tables, bucket_seconds: int) -> int
     )
     changed = _changed(spark, tables, _days(spark, tables), bucket_seconds).persist()
     try:
-        read = changed.count()
+        read = int(changed.count())
         if read:
             rows = _summed_up(spark, tables, changed, bucket_seconds)
             # A group's day is some kilobytes: one file each, but for what is so large that Spark divides it.
