@@ -15,8 +15,10 @@ Theory of operation. A member looks at every record boundary, and decides for it
   halves the difference best. Rate-limited, for it is a comfort and no promise.
 * a partition that was taken over lately is given on last: what goes back and forth is in nobody's hand meanwhile.
 
-Who has the time is known from the others' ``load`` records and from the releases on the log; the former may be half a
-second old (:func:`predicted`).
+* a partition that nobody could finish in time stays where it is, and the others make room for it.
+
+Who has the time is known from the others' ``load`` records, half a second old, and from what was promised and released
+since, which is on the log (:func:`predicted`).
 
 Source: R. McNaughton, *Scheduling with deadlines and loss functions*, 1959. Changed: the work is not known beforehand
 and moving costs a handoff, so it is decided anew at every step, each member for itself.
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .model import LoadtrimError, Partition
@@ -38,8 +40,8 @@ SOFT_LATENCY_SHARE = 0.5
 SOFT_GAP_SHARE = 0.15
 SOFT_GAP_HANDOFFS = 4.0
 """The difference that is worth a move: this share of the objective and this many handoffs at least."""
-EXCESS_COSTS_MIN = 0.5
-"""Records; what is less is noise."""
+EXCESS_COSTS_MIN = 1.5
+"""Records; what is less is noise: the record in hand counts as a whole one."""
 
 
 class SliceError(LoadtrimError, ValueError):
@@ -128,27 +130,35 @@ class Slice:
     """So many of its records are to be done here first, before all others; 0: it goes at once."""
 
 
-def predicted(queue_seconds: float, slack: float, capacity: float, age_seconds: float, waited_seconds: float) -> float:
+def predicted(
+    queue_seconds: float, told_at: float, changes: Iterable[tuple[float, float]], now: float, capacity: float
+) -> float:
     """How long another member is busy now, by what it told last.
 
-    What it told has been worked off since. But bursts reach all members of a topic together: where this member has the
-    arrivals of some time waiting, so has the other, which its word from before the burst does not say.
+    It has worked since, records came, and what it passes on or is given is known: work is neither lost nor made up.
+    How its records came is judged by one's own: bursts reach all members of a topic together.
 
     Args:
-        queue_seconds: work that waited there when it told, busy seconds of its own.
-        slack: busy seconds per second that it had left over.
+        queue_seconds: work that waited there when it told, busy seconds.
+        told_at: when that was, seconds.
+        changes: (when, busy seconds) that came since, or went (negative), in any order.
+        now: seconds.
         capacity: busy seconds per second that it can give.
-        age_seconds: since it told.
-        waited_seconds: the time whose arrivals wait at this member: its own work over its own arriving work per second.
 
     Returns:
         Seconds, never negative.
+
+    Cost: O(n log n) for n changes.
     """
     if capacity <= 0.0:
         return math.inf
-    told = max(0.0, queue_seconds / capacity - age_seconds)
-    arriving = max(0.0, capacity - slack) / capacity
-    return max(told, arriving * waited_seconds)
+    queue, at = queue_seconds, told_at
+    for when, work in sorted(changes):
+        if when > at:
+            # It was idle where there was nothing to do, however much comes now.
+            queue, at = max(0.0, queue - capacity * (when - at)), when
+        queue = max(0.0, queue + work)
+    return max(0.0, queue / capacity - (now - at))
 
 
 def sliced(
@@ -197,12 +207,25 @@ def _hard(
     would not do: of two that are cut one can be worked on first, and what is left of the other comes when all are at
     the end of their time.
     """
+    # One partition is one member's at a time. Of those that nobody could do in time, the largest stays, for a handoff
+    # would make it later; another such goes at once and as a whole.
+    serial = max(
+        room_seconds - limits.handoff_seconds,
+        *((room_seconds - max(peer.busy_seconds, limits.handoff_seconds)) * peer.speed for peer in peers),
+    )
+    if movable[-1].work > serial:
+        movable = movable[:-1]
+        if not movable:
+            return None
     best = min(peers, key=lambda peer: (peer.busy_seconds, -peer.slack, -peer.speed, peer.member))
     # The other ones' records are as young as ours: a burst reaches all.
     free = sum(max(0.0, room_seconds - max(peer.busy_seconds, limits.handoff_seconds)) * peer.speed for peer in peers)
     holding = [entry for entry in movable if entry.work >= excess]
     entry = holding[0] if holding else movable[-1]
-    if entry.work <= (room_seconds - max(best.busy_seconds, limits.handoff_seconds)) * best.speed:
+    if (
+        entry.work > serial
+        or entry.work <= (room_seconds - max(best.busy_seconds, limits.handoff_seconds)) * best.speed
+    ):
         # It has the time for all of it: at once, for it may have nothing to do until then.
         return Slice(partition=entry.partition, target=best.member, tier=Tier.HARD)
     given = min(excess, entry.work, free)

@@ -2,14 +2,17 @@
 
 What each of them knows is as old as it would be: its own queues as they are, the others' queues as their ``load``
 records told them up to half a second ago, the rate of each partition as measured up to the last whole second, and what
-was released since, which is on the log that everybody reads. (``load`` records do not tell rates yet: decision 21.)
+was promised or released since, which is on the log that everybody reads. (``load`` records do not tell rates yet, and
+nobody writes promises down: decision 21.)
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from loadtrim_agent.core.slicing import Limits, Own, Peer, Slice, Tier, predicted, sliced
 
@@ -26,6 +29,10 @@ LOAD_SECONDS = 0.5
 """How often ``load`` records are written."""
 LOG_SECONDS = 0.005
 """From writing to the log until the others have read it."""
+KNOWN_SECONDS = LOAD_SECONDS + LOG_SECONDS + FETCH_SECONDS
+"""The oldest that still matters: whatever was before is in every ``load`` record."""
+BIN_SECONDS = 0.05
+"""Within which records count as having come together."""
 SOFT_PER_SECOND = 0.05
 """Of the whole group. Once a second made a fifth more moves and no more records in time."""
 QUIET_SHARE = 0.25
@@ -42,10 +49,24 @@ class _Told:
     queue_seconds: float
 
 
+@dataclass(slots=True, eq=False)
+class _Promise:
+    """Work that one member passes on to another, now or when it has done what it keeps."""
+
+    at: float
+    index: int
+    source: str
+    target: str
+    work: float
+    moved_at: float = math.inf
+    """When it began to change hands; infinite: not yet; minus infinity: it came to nothing."""
+
+
 @dataclass(slots=True)
 class _Order:
     """Do this partition first until then, and pass it on."""
 
+    promise: _Promise
     index: int
     until_position: int
     target: str
@@ -80,8 +101,8 @@ class Slicer:
             for soft in (False, True)
         }
         self._told: dict[str, _Told] = {}
-        self._given: dict[str, list[tuple[float, float]]] = {}
-        """Member -> (when, work) that was released to it."""
+        self._promises: list[_Promise] = []
+        """Of the last moments, in order."""
         self._orders: dict[str, list[_Order]] = {}
         """In the order in which they are carried out."""
         self._soft_at = world.begin - 1.0 / SOFT_PER_SECOND
@@ -111,39 +132,67 @@ class Slicer:
         end = bisect_right(queue.stamps, self._world.now - FETCH_SECONDS, queue.head)
         return end - queue.head, queue.stamps[end - 1] if end > queue.head else 0.0
 
-    def _peers(self, member: Member, waited_seconds: float) -> list[Peer]:
-        now, victims = self._world.now, self._victims()
+    def _peers(self, member: Member) -> list[Peer]:
+        world, victims, came = self._world, self._victims(), self._came(member)
         peers = []
-        for other in self._world.active():
-            told = self._told.get(other.name)
-            if other is member or told is None or other.name in victims:
+        for other in world.active():
+            if other is member or other.name in victims:
                 continue
-            capacity = self._capacity(other)
-            arriving = self._arriving(other)
-            busy = predicted(told.queue_seconds, capacity - arriving, capacity, now - told.at, waited_seconds)
-            given = [
-                (at, work) for at, work in self._given.get(other.name, ()) if now - at < LOAD_SECONDS + LOG_SECONDS
-            ]
-            self._given[other.name] = given
-            busy += sum(work for _, work in given) / capacity
+            # Who has just come has told nothing, and had nothing.
+            told = self._told.get(other.name) or _Told(world.now - LOAD_SECONDS, 0.0)
+            capacity, changes = self._capacity(other), self._changes(other, told.at, came)
             peers.append(
                 Peer(
                     member=other.name,
-                    busy_seconds=busy,
+                    busy_seconds=predicted(told.queue_seconds, told.at, changes, world.now, capacity),
                     speed=capacity / self._capacity(member),
-                    slack=capacity - arriving,
+                    slack=capacity - self._cost * sum(world.rates[index] for index in other.worker.owned),
                 )
             )
         return peers
 
-    def _arriving(self, member: Member) -> float:
-        """Work per second that arrives at a member: of its partitions by the log, as their owners measured them.
-
-        What it was given in the last half second is left out: of that it has what was given and no more.
-        """
+    def _came(self, member: Member) -> list[tuple[float, float]]:
+        """(when, seconds' worth) that came to this member's partitions since the oldest ``load`` record."""
         world = self._world
-        since = world.now - LOAD_SECONDS
-        return self._cost * sum(world.rates[index] for index in member.worker.owned if member.taken[index] < since)
+        rate = sum(world.rates[index] for index in member.worker.owned)
+        if rate <= 0.0:
+            return []
+        begin = world.now - KNOWN_SECONDS
+        edges = [begin + step * BIN_SECONDS for step in range(math.ceil((KNOWN_SECONDS - FETCH_SECONDS) / BIN_SECONDS))]
+        edges.append(world.now - FETCH_SECONDS)
+        counts, sums = [0] * len(edges), [0.0] * len(edges)
+        for index in member.worker.owned:
+            stamps = world.queues[index].stamps
+            places = [bisect_right(stamps, edge) for edge in edges]
+            for step, (low, high) in enumerate(pairwise(places)):
+                if high > low:
+                    counts[step] += high - low
+                    sums[step] += sum(stamps[low:high])
+        return [(total / count, count / rate) for count, total in zip(counts, sums, strict=True) if count]
+
+    def _changes(self, other: Member, told_at: float, came: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+        """(when, work) that came to another member since it told, or went from it."""
+        changes = [
+            (at, seconds * self._cost * self._rate(other, at)) for at, seconds in came if at > told_at - FETCH_SECONDS
+        ]
+        changes += [
+            (promise.at, promise.work if promise.target == other.name else -promise.work)
+            for promise in self._promises
+            if promise.moved_at > told_at and other.name in (promise.source, promise.target)
+        ]
+        return changes
+
+    def _rate(self, other: Member, at: float) -> float:
+        """Records/s of the partitions that it owned then: what changed hands later was the giver's."""
+        rates, owned = self._world.rates, other.worker.owned
+        rate = sum(rates[index] for index in owned)
+        for promise in self._promises:
+            if at < promise.moved_at < math.inf:
+                if promise.source == other.name and promise.index not in owned:
+                    rate += rates[promise.index]
+                elif promise.target == other.name and promise.index in owned:
+                    rate -= rates[promise.index]
+        return max(0.0, rate)
 
     # -- looking
 
@@ -178,11 +227,10 @@ class Slicer:
         incoming = (
             sum(world.queues[i].lag(world.now) for i, name in world.targets.items() if name == member.name) * cost
         )
-        arriving = max(self._cost * sum(world.rates[index] for index in worker.owned), 1e-3)
         soft = world.now - self._soft_at >= 1.0 / SOFT_PER_SECOND
         choice = sliced(
             own,
-            self._peers(member, total / arriving),
+            self._peers(member),
             self._limits[soft],
             incoming_seconds=incoming,
             capacity=capacity,
@@ -209,17 +257,20 @@ class Slicer:
         if choice.tier is Tier.SOFT:
             self._soft_at = world.now
         records = self._waiting(member, index)[0] - choice.keep_records
-        self._given.setdefault(choice.target, []).append((world.now, records * self._cost))
+        self._promises = [promise for promise in self._promises if promise.moved_at > world.now - KNOWN_SECONDS]
+        promise = _Promise(world.now, index, member.name, choice.target, records * self._cost)
+        self._promises.append(promise)
         if not choice.keep_records:
-            return self._pass_on(member, index, choice.target)
+            return self._pass_on(member, promise)
         orders = self._orders.setdefault(member.name, [])
-        orders.append(_Order(index, world.queues[index].position + choice.keep_records, choice.target))
+        orders.append(_Order(promise, index, world.queues[index].position + choice.keep_records, choice.target))
         self._pursue(member)
         return True
 
-    def _pass_on(self, member: Member, index: int, target: str) -> bool:
-        moved = self._handover.move(index, member.name, target)
+    def _pass_on(self, member: Member, promise: _Promise) -> bool:
+        moved = self._handover.move(promise.index, member.name, promise.target)
         self.slices += moved
+        promise.moved_at = self._world.now if moved else -math.inf
         return moved
 
     def _due(self, member: Member) -> None:
@@ -247,4 +298,6 @@ class Slicer:
             orders.pop(0)
             worker.first = None
             if valid and order.target not in self._victims():
-                self._pass_on(member, order.index, order.target)
+                self._pass_on(member, order.promise)
+            else:
+                order.promise.moved_at = -math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -46,19 +47,25 @@ def test_who_has_the_time_for_all_of_it_gets_it_at_once() -> None:
 
 
 def test_hardly_more_than_the_excess_goes_at_once() -> None:
-    choice = sliced([own(0, 40), own(1, 9)], [Peer(member="b", busy_seconds=0.42)], LIMITS)
+    choice = sliced([own(0, 40), own(1, 10)], [Peer(member="b", busy_seconds=0.42)], LIMITS)
     assert choice is not None
     assert (choice.partition.partition, choice.keep_records) == (1, 8)
-    choice = sliced([own(0, 47), own(1, 2)], [Peer(member="b", busy_seconds=0.465)], LIMITS)
+    choice = sliced([own(0, 47), own(1, 3)], [Peer(member="b", busy_seconds=0.455)], LIMITS)
     assert choice is not None
-    assert (choice.partition.partition, choice.keep_records) == (1, 0), "one of two records is not worth waiting for"
+    assert (choice.partition.partition, choice.keep_records) == (1, 0), "one of three records is not worth waiting for"
+
+
+def test_one_record_too_many_is_noise() -> None:
+    """The one in hand counts as a whole one however much of it is done."""
+    assert sliced([own(0, 40), own(1, 9)], [Peer(member="b", busy_seconds=0.0)], replace(LIMITS, soft=False)) is None
 
 
 def test_what_is_older_leaves_less_time() -> None:
     """0.3 s after a burst 0.18 s are left: of 30 records 12 are too many."""
-    choice = sliced([own(0, 30, newest_age=0.3)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    queues = [own(0, 15, newest_age=0.3), own(1, 15, newest_age=0.3)]
+    choice = sliced(queues, [Peer(member="b", busy_seconds=0.05)], LIMITS)
     assert choice is not None
-    assert choice.keep_records == 18
+    assert choice.keep_records == 3
 
 
 def test_the_least_busy_is_given_all_that_the_others_together_can_do() -> None:
@@ -74,10 +81,15 @@ def test_the_least_busy_is_given_all_that_the_others_together_can_do() -> None:
 
 
 def test_a_receiver_that_has_nothing_has_to_wait_for_the_handoff() -> None:
-    """Of 0.48 s 0.38 are gone: what arrives after 0.015 s has 0.085 s, 9 records."""
-    choice = sliced([own(0, 60, newest_age=0.38)], [Peer(member="b", busy_seconds=0.0)], LIMITS)
-    assert choice is not None
-    assert choice.keep_records == 60 - 9
+    """Of 0.48 s 0.38 are gone: 16 records, of which 6 are too many here. From 0.015 s on it has time for 8 records."""
+    queues = [own(0, 8, newest_age=0.38), own(1, 8, newest_age=0.38)]
+    idle = sliced(queues, [Peer(member="b", busy_seconds=0.0)], LIMITS)
+    assert idle is not None
+    assert idle.keep_records == 0
+    assert sliced(queues, [Peer(member="b", busy_seconds=0.015)], LIMITS) == idle
+    later = sliced(queues, [Peer(member="b", busy_seconds=0.03)], LIMITS)
+    assert later is not None
+    assert later.keep_records == 2
 
 
 def test_work_on_its_way_counts() -> None:
@@ -105,11 +117,29 @@ def test_a_large_difference_is_halved_where_it_is_allowed() -> None:
     assert sliced(queues, [Peer(member="b", busy_seconds=0.35)], LIMITS) is None
 
 
-def test_a_busy_member_is_busy_by_what_it_told_or_by_what_came_since() -> None:
-    assert predicted(0.4, 1.0, 1.0, 0.3, 0.0) == pytest.approx(0.1)
-    assert predicted(0.4, 1.0, 1.0, 0.5, 0.0) == 0.0
-    assert predicted(0.0, 0.7, 1.0, 0.4, 1.0) == pytest.approx(0.3), "the burst that came here came there too"
-    assert predicted(0.0, 0.0, 0.0, 0.0, 0.0) == math.inf
+def test_a_busy_member_is_busy_by_what_it_told_and_what_came_and_went_since() -> None:
+    assert predicted(0.4, 10.0, [], 10.3, 1.0) == pytest.approx(0.1)
+    assert predicted(0.4, 10.0, [], 10.5, 1.0) == 0.0
+    assert predicted(0.4, 10.0, [], 10.3, 2.0) == 0.0
+    burst = (10.5, 0.3)
+    assert predicted(0.1, 10.0, [burst], 10.6, 1.0) == pytest.approx(0.2), "it was idle before the burst"
+    assert predicted(0.0, 10.0, [(10.55, -0.1), burst], 10.6, 1.0) == pytest.approx(0.1), "what it passed on is gone"
+    assert predicted(0.0, 10.0, [burst, (10.55, 0.2)], 10.6, 1.0) == pytest.approx(0.4), "what it was given is there"
+    assert predicted(0.0, 10.5, [(10.499, 0.3)], 10.6, 1.0) == pytest.approx(0.2), "on its way when it told"
+    assert predicted(0.0, 0.0, [], 0.0, 0.0) == math.inf
+
+
+def test_what_nobody_could_finish_in_time_stays_and_the_others_make_room() -> None:
+    idle = [Peer(member="b", busy_seconds=0.0)]
+    choice = sliced([own(0, 60), own(1, 10)], idle, LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.keep_records) == (1, 0)
+    assert sliced([own(0, 60)], idle, LIMITS) is None, "a handoff would only make it later"
+    fast = sliced([own(0, 60)], [Peer(member="b", busy_seconds=0.0, speed=2.0)], LIMITS)
+    assert fast is not None, "a faster member can do it"
+    two = sliced([own(0, 60), own(1, 70)], idle, LIMITS)
+    assert two is not None
+    assert (two.partition.partition, two.keep_records) == (0, 0), "the larger one stays, the other one goes whole"
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
@@ -146,7 +176,12 @@ def test_nobody_is_given_what_all_together_cannot_do_in_time(
     if choice.tier is Tier.HARD:
         youngest = min(e.newest_age for e in mine if e.work > 0)
         room = LIMITS.objective_seconds - LIMITS.margin_seconds - youngest
-        free = sum(max(0.0, room - max(p.busy_seconds, LIMITS.handoff_seconds)) * p.speed for p in peers)
+        frees = [(room - max(p.busy_seconds, LIMITS.handoff_seconds)) * p.speed for p in peers]
+        free = sum(max(0.0, each) for each in frees)
+        if entry.work > max(room - LIMITS.handoff_seconds, *frees):
+            # Late wherever it is: it makes room for a larger one that stays.
+            assert any(e.work >= entry.work for e in mine if e is not entry and e.movable)
+            free = math.inf
         # A record's rounding, and one that is not worth being waited for.
         assert (records - choice.keep_records - 2) * COST <= free + 1e-6
         assert peer.busy_seconds == min(p.busy_seconds for p in peers)
