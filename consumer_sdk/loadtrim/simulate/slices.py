@@ -67,9 +67,7 @@ class _Order:
     """Do this partition first until then, and pass it on."""
 
     promise: _Promise
-    index: int
     until_position: int
-    target: str
     due_at: float = 0.0
     """When it was last expected to be carried out."""
 
@@ -140,13 +138,15 @@ class Slicer:
                 continue
             # Who has just come has told nothing, and had nothing.
             told = self._told.get(other.name) or _Told(world.now - LOAD_SECONDS, 0.0)
-            capacity, changes = self._capacity(other), self._changes(other, told.at, came)
+            capacity = self._capacity(other)
+            rate = sum(world.rates[index] for index in other.worker.owned)
+            changes = self._changes(other, told.at, came, rate)
             peers.append(
                 Peer(
                     member=other.name,
                     busy_seconds=predicted(told.queue_seconds, told.at, changes, world.now, capacity),
                     speed=capacity / self._capacity(member),
-                    slack=capacity - self._cost * sum(world.rates[index] for index in other.worker.owned),
+                    slack=capacity - self._cost * rate,
                 )
             )
         return peers
@@ -170,10 +170,14 @@ class Slicer:
                     sums[step] += sum(stamps[low:high])
         return [(total / count, count / rate) for count, total in zip(counts, sums, strict=True) if count]
 
-    def _changes(self, other: Member, told_at: float, came: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        """(when, work) that came to another member since it told, or went from it."""
+    def _changes(
+        self, other: Member, told_at: float, came: Sequence[tuple[float, float]], rate: float
+    ) -> list[tuple[float, float]]:
+        """(when, work) that came to another member since it told, or went from it. ``rate``: of what it owns now."""
         changes = [
-            (at, seconds * self._cost * self._rate(other, at)) for at, seconds in came if at > told_at - FETCH_SECONDS
+            (at, seconds * self._cost * self._rate(other, at, rate))
+            for at, seconds in came
+            if at > told_at - FETCH_SECONDS
         ]
         changes += [
             (promise.at, promise.work if promise.target == other.name else -promise.work)
@@ -182,10 +186,9 @@ class Slicer:
         ]
         return changes
 
-    def _rate(self, other: Member, at: float) -> float:
+    def _rate(self, other: Member, at: float, rate: float) -> float:
         """Records/s of the partitions that it owned then: what changed hands later was the giver's."""
         rates, owned = self._world.rates, other.worker.owned
-        rate = sum(rates[index] for index in owned)
         for promise in self._promises:
             if at < promise.moved_at < math.inf:
                 if promise.source == other.name and promise.index not in owned:
@@ -217,7 +220,7 @@ class Slicer:
         capacity = self._capacity(member)
         if total < QUIET_SHARE * world.config.objective_seconds * capacity:
             return False
-        kept = {order.index: order.until_position for order in self._orders.get(member.name, ())}
+        kept = {order.promise.index: order.until_position for order in self._orders.get(member.name, ())}
         own = []
         for index, (count, newest) in sorted(waiting.items()):
             # What is promised to somebody else is as good as gone, and what has been stopped for it is.
@@ -263,7 +266,7 @@ class Slicer:
         if not choice.keep_records:
             return self._pass_on(member, promise)
         orders = self._orders.setdefault(member.name, [])
-        orders.append(_Order(promise, index, world.queues[index].position + choice.keep_records, choice.target))
+        orders.append(_Order(promise, world.queues[index].position + choice.keep_records))
         self._pursue(member)
         return True
 
@@ -284,8 +287,9 @@ class Slicer:
         orders = self._orders.get(member.name)
         while orders:
             order = orders[0]
-            queue = world.queues[order.index]
-            valid = order.index in worker.owned and not queue.stopped and not world.members[order.target].left
+            promise = order.promise
+            queue = world.queues[promise.index]
+            valid = promise.index in worker.owned and not queue.stopped and not world.members[promise.target].left
             left = order.until_position - queue.position
             hand = worker.hand_until(queue)
             if valid and (left > 1 or (left == 1 and hand is None)):
@@ -297,7 +301,7 @@ class Slicer:
                 return
             orders.pop(0)
             worker.first = None
-            if valid and order.target not in self._victims():
-                self._pass_on(member, order.promise)
+            if valid and promise.target not in self._victims():
+                self._pass_on(member, promise)
             else:
-                order.promise.moved_at = -math.inf
+                promise.moved_at = -math.inf
