@@ -35,7 +35,7 @@ from . import (
 from .results import merge, render_text
 from .suite import Benchmark, measure
 
-SPARK = (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST)
+SPARK = (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST, bench_forecast.STEEP)
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
@@ -58,11 +58,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_trace.CLOSER24,
         bench_trace.OBJECTIVE,
         bench_trace.OBJECTIVE_STRICT,
-        *(
-            (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST)
-            if importlib.util.find_spec("pyspark")
-            else ()
-        ),
+        *(SPARK if importlib.util.find_spec("pyspark") else ()),
     )
 }
 
