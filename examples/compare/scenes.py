@@ -129,7 +129,8 @@ def _landau(name: str, iterations: int, objective_seconds: float) -> Callable[[]
         load = parse_generator(f"landau:delta=5,iterations={iterations},interval=30,capacity=25,seed=3", 32)
         return Scene(
             name=name,
-            title=f"Landau's stream, delta 5, {iterations} iterations of 30 s; 32 partitions, evenly in the second",
+            title=f"Landau's stream, delta 5, {iterations} iterations of 30 s; 32 partitions, evenly in the second, "
+            f"33 ms a record, W = {objective_seconds:g} s",
             load=load,
             cost_seconds=1.0 / 30.0,
             objective_seconds=objective_seconds,
@@ -196,9 +197,9 @@ SCENES: dict[str, Callable[[], Scene]] = {
 """What every policy is played on."""
 OTHERS: dict[str, Callable[[], Scene]] = {
     "iccbdc22": _iccbdc,
-    "landau-100": _landau("landau-100", 100, 0.5),
+    "landau-100": _landau("landau-100", 100, 0.15),
 }
-"""Only for targets."""
+"""Only for targets. The stream's is p99 <= 0.1 s, three records' time: the objective that came nearest to it."""
 
 
 @lru_cache(maxsize=32)

@@ -201,32 +201,33 @@ def sliced(
 def _hard(
     movable: Sequence[Own], peers: Sequence[Peer], limits: Limits, excess: float, room_seconds: float
 ) -> Slice | None:
-    """The smallest partition that holds the excess, to whoever has most time left, as long as all together have it.
+    """The smallest partition that holds the excess, to who has the time, as long as all together have it.
 
     The receiver passes on what is too much for it, from what it had before. To cut a second partition here instead
     would not do: of two that are cut one can be worked on first, and what is left of the other comes when all are at
     the end of their time.
     """
+
+    def time_left(peer: Peer) -> float:
+        return (room_seconds - max(peer.busy_seconds, limits.handoff_seconds)) * peer.speed
+
     # One partition is one member's at a time. Of those that nobody could do in time, the largest stays, for a handoff
     # would make it later; another such goes at once and as a whole.
-    serial = max(
-        room_seconds - limits.handoff_seconds,
-        *((room_seconds - max(peer.busy_seconds, limits.handoff_seconds)) * peer.speed for peer in peers),
-    )
+    serial = max(room_seconds - limits.handoff_seconds, *map(time_left, peers))
     if movable[-1].work > serial:
         movable = movable[:-1]
         if not movable:
             return None
-    best = min(peers, key=lambda peer: (peer.busy_seconds, -peer.slack, -peer.speed, peer.member))
     # The other ones' records are as young as ours: a burst reaches all.
-    free = sum(max(0.0, room_seconds - max(peer.busy_seconds, limits.handoff_seconds)) * peer.speed for peer in peers)
+    free = sum(max(0.0, time_left(peer)) for peer in peers)
     holding = [entry for entry in movable if entry.work >= excess]
     entry = holding[0] if holding else movable[-1]
-    if (
-        entry.work > serial
-        or entry.work <= (room_seconds - max(best.busy_seconds, limits.handoff_seconds)) * best.speed
-    ):
-        # It has the time for all of it: at once, for it may have nothing to do until then.
+    best = min(peers, key=lambda peer: (peer.busy_seconds, -peer.slack, -peer.speed, peer.member))
+    able = [peer for peer in peers if entry.work <= time_left(peer)]
+    if able or entry.work > serial:
+        # At once, for the other one may have nothing to do until then. What comes after this goes there, too: of those
+        # who have the time for all of it, who has most left over in the long run passes it on last.
+        best = min(able, key=lambda peer: (-peer.slack, peer.busy_seconds, -peer.speed, peer.member), default=best)
         return Slice(partition=entry.partition, target=best.member, tier=Tier.HARD)
     given = min(excess, entry.work, free)
     if given <= EXCESS_COSTS_MIN * entry.cost:

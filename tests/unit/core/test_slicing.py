@@ -46,6 +46,18 @@ def test_who_has_the_time_for_all_of_it_gets_it_at_once() -> None:
     assert (choice.partition.partition, choice.keep_records) == (2, 0)
 
 
+def test_of_those_who_have_the_time_who_can_keep_it_gets_it() -> None:
+    """ "b" would be done sooner with this, and overloaded by what comes after it."""
+    peers = [
+        Peer(member="b", busy_seconds=0.1, slack=-0.05),
+        Peer(member="c", busy_seconds=0.3, slack=0.2),
+        Peer(member="d", busy_seconds=0.45, slack=0.9),
+    ]
+    choice = sliced([own(0, 40), own(1, 5), own(2, 13)], peers, LIMITS)
+    assert choice is not None
+    assert (choice.partition.partition, choice.target, choice.keep_records) == (2, "c", 0)
+
+
 def test_hardly_more_than_the_excess_goes_at_once() -> None:
     choice = sliced([own(0, 40), own(1, 10)], [Peer(member="b", busy_seconds=0.42)], LIMITS)
     assert choice is not None
@@ -153,16 +165,19 @@ def test_numbers_that_are_none_are_refused(bad: float) -> None:
 
 
 QUEUES = st.lists(st.tuples(st.integers(0, 80), st.booleans(), st.floats(0.0, 0.6)), max_size=6)
-PEERS = st.lists(st.tuples(st.floats(0.0, 0.6), st.floats(0.2, 3.0)), max_size=5)
+PEERS = st.lists(st.tuples(st.floats(0.0, 0.6), st.floats(0.2, 3.0), st.floats(-1.0, 1.0)), max_size=5)
 
 
 @given(QUEUES, PEERS, st.floats(0.0, 0.5))
 def test_nobody_is_given_what_all_together_cannot_do_in_time(
-    queues: list[tuple[int, bool, float]], others: list[tuple[float, float]], incoming: float
+    queues: list[tuple[int, bool, float]], others: list[tuple[float, float, float]], incoming: float
 ) -> None:
     """Only what is movable goes, to a peer; what goes by the hard tier, the peers have the time for."""
     mine = [own(i, records, movable=movable, newest_age=age) for i, (records, movable, age) in enumerate(queues)]
-    peers = [Peer(member=f"p{i}", busy_seconds=busy, speed=speed) for i, (busy, speed) in enumerate(others)]
+    peers = [
+        Peer(member=f"p{i}", busy_seconds=busy, speed=speed, slack=slack)
+        for i, (busy, speed, slack) in enumerate(others)
+    ]
     choice = sliced(mine, peers, LIMITS, incoming_seconds=incoming)
     assert choice == sliced(mine[::-1], peers[::-1], LIMITS, incoming_seconds=incoming)
     if choice is None:
@@ -184,7 +199,11 @@ def test_nobody_is_given_what_all_together_cannot_do_in_time(
             free = math.inf
         # A record's rounding, and one that is not worth being waited for.
         assert (records - choice.keep_records - 2) * COST <= free + 1e-6
-        assert peer.busy_seconds == min(p.busy_seconds for p in peers)
+        if able := [p for p, left in zip(peers, frees, strict=True) if entry.work <= left]:
+            assert peer.slack == max(p.slack for p in able)
+            assert choice.keep_records == 0
+        else:
+            assert peer.busy_seconds == min(p.busy_seconds for p in peers)
     else:
         work = sum(e.work for e in mine)
         assert peer.busy_seconds + entry.work < work, "the difference is not turned round"
