@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import platform
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Figure", "Result", "load_results", "machine", "merge", "percentile", "render_table", "render_text"]
+__all__ = ["Figure", "Result", "load_results", "merge", "percentile", "render_table", "render_text"]
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 JSON_FILE = "benchmarks.json"
@@ -75,20 +73,6 @@ def percentile(values: Iterable[float], share: float) -> float:
     if not ordered:
         return math.nan
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
-
-
-def machine() -> str:
-    """Processor, cores, system and Python in a line."""
-    model = platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
-    system = f"{platform.system()} {platform.release()}"
-    return f"{os.cpu_count()} cores, {model}, {system}, Python {platform.python_version()}"
 
 
 def load_results(directory: Path = DOCS) -> dict[str, Result]:

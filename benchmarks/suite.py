@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kept import machine
 from loadtrim.testing import Cluster, LocalKafka, any_kafka
 
-from .results import Figure, Result, machine, stamp
+from .results import Figure, Result, stamp
 
 __all__ = ["Benchmark", "Context", "Finding", "measure"]
 

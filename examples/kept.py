@@ -1,15 +1,18 @@
-"""Results of long runs, kept line by line with a digest of the code that made them: a run that was cut off goes on."""
+"""What results of long runs are kept with: a digest of the code that made them, so that a run that was cut off goes on,
+and the machine that they were made on."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import platform
 from collections.abc import Collection
 from pathlib import Path
 
 import loadtrim
 import loadtrim_agent.core
 
-__all__ = ["code_digest"]
+__all__ = ["code_digest", "machine"]
 
 
 def code_digest(*further: Path, without: Collection[str] = ()) -> str:
@@ -25,3 +28,17 @@ def code_digest(*further: Path, without: Collection[str] = ()) -> str:
         if path.name not in without:
             told.update(path.read_bytes())
     return told.hexdigest()[:12]
+
+
+def machine() -> str:
+    """Processor, cores, system and Python in a line."""
+    model = platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    system = f"{platform.system()} {platform.release()}"
+    return f"{os.cpu_count()} cores, {model}, {system}, Python {platform.python_version()}"

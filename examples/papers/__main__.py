@@ -14,6 +14,7 @@ import msgspec
 
 from papers import closer24, iccbdc22, koper22, landau24, li_ku, real
 from papers.bench import PROJECT, add_arguments, measured
+from papers.real_page import load_runs, section
 from papers.sheet import Sheet, markdown
 
 EXPERIMENTS = {module.EXPERIMENT.name: module.EXPERIMENT for module in (iccbdc22, closer24, landau24, li_ku, koper22)}
@@ -31,9 +32,10 @@ over the moment inside the second at which the scaler looks (its phase): where r
 scaler that looks just after a burst sees another group than one that looks before it. *Within*: the paper's figure
 lies between these. **Why** says where a difference comes from; what is only supposed begins with "guess".
 
-These are simulations with the real planner, policies and packers ([simulator](simulator.md)), not runs on Kafka.
-`make papers REAL=1` plays CLOSER'24's W1 and its skewed form and ICCBDC'22's experiments 1 and 2 on a real one, with
-the reference assignors as real consumers beside the policies: 26 runs of ten minutes, which may be cut off and resumed.
+But for the last section these are simulations with the real planner, policies and packers
+([simulator](simulator.md)). `make papers REAL=1` plays CLOSER'24's W1 and its skewed form and ICCBDC'22's experiments 1
+and 2 on a real Kafka, with the reference assignors as real consumers beside the policies: 26 runs of ten minutes, which
+may be cut off and resumed.
 """
 
 
@@ -44,6 +46,7 @@ def write_page() -> None:
         path = DOCS / FOLDER / f"{name}.json"
         if path.exists():
             lines += markdown(msgspec.json.decode(path.read_bytes(), type=Sheet), FOLDER)
+    lines += section(load_runs(DOCS / FOLDER), FOLDER)
     (DOCS / "papers.md").write_text("\n".join(lines).rstrip() + "\n")
 
 
@@ -56,7 +59,9 @@ def main() -> int:
     add_arguments(parser)
     args, further = parser.parse_known_args()
     if args.real:
-        return real.main(further)
+        code = real.main(further)
+        write_page()
+        return code
     if further:
         parser.error(f"unknown: {' '.join(further)}")
     folder: Path = DOCS / FOLDER

@@ -18,8 +18,9 @@ import contextlib
 import shutil
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -28,14 +29,17 @@ from demo.load import Rates
 from demo.report import Report, Summary
 from demo.run import RunFailedError, RunOptions
 from demo.run import run as play_run
+from kept import machine
 from loadtrim.simulate import shares_skewed
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 from papers import iccbdc22
-from papers.bench import PROJECT
+from papers.bench import PROJECT, Context
+from papers.real_page import CAPTION, PICTURE, RealRun, merge_runs, paint, table
 from papers.traces import three_humps
 
-__all__ = ["Kept", "Plan", "main", "plans", "table"]
+__all__ = ["Kept", "Plan", "main", "plans", "publish"]
 
+DOCS = PROJECT / "docs" / "papers"
 OUT = PROJECT / "out" / "papers-real"
 KEPT_FILE = "kept.json"
 REFERENCES = ("aiokafka", "aiokafka-sticky", "librdkafka-cooperative", "librdkafka-kip848")
@@ -63,6 +67,11 @@ class Plan:
     paper: tuple[float, float] | None = None
     """% in time and replica-minutes that the paper reports."""
 
+    @property
+    def consumers(self) -> str:
+        """Who it is, within its load."""
+        return self.name.removeprefix(f"{self.load}/")
+
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a run."""
@@ -71,6 +80,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
     replicas_at: tuple[tuple[float, int], ...]
     """(seconds of the load, replicas asked for from then on)."""
+    at: float
+    """When it began, seconds since the epoch."""
+    machine: str
 
 
 def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: dict[str, tuple[float, float]]) -> list[Plan]:
@@ -208,7 +220,13 @@ def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Ke
         },
     )
     report = asyncio.run(play_run(options))
-    found = Kept(name=plan.name, summary=report.summary, replicas_at=_scaling(report, options.replicas))
+    found = Kept(
+        name=plan.name,
+        summary=report.summary,
+        replicas_at=_scaling(report, options.replicas),
+        at=round(report.setting.started_at, 3),
+        machine=machine(),
+    )
     # Written last and in one step: what is there was played to its end.
     half = directory / f"{KEPT_FILE}.half"
     half.write_bytes(msgspec.json.encode(found))
@@ -228,24 +246,36 @@ def _scaling(report: Report, first: int) -> tuple[tuple[float, int], ...]:
     return tuple(changes)
 
 
-def table(chosen: Sequence[Plan], found: dict[str, Kept]) -> list[str]:
-    """What came of it beside the papers, in Markdown."""
-    lines = [
-        "| load | consumers | % in time | paper | replica-minutes | paper | p99, s | lost | repeated |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for plan in chosen:
-        if (result := found.get(plan.name)) is None:
-            continue
-        summary = result.summary
-        share, minutes = (f"{value:g}" for value in plan.paper) if plan.paper else ("-", "-")
-        what = plan.name.removeprefix(f"{plan.load}/")
-        what += f", scaled as {plan.scaled_as.removeprefix(f'{plan.load}/')}" if plan.scaled_as else ""
-        lines.append(
-            f"| {plan.load} | {what} | {100 * summary.share_in_time:.2f} | {share} | {summary.replica_minutes:.2f} | "
-            f"{minutes} | {summary.latency.p99:.2f} | {summary.lost + summary.left_over} | {summary.repeated} |"
-        )
-    return lines
+def told(plan: Plan, result: Kept) -> RealRun:
+    """What the page needs of it."""
+    summary = result.summary
+    share, minutes = plan.paper or (None, None)
+    return RealRun(
+        load=plan.load,
+        consumers=plan.consumers,
+        scaled_as=plan.scaled_as.removeprefix(f"{plan.load}/"),
+        paper_share=share,
+        paper_minutes=minutes,
+        share=100 * summary.share_in_time,
+        replica_minutes=summary.replica_minutes,
+        p99=summary.latency.p99,
+        rebalances=summary.generations,
+        lost=summary.lost + summary.left_over,
+        repeated=summary.repeated,
+        at=result.at,
+        machine=result.machine,
+    )
+
+
+def publish(found: Mapping[str, Kept], folder: Path) -> None:
+    """Put whole runs where the page is made from."""
+    listed = plans()
+    runs = merge_runs(
+        folder,
+        [told(plan, found[plan.name]) for plan in listed if plan.name in found],
+        [(plan.load, plan.consumers) for plan in listed],
+    )
+    Context(quick=False, pool=None, folder=folder).draw(PICTURE, CAPTION, partial(paint, runs=runs), size=(13.0, 4.0))
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -287,7 +317,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RunFailedError, LocalKafkaError) as error:
         print(f"A run failed, those before it are kept: {error}", file=sys.stderr)
         return 3
-    print("\n".join(table(chosen, found)))
+    if given.seconds is None:
+        publish(found, DOCS)
+    for load in dict.fromkeys(plan.load for plan in chosen):
+        rows = [told(plan, found[plan.name]) for plan in chosen if plan.load == load and plan.name in found]
+        print("\n".join(["", load, *table(rows)]))
     whole = all(plan.name in found for plan in chosen)
     lost = any(found[plan.name].summary.lost for plan in chosen if plan.name in found)
     return 0 if whole and not lost else 1

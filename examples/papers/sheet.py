@@ -8,7 +8,7 @@ from statistics import fmean
 
 import msgspec
 
-__all__ = ["AS_PUBLISHED", "AS_RUN", "Plot", "Row", "Sheet", "Spread", "Table", "markdown", "text"]
+__all__ = ["AS_PUBLISHED", "AS_RUN", "Plot", "Row", "Sheet", "Spread", "Table", "line", "markdown", "text"]
 
 AS_PUBLISHED, AS_RUN = "as published", "as run"
 HEAD = ("what", "form", "paper", "ours", "difference", "why")
@@ -139,13 +139,14 @@ def markdown(sheet: Sheet, folder: str) -> list[str]:
     lines += [f"- Made by `{sheet.command}` ({sheet.seconds:,.0f} CPU seconds).{quick}", ""]
     for table in sheet.tables:
         lines += [f"### {table.title}", ""]
-        lines += [_line(HEAD), _line(["---"] * len(HEAD))]
-        lines += [_line(row.cells()) for row in table.rows]
+        lines += [line(HEAD), line(["---"] * len(HEAD))]
+        lines += [line(row.cells()) for row in table.rows]
         lines += ["", *([table.note, ""] if table.note else [])]
     for plot in sheet.plots:
         lines += [f"![{plot.caption}]({folder}/{plot.file})", "", f"*{plot.caption}*", ""]
     return lines
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
+    """Of a table in Markdown."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
