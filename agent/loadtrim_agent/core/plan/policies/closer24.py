@@ -11,6 +11,9 @@ their load, so that it met each burst and each pause between bursts sooner or la
 lag just after a usual burst and DOWN at the fewest records that waited in the last interval, which is what such a
 sampler ends up doing whatever its phase. ``sampled_lag`` 1: the lag when the member reported, for both.
 
+Who owns what goes by the packing that decided: into ``f_up`` of a member after UP and REASSIGN, into ``f_down`` after
+DOWN ("scale down by G less G_down"; packed into ``f_up`` the same load would leave some of those that stay idle).
+
 Source: *Tail-Latency Aware and Resource-Efficient Bin Pack Autoscaling for Distributed Event Queues*, CLOSER 2024,
 section 4, algorithms 1 and 2, procedures 1 and 2. Changed: mu is the capacity of a typical member over the measured
 cost of a record, not a constant (the paper's set-up: 200 records/s); rates are measured by the members, not told by the
@@ -110,6 +113,7 @@ class Closer24:
                 replicas=wanted,
                 reason=Reason.PATIENCE,
                 place=False,
+                fill=_last_fill(view, given),
                 text=f"{sizing.text}; but {why}",
                 rejected=(RejectedPlan(replicas=sizing.replicas, reason="cool-down" if since else "warm-up"),),
             )
@@ -120,14 +124,8 @@ class Closer24:
         arrived = view.replicas == round(memory.get("assign_at", -1.0))
         if arrived:
             memory.pop("assign_at")
-        memory["wanted"] = float(sizing.replicas)
-        return replace(
-            sizing,
-            place=sizing.place or arrived,
-            fill=given.f_up,
-            extra_lag_seconds=given.rebalance_seconds,
-            memory=memory,
-        )
+        memory |= {"wanted": float(sizing.replicas), "fill": sizing.fill}
+        return replace(sizing, place=sizing.place or arrived, extra_lag_seconds=given.rebalance_seconds, memory=memory)
 
     def _decide(self, view: View, wanted: int, given: Closer24Parameters) -> Sizing:
         high, low = after_burst(view, given.sampled_lag), before_burst(view, given.sampled_lag)
@@ -145,11 +143,13 @@ class Closer24:
                     reason=Reason.NEEDS_MORE,
                     text=f"{rates}; packed{with_lag} they need {count}",
                     place=False,
+                    fill=given.f_up,
                     rejected=(
                         RejectedPlan(replicas=wanted, reason=f"does not take {given.f_up:.0%} of a member's limits"),
                     ),
                 )
-            return Sizing(replicas=wanted, reason=Reason.PLACEMENT, text=f"{rates}; a member is over its limits")
+            text = f"{rates}; a member is over its limits"
+            return Sizing(replicas=wanted, reason=Reason.PLACEMENT, text=text, fill=given.f_up)
         if opened(view, low, down) < wanted:
             count = opened(view, low, down, rebalance)
             if count < wanted or (not given.corrected and count > wanted):
@@ -157,6 +157,13 @@ class Closer24:
                     replicas=count,
                     reason=Reason.NEEDS_LESS if count < wanted else Reason.NEEDS_MORE,
                     text=f"{rates}; with the lower limits packed{with_lag} they need {count}",
+                    fill=given.f_down,
                     rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
                 )
-        return Sizing(replicas=wanted, reason=Reason.FITS, text=f"{rates}; they fit", place=False)
+        fill = _last_fill(view, given)
+        return Sizing(replicas=wanted, reason=Reason.FITS, text=f"{rates}; they fit", place=False, fill=fill)
+
+
+def _last_fill(view: View, given: Closer24Parameters) -> float:
+    """Of the last UP, DOWN or REASSIGN that was carried out."""
+    return view.memory.get("fill", given.f_up)

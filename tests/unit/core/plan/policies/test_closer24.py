@@ -5,6 +5,7 @@ A member takes 180 records/s and 90 waiting records on the way up, 80 records/s 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 
 from loadtrim_agent.core.plan.policies import make_policy
 from loadtrim_agent.core.plan.policies.base import View
-from loadtrim_agent.core.plan.values import PlanConfig, Sizing
+from loadtrim_agent.core.plan.values import PlanConfig, Reason, Sizing
 from unit.core.plan.policies.test_base import entry, view
+from unit.core.plan.virtual_group import Fleet, steps
 
 SETTING = PlanConfig(group="g", objective_seconds=0.5, policy="closer24")
 
@@ -177,3 +179,25 @@ def test_bounds() -> None:
 @pytest.mark.parametrize("rates", [[0.0] * 3, []])
 def test_without_load_one_is_enough(rates: list[float]) -> None:
     assert decide(rates, 2).replicas == 1
+
+
+@pytest.mark.parametrize("name", ["closer24", "closer24_algorithm_1", "closer24_as_run"])
+def test_after_a_down_those_that_stay_share_the_work(name: str) -> None:
+    """100/s on 5 partitions take two members of 80/s, three partitions and two: bins of 180/s would leave one idle."""
+    config = PlanConfig(group="g", objective_seconds=0.5, policy=name, packer=name.removesuffix("_algorithm_1"))
+    group = Fleet(config, steps(5, (0, 800.0), (30, 100.0)), members=1)
+    for _ in range(60):
+        group.run_scaled(1)
+    assert group.history[-1].replicas_wanted == len(group.members) == 2
+    assert sorted(Counter(group.owners.values()).values()) == [2, 3]
+
+
+def test_what_fills_members_is_kept_until_the_next_change() -> None:
+    down = decide([20.0] * 5, 4)
+    assert (down.reason, down.replicas, down.fill) == (Reason.NEEDS_LESS, 2, 0.4)
+    fits = decide([20.0] * 5, 2, memory=dict(down.memory))
+    assert (fits.reason, fits.fill) == (Reason.FITS, 0.4)
+    waits = decide([90.0] * 5, 2, memory=dict(fits.memory), parameters={"cooldown_seconds": 10.0})
+    assert (waits.reason, waits.fill) == (Reason.PATIENCE, 0.4)
+    up = decide([90.0] * 5, 2, memory={**fits.memory, "scaled_at": 0.0})
+    assert (up.reason, up.fill) == (Reason.NEEDS_MORE, 0.9)
