@@ -264,6 +264,9 @@ class ReportRecord(_Record, frozen=True, kw_only=True, tag="report"):
     slots: tuple[float, ...] = ()
     """Work (busy seconds) that arrived per slot of wall-clock time. Slots of all members are aligned, so the leader
     can add them up and take the variance of the group's total."""
+    slots_open: tuple[float, ...] = ()
+    """The least that the slots after these will hold, as far as it is known: a burst is seen up to a second before its
+    slot is told."""
     partitions: tuple[PartitionReport, ...] = ()
 
 

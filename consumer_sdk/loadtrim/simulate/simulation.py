@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.core.plan.planner import Planner, scale_request
 from loadtrim_agent.core.plan.policies import Future, UnmeasuredError, make_policy
@@ -333,10 +334,20 @@ class Simulation:
         self._scale()
 
     def _followed(self, decision: DecisionRecord) -> Sequence[MovePlan]:
-        """Members that slice place by themselves: of the leader's plan they take what empties victims and fills members
-        that own nothing. Two who balance at the same time move everything twice."""
-        owners = {owner for owner in self.world.owners if owner is not None} | set(self.world.targets.values())
-        return [move for move in decision.moves if move.source in decision.victims or move.target not in owners]
+        """Members that slice place by themselves: of the leader's plan they take what empties victims and, where
+        nothing waits in it, what fills members that own nothing. Two who balance at the same time move everything
+        twice, and what waits is worked on already."""
+        world = self.world
+        owners = {owner for owner in world.owners if owner is not None} | set(world.targets.values())
+
+        def waits(move: MovePlan) -> bool:
+            return world.queues[world.index[Partition(move.topic, move.partition)]].lag(world.now) > 0
+
+        return [
+            move
+            for move in decision.moves
+            if move.source in decision.victims or (move.target not in owners and not waits(move))
+        ]
 
     def _think(self) -> DecisionRecord:
         decision = self._planner.decide(self.world.now, self._group())

@@ -320,6 +320,17 @@ class Arrivals:
         for slot in slots:
             self.correction += self.open.pop(slot)
 
+    def known(self) -> dict[int, float]:
+        """Grid slot -> records, of the slots that are not closed: there will be no fewer in them.
+
+        What is ahead counts in the last slot that it may belong to.
+        """
+        known = dict(self.open)
+        if self.ahead.records:
+            last = max(self._grid.index(self.ahead.until), self.first_open)
+            known[last] = known.get(last, 0.0) + self.ahead.records
+        return known
+
     def place_all(self) -> None:
         """Nothing more will be fetched: what is ahead gets its slots now."""
         self._place_ahead(None)

@@ -139,6 +139,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         stale=tuple(member for member, _ in observation.stale),
         late_records=observation.late_records,
         past=observation.past,
+        opening=observation.opening,
     )
 
 

@@ -155,7 +155,9 @@ def _agrees(values: Sequence[float], noise: float) -> bool:
     return abs(mean_off) <= DISAGREE * error
 
 
-def forecast(series: Sequence[float], horizon_seconds: float, outlook: Outlook = NOTHING_EXPECTED) -> Forecast:
+def forecast(
+    series: Sequence[float], horizon_seconds: float, outlook: Outlook = NOTHING_EXPECTED, opening: float = 0.0
+) -> Forecast:
     """Level and trend of the group's work.
 
     Args:
@@ -163,6 +165,8 @@ def forecast(series: Sequence[float], horizon_seconds: float, outlook: Outlook =
         horizon_seconds: how far ahead: start-up time + one tick + 1 s.
         outlook: what the history expects until its own horizon, already scaled by how today compares with the expected
             so far.
+        opening: what is known already of the second after the last of the series. It counts where it is more than was
+            expected of all of it: that little has come yet says nothing.
 
     Returns:
         The larger of trend and baseline; never below 0.
@@ -172,6 +176,10 @@ def forecast(series: Sequence[float], horizon_seconds: float, outlook: Outlook =
     line, window = _told(tuple(series))
     # A slope loses 3 % a second: no trend lasts.
     reach = DAMPING_PER_SECOND * (1 - DAMPING_PER_SECOND**horizon_seconds) / (1 - DAMPING_PER_SECOND)
+    if opening > line.level + line.slope:
+        sooner, since = _told((*series, opening))
+        if sooner.level + sooner.slope * reach > line.level + line.slope * reach:
+            line, window = sooner, since
     ahead = trend = max(0.0, line.level + line.slope * reach)
     source = "trend"
     if outlook.ahead is not None and outlook.ahead > ahead:
@@ -194,7 +202,7 @@ def alike_seconds(series: Sequence[float]) -> int:
     return _told(tuple(series))[1]
 
 
-@lru_cache(maxsize=2)  # the estimate and the forecast of one decision ask the same
+@lru_cache(maxsize=4)  # the estimate and the forecast of one decision ask the same
 def _told(series: tuple[float, ...]) -> tuple[_Line, int]:
     return _longest_that_agrees(_since_idle(series))
 

@@ -338,6 +338,7 @@ class Meter:
             slot_seconds=self._config.slot_seconds,
             slots_start=slots_start,
             slots=slots,
+            slots_open=self._slots.opening(sized, self._cost_of_work),
             partitions=self._entries(log_now, interval, states),
         )
         self._told = replace(judge, late=dict(judge.late))

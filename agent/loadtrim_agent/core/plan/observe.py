@@ -109,6 +109,8 @@ class Observation:
     late_records: Mapping[str, int] = field(default_factory=dict)
     past: tuple[Second, ...] = ()
     """What the group did in each of the last seconds, oldest first."""
+    opening: float = 0.0
+    """Work that is known to have arrived in the second after the last slot: there will be no less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,8 @@ class History:
         self._late: dict[str, int] = {}
         self._present: frozenset[str] = frozenset()
         """Members when they were last looked at."""
+        self._open: dict[str, list[tuple[int, float]]] = {}
+        """Member -> (slot, work) that it told of slots which it had not closed yet."""
         self._filled: dict[str, dict[int, float]] = {}
         """Member that is gone -> work per slot that was put in for what it did not tell."""
         self._past = Past()
@@ -354,11 +358,13 @@ class History:
             self.ignored += 1
             return None
         first = round(report.slots_start / SLOT_SECONDS)
+        after = first + len(report.slots)
+        self._open[report.member] = [(after + n, work * report.speed) for n, work in enumerate(report.slots_open)]
         for index, guess in self._filled.pop(report.member, {}).items():
             self._slots.take(index, guess)
         for index, work in enumerate(report.slots, first):
             self._slots.add(index, work * report.speed)
-        return (first + len(report.slots)) * SLOT_SECONDS
+        return after * SLOT_SECONDS
 
     def advised(self, partitions: Iterable[Partition]) -> None:
         """These are to move, on the decision that followed the last observation."""
@@ -373,7 +379,7 @@ class History:
         late, self._late = self._late, {}
         self._note_owners(now, group)
         self._fill_gone(group)
-        slots = self._complete_slots({member for member, _ in stale}, group)
+        slots, end = self._complete_slots({member for member, _ in stale}, group)
         self._present = frozenset(group.members)
         return Observation(
             now=now,
@@ -390,6 +396,7 @@ class History:
             silent=silent,
             late_records=late,
             past=self._past.seconds(),
+            opening=self._opening(end, group) if slots else 0.0,
         )
 
     def _silence(self, partition: Partition, group: GroupState) -> float:
@@ -412,13 +419,28 @@ class History:
             return now - group.members[member].joined_at > allowed + self._config.report_seconds
         return age > allowed
 
-    def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[float, ...]:
-        """The group's slots up to the last one that every member which still reports has told about."""
+    def _opening(self, end: int, group: GroupState) -> float:
+        """What is known of the second that begins with the slot ``end``.
+
+        That second, and not the newest: the seconds before it end there as well, so that bursts of a second are cut
+        nowhere else, and none is counted twice.
+        """
+        until = end + round(1.0 / SLOT_SECONDS)
+        return self._slots.total(end, until) + sum(
+            work
+            for member, entries in self._open.items()
+            if member in group.members
+            for index, work in entries
+            if end <= index < until
+        )
+
+    def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[tuple[float, ...], int]:
+        """The group's slots up to the last one that every member which still reports has told about, and its end."""
         told = {m: known.slots_end for m, known in self._members.items() if m in group.members and known.slots_end}
         # With everybody silent the last picture stays: it is stale, and said to be, but better than none.
         ends = [end for member, end in told.items() if member not in stale] or list(told.values())
         if not ends or not self._slots:
-            return ()
+            return (), 0
         end = round(min(ends) / SLOT_SECONDS)
         slots = self._slots.until(end)
         for member in sorted(stale):
@@ -428,7 +450,7 @@ class History:
                 missing = min(len(slots), max(0, end - round(known.slots_end / SLOT_SECONDS)))
                 for index in range(len(slots) - missing, len(slots)):
                     slots[index] += known.work_rate * known.speed * SLOT_SECONDS
-        return tuple(slots)
+        return tuple(slots), end
 
     def _note_owners(self, now: float, group: GroupState) -> None:
         """Remember what was given away, when, and what came for it."""
@@ -476,6 +498,7 @@ class History:
         for member in gone:
             del self._members[member]
             self._filled.pop(member, None)
+            self._open.pop(member, None)
             self._sequences.pop(member, None)
         self._given = {p: given for p, given in self._given.items() if now - given.at <= KEEP_SECONDS}
         unknown = [partition for partition in self._partitions if partition not in group.owners]

@@ -162,7 +162,7 @@ class Planner:
         startup = startup_seconds(seen, group.startup_expected_seconds)
         outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, startup, self._config)
         horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
-        return _Picture(seen, forecast(seen.series, horizon, outlook), outlook.use)
+        return _Picture(seen, forecast(seen.series, horizon, outlook, seen.opening), outlook.use)
 
     def _refusal(self, seen: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
         """Why no plan may be made now, if so."""

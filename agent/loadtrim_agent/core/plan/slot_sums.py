@@ -53,6 +53,10 @@ class SlotSums:
         works = self._works[first - self._first : max(0, end - self._first)]
         return works + [0.0] * (end - first - len(works))
 
+    def total(self, begin: int, end: int) -> float:
+        """Of the slots ``begin`` .. ``end`` - 1, as far as anybody told of them."""
+        return sum(self._works[max(0, begin - self._first) : max(0, end - self._first)])
+
     def prune(self) -> None:
         """Drop what is too old."""
         if len(self._works) > self._kept + self._spare:

@@ -15,10 +15,12 @@ from .cost import Cost, TopicCosts
 from .partition_meter import CostOf, PartitionMeter
 from .windows import SlotGrid
 
-__all__ = ["SLOTS_MAX", "WorkSlots"]
+__all__ = ["SLOTS_MAX", "SLOTS_OPEN_MAX", "WorkSlots"]
 
 SLOTS_MAX = 300
 """Slots told per report (30 s); after a longer silence the work of older ones is spread over them."""
+SLOTS_OPEN_MAX = 20
+"""Open slots told per report (2 s)."""
 
 
 class WorkSlots:
@@ -102,6 +104,34 @@ class WorkSlots:
                 self.carry += self.uncosted.pop(topic) * cost.mean
         self.carry = spread(work, self.carry)
         return round(self._grid.start(first), 6), self._rounded(work)
+
+    def opening(self, parts: Sequence[tuple[PartitionMeter, bool]], cost_of: CostOf) -> tuple[float, ...]:
+        """What is known of the slots after the closed ones, busy seconds: they will be told with no less.
+
+        Args:
+            parts: every owned partition and whether it is in sizing.
+            cost_of: what a record of a partition is taken to cost.
+        """
+        if self.first_open is None:
+            return ()
+        work = [0.0] * SLOTS_OPEN_MAX
+        for slot, amount in self._gone.items():
+            self._add_open(work, slot, amount)
+        for part, sized in parts:
+            known = part.arrivals.known() if sized else {}
+            cost = cost_of(part) if known else None
+            if cost is not None:
+                for slot, records in known.items():
+                    self._add_open(work, slot, records * cost.mean)
+        while work and not work[-1]:
+            work.pop()
+        return tuple(round(value, 6) for value in work)
+
+    def _add_open(self, work: list[float], slot: int, amount: float) -> None:
+        assert self.first_open is not None
+        place = (slot - self.first_open) // self._grid.parts
+        if 0 <= place < len(work):
+            work[place] += amount
 
     def _rounded(self, work: list[float]) -> tuple[float, ...]:
         """Whole microseconds, for short telemetry; what rounding takes from one slot it gives to the next."""

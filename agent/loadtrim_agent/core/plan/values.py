@@ -335,6 +335,8 @@ class Estimate:
     """Records done late since the last decision, by cause."""
     past: tuple[Second, ...] = ()
     """What the group did in each of the last seconds, oldest first."""
+    opening: float = 0.0
+    """The least that the next element of ``series`` will be, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

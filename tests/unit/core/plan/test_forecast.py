@@ -149,3 +149,20 @@ def test_whatever_came_the_answer_is_finite_and_not_negative(series: list[float]
     assert 0.0 <= made.error <= 3.0 * max(series) + 1e-9
     assert made.peak >= made.level
     assert 1 <= made.window_seconds <= len(series)
+
+
+def test_a_jump_is_answered_in_the_second_that_it_comes_in() -> None:
+    """300 records come at the beginning of a second in which 100 were expected: there will be no fewer."""
+    assert forecast([1.0] * 60, 2.0, opening=3.0).level == pytest.approx(3.0)
+
+
+def test_that_little_has_come_yet_says_nothing() -> None:
+    series = noise(1)[:60]
+    for opening in (0.0, 0.3, 0.9):
+        assert forecast(series, 2.0, opening=opening) == forecast(series, 2.0)
+
+
+def test_what_fits_the_noise_moves_as_little_as_the_second_itself_would() -> None:
+    series = noise(2)[:60]
+    assert forecast(series, 2.0, opening=1.1) == forecast([*series, 1.1], 2.0)
+    assert forecast(series, 2.0, opening=1.1).level == pytest.approx(forecast(series, 2.0).level, rel=0.01)

@@ -74,6 +74,24 @@ class TestReport:
         report = feed.report(T + 2.05)
         assert report.slots_start + 0.1 * len(report.slots) == time_of(T + 1.0)
 
+    def test_a_burst_is_told_before_its_slot_is_closed(self) -> None:
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        feed.append(T + 0.12)
+        feed.fetch(T + 0.13)
+        feed.finish(T + 0.15, 1, 0.02)
+        feed.append(T + 0.92, T + 0.93, T + 0.94)
+        feed.fetch(T + 0.95)
+        report = feed.report(T + 1.0)
+        assert report.slots_start == time_of(T)
+        closed = len(report.slots)
+        assert closed < 9, "the slot is open, or this shows nothing"
+        assert report.slots_open == pytest.approx((*[0.0] * (9 - closed), 0.06))
+        feed.finish(T + 1.1, 3, 0.02)
+        later = feed.report(T + 2.0)
+        assert later.slots[9 - closed] == pytest.approx(0.06, abs=0.002), "told again when it is closed"
+        assert later.slots_open == ()
+
     def test_lag_is_told_at_its_least_too(self) -> None:
         feed = Feed(Meter(CONFIG))
         feed.acquire(T)

@@ -357,3 +357,40 @@ def test_a_member_without_a_recent_report_is_silent_whether_it_owns_something_or
     known = seen(history, 6.0, state)
     assert known.silent == {"b", "c"}
     assert known.stale == ()
+
+
+class TestTheOpeningSecond:
+    """Slots end at T + 1.0; what is known of the second after it is told apart."""
+
+    def test_the_members_add_up(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0, slots_open=(0.0, 0.4)), T + 1.2)
+        history.observe(report("b", 0, slots_open=(0.0, 0.2), speed=0.5), T + 1.2)
+        known = seen(history, 1.2, group("a", "b", owners={0: "a", 1: "b"}))
+        assert known.opening == pytest.approx(0.4 + 0.1)
+        assert sum(known.slots) == pytest.approx(0.5 + 0.25)
+
+    def test_slots_that_others_have_not_told_yet_count(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0), T + 1.2)
+        history.observe(report("b", 0, slots=(0.05,) * 12, slots_open=(0.3,)), T + 1.4)
+        assert seen(history, 1.4, group("a", "b", owners={0: "a", 1: "b"})).opening == pytest.approx(0.1 + 0.3)
+
+    def test_it_is_no_longer_than_a_second(self) -> None:
+        """Else a burst of the second after it would look like a jump."""
+        history = History(CONFIG)
+        history.observe(report("a", 0), T + 1.2)
+        history.observe(report("b", 0, slots=(0.0,) * 19, slots_open=(0.1, 0.7)), T + 2.1)
+        assert seen(history, 2.1, group("a", "b", owners={0: "a", 1: "b"})).opening == pytest.approx(0.1)
+
+    def test_a_later_report_takes_the_place_of_an_earlier_one(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0, slots_open=(0.0, 0.4)), T + 1.2)
+        history.observe(report("a", 1, slots=(0.0, 0.4, *[0.0] * 8), slots_open=(0.2,)), T + 2.2)
+        assert seen(history, 2.2).opening == pytest.approx(0.2)
+
+    def test_who_is_gone_tells_nothing(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0), T + 1.2)
+        history.observe(report("b", 0, slots_open=(0.0, 0.2)), T + 1.2)
+        assert seen(history, 1.2).opening == 0.0

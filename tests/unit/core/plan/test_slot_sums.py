@@ -63,3 +63,13 @@ def test_old_slots_are_dropped() -> None:
         assert len(sums.until(slot + 1)) == min(slot + 1, KEPT)
     sums.add(970, 5.0)  # longer ago than anybody asks for
     assert sums.until(1_000) == [float(slot) for slot in range(980, 1_000)]
+
+
+def test_the_total_of_what_was_told() -> None:
+    sums = SlotSums(10, 5)
+    assert sums.total(0, 5) == 0
+    for slot in (3, 4, 7):
+        sums.add(slot, float(slot))
+    assert sums.total(0, 5) == 7
+    assert sums.total(4, 100) == 11
+    assert sums.total(8, 9) == 0
