@@ -20,8 +20,9 @@ from .core.group.commands import EnteredCommand
 from .core.group.ownership import HoldState
 from .core.model import Partition
 from .core.plan.meter_values import MeterConfig
+from .core.plan.monitored import MonitorName
 from .core.plan.packers import make_packer
-from .core.plan.policies import make_policy
+from .core.plan.policies import make_policy, unmonitored
 from .core.plan.values import PlanConfig
 from .core.records import DecisionRecord, LeavingRecord, PlanRecord, Record
 from .kafka.fetch.chunk import Chunk
@@ -90,6 +91,8 @@ class Assembly(Companion):
         self._client_id = client_id
         make_policy(options.policy)
         make_packer(options.packer)
+        if options.monitor != MonitorName.REPORTS and (limits := unmonitored(options.policy, options.monitor)):
+            log.warning("%s", limits)
         parse_address(options.http)
         self._scaler = _make_scaler(options)
         self.metrics = Metrics(registry, group, client_id, options.sla_seconds, clock=boot_time)

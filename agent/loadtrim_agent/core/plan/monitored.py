@@ -6,8 +6,9 @@
 * ``iccbdc22``  ICCBDC'22: records whose time stamps lie in the interval that ended 1.5 s ago, by the offsets at its
   ends.
 
-What is replaced is the rate of each partition, and with it its work and its curve; lag, costs and the shape of the
-load stay the reports'. Bytes become work by what the group measured: all partitions together carry the work that the
+What is replaced is the rate of each partition, and with it its work and its curve, and the group's past: what was told
+at each decision of late is what policies and the forecast look back at. Lag, costs and the shape of the load within a
+second stay the reports'. Bytes become work by what the group measured: all partitions together carry the work that the
 members reported over the window, and each its share of the bytes, so a byte costs the same everywhere, as the paper
 has it.
 
@@ -25,14 +26,20 @@ from statistics import fmean
 import msgspec
 
 from ..model import Partition
-from .values import Estimate, PartitionEstimate, Rates, RateUnit
+from ..records import DecisionRecord
+from .estimate import SERIES_SECONDS_MAX
+from .values import Estimate, Outcome, PartitionEstimate, Rates, RateUnit
 
-__all__ = ["BYTES_SECONDS", "DELAY_SECONDS", "Growth", "MonitorName", "monitored"]
+__all__ = ["BYTES_SECONDS", "DELAY_SECONDS", "Growth", "MonitorName", "Told", "monitored"]
 
 BYTES_SECONDS = 30.0
 """Landau'24: length of the sliding window."""
 DELAY_SECONDS = 1.5
 """ICCBDC'22: the interval ends that long ago, so that what was stamped in it has been appended."""
+SILENCE_SECONDS = 10.0
+"""What was told before a longer silence is left out: nobody knows what came meanwhile."""
+SILENCE_DECISIONS = 3.0
+"""The same in decisions, where these are rarer."""
 
 
 class MonitorName(enum.StrEnum):
@@ -73,20 +80,68 @@ class Growth:
         return rates
 
 
-def monitored(seen: Estimate, rates: Rates) -> Estimate:
-    """The estimate with the monitor's rates in place of the reports'; a partition that it leaves out gets nothing."""
+class Told:
+    """What a monitor told of the group at each decision of late, for all that looks back. Bounded; deterministic."""
+
+    def __init__(self, monitor: str, decision_seconds: float) -> None:
+        """
+        Args:
+            monitor: its name (:class:`MonitorName`).
+            decision_seconds: between two decisions.
+        """
+        self._monitor = monitor
+        self._silence = max(SILENCE_SECONDS, SILENCE_DECISIONS * decision_seconds)
+        self._rates: deque[tuple[float, float]] = deque()
+        """(time of the decision, records/s of the group), oldest first."""
+
+    def remember(self, decision: DecisionRecord) -> None:
+        """What an earlier leader was told. One that held may not have been told anything."""
+        if decision.monitor == self._monitor and decision.outcome != Outcome.HOLD:
+            self.add(decision.at, decision.rate)
+
+    def add(self, at: float, rate: float) -> None:
+        """Records/s of the group, as told for the decision at this time; not before the last one."""
+        if self._rates and at - self._rates[-1][0] > self._silence:
+            self._rates.clear()
+        self._rates.append((at, rate))
+        while self._rates[0][0] <= at - SERIES_SECONDS_MAX:
+            self._rates.popleft()
+
+    def per_second(self) -> tuple[float, ...]:
+        """Records/s in each second until the newest, oldest first; one without a decision is as the one before."""
+        result: list[float] = []
+        for at, rate in self._rates:
+            second = round(at - self._rates[0][0])
+            result += result[-1:] * (second - len(result))
+            result[second:] = [rate]
+        return tuple(result)
+
+
+def monitored(seen: Estimate, rates: Rates, told: Told) -> Estimate:
+    """The estimate with the monitor's rates in place of the reports'; a partition that it leaves out gets nothing.
+
+    Args:
+        seen: by the reports.
+        rates: what the monitor says now.
+        told: what it said before; this is added.
+    """
     sized = {partition: entry for partition, entry in seen.partitions.items() if entry.sized}
     if rates.unit is RateUnit.BYTES:
         total = sum(rates.per_second.get(partition, 0.0) for partition in sized)
         level = fmean(seen.series[-round(BYTES_SECONDS) :])
         work = {p: level * rates.per_second.get(p, 0.0) / total if total > 0 else 0.0 for p in sized}
+        records = {p: work[p] / entry.cost if entry.cost > 0 else 0.0 for p, entry in sized.items()}
     else:
-        work = {p: rates.per_second.get(p, 0.0) * entry.cost for p, entry in sized.items()}
-    partitions = {p: _with_work(e, work[p], seen) if p in work else e for p, e in seen.partitions.items()}
-    return replace(seen, partitions=partitions, rate=sum(e.rate for e in partitions.values() if e.sized))
+        records = {p: rates.per_second.get(p, 0.0) for p in sized}
+        work = {p: records[p] * entry.cost for p, entry in sized.items()}
+    loads = {p: _with_load(entry, records[p], work[p], seen) for p, entry in sized.items()}
+    rate = sum(records.values())
+    cost = sum(work.values()) / rate if rate > 0 else seen.cost
+    told.add(seen.at, rate)
+    series = tuple([before * cost for before in told.per_second()])
+    return replace(seen, partitions={**seen.partitions, **loads}, rate=rate, cost=cost, series=series)
 
 
-def _with_work(entry: PartitionEstimate, work: float, seen: Estimate) -> PartitionEstimate:
+def _with_load(entry: PartitionEstimate, rate: float, work: float, seen: Estimate) -> PartitionEstimate:
     curve = entry.curve.scaled(work / entry.work) if entry.work > 0 else seen.curve.scaled(work)
-    rate = work / entry.cost if entry.cost > 0 else 0.0
     return msgspec.structs.replace(entry, rate=rate, work=work, curve=curve)

@@ -20,7 +20,7 @@ from .baseline import Comparison, Ignored, look_ahead, startup_seconds
 from .estimate import estimate
 from .forecast import forecast
 from .inputs import Stock, problem_of, unmeasured, view_of
-from .monitored import MonitorName, monitored
+from .monitored import MonitorName, Told, monitored
 from .naming import parse_choice
 from .observe import History
 from .packers import make_packer
@@ -80,6 +80,7 @@ class Planner:
         self._packer = make_packer(config.packer)
         self._counts = Sticky()
         self._history = History(config)
+        self._told = Told(config.monitor, config.decision_seconds)
         self._advice = Advice()
         self._sequence = 0
         self._memory: dict[str, float] = {}
@@ -109,6 +110,7 @@ class Planner:
             return
         self._sequence = decision.sequence
         self._victims = decision.victims
+        self._told.remember(decision)
         if decision.baseline is not None and decision.baseline.reason_code != Ignored.MISSING:
             self._compared = Comparison.of(decision.baseline, decision.at)
         if decision.policy == self._config.policy:
@@ -158,7 +160,7 @@ class Planner:
         if isinstance(seen, NotReady):
             return seen
         if group.rates is not None:
-            seen = monitored(seen, group.rates)
+            seen = monitored(seen, group.rates, self._told)
         startup = startup_seconds(seen, group.startup_expected_seconds)
         outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, startup, self._config)
         horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
@@ -221,12 +223,12 @@ class Planner:
         resting = self._advice.resting(now, group)
         problem = replace(unmeasured(group, resting), victims=self._victims)
         moves = _advice_of(self._counts.pack(problem), group)
-        self._told(moves, group)
+        self._advised(moves, group)
         if moves:
             why = replace(why, text=f"{why.text}; until then partitions are spread by number")
         return _with(self._hold(now, group, why, None), moves=moves)
 
-    def _told(self, moves: Sequence[MovePlan], group: GroupState) -> None:
+    def _advised(self, moves: Sequence[MovePlan], group: GroupState) -> None:
         self._advice.advised(moves, group.generation)
         self._history.advised(Partition(move.topic, move.partition) for move in moves)
 
@@ -241,7 +243,7 @@ class Planner:
     ) -> DecisionRecord:
         silent = frozenset(member for member, seen in picture.estimate.members.items() if seen.silent)
         moves = _advice_of(placement, group, silent)
-        self._told(moves, group)
+        self._advised(moves, group)
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         outcome = _outcome(sizing.replicas, before, bool(moves))
         return _with(

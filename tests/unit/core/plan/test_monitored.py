@@ -8,11 +8,22 @@ import msgspec
 import pytest
 
 from loadtrim_agent.core.plan.estimate import estimate
-from loadtrim_agent.core.plan.monitored import Growth, MonitorName, monitored
+from loadtrim_agent.core.plan.monitored import Growth, MonitorName, Told, monitored
+from loadtrim_agent.core.plan.planner import Planner
+from loadtrim_agent.core.plan.policies import POLICIES, Measure, make_policy
 from loadtrim_agent.core.plan.values import Estimate, PlanConfig, Rates, RateUnit
 from unit.core.plan.virtual_group import COST, Fleet, T, even, partition
 
 P0, P1 = partition(0), partition(1)
+TAKE_RATES = sorted(
+    name
+    for name in set(POLICIES) - {"clairvoyant"}
+    if name == "objective" or Measure.RATES in getattr(make_policy(name), "needs", ())
+)
+
+
+def told(decision_seconds: float = 1.0) -> Told:
+    return Told("iccbdc22", decision_seconds)
 
 
 def test_growth_is_newest_less_oldest_over_the_time_between() -> None:
@@ -56,7 +67,7 @@ def seen() -> Estimate:
 def test_records_replace_the_rate_the_work_and_the_curve() -> None:
     before = seen()
     rates = Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 300.0, P1: 50.0})
-    after = monitored(before, rates)
+    after = monitored(before, rates, told())
     assert after.rate == pytest.approx(350.0)
     assert after.partitions[P0].rate == pytest.approx(300.0)
     assert after.partitions[P0].work == pytest.approx(300.0 * COST)
@@ -68,10 +79,10 @@ def test_records_replace_the_rate_the_work_and_the_curve() -> None:
 
 def test_bytes_are_shares_of_the_groups_work() -> None:
     """1 busy second/s in the group, 3 of 4 bytes in the first partition: 0.75 and 0.25, 150/s and 50/s."""
-    after = monitored(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 3_000.0, P1: 1_000.0}))
+    after = monitored(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 3_000.0, P1: 1_000.0}), told())
     assert [after.partitions[p].work for p in (P0, P1)] == pytest.approx([0.75, 0.25], rel=0.02)
     assert [after.partitions[p].rate for p in (P0, P1)] == pytest.approx([150.0, 50.0], rel=0.02)
-    idle = monitored(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 0.0}))
+    idle = monitored(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 0.0}), told())
     assert idle.rate == 0.0
 
 
@@ -79,9 +90,56 @@ def test_a_partition_without_work_gets_the_groups_shape() -> None:
     before = seen()
     nothing = msgspec.structs.replace(before.partitions[P0], work=0.0, rate=0.0, curve=before.curve.scaled(0.0))
     before = replace(before, partitions={**before.partitions, P0: nothing})
-    after = monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0, P1: 100.0}))
+    after = monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0, P1: 100.0}), told())
     assert after.partitions[P0].work == pytest.approx(100.0 * COST)
     assert after.partitions[P0].curve.mean == before.curve.scaled(100.0 * COST).mean
+
+
+def test_records_of_which_nobody_knows_the_cost_arrive_all_the_same() -> None:
+    before = seen()
+    free = {p: msgspec.structs.replace(entry, cost=0.0, work=0.0) for p, entry in before.partitions.items()}
+    before = replace(before, partitions=free, cost=0.0, series=(0.0,) * 30)
+    after = monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0}), told())
+    assert (after.rate, after.partitions[P0].rate, after.partitions[P0].work) == (100.0, 100.0, 0.0)
+
+
+# -- what was told before ----------------------------------------------------------------------------------------------
+
+
+def test_what_was_told_at_each_decision_is_the_groups_past() -> None:
+    """300/s, then 500/s: the reports' 200/s are nowhere in it."""
+    past, before = told(), seen()
+    monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 200.0, P1: 100.0}), past)
+    later = replace(before, at=before.at + 1.0)
+    after = monitored(later, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 500.0}), past)
+    assert after.series == pytest.approx([300.0 * COST, 500.0 * COST])
+    assert after.cost == pytest.approx(COST)
+
+
+def test_one_value_per_second_whatever_the_rhythm_of_the_decisions() -> None:
+    often, seldom = told(), told(4.0)
+    for decision in range(6):
+        often.add(T + 0.4 * decision, float(decision))
+    assert often.per_second() == (1.0, 3.0, 5.0)
+    for at, rate in ((0.0, 1.0), (4.02, 2.0), (7.98, 3.0)):
+        seldom.add(T + at, rate)
+    assert seldom.per_second() == (1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 3.0)
+
+
+def test_it_is_bounded_and_begins_anew_after_a_silence() -> None:
+    past = told()
+    assert past.per_second() == ()
+    for second in range(500):
+        past.add(T + second, float(second))
+    assert past.per_second() == tuple(float(second) for second in range(380, 500))
+    past.add(T + 509, 7.0)
+    assert past.per_second()[-11:] == (499.0,) * 10 + (7.0,), "a few decisions that held are a gap"
+    past.add(T + 520, 8.0)
+    assert past.per_second() == (8.0,)
+    rare = told(30.0)
+    rare.add(T, 1.0)
+    rare.add(T + 30, 2.0)
+    assert rare.per_second() == (*(1.0,) * 30, 2.0)
 
 
 # -- in the planner ----------------------------------------------------------------------------------------------------
@@ -112,3 +170,59 @@ def test_a_monitor_that_does_not_tell_holds(monitor: MonitorName) -> None:
     assert "400 records/s arrive" in told.reason
     group.rates_told = None
     assert group.step().replicas_wanted == 3
+
+
+def records(total: float) -> Rates:
+    return Rates(at=T, unit=RateUnit.RECORDS, per_second={partition(n): total / 4 for n in range(4)})
+
+
+def watched(policy: str, total: float) -> Monitored:
+    """One member that can do 200 records/s; the reports tell ``total``."""
+    packer = "mwf" if policy == "landau24" else "sticky"
+    config = PlanConfig(group="g", objective_seconds=0.5, policy=policy, packer=packer, monitor="iccbdc22")
+    return Monitored(config, even(4, total), members=1)
+
+
+@pytest.mark.parametrize("policy", [name for name in TAKE_RATES if name != "dhalion_adapted"])
+def test_every_policy_that_takes_a_rate_takes_the_monitors(policy: str) -> None:
+    """600/s by the monitor need more than 3 of 200/s; the reports' 40/s need one. DS2-adapted waits for lag as well."""
+    group = watched(policy, 40.0)
+    assert group.run(5).replicas_wanted == 1
+    group.rates_told = records(600.0)
+    decision = group.run(20)
+    assert max(decision.replicas_wanted, *(entry.replicas for entry in decision.rejected), 0) >= 4
+
+
+def test_dhalion_takes_the_monitors_rate_over_what_is_done() -> None:
+    """The reports' 300/s over 200/s done ask for 1.5 x 1.2: 2 replicas; the monitor's 600/s for 4."""
+    group = watched("dhalion_adapted:lag_threshold_seconds=0.1", 300.0)
+    group.rates_told = records(600.0)
+    decision = group.run(20)
+    assert decision.replicas_wanted == 4
+    assert any("3.00 times what is done comes" in entry.reason for entry in group.history)
+
+
+@pytest.mark.parametrize("policy", ["ds2_modern", "ds2_modern_adapted", "li_ku", "objective"])
+def test_a_monitor_that_tells_less_counts_too(policy: str) -> None:
+    group = watched(policy, 150.0)
+    group.rates_told = records(40.0)
+    decision = group.run(20)
+    assert decision.rate == 40.0
+    assert decision.work == pytest.approx(40.0 * COST, rel=0.01)
+    assert decision.replicas_wanted == 1
+
+
+def test_the_next_leader_knows_what_was_told() -> None:
+    """The mean of the last minute, of which it was told the last second itself."""
+    group = watched("ds2_modern:cooldown_seconds=1000", 40.0)
+    group.rates_told = records(600.0)
+    decisions = [group.step() for _ in range(12)]
+    group.planner = Planner(group.config)
+    for report, at in group.reports:
+        group.planner.observe(report, at)
+    for decision in decisions:
+        group.planner.remember(msgspec.structs.replace(decision, state={}))
+    group.rates_told = records(100.0)
+    share = sum(1 for decision in decisions if decision.outcome != "hold")
+    rate = (600.0 * share + 100.0) / (share + 1)
+    assert f"{rate:.0f} records/s arrive" in group.step().reason

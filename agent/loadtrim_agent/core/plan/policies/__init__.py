@@ -52,6 +52,7 @@ __all__ = [
     "UnmeasuredError",
     "View",
     "make_policy",
+    "unmonitored",
 ]
 
 POLICIES: dict[str, Callable[[], Policy]] = {
@@ -103,3 +104,27 @@ def make_policy(
             "that tells the load"
         )
     return policy
+
+
+def unmonitored(choice: str, monitor: str) -> str:
+    """What a policy decides by that a monitor of arrival rates does not tell: a sentence for the start.
+
+    Args:
+        choice: name and parameters of the policy.
+        monitor: its name, not the members' reports.
+
+    Returns:
+        Empty: all that it knows of arrivals is the monitor's.
+    """
+    name = parse_choice(choice)[0]
+    if name == Objective.name:
+        return (
+            f"LOADTRIM_MONITOR={monitor} tells level and trend of the load; how it comes within a second, by which the "
+            "policy 'objective' keeps bursts in time, is what the members report."
+        )
+    if Measure.RATES in getattr(make_policy(choice), "needs", frozenset()):
+        return ""
+    return (
+        f"The policy {name!r} looks at no arrival rates, so LOADTRIM_MONITOR={monitor} does not change how many "
+        "replicas there are, only where the packer puts partitions. Set LOADTRIM_MONITOR=reports to do without it."
+    )

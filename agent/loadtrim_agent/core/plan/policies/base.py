@@ -155,9 +155,9 @@ class View:
     def arrival_rate(self, seconds: float) -> float | None:
         """Records/s of the group over the newest ``seconds``; None: nothing was done, so work tells no records."""
         newest = self.estimate.series[-max(1, round(seconds)) :]
-        if not any(newest):
-            return 0.0
-        return fmean(newest) / self.estimate.cost if self.estimate.cost > 0 else None
+        if self.estimate.cost > 0:
+            return fmean(newest) / self.estimate.cost
+        return None if any(newest) or self.estimate.rate > 0 else 0.0
 
     @property
     def lag(self) -> int:

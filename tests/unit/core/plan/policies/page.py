@@ -41,6 +41,12 @@ of a record. The papers' constants are named where they are left out.
 A policy that needs what is not measured refuses the start and says which setting to change; of those here that is
 `clairvoyant` alone, outside a simulator.
 
+**With `LOADTRIM_MONITOR`** whatever looks at arrival rates looks at the monitor's: what it tells now, and over a window
+what it told at each decision since. `objective` takes level and trend of the load from it; how the load comes within a
+second is still what the members report, for a monitor tells one number per decision. The policies that look at no
+arrival rates decide as without it, and only the packer places by its rates; the start says so. While the monitor tells
+nothing the group holds, and grows only where what members report alone asks for more.
+
 | name | looks at |
 |---|---|
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,16 @@ import pytest
 
 from loadtrim_agent.core.plan.packers.problem import Item, Limits, LoadError, divide
 from loadtrim_agent.core.plan.past import Second
-from loadtrim_agent.core.plan.policies import MEASURED, POLICIES, Future, Measure, UnmeasuredError, View, make_policy
+from loadtrim_agent.core.plan.policies import (
+    MEASURED,
+    POLICIES,
+    Future,
+    Measure,
+    UnmeasuredError,
+    View,
+    make_policy,
+    unmonitored,
+)
 from loadtrim_agent.core.plan.policies.base import WANTED, held, sized
 from loadtrim_agent.core.plan.policies.parameters import ParameterError, described
 from loadtrim_agent.core.plan.values import (
@@ -212,6 +222,22 @@ def test_what_a_running_group_cannot_know_is_refused_with_what_to_do() -> None:
 @pytest.mark.parametrize("name", sorted(set(POLICIES) - {"clairvoyant"}))
 def test_everything_else_can_be_measured(name: str) -> None:
     assert make_policy(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("keda:activation_lag_records=1", "'keda' looks at no arrival rates.*only where the packer puts.*=reports"),
+        ("fixed", "looks at no arrival rates"),
+        ("objective", "level and trend of the load; how it comes within a second.*what the members report"),
+        ("linear:mu=200", ""),
+        ("li_ku", ""),
+        ("dhalion_adapted", ""),
+    ],
+)
+def test_what_a_monitor_does_not_tell_a_policy_is_said(choice: str, said: str) -> None:
+    assert re.search(said, unmonitored(choice, "landau24"))
+    assert bool(unmonitored(choice, "landau24")) == bool(said)
 
 
 @pytest.mark.parametrize(
