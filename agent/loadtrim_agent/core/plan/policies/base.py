@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
 from typing import Protocol
 
@@ -34,6 +35,8 @@ DEAL_SECONDS = 3.0
 """After a generation began partitions are dealt out anew for so long: who comes is there, and advice may get lost."""
 EARLY_SECONDS = 0.05
 """Decisions come once per interval and a few milliseconds early or late."""
+_PAST = {name: attrgetter(name) for name in ("busy_seconds", "given_seconds", "latency_seconds")}
+"""What is measured, not counted, in each of the last seconds."""
 
 
 class Measure(enum.StrEnum):
@@ -91,7 +94,7 @@ class View:
     """Everything a policy may know at one decision.
 
     Raises:
-        LoadError: a capacity, a rate, a lag or a number of replicas that nothing can be decided by.
+        LoadError: a capacity, a rate, a lag, a time or a number of replicas that nothing can be decided by.
     """
 
     now: float
@@ -133,6 +136,21 @@ class View:
                 "the load of the group (rate, backlog, late work, cost, throughput: "
                 f"{', '.join(map(str, values))}) is negative or no finite number, so nothing can be decided by it"
             )
+        self._check_times()
+
+    def _check_times(self) -> None:
+        """Sums, because three minutes and every partition are looked at in each decision."""
+        estimate = self.estimate
+        told: dict[str, Sequence[float]] = {
+            "the start-up time": (estimate.startup_seconds,),
+            "the age of a partition's oldest record": [entry.lag_seconds for entry in estimate.partitions.values()],
+            "what the policy was to remember": (*self.memory.values(),),
+        }
+        told |= {f"{name} of one of the last seconds": [*map(of, estimate.past)] for name, of in _PAST.items()}
+        for what, values in told.items():
+            if not math.isfinite(sum(values)):
+                wrong = next((value for value in values if not math.isfinite(value)), sum(values))
+                raise LoadError(f"{what} is {wrong}, so nothing can be decided by it; give a finite number")
 
     @property
     def replicas_min(self) -> int:

@@ -300,6 +300,23 @@ def test_a_load_that_is_no_load_is_refused_where_the_view_is_made(wrong: float) 
         Future(begins_at=T, partitions=(partition(0),), records=((wrong,),))
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_time_that_is_none_is_refused_where_the_view_is_made(wrong: float) -> None:
+    """And not in the middle of a policy, which would break on it or speak of nan seconds."""
+    good = view((entry(0, 10.0), entry(1, 10.0)), 1)
+    second = good.estimate.past[-1]
+    with pytest.raises(LoadError, match="the start-up time is"):
+        replace(good, estimate=replace(good.estimate, startup_seconds=wrong))
+    with pytest.raises(LoadError, match="oldest record is"):
+        view((entry(0, 10.0), entry(1, 10.0)), 1, lag_seconds=wrong)
+    for field in ("busy_seconds", "given_seconds", "latency_seconds"):
+        past = (*good.estimate.past[:-1], replace(second, **{field: wrong}))
+        with pytest.raises(LoadError, match=f"{field} of one of the last seconds is {wrong}"):
+            replace(good, estimate=replace(good.estimate, past=past))
+    with pytest.raises(LoadError, match="was to remember"):
+        replace(good, memory={WANTED: wrong})
+
+
 def test_no_capacity_and_no_members_are_refused_where_the_view_is_made() -> None:
     good = view((entry(0, 10.0),), 1)
     with pytest.raises(LoadError, match="capacity"):
