@@ -45,7 +45,7 @@ _FIELDS = (
     "state map<string, double>, "
     "baseline struct<used: boolean, reason: string, reason_code: string, ignored: map<string, string>, "
     "scale: double, quantile: double, forecast: double, returning: double, topics: array<string>, seconds: double, "
-    "seen: double, expected: double, off: double>"
+    "seen: double, expected: double, off: double>, members_opened int, members_bound int"
 )
 _JSON = f"{_FIELDS}, _corrupt string"
 HISTORY_COLUMNS = f"date date, {_FIELDS}, topic string, offset bigint, appended double, ingest string"

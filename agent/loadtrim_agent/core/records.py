@@ -346,6 +346,11 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     """Standing backlog, busy seconds."""
     moves: tuple[MovePlan, ...] = ()
     victims: tuple[str, ...] = ()
+    members_opened: int | None = None
+    """Members that own something in this plan. None: no load is known yet, or nothing was planned."""
+    members_bound: int | None = None
+    """No placement of whole partitions that fits has fewer, as far as a quick lower bound can tell; more than there are
+    where nothing fits."""
     rejected: tuple[RejectedPlan, ...] = ()
     late: dict[str, int] = {}
     startup_seconds: float | None = None

@@ -213,6 +213,9 @@ def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: t
         lines.append(f"  members: {_listed([f'{member_name(m, names)} {percent(u)}' for m, u in busiest])}")
     if decision.baseline is not None:
         lines.append(f"  {baseline_line(decision.baseline)}")
+    if decision.members_opened is not None and decision.members_bound is not None:
+        least = f"no fewer than {decision.members_bound} could do" if decision.members_bound else "nothing to own"
+        lines.append(f"  placement: on {counted(decision.members_opened, 'member')}; {least}")
     lines += [f"  move: {move_line(move, names)}" for move in decision.moves]
     lines += [
         f"  not taken: {counted(rejected.replicas, 'replica')}: {rejected.reason}" for rejected in decision.rejected

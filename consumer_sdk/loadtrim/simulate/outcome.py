@@ -99,6 +99,11 @@ class Outcome:
         pairs = list(pairwise(decision.replicas_wanted for _, decision in self.decisions))
         return sum(now > before for before, now in pairs), sum(now < before for before, now in pairs)
 
+    def gaps(self) -> tuple[int, ...]:
+        """Of each plan: at most so many members in use above the fewest that whole partitions could fit."""
+        plans = ((decision.members_opened, decision.members_bound) for _, decision in self.decisions)
+        return tuple([max(0, opened - bound) for opened, bound in plans if opened is not None and bound is not None])
+
     def first_above(self, replicas: int, since_seconds: float) -> float | None:
         """Seconds from ``since_seconds`` until more replicas than that were wanted."""
         for at, decision in self.decisions:
@@ -138,6 +143,9 @@ class Summary:
     latency_max: float
     """The largest of all seeds; the other latencies are means of the seeds' percentiles."""
     late_by_cause: dict[str, float]
+    gap_mean: float
+    """Members in use above the lower bound of each plan, the mean of all decisions."""
+    gap_max: int
 
 
 def summary_of(
@@ -146,6 +154,7 @@ def summary_of(
     """Add up the runs of one policy, one for each seed."""
     scaled = [outcome.scaled() for outcome in outcomes]
     shares = [outcome.share_in_time for outcome in outcomes]
+    gaps = [gap for outcome in outcomes for gap in outcome.gaps()]
     causes = sorted({cause for outcome in outcomes for cause in outcome.late_by_cause})
 
     def at(share: float) -> float:
@@ -177,4 +186,6 @@ def summary_of(
         latency_p999=at(0.999),
         latency_max=max((o.latencies[-1] for o in outcomes if o.latencies), default=0.0),
         late_by_cause={cause: fmean(o.late_by_cause.get(cause, 0) for o in outcomes) for cause in causes},
+        gap_mean=fmean(gaps) if gaps else 0.0,
+        gap_max=max(gaps, default=0),
     )

@@ -242,6 +242,14 @@ def test_what_became_of_the_baseline(use: BaselineUse, said: str) -> None:
     assert not any("baseline" in line for line in words.decision_lines(decision()))
 
 
+def test_how_far_a_plan_is_from_the_fewest() -> None:
+    lines = words.decision_lines(decision(members_opened=3, members_bound=2))
+    assert "  placement: on 3 members; no fewer than 2 could do" in lines
+    lines = words.decision_lines(decision(members_opened=0, members_bound=0))
+    assert "  placement: on no members; nothing to own" in lines
+    assert not any("placement: on" in line for line in words.decision_lines(decision()))
+
+
 def test_a_decision_with_nothing_in_it_still_reads() -> None:
     bare = DecisionRecord(group="g", member=A, at=0.0, generation=0, sequence=0, outcome="none", reason="Idle.")
     assert words.decision_lines(bare) == [

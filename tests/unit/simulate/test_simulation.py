@@ -195,8 +195,18 @@ def test_seeds_are_added_up() -> None:
     assert summary.replica_minutes == pytest.approx(sum(o.replica_minutes for o in outcomes) / 2)
     assert summary.share_in_time_min <= summary.share_in_time <= summary.share_in_time_max
     assert summary.latency_max == max(o.latencies[-1] for o in outcomes)
+    gaps = [gap for outcome in outcomes for gap in outcome.gaps()]
+    assert (summary.gap_mean, summary.gap_max) == (pytest.approx(sum(gaps) / len(gaps)), max(gaps))
     assert percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0
     assert percentile([], 0.5) == 0.0
+
+
+def test_how_far_the_plans_are_from_the_fewest() -> None:
+    """A fixed group of 3 where two would do. What holds has no plan."""
+    outcome = play("constant:rate=150,seconds=20", policy="fixed:replicas=3", packer="sticky")
+    planned = [decision for _, decision in outcome.decisions if decision.members_opened is not None]
+    assert 0 < len(outcome.gaps()) == len(planned) < len(outcome.decisions)
+    assert outcome.gaps()[-1] == 3 - (planned[-1].members_bound or 0) > 0
 
 
 def test_one_seed_plays_one_way_under_any_hash_seed() -> None:

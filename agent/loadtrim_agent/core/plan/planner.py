@@ -255,6 +255,8 @@ class Planner:
             replicas_wanted=sizing.replicas,
             moves=moves,
             victims=placement.victims,
+            members_opened=placement.opened,
+            members_bound=placement.bound,
             rejected=sizing.rejected,
             late=attribute(picture.estimate, placement, actual, sizing.replicas),
         )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..records import BaselineUse, MovePlan
-from .values import Estimate, GroupState, Placement, PlanConfig, Sizing, units_of
+from .values import Estimate, GroupState, Placement, PlanConfig, Reason, Sizing, units_of
 
 __all__ = ["NAMES_MAX", "attribute", "blind", "listed", "member_names", "sentence", "short_member"]
 
@@ -52,9 +52,13 @@ def sentence(
     baseline: BaselineUse | None = None,
 ) -> str:
     """One English sentence: "4 replicas (3 there): 2.9 busy seconds/s arrive, ...; 2 partitions move (...)."."""
-    there = sum(1 for unit in units_of(group) if not unit.leaving)
+    units = units_of(group)
+    there = sum(1 for unit in units if not unit.leaving)
     count = f"{sizing.replicas} replica{'s' if sizing.replicas != 1 else ''}"
     parts = [f"{count}{f' ({there} there)' if there != sizing.replicas else ''}: {sizing.text}"]
+    least = -(-placement.bound // max((len(unit.members) for unit in units), default=1))
+    if _adds(least, sizing, config):
+        parts.append(f"no fewer than {least} could do")
     if placement.victims:
         # Whole instances go.
         going = {group.members[m].instance or short_member(m) for m in placement.victims if m in group.members}
@@ -72,6 +76,17 @@ def sentence(
         elif not config.can_scale:
             parts.append("no scaler is set, so this is advice only")
     return "; ".join(parts) + "."
+
+
+def _adds(least: int, sizing: Sizing, config: PlanConfig) -> bool:
+    """Does the fewest replicas that whole partitions could fit say more than the policy did?
+
+    Not where members divide partitions among themselves, nor where fewer have just been said to do: a policy may leave
+    a group as it is that is a little fuller than a placement is made for.
+    """
+    if config.slicing or sizing.reason in (Reason.PATIENCE, Reason.RETURNING):
+        return False
+    return 1 < least <= sizing.replicas or (least > sizing.replicas and sizing.reason is Reason.AT_MAX)
 
 
 def blind(seen: Estimate, group: GroupState) -> str:

@@ -79,6 +79,24 @@ def test_who_is_not_scaled_is_told() -> None:
     assert "advice" not in sentence(sizing(1), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
 
 
+def test_how_few_could_do_is_said_where_it_adds_something() -> None:
+    three, members = replace(NOWHERE, opened=4, bound=3), ("a", "b", "c", "d")
+    said = "no fewer than 3 could do"
+    assert sentence(sizing(3), three, (), group("a", "b", "c"), CONFIG) == f"3 replicas: so much arrives; {said}."
+    assert said in sentence(sizing(4), three, (), group(*members), CONFIG)
+    assert said in sentence(replace(sizing(2), reason=Reason.AT_MAX), three, (), group("a", "b"), CONFIG)
+    assert said not in sentence(sizing(2), three, (), group("a", "b"), CONFIG), "a group left as it is, a little fuller"
+    assert said not in sentence(replace(sizing(4), reason=Reason.PATIENCE), three, (), group(*members), CONFIG)
+    assert said not in sentence(sizing(3), three, (), group("a", "b", "c"), replace(CONFIG, slicing=True))
+    one = replace(NOWHERE, opened=1, bound=1)
+    assert "fewer" not in sentence(sizing(1), one, (), group("a"), CONFIG)
+
+
+def test_how_few_could_do_counts_replicas_where_instances_have_several_members() -> None:
+    pairs = replace(group("a"), members={name: MemberState(instance=f"pod-{name[0]}") for name in ("a1", "a2", "b1")})
+    assert "no fewer than 2 could do" in sentence(sizing(2), replace(NOWHERE, opened=3, bound=3), (), pairs, CONFIG)
+
+
 def test_late_records_by_cause() -> None:
     seen = replace(ESTIMATE, late_records={"queued": 5, "blocked": 2, "handoff": 1})
     assert attribute(seen, NOWHERE, 2, 3) == {"startup": 5, "blocked": 2, "handoff": 1}

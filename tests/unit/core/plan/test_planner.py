@@ -470,6 +470,13 @@ def test_every_decision_is_complete_and_readable() -> None:
     assert shown.members.keys() >= {"m01", "m02"}
     assert shown.handoff_seconds is not None
     assert shown.startup_seconds == pytest.approx(3.0)
+    for entry in group.history:
+        planned = entry.outcome != "hold"
+        assert (entry.members_opened is not None, entry.members_bound is not None) == (planned, planned)
+    # A partition of 112.5 records/s takes more than half a member, so no two of the eight fit one.
+    crowded = group.history[29]
+    assert (crowded.members_opened, crowded.members_bound) == (8, 8)
+    assert "no fewer than 8 could do" in crowded.reason
     up = next(entry for entry in group.history if entry.outcome == "up")
     assert up.rejected[0].replicas == 2
     assert up.rejected[0].reason != ""
