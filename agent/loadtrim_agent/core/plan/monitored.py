@@ -139,7 +139,8 @@ def monitored(seen: Estimate, rates: Rates, told: Told) -> Estimate:
     cost = sum(work.values()) / rate if rate > 0 else seen.cost
     told.add(seen.at, rate)
     series = tuple([before * cost for before in told.per_second()])
-    return replace(seen, partitions={**seen.partitions, **loads}, rate=rate, cost=cost, series=series)
+    # What members know of the second that has begun is no part of what the monitor tells.
+    return replace(seen, partitions={**seen.partitions, **loads}, rate=rate, cost=cost, series=series, opening=0.0)
 
 
 def _with_load(entry: PartitionEstimate, rate: float, work: float, seen: Estimate) -> PartitionEstimate:

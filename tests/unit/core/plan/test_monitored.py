@@ -116,6 +116,12 @@ def test_what_was_told_at_each_decision_is_the_groups_past() -> None:
     assert after.cost == pytest.approx(COST)
 
 
+def test_what_members_know_of_the_second_that_has_begun_is_left_out() -> None:
+    """It would look like a jump beside a past that is the monitor's."""
+    rates = Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 1.0, P1: 1.0})
+    assert monitored(replace(seen(), opening=5.0), rates, told()).opening == 0.0
+
+
 def test_one_value_per_second_whatever_the_rhythm_of_the_decisions() -> None:
     often, seldom = told(), told(4.0)
     for decision in range(6):
