@@ -5,7 +5,8 @@ sentinel state); then it asks the packer (``LOADTRIM_PACKER``) how many bins of 
 for, then partitions move.
 
 ``fill`` 5/6 is C as a share of what a member can do (the authors' runs: 0.75); ``interval_seconds`` 30 the length of an
-iteration in section VI-C (the condition itself has no figure there).
+iteration in section VI-C (the condition itself has no figure there). The paper's byte rates are
+``LOADTRIM_MONITOR=landau24``, its consumers' cycle is ``examples/batches``.
 
 Source: Landau'24, section V-C. Changed: loads are busy seconds per second, not bytes/s, so that unlike messages and
 machines compare. Packers that look at counts only open everything they are given: with those, it asks for the maximum.
