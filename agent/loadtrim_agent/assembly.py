@@ -82,7 +82,8 @@ class Assembly(Companion):
         registry: Prometheus registry; None: the default one.
 
     Raises:
-        UnknownNameError: no policy or packer has that name. ValueError: an address or URL cannot be used.
+        UnknownNameError: no policy or packer has that name. ParameterError: a parameter of one is out of its range.
+        ValueError: an address or URL cannot be used.
     """
 
     def __init__(self, options: RunOptions, *, group: str, client_id: str, registry: CollectorRegistry | None) -> None:

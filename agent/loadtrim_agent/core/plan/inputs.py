@@ -58,7 +58,7 @@ def problem_of(
         may_move=sizing.place,
         fill=sizing.fill,
         extra_lag_seconds=sizing.extra_lag_seconds,
-        parameters=config.parameters,
+        mu=config.parameters.get("mu"),
     )
 
 

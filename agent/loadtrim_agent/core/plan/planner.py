@@ -69,10 +69,10 @@ class Planner:
 
         Raises:
             UnknownNameError: no policy or packer has that name.
-            ParameterError: a parameter of the policy is out of its range.
+            ParameterError: a parameter of the policy or the packer is out of its range.
             UnmeasuredError: the policy needs to know the future, and it was not given.
         """
-        given = parse_choice(config.policy)[1] | parse_choice(config.packer)[1]
+        given = parse_choice(config.policy)[1]
         self._config = config = replace(config, parameters=given | dict(config.parameters))
         self._future = future
         measured = MEASURED if future is None else MEASURED | {Measure.FUTURE}

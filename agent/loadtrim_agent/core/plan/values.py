@@ -127,7 +127,7 @@ class PlanConfig:
     slicing: bool = False
     """Do members pass partitions on inside the objective? Then sizing keeps the time of a handoff free."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """Parameters of the policy and the packer by name; each module lists its own."""
+    """Parameters of the policy by name, which come before those in ``policy``; its ``mu`` is the packer's, too."""
 
     def __post_init__(self) -> None:
         if self.objective_seconds <= 0:

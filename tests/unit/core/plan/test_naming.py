@@ -5,6 +5,7 @@ import pytest
 from loadtrim_agent.core.model import LoadtrimError
 from loadtrim_agent.core.plan.naming import UnknownNameError, parse_choice
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
+from loadtrim_agent.core.plan.parameters import ParameterError, described
 from loadtrim_agent.core.plan.planner import Planner
 from loadtrim_agent.core.plan.policies import POLICIES, Measure, make_policy
 from loadtrim_agent.core.plan.values import PlanConfig
@@ -40,6 +41,40 @@ def test_an_unknown_parameter_is_refused() -> None:
         make_policy("closer24:down=0.5")
     with pytest.raises(UnknownNameError, match="it takes none"):
         make_packer("sticky:fill=1")
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("iccbdc22:mu=-5", "mu of the packer 'iccbdc22' is -5, so nothing can be packed; allowed is a number above 0"),
+        ("iccbdc22:mu=0", "a number above 0"),
+        ("iccbdc22_as_run:mu=-1", "a number above 0"),
+        ("closer24:mu=-1", "a number above 0"),
+        ("closer24_as_run:mu=0", "a number above 0"),
+        ("least_loaded:mu=1e13", "a number above 0"),
+        ("kd_n:n=-3", "n of the packer 'kd_n' is -3.*a whole number of at least 1 and of at most 100000"),
+        ("kd_n:n=0", "a whole number"),
+        ("kd_n:n=2.5", "a whole number"),
+        ("kd_n:n=1e9", "a whole number"),
+        ("mwf:exchanged=7", "exchanged of the packer 'mwf' is 7.*0 or 1"),
+        ("mbfp:exchanged=0.5", "0 or 1"),
+        ("trim:spread=-1", "spread of the packer 'trim' is -1.*0 or 1"),
+        ("trim:spread=2", "0 or 1"),
+    ],
+)
+def test_a_packers_parameter_out_of_its_range_is_refused(choice: str, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        make_packer(choice)
+    with pytest.raises(ParameterError, match=said):
+        Planner(PlanConfig(packer=choice))
+
+
+@pytest.mark.parametrize("name", sorted(PACKERS))
+def test_every_parameter_of_a_packer_has_a_meaning_a_range_and_a_default(name: str) -> None:
+    for one in described(make_packer(name).kind):
+        assert one.meaning, one
+        assert one.default or "default:" in one.meaning, one
+        assert one.allowed, one
 
 
 def test_a_planner_with_an_unknown_policy_does_not_start() -> None:

@@ -1,4 +1,4 @@
-"""Where partitions go. One registry; a packer has ``name``, ``parameters`` and ``pack`` (:class:`.problem.Packer`).
+"""Where partitions go. One registry; a packer has ``name``, ``kind`` and ``pack`` (:class:`.problem.Packer`).
 
 Ours:
 
@@ -21,23 +21,22 @@ assignors for mixed groups). :mod:`.supply` says how packers that open their own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 
 from ..naming import check_parameters, chosen, parse_choice
-from ..values import Placement
+from ..parameters import ParameterError, read
 from .any_fit import ANY_FITS, AnyFit
 from .assignors import Dealt, KafkaOnce
 from .least_loaded import LEAST_LOADED, LeastLoaded
 from .modified import MODIFIED, ModifiedAnyFit
-from .problem import Packer, Problem
+from .problem import Packer
 from .sticky import Sticky
 from .trim import Trim
 
-__all__ = ["PACKERS", "make_packer"]
+__all__ = ["PACKERS", "ParameterError", "make_packer"]
 
-PACKERS: dict[str, Callable[[], Packer]] = {
+PACKERS: dict[str, Callable[..., Packer]] = {
     Trim.name: Trim,
     **{name: partial(AnyFit, name) for name in ANY_FITS},
     **{name: partial(ModifiedAnyFit, name) for name in MODIFIED},
@@ -48,26 +47,17 @@ PACKERS: dict[str, Callable[[], Packer]] = {
 }
 
 
-class _Given:
-    """A packer with the parameters that were given with its name; a problem's own come first."""
-
-    def __init__(self, packer: Packer, parameters: Mapping[str, float]) -> None:
-        self.name = packer.name
-        self.parameters = packer.parameters
-        self._packer = packer
-        self._given = parameters
-
-    def pack(self, problem: Problem) -> Placement:
-        return self._packer.pack(replace(problem, parameters={**self._given, **problem.parameters}))
-
-
 def make_packer(choice: str) -> Packer:
     """The packer with this name; parameters may follow it (``name:parameter=number,...``).
 
     Raises:
         UnknownNameError: there is none; the message lists them and the nearest.
+        ParameterError: a parameter is not of its type or out of its range.
     """
-    name, parameters = parse_choice(choice)
-    packer = chosen("packer", name, PACKERS)()
-    check_parameters("packer", name, parameters, packer.parameters)
-    return _Given(packer, parameters) if parameters else packer
+    name, given = parse_choice(choice)
+    make = chosen("packer", name, PACKERS)
+    packer = make()
+    if not given:
+        return packer
+    check_parameters("packer", name, given, packer.kind.__struct_fields__)
+    return make(read(packer.kind, given, f"the packer {name!r}", "nothing can be packed"))

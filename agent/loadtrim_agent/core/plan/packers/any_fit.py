@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..parameters import Parameters
 from ..values import Placement
 from .problem import Item, Problem
 from .supply import Fit, Shelf, best, first, opening, worst
@@ -36,7 +37,7 @@ def decreasing(items: Sequence[Item]) -> list[Item]:
 class AnyFit:
     """One of the sixteen. Cost: ``O(p n)``."""
 
-    parameters: frozenset[str] = frozenset()
+    kind = Parameters
 
     def __init__(self, name: str) -> None:
         """``name``: one of :data:`ANY_FITS`."""

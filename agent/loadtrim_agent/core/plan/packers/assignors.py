@@ -9,8 +9,12 @@ Source: ``org.apache.kafka.clients.consumer.RangeAssignor``, ``RoundRobinAssigno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from ...model import Partition
+from ..parameters import Parameters
 from ..values import Placement
 from .outcome import placement
 from .problem import Bin, Item, Problem
@@ -25,7 +29,7 @@ Deal = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], dict[str, list
 class Dealt:
     """The packers ``range`` and ``roundrobin``."""
 
-    parameters: frozenset[str] = frozenset()
+    kind = Parameters
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -41,19 +45,27 @@ class Dealt:
         return placement(problem, owners, victims, f"dealt out by {self.name}")
 
 
+class KafkaOnceParameters(Parameters, frozen=True, kw_only=True):
+    """The paper says n with each run."""
+
+    n: Annotated[int, Meta(ge=1, le=100_000, description="members that are dealt to (default: all)")] | None = None
+
+
 class KafkaOnce:
-    """The packer ``kd_n``; parameter ``n``: how many members are dealt to, all by default."""
+    """The packer ``kd_n``."""
 
     name = "kd_n"
-    parameters = frozenset({"n"})
+    kind = KafkaOnceParameters
+
+    def __init__(self, given: KafkaOnceParameters | None = None) -> None:
+        self._count = (given or KafkaOnceParameters()).n
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`. In a group the first ``n`` members are dealt to; the others stay idle."""
         victims = going(problem)
         receivers = [entry for entry in problem.staying if entry.member not in victims]
-        count = max(1, round(problem.parameters.get("n", len(receivers))))
         owners = _kept(problem, receivers, fixed_only=False)
-        chosen = receivers[:count]
+        chosen = receivers[: self._count]
         dealt = _dealt(roundrobin_assign, problem.items, chosen)
         if len(dealt) < len(problem.items):  # what only others may own goes to them
             dealt = {**_dealt(roundrobin_assign, problem.items, receivers), **dealt}

@@ -2,7 +2,7 @@
 
 Partitions by rate, largest first; each onto the bin with the most rate left of those that take its lag and its rate;
 when none does, one more bin, and everything anew over the larger set, so that all bins are loaded evenly. The k-th bin
-goes to the k-th member (not sticky); ties go to the first bin.
+is the k-th member's (not sticky); ties go to the first bin.
 
 * ``iccbdc22``         as published: a bin takes ``mu`` and ``mu x W``; a lag above that counts as that.
 * ``iccbdc22_as_run``  one pass of plain first-fit decreasing says how many; then the partitions are dealt out, largest
@@ -14,6 +14,11 @@ As published, a partition with a rate above a bin's would be tried for ever: her
 dimensions, as it did in the runs, so that packing always ends. ``mu`` (records/s of a member; the papers' set-ups:
 100 nominal and 95 as run in ICCBDC'22, 200 in CLOSER'24) is measured unless the parameter says it: capacity over the
 mean cost of a record.
+
+Unlike members, of which the papers do not tell: each bin is as large as its member, so that the least loaded is the one
+with the most room, and a ``mu`` that is given is that of the median member. ``iccbdc22_as_run`` knows members of one
+size only: it counts bins of the median member and deals by count, so that a small one may get more than it can do (as
+may, in the authors' runs, any).
 
 Source: ICCBDC'22 (*Cost-Efficient and Latency-Aware Event Consuming in Workload-Skewed Distributed Event Queues*),
 section 4 and appendix; CLOSER'24 (*Tail-Latency Aware and Resource-Efficient Bin Pack Autoscaling for Distributed Event
@@ -27,6 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...model import Partition
+from ..parameters import Mu, Parameters
 from ..values import Placement
 from .bounds import bound_of
 from .outcome import placement
@@ -88,14 +94,22 @@ def bin_size(
         whole_lag: round the lag down to whole records.
     """
     if mu is None:
-        costs = [item.cost for item in items if item.cost > 0]
-        if not costs:
+        cost = _mean_cost(items)
+        if cost is None:
             return BinSize(math.inf, 2**62)
-        rate = sum(item.rate for item in items)
-        cost = sum(item.cost * item.rate for item in items) / rate if rate > 0 else 0.0
-        mu = capacity / (cost if cost > 0 else sum(costs) / len(costs))
+        mu = capacity / cost
     lag = mu * objective_seconds * fill
     return BinSize(mu * fill, math.floor(lag) if whole_lag else lag)
+
+
+def _mean_cost(items: Sequence[Item]) -> float | None:
+    """Of the records that arrive; None: no cost is known."""
+    costs = [item.cost for item in items if item.cost > 0]
+    if not costs:
+        return None
+    rate = sum(item.rate for item in items)
+    cost = sum(item.cost * item.rate for item in items) / rate if rate > 0 else 0.0
+    return cost if cost > 0 else sum(costs) / len(costs)
 
 
 def least_loaded(
@@ -116,12 +130,7 @@ def least_loaded(
     Cost: ``O(b p n)`` for b restarts.
     """
     last = len(items) if bins_max is None else bins_max
-    sized = _sized(items, size, extra_lag_seconds)
-    while True:
-        result = _try(sized, size, bins, force=bins >= max(last, 1))
-        if result is not None:
-            return result
-        bins += 1
+    return _restarted(_sized(items, size, extra_lag_seconds), [size] * max(bins, last), bins)
 
 
 def first_fit(items: Sequence[Item], size: BinSize, extra_lag_seconds: float = 0.0) -> int:
@@ -156,37 +165,59 @@ def _sized(items: Sequence[Item], size: BinSize, extra_lag_seconds: float) -> li
     ]
 
 
+def _restarted(
+    sized: Sequence[tuple[float, float, Partition]], supply: Sequence[BinSize], bins: int = 1
+) -> list[list[Partition]]:
+    """Onto the first bins of a supply, with one more each time until all fit; onto all of them whether they fit or not.
+
+    Args:
+        sized: rate, lag, partition, in the order of packing.
+        supply: at least one.
+        bins: how many to start with.
+    """
+    while (packed := _try(sized, supply[:bins], force=bins >= len(supply))) is None:
+        bins += 1
+    return packed
+
+
 def _try(
-    sized: Sequence[tuple[float, float, Partition]], size: BinSize, bins: int, *, force: bool
+    sized: Sequence[tuple[float, float, Partition]], bins: Sequence[BinSize], *, force: bool
 ) -> list[list[Partition]] | None:
-    rate_left = [size.rate] * bins
-    lag_left = [float(size.lag)] * bins
-    packed: list[list[Partition]] = [[] for _ in range(bins)]
+    rate_left = [size.rate for size in bins]
+    lag_left = [float(size.lag) for size in bins]
+    packed: list[list[Partition]] = [[] for _ in bins]
     for rate, lag, partition in sized:
-        fits = [index for index in range(bins) if rate_left[index] >= rate and lag_left[index] >= lag]
+        fits = [index for index in range(len(bins)) if rate_left[index] >= rate and lag_left[index] >= lag]
         if not fits and not force:
             return None
-        index = max(fits or range(bins), key=lambda index: (rate_left[index], -index))
+        index = max(fits or range(len(bins)), key=lambda index: (rate_left[index], -index))
         packed[index].append(partition)
         rate_left[index] -= rate
         lag_left[index] -= lag
     return packed
 
 
+class LeastLoadedParameters(Parameters, frozen=True, kw_only=True):
+    """The papers' one constant, measured where it is not given."""
+
+    mu: Mu | None = None
+
+
 class LeastLoaded:
     """One of :data:`LEAST_LOADED`."""
 
-    parameters = frozenset({"mu"})
+    kind = LeastLoadedParameters
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: LeastLoadedParameters | None = None) -> None:
         self.name = name
         self._form = LEAST_LOADED[name]
+        self._mu = (given or LeastLoadedParameters()).mu
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`; a topic that the k-th member does not subscribe goes to one that does."""
         opened, bound = self._packed(problem, problem.staying)
         # The first bins of the supply are filled, so of those that may go the ones behind them go first.
-        units = sorted({entry.unit for entry in problem.staying[: len(opened)]})
+        units = sorted({entry.unit for entry, held in zip(problem.staying, opened, strict=False) if held})
         victims = going(problem, units)
         receivers = [entry for entry in problem.staying if entry.member not in victims]
         if len(receivers) < len(problem.staying):
@@ -215,22 +246,36 @@ class LeastLoaded:
         """Partitions per receiver, and the fewest bins that could take them."""
         if not receivers:
             return [], 0
-        form = self._form
-        capacity = sorted(entry.capacity for entry in receivers)[len(receivers) // 2]
-        fill = problem.fill if form.filled else 1.0
-        mu = problem.parameters.get("mu")
-        objective = problem.limits.objective_seconds
-        size = bin_size(problem.items, capacity, objective, fill, mu, whole_lag=form.whole_lag)
+        supply = self._sizes(problem, receivers)
         items = [replace(item, lag=item.lag_high) for item in problem.items]
-        if form.restarts:
-            packed = least_loaded(items, size, problem.extra_lag_seconds, 1, len(receivers))
+        # What is larger than every bin counts as the largest, or it would be tried for ever.
+        largest = BinSize(max(size.rate for size in supply), max(size.lag for size in supply))
+        sized = _sized(items, largest, problem.extra_lag_seconds)
+        if self._form.restarts:
+            packed = _restarted(sized, supply)
         else:
-            count = min(first_fit(items, size, problem.extra_lag_seconds), len(receivers))
+            count = min(first_fit(items, supply[0], problem.extra_lag_seconds), len(receivers))
             packed = dealt_by_count(items, count)
-        sized = _sized(items, size, problem.extra_lag_seconds)
-        bounds = [0]
-        if 0.0 < size.rate < math.inf:
-            bounds.append(bound_of([rate for rate, _, _ in sized], [size.rate]))
-        if size.lag > 0 and size.rate < math.inf:
-            bounds.append(bound_of([lag for _, lag, _ in sized], [float(size.lag)]))
-        return packed, max(1 if items else 0, *bounds)
+        bounds = [1 if items else 0]
+        if 0.0 < largest.rate < math.inf:
+            bounds.append(bound_of([rate for rate, _, _ in sized], sorted((one.rate for one in supply), reverse=True)))
+        if largest.lag > 0 and largest.rate < math.inf:
+            lags = sorted((float(one.lag) for one in supply), reverse=True)
+            bounds.append(bound_of([lag for _, lag, _ in sized], lags))
+        return packed, max(bounds)
+
+    def _sizes(self, problem: Problem, receivers: Sequence[Bin]) -> list[BinSize]:
+        """What each receiver takes; as run in ICCBDC'22 all are taken for the median one."""
+        form = self._form
+        median = sorted(entry.capacity for entry in receivers)[len(receivers) // 2]
+        fill = problem.fill if form.filled else 1.0
+        mu = self._mu if problem.mu is None else problem.mu
+        objective, cost = problem.limits.objective_seconds, _mean_cost(problem.items)
+        sizes = []
+        for entry in receivers:
+            capacity = entry.capacity if form.restarts else median
+            its_own = capacity / cost if mu is None and cost is not None else None
+            if mu is not None:
+                its_own = mu * (capacity / median)
+            sizes.append(bin_size((), capacity, objective, fill, its_own, whole_lag=form.whole_lag))
+        return sizes

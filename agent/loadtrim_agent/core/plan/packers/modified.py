@@ -16,6 +16,11 @@ Source: Landau'24, section IV-B, algorithm 1 and table II.
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from ..parameters import Parameters
 from ..values import Placement
 from .any_fit import decreasing
 from .problem import Item, Problem
@@ -32,19 +37,25 @@ MODIFIED: dict[str, tuple[Fit, Fit, bool]] = {
 """Name -> fit rule, its opposite, by largest partition."""
 
 
+class ModifiedParameters(Parameters, frozen=True, kw_only=True):
+    """As published."""
+
+    exchanged: Annotated[bool, Meta(description="the first step as in the published controller")] = False
+
+
 class ModifiedAnyFit:
     """One of the four. Cost: ``O(p n)``."""
 
-    parameters = frozenset({"exchanged"})
+    kind = ModifiedParameters
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: ModifiedParameters | None = None) -> None:
         """``name``: one of :data:`MODIFIED`."""
         self.name = name
-        self._fit, self._opposite, self._by_largest = MODIFIED[name]
+        self._fit, opposite, self._by_largest = MODIFIED[name]
+        self._inner = opposite if (given or ModifiedParameters()).exchanged else self._fit
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`."""
-        inner = self._opposite if problem.parameters.get("exchanged", 0.0) else self._fit
 
         def fill(shelf: Shelf, items: list[Item]) -> None:
             groups: dict[int, list[Item]] = {}
@@ -56,7 +67,7 @@ class ModifiedAnyFit:
                 else:
                     groups.setdefault(home, []).append(item)
             for home in sorted(groups, key=lambda index: (-self._weight(groups[index]), index)):
-                left += _kept(shelf, home, decreasing(groups[home]), inner)
+                left += _kept(shelf, home, decreasing(groups[home]), self._inner)
             for item in decreasing(left):
                 shelf.place(item, self._fit, shelf.index_of(item.owner))
 

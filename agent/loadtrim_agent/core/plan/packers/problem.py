@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import le, mul
 from typing import Protocol
 
 from ...model import LoadtrimError, Partition
+from ..parameters import Parameters
 from ..values import TAUS_SECONDS, Placement
 
 __all__ = ["Bin", "Dealer", "Item", "Limits", "Load", "LoadError", "Packer", "Problem", "Whole", "divide", "size_of"]
@@ -24,6 +25,10 @@ NO_CURVE = (0.0,) * len(TAUS_SECONDS)
 
 class LoadError(LoadtrimError, ValueError):
     """A load or a capacity that nothing can be packed by. Raised where the value is made; the planner contains it."""
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and 0.0 < value < math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,7 @@ class Bin:
     """What people call it; empty: its instance's name."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.capacity < math.inf:
+        if not _is_positive(self.capacity):
             raise LoadError(
                 f"the capacity of {self.member!r} is {self.capacity}, so nothing can be placed on it; "
                 "give it a finite one above 0, or leave the member out"
@@ -106,7 +111,9 @@ class Item:
         try:
             # One sum over everything: NaN and infinity survive it, and it costs a microsecond.
             total = self.work + self.rate + self.lag + self.cost + self.standing + self.queue
+            total += self.lag_low + self.lag_high
             least = min(self.work, self.rate, self.lag, self.cost, self.standing, self.queue)
+            least = min(least, self.lag_low, self.lag_high)
             if self.mean is not NO_CURVE or self.sd is not NO_CURVE:
                 total += sum(self.mean) + sum(self.sd)
                 least = min(least, *self.mean, *self.sd)
@@ -116,7 +123,8 @@ class Item:
         if not good:
             raise LoadError(
                 f"the load of {self.partition} is negative or no finite number (work {self.work}, rate {self.rate}, "
-                f"lag {self.lag}), so it cannot be packed; where nothing was measured leave the fields out"
+                f"lag {self.lag}, {self.lag_low} to {self.lag_high}), so it cannot be packed; "
+                "where nothing was measured leave the fields out"
             )
 
 
@@ -260,7 +268,11 @@ def _overshoot(off: float, sd: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Items with their owners, an ordered supply of bins, and what is wanted."""
+    """Items with their owners, an ordered supply of bins, and what is wanted.
+
+    Raises:
+        LoadError: a share, a length of time or a rate that nothing can be packed by.
+    """
 
     items: tuple[Item, ...]
     """In the order in which packers that do not sort take them; a group's are sorted by partition."""
@@ -280,7 +292,20 @@ class Problem:
     fill: float = 1.0
     """Share of a bin's capacity that the papers' packers fill."""
     extra_lag_seconds: float = 0.0
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    """How long a rebalance will take, whose lag is packed too (CLOSER'24)."""
+    mu: float | None = None
+    """Records/s that a member can do, as the policy was told; None: it was not, so a packer's own parameter counts."""
+
+    def __post_init__(self) -> None:
+        wrong = ""
+        if not _is_positive(self.fill) or self.fill > 1.0:
+            wrong = f"fill is {self.fill}; it is a share above 0 and of at most 1"
+        elif not (self.extra_lag_seconds == 0.0 or _is_positive(self.extra_lag_seconds)):
+            wrong = f"extra_lag_seconds is {self.extra_lag_seconds}; it is a finite length of time, 0 or more"
+        elif not (self.mu is None or _is_positive(self.mu)):
+            wrong = f"mu is {self.mu}; it is a finite number of records/s above 0, or None to have it measured"
+        if wrong:
+            raise LoadError(f"nothing can be packed by this problem, for its {wrong}")
 
     @property
     def staying(self) -> list[Bin]:
@@ -297,8 +322,11 @@ class Packer(Protocol):
     """
 
     name: str
-    parameters: frozenset[str]
-    """Names of the parameters it takes."""
+
+    @property
+    def kind(self) -> type[Parameters]:
+        """What can be set about it: whoever makes it may give one of these."""
+        ...
 
     def pack(self, problem: Problem) -> Placement:
         """Place every item that some bin may own.

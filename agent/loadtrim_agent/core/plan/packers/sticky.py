@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...model import Partition
+from ..parameters import Parameters
 from ..values import Placement
 from .outcome import placement
 from .problem import Problem
@@ -18,7 +19,7 @@ class Sticky:
     """The packer ``sticky``: looks at counts only, never at load, so it moves nothing until members come or go."""
 
     name = "sticky"
-    parameters: frozenset[str] = frozenset()
+    kind = Parameters
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`. Cost: ``O(p n)`` at worst."""

@@ -14,7 +14,12 @@ Every step makes the plan strictly better by a margin, so that noise in the meas
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from ...model import Partition
+from ..parameters import Parameters
 from ..values import Placement
 from .board import Board
 from .bounds import lower_bound
@@ -43,18 +48,27 @@ ANEW_ITEMS_MAX = 200
 """Up to so many partitions everything is packed anew where repairing does not make all fit (``spread`` 0)."""
 
 
+class TrimParameters(Parameters, frozen=True, kw_only=True):
+    """As :mod:`.trim` describes it."""
+
+    spread: Annotated[bool, Meta(description="uneven loads are evened out (0: the fewest moves there can be)")] = True
+
+
 class Trim:
     """The packer ``trim``."""
 
     name = "trim"
-    parameters: frozenset[str] = frozenset({"spread"})
+    kind = TrimParameters
+
+    def __init__(self, given: TrimParameters | None = None) -> None:
+        self._spreads = (given or TrimParameters()).spread
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`. Cost: about 6 us per partition and 60 us per move."""
         if problem.fewest:
             return _fewest(problem)
         victims = going(problem)
-        best = _pack(problem, victims)
+        best = _pack(problem, victims, spreads=self._spreads)
         spared: set[str] = set()
         for _ in range(VICTIM_TRIES):
             if not best.misfits or not victims:
@@ -65,19 +79,18 @@ class Trim:
             if others == victims:
                 break
             victims = others
-            other = _pack(problem, victims)
+            other = _pack(problem, victims, spreads=self._spreads)
             if _excess(other) < _excess(best) * (1.0 - MARGIN):
                 best = other
         return best
 
 
-def _pack(problem: Problem, victims: tuple[str, ...]) -> Placement:
+def _pack(problem: Problem, victims: tuple[str, ...], *, spreads: bool) -> Placement:
     board = Board(problem, [entry for entry in problem.staying if entry.member not in victims])
     orphans = board.seat(problem.items)
     for item in board.largest_first(orphans):
         place(board, item, "its owner goes" if item.owner is not None else "nobody owns it")
     if problem.may_move:
-        spreads = problem.parameters.get("spread", 1.0) != 0.0
         if repair(board, tight=not spreads):
             settle(board)
             if not spreads and board.over() and len(problem.items) <= ANEW_ITEMS_MAX:

@@ -31,7 +31,7 @@ __all__ = ["Clairvoyant"]
 
 
 class ClairvoyantParameters(Parameters, frozen=True, kw_only=True):
-    """As published, with the start-up time."""
+    """The paper's Optimal acts at once (``with_startup`` 0); by default what it asks for takes a start-up time."""
 
     mu: Mu | None = None
     limit_records_per_second: (

@@ -2,8 +2,10 @@
 
 The lag is an external metric with a target per replica, so tolerance, windows and steps are the HPA's (:mod:`.hpa`).
 Every ``polling_seconds`` it is looked at whether the scaler is active: with no more than ``activation_lag_records``
-waiting for ``cooldown_seconds`` it lets the group go down to its least at once. KEDA would go to 0 there; here one
-member at least has to stay, for without members there is no leader to wake the group.
+waiting for ``cooldown_seconds`` the group goes down to ``LOADTRIM_MIN_REPLICAS`` at once. That drop is ours, in the
+place of KEDA's to 0: one member at least has to stay here, for without members there is no leader to wake the group. In
+KEDA the cool-down means the way from 1 to 0 alone; with a ``minReplicaCount`` of 1 or more only the HPA makes the group
+smaller, which is what a ``cooldown_seconds`` that never passes (1e9) does here.
 
 Source: KEDA, *Scaling Deployments* and *Apache Kafka* scaler (idle consumers not allowed: never more replicas than
 partitions). Polling 5 s and threshold 290, five times what a consumer does in a second, as in Li & Ku; KEDA's own
@@ -31,7 +33,7 @@ class KedaParameters(HpaParameters, frozen=True, kw_only=True):
     lag_threshold_records: Annotated[Positive, Meta(description="records that may wait per replica")] = 290.0
     activation_lag_records: Annotated[Amount, Meta(description="with no more waiting it is inactive")] = 0.0
     polling_seconds: Annotated[Positive, Meta(description="how often it is looked whether it is active")] = 5.0
-    cooldown_seconds: Annotated[Seconds, Meta(description="inactive for so long it goes to the least")] = 300.0
+    cooldown_seconds: Annotated[Seconds, Meta(description="inactive for so long: to the least (KEDA: to 0)")] = 300.0
 
 
 class Keda:

@@ -9,7 +9,8 @@ iteration in section VI-C (the condition itself has no figure there). The paper'
 ``LOADTRIM_MONITOR=landau24``, its consumers' cycle is ``examples/batches``.
 
 Source: Landau'24, section V-C. Changed: loads are busy seconds per second, not bytes/s, so that unlike messages and
-machines compare. Packers that look at counts only open everything they are given: with those, it asks for the maximum.
+machines compare. Packers that look at counts only know no C: ``range``, ``roundrobin`` and ``sticky`` use every bin
+they are given, so with those it asks for the maximum; ``kd_n`` keeps every owner, so with it the group never grows.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Landau24:
         if why:
             memory["packed_at"] = view.now
             problem = Problem(
-                items=view.items, bins=view.supply, fill=fill, parameters=view.config.parameters, leader=""
+                items=view.items, bins=view.supply, fill=fill, mu=view.config.parameters.get("mu"), leader=""
             )
             count = view.bounded(wanted(make_packer(view.config.packer), problem))
             text = f"{why}; {view.config.packer} opens {count} at {fill:.0%} of a member"

@@ -1,66 +1,30 @@
-"""What can be set about a policy: one frozen struct per policy, each field with its type, range, unit and default.
-
-A field is ``name: Annotated[type, Meta(range, description, extra)] = default``. Names end in their unit; ``mu``,
-``f_up`` and ``f_down`` are the papers' own. The page ``docs/policies.md`` and its test are made from these fields.
-"""
+"""A policy's parameters: what :mod:`..parameters` has, in the words of a policy."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
 
-import msgspec
 from msgspec import Meta
 
-from ...model import LoadtrimError
+from .. import parameters
+from ..parameters import MOST, Amount, Fill, Mu, ParameterError, Parameters, Positive, Seconds
 
 __all__ = [
     "Amount",
     "Cooldown",
-    "Described",
     "Fill",
     "Mu",
     "ParameterError",
     "Parameters",
     "Positive",
     "Seconds",
-    "described",
     "read",
 ]
 
-SWITCH = "0 or 1"
-MOST = 1e12
-"""Of any parameter: what is above it is not meant."""
-Seconds = Annotated[float, Meta(ge=0, le=MOST)]
-"""A length of time, 0 or more."""
-Amount = Annotated[float, Meta(ge=0, le=MOST)]
-Positive = Annotated[float, Meta(gt=0, le=MOST)]
-Fill = Annotated[float, Meta(gt=0, le=1)]
-"""A share of what a member can do."""
-Mu = Annotated[float, Meta(gt=0, le=MOST, description="records/s that a replica can do")]
 Cooldown = Annotated[float, Meta(ge=0, le=MOST, description="no scaling for this long after one")]
 
-_P = TypeVar("_P", bound="Parameters")
-
-
-class ParameterError(LoadtrimError, ValueError):
-    """A parameter of a policy is out of its range. The shell stops the start with its text."""
-
-
-class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every policy's parameters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """One parameter, for people."""
-
-    name: str
-    default: str
-    allowed: str
-    meaning: str
+_P = TypeVar("_P", bound=Parameters)
 
 
 def read(kind: type[_P], given: Mapping[str, float], policy: str) -> _P:
@@ -69,92 +33,4 @@ def read(kind: type[_P], given: Mapping[str, float], policy: str) -> _P:
     Raises:
         ParameterError: a value is not of its type or out of its range.
     """
-    values: dict[str, Any] = {}
-    for field in _fields(kind) if given else ():
-        if field.name in given:
-            value: Any = given[field.name]
-            if value in (0.0, 1.0) and _allowed(field.type) == SWITCH:
-                value = bool(value)
-            try:
-                values[field.name] = msgspec.convert(value, field.type, strict=False)
-            except msgspec.ValidationError:
-                raise ParameterError(
-                    f"{field.name} of the policy {policy!r} is {value:g}, so it cannot decide; "
-                    f"allowed is {_allowed(field.type)}"
-                ) from None
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise ParameterError(f"the policy {policy!r} cannot decide with what is set: {error}") from None
-
-
-@cache  # every decision reads them
-def _fields(kind: type[Parameters]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(kind)
-
-
-def described(kind: type[Parameters]) -> tuple[Described, ...]:
-    """The parameters of a policy in the order of their declaration."""
-    return tuple(
-        Described(field.name, _default(field), _allowed(field.type), _meaning(field.type))
-        for field in msgspec.structs.fields(kind)
-    )
-
-
-def _default(field: msgspec.structs.FieldInfo) -> str:
-    """Where there is none, its meaning tells what is taken, or it is measured."""
-    return "" if field.default is None and "default:" in _meaning(field.type) else _shown(field.default)
-
-
-def _shown(default: object) -> str:
-    match default:
-        case None:
-            return "measured"
-        case bool():
-            return str(int(default))
-        case float():
-            return f"{default:.6g}"
-        case _:
-            return str(default)
-
-
-def _types(wanted: Any) -> Iterable[msgspec.inspect.Type]:
-    """The one type behind a field, without None and without what only describes it."""
-    found = msgspec.inspect.type_info(wanted)
-    while isinstance(found, msgspec.inspect.Metadata):
-        found = found.type
-    for one in found.types if isinstance(found, msgspec.inspect.UnionType) else (found,):
-        while isinstance(one, msgspec.inspect.Metadata):
-            one = one.type
-        if not isinstance(one, msgspec.inspect.NoneType):
-            yield one
-
-
-def _meaning(wanted: Any) -> str:
-    """The description in an annotation, however deep."""
-    if isinstance(wanted, Meta):
-        return wanted.description or ""
-    inner: Collection[Any] = (*getattr(wanted, "__metadata__", ()), *getattr(wanted, "__args__", ()))
-    return next((text for one in inner if (text := _meaning(one))), "")
-
-
-def _allowed(wanted: Any) -> str:
-    (found,) = _types(wanted)
-    match found:
-        case msgspec.inspect.BoolType():
-            return SWITCH
-        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
-            kind = "a whole number" if isinstance(found, msgspec.inspect.IntType) else "a number"
-            bounds = [
-                f"{words} {limit:g}"
-                for words, limit in (
-                    ("above", found.gt),
-                    ("of at least", found.ge),
-                    ("below", found.lt),
-                    ("of at most", found.le),
-                )
-                if limit is not None and limit < MOST
-            ]
-            return " ".join([kind, " and ".join(bounds)]) if bounds else kind
-        case _:
-            raise TypeError(f"{wanted} is no type of a parameter")
+    return parameters.read(kind, given, f"the policy {policy!r}", "it cannot decide")

@@ -188,6 +188,13 @@ def test_iccbdc22_as_run_the_count_of_one_pass_and_then_the_fewest_partitions() 
     assert by_member("iccbdc22:mu=95", items) == [[0], [1, 2, 3], [], []]
 
 
+def test_the_policys_mu_comes_before_the_packers() -> None:
+    """50/s twice: one member of 100/s takes both, one of 50/s does not."""
+    items = iccbdc([50.0, 50.0], [0, 0])
+    assert by_member("iccbdc22:mu=100", items) == [[0, 1], [], [], []]
+    assert by_member("iccbdc22:mu=100", items, mu=50.0) == [[0], [1], [], []]
+
+
 def test_iccbdc22_takes_no_account_of_fill_and_closer24_does() -> None:
     items = iccbdc([50.0, 50.0], [0, 0])
     assert by_member("iccbdc22", items, fill=0.9) == [[0, 1], [], [], []]
@@ -202,6 +209,37 @@ def test_closer24_as_run_counts_whole_records_of_lag() -> None:
     assert make_packer("closer24").pack(given).opened == 1
     assert make_packer("closer24_as_run").pack(given).opened == 2
     assert make_packer("least_loaded").pack(given).owners == make_packer("closer24_as_run").pack(given).owners
+
+
+def unlike(*capacities: float) -> tuple[Bin, ...]:
+    members = bins(*"abcd"[: len(capacities)])
+    return tuple(replace(one, capacity=capacity) for one, capacity in zip(members, capacities, strict=True))
+
+
+@pytest.mark.parametrize("name", ["iccbdc22", "closer24", "closer24_as_run", "least_loaded", "iccbdc22:mu=100"])
+def test_a_small_member_gets_what_it_can_do(name: str) -> None:
+    """A quarter of 100/s takes none of 45/s; the others two each: with three bins, 45 + 45 on b and on c."""
+    given = problem(iccbdc([45.0] * 4, [0] * 4), unlike(0.25, 1.0, 1.0, 1.0), limits=Limits(objective_seconds=5.0))
+    placed = make_packer(name).pack(given)
+    assert [placed.owners[partition(n)] for n in range(4)] == ["b", "c", "b", "c"]
+    assert (placed.misfits, placed.opened, placed.bound) == ((), 2, 2)
+    fewer = make_packer(name).pack(replace(given, replicas=2))
+    assert fewer.victims == ("a", "d"), "the small one holds nothing"
+
+
+def test_a_large_member_counts_as_what_it_is() -> None:
+    """200/s and 50/s: 150 go to the large one, 45 to it as long as it has more left (50 each: a comes first)."""
+    given = problem(iccbdc([150.0, 45.0, 20.0], [0] * 3), unlike(2.0, 0.5), limits=Limits(objective_seconds=5.0))
+    placed = make_packer("iccbdc22").pack(given)
+    assert [placed.owners[partition(n)] for n in range(3)] == ["a", "a", "b"]
+    assert placed.misfits == ()
+
+
+def test_the_lag_that_a_small_member_takes_is_its_own() -> None:
+    """5 s of 100/s are 500 records, of 50/s 250: 300 fit a, further 200 fit it too, and the last 250 b."""
+    given = problem(iccbdc([3.0, 2.0, 1.0], [300, 200, 250]), unlike(1.0, 0.5), limits=Limits(objective_seconds=5.0))
+    placed = make_packer("iccbdc22").pack(given)
+    assert [placed.owners[partition(n)] for n in range(3)] == ["a", "a", "b"]
 
 
 def test_the_bound_is_that_of_the_stricter_dimension() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
-from loadtrim_agent.core.plan.packers.problem import Bin, Item, LoadError
+from loadtrim_agent.core.plan.packers.problem import Bin, Item, LoadError, Problem
 from loadtrim_agent.core.plan.packers.supply import wanted
 from unit.core.plan.packers.packing import held, packed, packing
 from unit.core.plan.virtual_group import partition
@@ -91,6 +91,9 @@ def test_a_partition_larger_than_any_member_is_placed_and_named(name: str) -> No
         {"work": None},
         {"rate": -0.5},
         {"lag": -1},
+        {"lag_low": -1},
+        {"lag_high": float("inf")},
+        {"lag_high": None},
         {"mean": (0.0, 0.0, 0.0, float("nan"), 0.0, 0.0, 0.0)},
         {"sd": (0.0,) * 6 + (-1.0,)},
     ],
@@ -100,7 +103,24 @@ def test_loads_that_are_none_are_refused_by_name(wrong: dict[str, object]) -> No
         Item(partition=partition(3), owner=None, **wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("capacity", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("capacity", [0.0, -1.0, float("nan"), float("inf"), None, "1"])
 def test_a_capacity_that_nothing_can_be_placed_on_is_refused(capacity: float) -> None:
     with pytest.raises(LoadError, match="capacity of 'm' is .* above 0"):
         Bin(member="m", unit="m", capacity=capacity)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"fill": float("nan")}, "fill is nan.*at most 1"),
+        ({"fill": 0.0}, "fill is 0.0"),
+        ({"fill": 1.5}, "fill is 1.5"),
+        ({"extra_lag_seconds": -1.0}, "extra_lag_seconds is -1.0.*0 or more"),
+        ({"extra_lag_seconds": float("inf")}, "extra_lag_seconds is inf"),
+        ({"mu": 0.0}, "mu is 0.0.*above 0"),
+        ({"mu": float("nan")}, "mu is nan"),
+    ],
+)
+def test_a_problem_that_nothing_can_be_packed_by_is_refused(wrong: dict[str, float], said: str) -> None:
+    with pytest.raises(LoadError, match=f"nothing can be packed.*{said}"):
+        Problem(items=(), bins=(), **wrong)  # type: ignore[arg-type]

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from loadtrim_agent.core.plan import policies
+from loadtrim_agent.core.plan.parameters import Described, described
 from loadtrim_agent.core.plan.policies import MEASURED, POLICIES, Measure, Policy, make_policy
 from loadtrim_agent.core.plan.policies.hpa import HpaParameters
-from loadtrim_agent.core.plan.policies.parameters import Described, described
 
 __all__ = ["PATH", "page"]
 
@@ -37,6 +37,10 @@ it, and leave them alone otherwise; `sticky` or `roundrobin` is what their paper
 
 **mu**, the records/s that a replica can do, is measured unless a parameter says it: capacity over the mean busy time
 of a record. The papers' constants are named where they are left out.
+
+Names of parameters end in their unit; shares have none. Five are the papers' own: `mu` (records/s), `f_up` and `f_down`
+(shares of a member), `weight` (Li & Ku's w: replicas), and the packer's `n` (Landau'24's: members). A policy's `mu` is
+the packer's, too.
 
 A policy that needs what is not measured refuses the start and says which setting to change; of those here that is
 `clairvoyant` alone, outside a simulator.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.core.plan.packers.problem import Item, Limits, LoadError, divide
+from loadtrim_agent.core.plan.parameters import ParameterError, described
 from loadtrim_agent.core.plan.past import Second
 from loadtrim_agent.core.plan.policies import (
     MEASURED,
@@ -21,7 +22,6 @@ from loadtrim_agent.core.plan.policies import (
     unmonitored,
 )
 from loadtrim_agent.core.plan.policies.base import WANTED, held, sized
-from loadtrim_agent.core.plan.policies.parameters import ParameterError, described
 from loadtrim_agent.core.plan.values import (
     TAUS_SECONDS,
     Curve,

@@ -42,6 +42,14 @@ def test_it_looks_again_when_its_interval_has_passed() -> None:
     assert len(fleet.members) == 1
 
 
+@pytest.mark.parametrize(("packer", "count"), [("range", 6), ("roundrobin", 6), ("sticky", 6), ("kd_n", 1)])
+def test_packers_that_only_count_ask_for_the_most_or_for_what_is_there(packer: str, count: int) -> None:
+    """One member could do it all; ``kd_n`` leaves every partition where it is."""
+    fleet = Fleet(config(packer), even(6, 60.0), members=1)
+    fleet.run_scaled(8)
+    assert fleet.history[-1].replicas_wanted == count
+
+
 @pytest.mark.parametrize("packer", sorted(PACKERS))
 def test_every_packer_in_a_group_that_scales(packer: str) -> None:
     """Under the policy that asks it and under one that does not: everything is owned, nobody who goes owns anything."""
