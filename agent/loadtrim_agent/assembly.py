@@ -83,7 +83,7 @@ class Assembly(Companion):
 
     Raises:
         UnknownNameError: no policy or packer has that name. ParameterError: a parameter of one is out of its range.
-        ValueError: an address or URL cannot be used.
+        SimulatorOnlyError: the packer is none for a group. ValueError: an address or URL cannot be used.
     """
 
     def __init__(self, options: RunOptions, *, group: str, client_id: str, registry: CollectorRegistry | None) -> None:
@@ -91,7 +91,7 @@ class Assembly(Companion):
         self._group = group
         self._client_id = client_id
         make_policy(options.policy)
-        make_packer(options.packer)
+        make_packer(options.packer, in_group=True)
         if options.monitor != MonitorName.REPORTS and (limits := unmonitored(options.policy, options.monitor)):
             log.warning("%s", limits)
         parse_address(options.http)

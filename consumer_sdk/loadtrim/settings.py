@@ -6,7 +6,8 @@ import difflib
 import logging
 import os
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, get_args
 
 import msgspec
@@ -79,7 +80,12 @@ class Settings(RunOptions, frozen=True, kw_only=True):
         for name, kind in (("mode", Mode), ("scaler", ScalerName)):
             if getattr(self, name) not in get_args(kind):
                 raise _bad(name, getattr(self, name), ", ".join(get_args(kind)))
-        for name, check in (("policy", make_policy), ("packer", make_packer), ("http", parse_address)):
+        checks: dict[str, Callable[[str], object]] = {
+            "policy": make_policy,
+            "packer": partial(make_packer, in_group=True),
+            "http": parse_address,
+        }
+        for name, check in checks.items():
             try:
                 check(getattr(self, name))
             except ValueError as error:

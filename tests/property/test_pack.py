@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.plan.packers import PACKERS, make_packer
+from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS, make_packer
 from loadtrim_agent.core.plan.packers.least_loaded import LEAST_LOADED
 from loadtrim_agent.core.plan.packers.modified import MODIFIED
 from loadtrim_agent.core.plan.packers.problem import Bin, Dealer, Item, Limits, Load, Problem, Whole
@@ -66,7 +66,7 @@ def owned(given: Problem, placed: Placement, member: str) -> list[Item]:
     return [entry for entry in given.items if placed.owners.get(entry.partition) == member]
 
 
-@pytest.mark.parametrize("name", sorted(PACKERS))
+@pytest.mark.parametrize("name", sorted(PACKERS | LABORATORY))
 @given(given_problem=problems())
 @settings(max_examples=35, deadline=None)
 def test_nothing_lost_or_doubled_and_only_to_who_may(name: str, given_problem: Problem) -> None:
@@ -90,7 +90,7 @@ def test_nothing_lost_or_doubled_and_only_to_who_may(name: str, given_problem: P
     assert len(placed.moves) == len({move.partition for move in placed.moves})
 
 
-@pytest.mark.parametrize("name", sorted(PACKERS))
+@pytest.mark.parametrize("name", sorted(PACKERS | LABORATORY))
 @given(given_problem=problems())
 @settings(max_examples=20, deadline=None)
 def test_victims_are_whole_instances_and_as_many_as_needed(name: str, given_problem: Problem) -> None:
@@ -175,7 +175,8 @@ def test_a_plan_is_a_function_of_the_problem(given_problem: Problem) -> None:
 SIZES = st.sampled_from([0.0, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5, 10.0])
 COUNTS_ONLY = frozenset({"range", "roundrobin", "sticky", "kd_n"})
 TWO_DIMENSIONS = frozenset(LEAST_LOADED)
-BY_SIZE = sorted(PACKERS.keys() - COUNTS_ONLY - TWO_DIMENSIONS)
+ALL = sorted(PACKERS | LABORATORY)
+BY_SIZE = sorted(set(ALL) - COUNTS_ONLY - TWO_DIMENSIONS)
 KEEPS = sorted({name for name in PACKERS if name not in MODIFIED})
 
 
@@ -215,7 +216,7 @@ def fewest_by_trying(sizes: list[float], capacities: list[float]) -> int:
     return best if sizes else 0
 
 
-@pytest.mark.parametrize("name", sorted(PACKERS))
+@pytest.mark.parametrize("name", ALL)
 @given(given_problem=packings(alike=False))
 @settings(max_examples=20, deadline=None)
 def test_no_bin_is_filled_beyond_its_capacity(name: str, given_problem: Problem) -> None:
@@ -229,6 +230,67 @@ def test_no_bin_is_filled_beyond_its_capacity(name: str, given_problem: Problem)
         for entry in given_problem.bins:
             held = sum(i.work for i in given_problem.items if placed.owners[i.partition] == entry.member)
             assert held <= entry.capacity * (1 + 1e-8)
+
+
+MU, OBJECTIVE_SECONDS = 100.0, 5.0
+"""Of a member of capacity 1: it takes 100 records/s, and 500 that wait."""
+
+
+@st.composite
+def loads(draw: st.DrawFn, items: int = 9) -> Problem:
+    """Rate and lag of partitions of which each fits even the smallest of as many unlike members."""
+    count = draw(st.integers(0, items))
+    entries = []
+    for number in range(count):
+        rate = draw(st.sampled_from([0.0, 5.0, 10.0, 20.0, 30.0, 40.0]))
+        lag = draw(st.sampled_from([0, 1, 50, 100, 200]))
+        owner = draw(st.sampled_from([None, "c0", "c1", "c2", "gone"]))
+        entries.append(item(number, owner, rate / MU, rate=rate, cost=1 / MU, lag=lag, lag_low=0, lag_high=lag))
+    capacities = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=count, max_size=count))
+    told = [None, *(MU * median for median in sorted(capacities)[count // 2 :][:1])]
+    return problem(
+        entries,
+        tuple(Bin(member=f"c{at}", unit=f"u{at}", capacity=one) for at, one in enumerate(capacities)),
+        limits=Limits(objective_seconds=OBJECTIVE_SECONDS),
+        fill=draw(st.sampled_from([1.0, 0.9])),
+        extra_lag_seconds=draw(st.sampled_from([0.0, 0.1])),
+        mu=draw(st.sampled_from(told)),  # measured, or said of the median member
+    )
+
+
+@pytest.mark.parametrize("name", sorted(TWO_DIMENSIONS - {"iccbdc22_as_run"}))
+@given(given_problem=loads())
+@settings(max_examples=60, deadline=None)
+def test_no_bin_is_filled_beyond_its_capacity_in_rate_or_lag(name: str, given_problem: Problem) -> None:
+    placed = make_packer(name).pack(given_problem)
+    assert placed.owners.keys() == {entry.partition for entry in given_problem.items}
+    assert placed.bound <= placed.opened
+    fill = given_problem.fill if LEAST_LOADED[name].filled else 1.0
+    for entry in given_problem.bins:
+        held = owned(given_problem, placed, entry.member)
+        records_per_s = fill * MU * entry.capacity
+        rate = sum(one.rate for one in held)
+        assert rate <= records_per_s * (1 + 1e-9)
+        lag = sum(one.lag_high for one in held) + rate * given_problem.extra_lag_seconds
+        assert lag <= records_per_s * OBJECTIVE_SECONDS * (1 + 1e-9)
+
+
+@given(given_problem=loads())
+@settings(max_examples=60, deadline=None)
+def test_iccbdc22_as_run_deals_evenly_by_count(given_problem: Problem) -> None:
+    """It looks at rate and lag only to count members: what one of them gets may be more than it can do."""
+    placed = make_packer("iccbdc22_as_run").pack(given_problem)
+    counts = [len(owned(given_problem, placed, member)) for member in set(placed.owners.values())]
+    assert not counts or max(counts) - min(counts) <= 1
+    assert placed.bound <= placed.opened
+
+
+@given(given_problem=packings(items=7, alike=False))
+@settings(max_examples=30, deadline=None)
+def test_the_exact_packer_opens_what_trying_all_placements_finds(given_problem: Problem) -> None:
+    sizes = sorted((entry.work for entry in given_problem.items), reverse=True)
+    placed = make_packer("exact").pack(given_problem)
+    assert placed.opened == placed.bound == fewest_by_trying(sizes, [b.capacity for b in given_problem.bins])
 
 
 @given(given_problem=packings(items=7, alike=False))

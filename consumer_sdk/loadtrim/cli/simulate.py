@@ -37,7 +37,7 @@ from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, gene
 from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, load_of_reports, read_load
 from loadtrim.simulate.show import curves_of, table_lines
 from loadtrim_agent.core.plan.naming import UnknownNameError
-from loadtrim_agent.core.plan.packers import PACKERS
+from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS
 from loadtrim_agent.core.plan.packers.problem import LoadError
 from loadtrim_agent.core.plan.policies import POLICIES
 from loadtrim_agent.core.records import ReportRecord
@@ -126,7 +126,9 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:P=V,...][/PACKER]",
         help=f"may be given several times: {', '.join(sorted(POLICIES))} (default: objective)",
     )
-    group.add_argument("--packer", default="trim", metavar="NAME", help=f"{', '.join(sorted(PACKERS))} (trim)")
+    group.add_argument(
+        "--packer", default="trim", metavar="NAME", help=f"{', '.join(sorted(PACKERS | LABORATORY))} (trim)"
+    )
     group.add_argument("--sla", type=float, default=1.0, metavar="S", help="the objective, seconds (1)")
     group.add_argument("--share", type=float, default=0.999, metavar="P", help="of the records to be in time (0.999)")
     group.add_argument(

@@ -15,6 +15,10 @@ By count only:
 * :mod:`.assignors`     Kafka's ``range`` and ``roundrobin``, and ``kd_n``
 * :mod:`.sticky`        ``sticky``: balances counts; what shadow mode does
 
+For simulators and experiments alone:
+
+* :mod:`.exact`         ``exact``: the proven optimum of small instances; needs the extra ``experiments``
+
 No packers: :mod:`.spread` (how the group protocol gives away what nobody claims) and :mod:`.standard` (Kafka's
 assignors for mixed groups). :mod:`.supply` says how packers that open their own number of bins live with a policy's.
 """
@@ -24,17 +28,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ...model import LoadtrimError
 from ..naming import check_parameters, chosen, parse_choice
 from ..parameters import ParameterError, read
 from .any_fit import ANY_FITS, AnyFit
 from .assignors import Dealt, KafkaOnce
+from .exact import Exact
 from .least_loaded import LEAST_LOADED, LeastLoaded
 from .modified import MODIFIED, ModifiedAnyFit
 from .problem import Packer
 from .sticky import Sticky
 from .trim import Trim
 
-__all__ = ["PACKERS", "ParameterError", "make_packer"]
+__all__ = ["LABORATORY", "PACKERS", "ParameterError", "SimulatorOnlyError", "make_packer"]
 
 PACKERS: dict[str, Callable[..., Packer]] = {
     Trim.name: Trim,
@@ -47,15 +53,34 @@ PACKERS: dict[str, Callable[..., Packer]] = {
 }
 
 
-def make_packer(choice: str) -> Packer:
+LABORATORY: dict[str, Callable[..., Packer]] = {Exact.name: Exact}
+"""Those that take longer than a group can wait."""
+
+
+class SimulatorOnlyError(LoadtrimError, ValueError):
+    """A running group was to use what is for simulators. The shell stops the start with its text."""
+
+
+def make_packer(choice: str, *, in_group: bool = False) -> Packer:
     """The packer with this name; parameters may follow it (``name:parameter=number,...``).
 
+    Args:
+        choice: name and parameters.
+        in_group: it is to place the partitions of a running group.
+
     Raises:
+        SimulatorOnlyError: it is none for a running group.
+        MissingSolverError: the extra that it needs is not installed.
         UnknownNameError: there is none; the message lists them and the nearest.
         ParameterError: a parameter is not of its type or out of its range.
     """
     name, given = parse_choice(choice)
-    make = chosen("packer", name, PACKERS)
+    if in_group and name in LABORATORY:
+        raise SimulatorOnlyError(
+            f"the packer {name!r} may think for longer than a group's leader has between two heartbeats, so it cannot "
+            "place here; set LOADTRIM_PACKER to another (the default is trim), or play it in a simulator"
+        )
+    make = chosen("packer", name, PACKERS if in_group else PACKERS | LABORATORY)
     packer = make()
     if not given:
         return packer
