@@ -6,11 +6,11 @@ let a partition be worked on by one member first and by another one afterwards, 
 Theory of operation. A member looks at every record boundary, and decides for itself alone:
 
 * *hard tier*. What is in its queues, on its way to it and in its hand, less what it can do until the youngest of these
-  records is too old, is its excess. Above half a record, it gives one partition to somebody who has the time: the
-  smallest partition that holds the excess. If it holds hardly more than that it goes at once; else it is worked on
-  FIRST, until only the excess is left in it, and goes then. (McNaughton's wrap-around rule: the part that is left over
-  is the end of one member's time and of another one's, and the two never overlap, because the partition is with one of
-  them at a time.)
+  records is too old, is its excess. Above one and a half records (the one in hand counts as a whole one, however much
+  of it is done), it gives one partition to somebody who has the time: the smallest partition that holds the excess. If
+  it holds hardly more than that it goes at once; else it is worked on FIRST, until only the excess is left in it, and
+  goes then. (McNaughton's wrap-around rule: the part that is left over is the end of one member's time and of another
+  one's, and the two never overlap, because the partition is with one of them at a time.)
 * *soft tier*. Where nothing would be late but a member would be done much later than another: the partition that
   halves the difference best. Rate-limited, for it is a comfort and no promise.
 * a partition that was taken over lately is given on last: what goes back and forth is in nobody's hand meanwhile.
@@ -45,7 +45,8 @@ EXCESS_COSTS_MIN = 1.5
 
 
 class SliceError(LoadtrimError, ValueError):
-    """Queues or limits that nothing can be decided by. Raised where the value is made."""
+    """Queues, limits or times that nothing can be decided by. Raised where the value is made, or by what is called with
+    it."""
 
 
 class Tier(enum.StrEnum):
@@ -143,14 +144,24 @@ def predicted(
         told_at: when that was, seconds.
         changes: (when, busy seconds) that came since, or went (negative), in any order.
         now: seconds.
-        capacity: busy seconds per second that it can give.
+        capacity: busy seconds per second that it can give, 0 or more.
 
     Returns:
-        Seconds, never negative.
+        Seconds, never negative; infinite without capacity.
+
+    Raises:
+        SliceError: a queue or a capacity that is negative or not finite, a time that is not finite.
 
     Cost: O(n log n) for n changes.
     """
-    if capacity <= 0.0:
+    # What is not a number would come out as 0.0, which is an idle member that everybody gives their work to.
+    if not (0.0 <= queue_seconds < math.inf and 0.0 <= capacity < math.inf and -math.inf < told_at + now < math.inf):
+        raise SliceError(
+            f"a member is said to have told {queue_seconds} s of work at {told_at} s and to have a capacity of "
+            f"{capacity} at {now} s, of which one is negative or no finite number, so it is not known how long it is "
+            "busy; give what was measured"
+        )
+    if capacity == 0.0:
         return math.inf
     queue, at = queue_seconds, told_at
     for when, work in sorted(changes):
@@ -170,21 +181,30 @@ def sliced(
         own: this member's partitions, in any order.
         peers: the others that may be given them, in any order.
         limits: what has to be kept.
-        incoming_seconds: work on its way to this member, busy seconds.
-        capacity: busy seconds per second of this member.
+        incoming_seconds: work on its way to this member, busy seconds, 0 or more.
+        capacity: busy seconds per second of this member, 0 or more; without any, nothing is decided.
 
     Returns:
         The partition, who is to have it, and how much of it is to be done here first. None: all is well, or nobody can
         help. The same for the same input in any order.
 
+    Raises:
+        SliceError: work on its way or a capacity that is negative or not finite.
+
     Cost: O(p + m).
     """
+    if not (0.0 <= incoming_seconds < math.inf and 0.0 <= capacity < math.inf):
+        raise SliceError(
+            f"{incoming_seconds} s of work are said to be on their way to a member with a capacity of {capacity}, of "
+            "which one is negative or no finite number, so it is not known what is too much for it; give what was "
+            "measured"
+        )
     waiting = [entry for entry in own if entry.work > 0.0]
     movable = sorted(
         (e for e in waiting if e.movable and e.taken_seconds >= limits.rest_seconds),
         key=lambda e: (e.work, e.partition),
     )
-    if not movable or not peers or capacity <= 0.0:
+    if not movable or not peers or capacity == 0.0:
         return None
     work = sum(entry.work for entry in waiting) + incoming_seconds
     youngest = min(entry.newest_age for entry in waiting)

@@ -164,6 +164,29 @@ def test_numbers_that_are_none_are_refused(bad: float) -> None:
         Limits(objective_seconds=bad)
 
 
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_a_member_is_not_taken_for_idle_because_of_a_number_that_is_none(bad: float) -> None:
+    with pytest.raises(SliceError):
+        predicted(bad, 10.0, [], 10.3, 1.0)
+    with pytest.raises(SliceError):
+        predicted(0.4, 10.0, [], 10.3, bad)
+    if bad != -1.0:
+        with pytest.raises(SliceError):
+            predicted(0.4, bad, [], 10.3, 1.0)
+        with pytest.raises(SliceError):
+            predicted(0.4, 10.0, [], bad, 1.0)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_nothing_is_decided_by_a_capacity_or_work_on_its_way_that_is_none(bad: float) -> None:
+    peers = [Peer(member="b", busy_seconds=0.0)]
+    with pytest.raises(SliceError):
+        sliced([own(0, 30), own(1, 30)], peers, LIMITS, capacity=bad)
+    with pytest.raises(SliceError):
+        sliced([own(0, 30), own(1, 30)], peers, LIMITS, incoming_seconds=bad)
+    assert sliced([own(0, 30), own(1, 30)], peers, LIMITS, capacity=0.0) is None
+
+
 QUEUES = st.lists(st.tuples(st.integers(0, 80), st.booleans(), st.floats(0.0, 0.6)), max_size=6)
 PEERS = st.lists(st.tuples(st.floats(0.0, 0.6), st.floats(0.2, 3.0), st.floats(-1.0, 1.0)), max_size=5)
 
