@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
@@ -37,6 +37,8 @@ ARRIVALS = ("burst", "even", "poisson", "random")
 SECONDS_MAX = 31 * 86_400
 RATE_MAX = 1e7
 """Records/s: more than this is a mistake in the units."""
+PARTITIONS_MAX = 10_000
+"""Of a load: the most that planning is measured with. A second of the load takes the longer the more there are."""
 
 
 class WrongLoadError(LoadtrimError, ValueError):
@@ -92,13 +94,14 @@ class Load:
         if len(self.per_second) > SECONDS_MAX:
             raise WrongLoadError(
                 f"The load is {len(self.per_second)} s long, more than the {SECONDS_MAX} s (31 days) that are played "
-                "at once; cut a part out with --seconds, or play it faster with --speed-up."
+                "at once; make it shorter."
             )
+        check_partitions(len(self.partitions))
         for second, rate in enumerate(self.per_second):
             if not 0.0 <= rate <= RATE_MAX:
                 raise WrongLoadError(
                     f"The load at second {second} is {rate} records/s, which is negative, not a number or more than "
-                    f"{RATE_MAX:g}; nothing was played. Correct the input."
+                    f"{RATE_MAX:g}, so it is not known what arrives; correct the input."
                 )
         if len(self.shares) not in (1, len(self.per_second)):
             raise WrongLoadError(f"{len(self.shares)} rows of shares for {len(self.per_second)} seconds.")
@@ -145,9 +148,7 @@ class Load:
         Raises:
             WrongLoadError: it has no such part.
         """
-        end = self.seconds if seconds is None else min(self.seconds, begin + seconds)
-        if not 0 <= begin < end:
-            raise WrongLoadError(f"The load has {self.seconds} s, so there is no part that begins at second {begin}.")
+        end = part_end(self.seconds, begin, seconds)
         shares = self.shares if len(self.shares) == 1 else self.shares[begin:end]
         return replace(self, per_second=self.per_second[begin:end], shares=shares)
 
@@ -219,6 +220,37 @@ def _spread_evenly(counts: Sequence[int]) -> list[int]:
     return [index for _, index in sorted(places)]
 
 
+def part_end(length: int, begin: int, seconds: int | None) -> int:
+    """Where a part of a load of ``length`` seconds ends; ``seconds`` None: where the load does.
+
+    Raises:
+        WrongLoadError: it has no such part.
+    """
+    end = length if seconds is None else min(length, begin + seconds)
+    if not 0 <= begin < end:
+        asked = f"begins at second {begin}" + ("" if seconds is None else f" and lasts {seconds} s")
+        raise WrongLoadError(
+            f"The load has {length} s, so there is no part that {asked}; give --begin 0 to {length - 1} and --seconds "
+            "1 or more."
+        )
+    return end
+
+
+def check_partitions(count: int) -> None:
+    """Are there so many that a load can be dealt out over them?
+
+    Raises:
+        WrongLoadError: there are not, or there are more than can be played in any time that somebody waits for.
+    """
+    if count < 1:
+        raise WrongLoadError(f"{count} partitions were asked for; a load needs at least 1.")
+    if count > PARTITIONS_MAX:
+        raise WrongLoadError(
+            f"The load is for {count} partitions, more than the {PARTITIONS_MAX} that can be played: every decision "
+            "looks at all of them, so it would take for ever; play a part of them, with that part of the load."
+        )
+
+
 def _check_shares(row: Sequence[float], partitions: int) -> None:
     if len(row) != partitions:
         raise WrongLoadError(f"{len(row)} shares were given for {partitions} partitions; give one for each.")
@@ -249,6 +281,11 @@ def _cosine(
     mean: float = 100.0, amplitude: float = 50.0, period: float = 600.0, seconds: float = 1200.0
 ) -> list[float]:
     """mean + amplitude x cos(2 pi t / period), as in Koper'22"""
+    if mean < 0.0 or period <= 0.0:
+        raise WrongLoadError(
+            f"mean is {mean:g} records/s and period {period:g} s, so that nothing would ever arrive or nobody knows "
+            "when; give a mean of 0 or more and a period above 0."
+        )
     return [max(0.0, mean + amplitude * math.cos(2.0 * math.pi * second / period)) for second in range(int(seconds))]
 
 
@@ -319,8 +356,7 @@ def parse_generator(text: str, partitions: int) -> Load:
     """
     name, _, rest = text.partition(":")
     _known("generator", name, [*GENERATORS, *SHARE_GENERATORS])
-    if partitions < 1:
-        raise WrongLoadError(f"{partitions} partitions were asked for; a load needs at least 1.")
+    check_partitions(partitions)
     given = _numbers(text, rest)
     source = text
     if name == "landau":
@@ -332,8 +368,16 @@ def parse_generator(text: str, partitions: int) -> Load:
     for key in given:
         _known(f"parameter of {name} called", key, allowed)
     noise, seed = given.pop("noise", 0.0), given.pop("seed", 0.0)
+    values = _defaults(maker) | given
+    _count("seconds", values["seconds"], least=0, most=SECONDS_MAX)
     rates = _noisy(maker(**given), noise, round(seed))
-    return _load(rates, [shares_even(partitions)], source)
+    notes = []
+    if name == "cosine" and abs(values["amplitude"]) > values["mean"]:
+        notes.append(
+            f"the amplitude of {abs(values['amplitude']):g} is above the mean of {values['mean']:g}: "
+            "what would be below 0 is no load, so that more arrives than the mean"
+        )
+    return replace(_load(rates, [shares_even(partitions)], source), notes=tuple(notes))
 
 
 def _load(rates: Sequence[float], shares: Sequence[Sequence[float]], source: str) -> Load:
@@ -354,7 +398,7 @@ def _drift(given: Mapping[str, float], partitions: int, source: str) -> Load:
     for key in given:
         _known("parameter of drift called", key, allowed)
     values = allowed | dict(given)
-    seconds = _count("seconds", values["seconds"])
+    seconds = _count("seconds", values["seconds"], most=SECONDS_MAX)
     rows: list[tuple[float, ...]] = []
     for second in range(seconds):
         share = values["from"] + (values["to"] - values["from"]) * second / max(1, seconds - 1)
@@ -374,7 +418,8 @@ def _landau(given: Mapping[str, float], partitions: int, source: str) -> Load:
     delta, random = _count("delta", values["delta"], least=0), Random(f"landau:{round(values['seed'])}")
     speeds = [random.randint(0, 100) for _ in range(partitions)]
     rows = []
-    for _ in range(_count("iterations", values["iterations"])):
+    # Each lasts a second at least.
+    for _ in range(_count("iterations", values["iterations"], most=SECONDS_MAX)):
         rows.append(speeds)
         speeds = [min(100, max(0, speed + random.randint(-delta, delta))) for speed in speeds]
     return stream_load(rows, values["interval"], values["capacity"], source)
@@ -388,7 +433,7 @@ def stream_load(
     partitions: Sequence[Partition] | None = None,
 ) -> Load:
     """Landau's streams as a load: each row is every partition's rate in percent of ``capacity`` (records/s)."""
-    length = _count("interval", interval)
+    length = _count("interval", interval, most=SECONDS_MAX // max(1, len(rows)))
     rates: list[float] = []
     shares: list[tuple[float, ...]] = []
     for row in rows:
@@ -419,17 +464,26 @@ def _numbers(text: str, rest: str) -> dict[str, float]:
     return numbers
 
 
-def _count(name: str, value: float, least: int = 1) -> int:
+def _count(name: str, value: float, least: int = 1, most: int | None = None) -> int:
     if value < least or value != int(value):
         raise WrongLoadError(f"{name} is {value:g}; it must be a whole number of at least {least}.")
+    if most is not None and value > most:
+        raise WrongLoadError(
+            f"{name} is {value:g}, which makes the load longer than the {SECONDS_MAX} s (31 days) that are played at "
+            f"once; give at most {most}."
+        )
     return int(value)
 
 
 def _known(kind: str, name: str, known: Mapping[str, object] | Sequence[str]) -> None:
     if name in known:
         return
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
     raise WrongLoadError(
         f"There is no {kind} {name!r}, so no load can be made; choose one of {', '.join(sorted(known))} "
-        f"(the nearest is {near!r})."
+        f"(the nearest is {nearest(name, known)!r})."
     )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Which of the known names was probably meant."""
+    return difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]

@@ -4,7 +4,7 @@ A file is read by what is in it, not by its name alone; whatever is done to make
 taken as no load) is said in the load's ``notes``, and what makes no sense is an error with the line.
 
 * CSV with a header: a time, optionally ``topic`` and ``partition``, and ``records`` or ``bytes`` (or a name like
-  them, see :data:`COLUMNS`). Each row says what arrived from its time until the next one's.
+  them, see :data:`COLUMNS`). Each row says what arrived from its time until the next one's (:class:`_Pace`).
 * CSV without one, of two columns: time in seconds, records per second.
 * Numbers separated by commas, of one column: records/s, one a minute (Koper'22).
 * JSON: Landau'24's streams, a list of objects topic -> partition -> percent of a capacity.
@@ -21,12 +21,14 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -34,7 +36,18 @@ import msgspec
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import ReportRecord, UnreadableRecord, decode
 
-from .loads import SECONDS_MAX, TOPIC, Load, LoadFileError, shares_even, stream_load
+from .loads import (
+    SECONDS_MAX,
+    TOPIC,
+    Load,
+    LoadFileError,
+    WrongLoadError,
+    check_partitions,
+    nearest,
+    part_end,
+    shares_even,
+    stream_load,
+)
 
 __all__ = ["COLUMNS", "Reading", "load_of_reports", "read_load"]
 
@@ -50,6 +63,13 @@ RATES = frozenset({"records_per_second", "rate", "bytes_per_second"})
 """Columns that hold so many per second, not so many in the time of the row."""
 BYTES_MAX = 1 << 30
 KOPER_SECONDS = 60
+EPOCH_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+"""(above, a second's worth): nano-, micro- and milliseconds since the epoch. A number that is larger than seconds can
+be (the year 5138) is told by its size, and no unit's years 1973 to 5138 overlap with another one's."""
+REGULAR_SHARE = 0.5
+"""Of the distances between rows, more than this alike: the file has a regular step."""
+STEPS_TOLERANCE = 0.01
+"""Of a step: a distance is so many whole steps if it is off by no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +86,50 @@ class Reading:
     """Seconds that each of their rows lasts."""
     speed_up: float = 1.0
     """A row's time counts as so much less: 60 plays a minute in a second, at the same rate per second."""
+    begin: int = 0
+    """The first second that is read, as it is played: after ``speed_up``."""
+    seconds: int | None = None
+    """So many seconds are read; None: all from ``begin`` on. Only what is read has to be short enough to be played."""
+
+
+class _Grid:
+    """The seconds that are read, each with what arrived in it.
+
+    Args:
+        source: the load's, for messages.
+        length: seconds of all that is there.
+        reading: which of them are read.
+
+    Raises:
+        LoadFileError: there are no such seconds, or more than are played at once.
+    """
+
+    def __init__(self, source: str, length: int, reading: Reading) -> None:
+        try:
+            self.begin, self.end = reading.begin, part_end(length, reading.begin, reading.seconds)
+        except WrongLoadError as error:
+            raise LoadFileError(f"{source}: {error}") from None
+        if self.end - self.begin > SECONDS_MAX:
+            raise LoadFileError(
+                f"{source} spans {self.end - self.begin} s, more than the {SECONDS_MAX} s (31 days) that are played at "
+                "once; cut a part out with --begin and --seconds, or play it faster with --speed-up."
+            )
+        self.cells: list[dict[Partition | None, float]] = [{} for _ in range(self.begin, self.end)]
+
+    def add(self, at: float, partition: Partition | None, records: float) -> None:
+        """So many records in the second of ``at``."""
+        self._add(int(at + 1e-9), partition, records)
+
+    def fill(self, begin: float, length: float, partition: Partition | None, rate: float) -> None:
+        """A rate in each of the seconds that it lasts for."""
+        end = begin + length
+        for second in range(max(self.begin, int(begin + 1e-9)), min(self.end, math.ceil(end - 1e-9))):
+            self._add(second, partition, rate * (min(end, second + 1.0) - max(begin, second)))
+
+    def _add(self, second: int, partition: Partition | None, records: float) -> None:
+        if self.begin <= second < self.end:
+            cell = self.cells[second - self.begin]
+            cell[partition] = cell.get(partition, 0.0) + records
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +152,8 @@ def read_load(path: Path, reading: Reading | None = None) -> Load:
     reading = reading or Reading()
     if not 0.0 < reading.speed_up < math.inf:
         raise LoadFileError(f"--speed-up is {reading.speed_up}; it must be a finite number above 0.")
+    if reading.partitions is not None:
+        check_partitions(reading.partitions)
     if path.suffix == ".parquet":
         return _tabular(path, _parquet_rows(path), reading)
     text = _text(path)
@@ -97,7 +163,7 @@ def read_load(path: Path, reading: Reading | None = None) -> Load:
     if stripped[0] == "[" and stripped[1:].lstrip()[:1] == "{":
         return _streams(path, stripped, reading)
     if stripped[0] in "{[":
-        return _control_lines(path, stripped)
+        return _control_lines(path, stripped, reading)
     lines = [line for line in stripped.splitlines() if line.strip()]
     if len(lines) == 1 and lines[0].count(",") >= 2:
         return _one_line(path, lines[0], reading)
@@ -107,17 +173,29 @@ def read_load(path: Path, reading: Reading | None = None) -> Load:
 def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return data.decode("utf-16")
-        return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise LoadFileError(
             f"There is no file {path}, so there is no load; check the name (generators are written like "
             "step:before=50,after=150)."
         ) from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except IsADirectoryError:
+        raise LoadFileError(f"{path} is a directory, so there is no load in it; name one of its files.") from None
+    except OSError as error:
+        raise LoadFileError(
+            f"{path} cannot be read ({error.strerror}), so there is no load; check the name and who may read it."
+        ) from error
+    try:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise LoadFileError(
+            f"{path} cannot be unpacked ({error}), so its end or more is missing; pack or copy it again."
+        ) from error
+    try:
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return data.decode("utf-16")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise LoadFileError(f"{path} cannot be read as text ({error}); save it as UTF-8, or name another.") from error
 
 
@@ -127,7 +205,10 @@ def _text(path: Path) -> str:
 def _csv_rows(path: Path, text: str) -> list[tuple[int, dict[str, str]]]:
     sample = text[:4096]
     delimiter = max(",;\t", key=sample.count)
-    table = list(csv.reader(io.StringIO(text), delimiter=delimiter))
+    try:
+        table = list(csv.reader(io.StringIO(text), delimiter=delimiter))
+    except csv.Error as error:
+        raise LoadFileError(f"{path} cannot be read as CSV ({error}); correct it, or name another file.") from error
     head = [name.strip().lower() for name in table[0]]
     if all(_is_number(value) for value in head):
         if len(head) != 2:
@@ -138,6 +219,7 @@ def _csv_rows(path: Path, text: str) -> list[tuple[int, dict[str, str]]]:
         head, first = ["time", "records_per_second"], 0
     else:
         first = 1
+    _check_names(path, head)
     rows = []
     for number, values in enumerate(table[first:], first + 1):
         if not any(value.strip() for value in values):
@@ -163,6 +245,7 @@ def _parquet_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     except Exception as error:
         raise LoadFileError(f"{path} cannot be read as Parquet ({error}); name another file.") from error
     names = [name.lower() for name in table.column_names]
+    _check_names(path, names)
     columns = [column.to_pylist() for column in table.columns]
     return [
         (number, dict(zip(names, values, strict=True))) for number, values in enumerate(zip(*columns, strict=True), 1)
@@ -178,23 +261,52 @@ def _tabular(path: Path, rows: Sequence[tuple[int, Mapping[str, Any]]], reading:
     parsed = []
     for line, row in rows:
         value = _amount(path, line, amount, row[amount])
-        partition = _partition(path, line, row, names)
-        parsed.append(_Row(line, _time(path, line, row[names["time"]]), partition, value / size))
-    return _assembled(path, parsed, amount in RATES, reading)
+        # What is nearer than a microsecond is the same time.
+        at = round(_time(path, line, row[names["time"]]), 6)
+        parsed.append(_Row(line, at, _partition(path, line, row, names), value / size))
+    return _assembled(path, parsed, amount in RATES, reading, _not_needed(names))
 
 
 def _columns(path: Path, head: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for kind, known in COLUMNS.items():
-        matching = [name for name in known if name in head]
-        if matching:
-            found[kind] = matching[0]
+    """What each column is, kind -> name: one that nobody knows, or two for the same, would be played wrongly."""
+    kinds = {name: kind for kind, names in COLUMNS.items() for name in names}
+    found: dict[str, str] = {}
+    for name in head:
+        if (kind := kinds.get(name)) is None:
+            raise LoadFileError(
+                f"{path} has a column {name!r}, which is not known (the nearest is {nearest(name, COLUMNS)!r}), so "
+                f"what it tells would be passed over; a load has {_wanted()}. Rename the column or leave it out."
+            )
+        if kind in found:
+            raise LoadFileError(
+                f"{path} has the columns {found[kind]!r} and {name!r}, which both tell the {kind}, so it is not known "
+                "which one counts; leave one of them out."
+            )
+        found[kind] = name
     if "time" not in found or not ("records" in found or "bytes" in found):
         raise LoadFileError(
             f"{path} has the columns {', '.join(map(repr, head))}; a load needs {_wanted()}. "
             "Rename them in its first line."
         )
     return found
+
+
+def _not_needed(names: Mapping[str, str]) -> list[str]:
+    """What is told of columns that nothing is played by."""
+    notes = []
+    if "records" in names and "bytes" in names:
+        notes.append(f"the column {names['bytes']!r} was not needed: {names['records']!r} tells what arrived")
+    if "topic" in names and "partition" not in names:
+        notes.append("the column 'topic' was not needed: without partitions the total of all rows is dealt out")
+    return notes
+
+
+def _check_names(path: Path, head: Sequence[str]) -> None:
+    twice = sorted({name for name in head if head.count(name) > 1})
+    if twice:
+        raise LoadFileError(
+            f"{path} has more than one column {twice[0]!r}, so it is not known which one counts; leave all but one out."
+        )
 
 
 def _wanted() -> str:
@@ -246,8 +358,7 @@ def _time(path: Path, line: int, value: Any) -> float:
     try:
         number = float(value)
         if math.isfinite(number):
-            # Milliseconds since the epoch are told from seconds by their size.
-            return number / 1e3 if number > 1e11 else number
+            return number / next((worth for above, worth in EPOCH_UNITS if number > above), 1.0)
     except (TypeError, ValueError):
         try:
             moment = datetime.fromisoformat(str(value).strip())
@@ -260,84 +371,101 @@ def _time(path: Path, line: int, value: Any) -> float:
     )
 
 
-def _assembled(path: Path, rows: list[_Row], per_second: bool, reading: Reading) -> Load:
-    """Rows -> seconds. A row stands for the time until the next one; the last for as long as the one before."""
-    notes = []
+class _Pace:
+    """How long each row stands for.
+
+    A row says what arrived from its time until the next one's. Where most rows are the same step apart, a distance of
+    several whole steps is a gap instead: rows are missing there, and count as no load. The last row lasts as long as
+    the one before it, or one step where that is regular.
+
+    Args:
+        times: of rows, in order, each once.
+    """
+
+    def __init__(self, times: Sequence[float]) -> None:
+        distances = [round(later - earlier, 6) for earlier, later in pairwise(times)]
+        usual, count = min(Counter(distances).items(), key=lambda each: (-each[1], each[0]), default=(1.0, 1))
+        self.regular = not distances or count > REGULAR_SHARE * len(distances)
+        self.step = usual if self.regular else median(distances)
+        """The usual distance, seconds."""
+        steps = [self._steps(distance) if self.regular else 0 for distance in distances]
+        self.missing = sum(number - 1 for number in steps if number)
+        """Steps without a row."""
+        lasting = [self.step if number else distance for number, distance in zip(steps, distances, strict=True)]
+        lasting.append(self.step if self.regular else lasting[-1])
+        self.lasting = dict(zip(times, lasting, strict=True))
+        """Time of a row -> seconds until what it says ends."""
+        self.odd = [distance for number, distance in zip(steps, distances, strict=True) if not number]
+        """Distances that are no whole steps."""
+
+    def _steps(self, distance: float) -> int:
+        """How many whole steps a distance is; 0: it is none."""
+        number = round(distance / self.step)
+        return number if abs(distance - number * self.step) <= STEPS_TOLERANCE * self.step else 0
+
+    def notes(self, moments: bool) -> list[str]:
+        """What is to be told of gaps and of rows at odd times; ``moments``: rows count in the second of their time."""
+        notes = []
+        if self.missing:
+            total = self.missing + len(self.lasting)
+            notes.append(f"{self.missing} of {total} steps of {self.step:g} s are missing and count as no load")
+        if self.odd and not moments:
+            steps = f"no steps of {self.step:g} s" if self.regular else "no regular steps"
+            shortest, longest = min(self.odd), max(self.odd)
+            after = f"{longest:g} s" if shortest == longest else f"{shortest:g} to {longest:g} s"
+            notes.append(
+                f"{len(self.odd)} rows are followed by the next one after {after}, which are {steps}: what they say is "
+                "spread until then"
+            )
+        return notes
+
+
+def _assembled(path: Path, rows: list[_Row], per_second: bool, reading: Reading, notes: Sequence[str]) -> Load:
+    """Rows -> seconds."""
+    notes = [*notes]
     if any(later.at < earlier.at for earlier, later in pairwise(rows)):
         notes.append("rows were not in the order of time and were put into it")
         rows = sorted(rows, key=lambda row: row.at)
-    times = sorted({row.at for row in rows})
-    step = _step(times)
-    missing = sum(round((later - earlier) / step) - 1 for earlier, later in pairwise(times))
-    if missing > 0:
-        notes.append(f"{missing} of {missing + len(times)} steps of {step:g} s are missing and count as no load")
-    length = step / reading.speed_up
-    span = (times[-1] - times[0]) / reading.speed_up
-    seconds = int(span + 1e-9) + 1 if length < 1.0 else math.ceil(span + length - 1e-9)
-    if seconds > SECONDS_MAX:
-        raise LoadFileError(
-            f"{path} spans {seconds} s, more than the {SECONDS_MAX} s (31 days) that are played at once; "
-            "cut it, or play it faster with --speed-up."
-        )
     named = sorted({row.partition for row in rows if row.partition is not None})
-    if named and not all(row.partition is not None for row in rows):
-        raise LoadFileError(f"{path}: some rows name a partition and some do not; correct them.")
-    grid: list[dict[Partition | None, float]] = [{} for _ in range(seconds)]
+    times = sorted({row.at for row in rows})
+    pace = _Pace(times)
+    # Rows less than a second apart count in the second of their time. Rates at odd times cannot: they last.
+    moments = pace.step < 1.0 and reading.speed_up == 1.0 and (pace.regular or not per_second)
+    notes += pace.notes(moments)
+    if again := len(rows) - len({(row.at, row.partition) for row in rows}):
+        where = "time and partition" if named else "time"
+        notes.append(f"{again} rows have the {where} of another one and were added to it")
+    length = pace.lasting[times[-1]] / reading.speed_up
+    span = (times[-1] - times[0]) / reading.speed_up
+    whole = int(span + 1e-9) + 1 if moments or length < 1.0 else math.ceil(span + length - 1e-9)
+    grid = _Grid(str(path), whole, reading)
     for row in rows:
-        # A rate is kept when the time runs faster: a recorded day then is as heavy as it was, and shorter.
-        rate = row.amount if per_second else row.amount / step
-        if step < 1.0 and reading.speed_up == 1.0:
-            rate, end = row.amount * (step if per_second else 1.0), None
+        at, lasting = (row.at - times[0]) / reading.speed_up, pace.lasting[row.at]
+        if moments:
+            grid.add(at, row.partition, row.amount * (lasting if per_second else 1.0))
         else:
-            end = length
-        _fill(grid, (row.at - times[0]) / reading.speed_up, end, rate, row.partition)
+            # A rate is kept when the time runs faster: a recorded day then is as heavy as it was, and shorter.
+            rate = row.amount if per_second else row.amount / lasting
+            grid.fill(at, lasting / reading.speed_up, row.partition, rate)
     source = path.name if reading.speed_up == 1.0 else f"{path.name}, {reading.speed_up:g} times as fast"
     return _load(grid, named, reading, source, notes)
 
 
-def _fill(
-    grid: list[dict[Partition | None, float]],
-    begin: float,
-    length: float | None,
-    rate: float,
-    partition: Partition | None,
-) -> None:
-    """Add a rate to the seconds that it lasts for; ``length`` None: so many records in the second of ``begin``."""
-    if length is None:
-        cell = grid[min(int(begin + 1e-9), len(grid) - 1)]
-        cell[partition] = cell.get(partition, 0.0) + rate
-        return
-    end = begin + length
-    second = int(begin + 1e-9)
-    while second < end - 1e-9 and second < len(grid):
-        part = min(end, second + 1.0) - max(begin, second)
-        grid[second][partition] = grid[second].get(partition, 0.0) + rate * part
-        second += 1
-
-
-def _step(times: Sequence[float]) -> float:
-    """The usual time between rows: the most common difference, of two as common the smaller one."""
-    if len(times) < 2:
-        return 1.0
-    steps = Counter(round(later - earlier, 6) for earlier, later in pairwise(times))
-    return min(steps.items(), key=lambda entry: (-entry[1], entry[0]))[0]
-
-
 def _load(
-    grid: Sequence[Mapping[Partition | None, float]],
+    grid: _Grid,
     named: Sequence[Partition],
     reading: Reading,
     source: str,
     notes: Sequence[str],
 ) -> Load:
-    totals = tuple(sum(cell.values()) for cell in grid)
+    totals = tuple(sum(cell.values()) for cell in grid.cells)
     shares: tuple[tuple[float, ...], ...]
     if named and reading.partitions is None:
         partitions = tuple(named)
         even = shares_even(len(partitions))
         shares = tuple(
             tuple(cell.get(partition, 0.0) / total for partition in partitions) if total > 0 else even
-            for cell, total in zip(grid, totals, strict=True)
+            for cell, total in zip(grid.cells, totals, strict=True)
         )
         keys = "fixed"
     else:
@@ -362,7 +490,9 @@ def _one_line(path: Path, line: str, reading: Reading) -> Load:
     """Koper'22: records/s, one a minute."""
     values = [_amount(path, 1, f"value {number}", value) for number, value in enumerate(line.split(","), 1)]
     length = max(1, round(KOPER_SECONDS / reading.speed_up))
-    grid: list[dict[Partition | None, float]] = [{None: value} for value in values for _ in range(length)]
+    grid = _Grid(str(path), len(values) * length, reading)
+    for number, value in enumerate(values):
+        grid.fill(number * length, length, None, value)
     return _load(grid, (), reading, f"{path.name} (records/s, one a minute)", ())
 
 
@@ -380,7 +510,8 @@ def _streams(path: Path, text: str, reading: Reading) -> Load:
     for number, row in enumerate(rows, 1):
         flat = {_named(path, topic, index): value for topic, loads in row.items() for index, value in loads.items()}
         values.append([_amount(path, number, str(p), flat.get(p)) for p in partitions])
-    return stream_load(values, reading.interval / reading.speed_up, reading.capacity, path.name, partitions)
+    load = stream_load(values, reading.interval / reading.speed_up, reading.capacity, path.name, partitions)
+    return load.part(reading.begin, reading.seconds)
 
 
 def _named(path: Path, topic: str, index: str) -> Partition:
@@ -392,7 +523,7 @@ def _named(path: Path, topic: str, index: str) -> Partition:
 # -- telemetry
 
 
-def _control_lines(path: Path, text: str) -> Load:
+def _control_lines(path: Path, text: str, reading: Reading) -> Load:
     """Records of a control topic, one per line, bare or with their place (partition, offset, time, record)."""
     reports, unreadable = [], 0
     for line in text.splitlines():
@@ -411,17 +542,20 @@ def _control_lines(path: Path, text: str) -> Load:
             f"{path} holds no member's report, so it is not known what arrived; give a control topic's telemetry, one "
             f"record per line ({unreadable} lines were unreadable)."
         )
-    return load_of_reports(reports, path.name, notes)
+    return load_of_reports(reports, path.name, reading, notes)
 
 
-def load_of_reports(reports: Iterable[ReportRecord], source: str, notes: Sequence[str] = ()) -> Load:
+def load_of_reports(
+    reports: Iterable[ReportRecord], source: str, reading: Reading | None = None, notes: Sequence[str] = ()
+) -> Load:
     """The load that a group's members reported.
 
     Each report's arrivals are spread evenly over its interval: bursts below the second are not in it.
 
     Raises:
-        LoadFileError: there is no report.
+        LoadFileError: there is no report, or no such part.
     """
+    speed_up = (reading := reading or Reading()).speed_up
     entries = []
     work = records = 0.0
     for report in sorted(reports, key=lambda report: (report.at, report.member, report.sequence)):
@@ -436,12 +570,11 @@ def load_of_reports(reports: Iterable[ReportRecord], source: str, notes: Sequenc
     if not entries:
         raise LoadFileError(f"{source}: nothing arrived in what the members reported, so there is nothing to play.")
     begin = min(at - interval for at, interval, _, _ in entries)
-    seconds = math.ceil(max(at for at, _, _, _ in entries) - begin)
-    if seconds > SECONDS_MAX:
-        raise LoadFileError(f"{source} spans {seconds} s, more than the {SECONDS_MAX} s that are played at once.")
-    grid: list[dict[Partition | None, float]] = [{} for _ in range(max(1, seconds))]
+    length = math.ceil((max(at for at, _, _, _ in entries) - begin) / speed_up)
+    grid = _Grid(source, max(1, length), reading)
     for at, interval, partition, arrived in entries:
-        _fill(grid, at - interval - begin, interval, arrived / interval, partition)
+        grid.fill((at - interval - begin) / speed_up, interval / speed_up, partition, arrived / interval)
     named = sorted({partition for _, _, partition, _ in entries})
-    load = _load(grid, named, Reading(), source, notes)
+    # Every partition that was reported is played as it was: dealing the total out anew is the caller's.
+    load = _load(grid, named, replace(reading, partitions=None), source, notes)
     return replace(load, cost_seconds=work / records if records else None, arrivals="even")

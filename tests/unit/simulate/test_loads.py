@@ -71,6 +71,20 @@ def test_generators_make_what_they_say() -> None:
     assert noisy == parse_generator("constant:rate=100,seconds=200,noise=0.1,seed=2", 1)
 
 
+def test_a_cosine_that_would_be_below_zero_is_no_load_there_and_says_so() -> None:
+    made = parse_generator("cosine:mean=1,amplitude=-2,period=4,seconds=4", 1)
+    assert made.per_second == pytest.approx((0, 1, 3, 1))
+    assert "below 0 is no load" in made.notes[0]
+    assert parse_generator("cosine:mean=2,amplitude=-2,period=4,seconds=4", 1).notes == ()
+
+
+def test_no_more_partitions_than_can_be_played() -> None:
+    with pytest.raises(WrongLoadError, match="10001 partitions, more than the 10000"):
+        parse_generator("constant", 10_001)
+    with pytest.raises(WrongLoadError, match="more than the 10000"):
+        load(1.0).dealt(10_001, [1.0])
+
+
 def test_landau_streams_walk_in_steps() -> None:
     made = parse_generator("landau:delta=5,iterations=20,interval=2,capacity=100,seed=3", 4)
     assert made.seconds == 40
@@ -90,6 +104,11 @@ def test_landau_streams_walk_in_steps() -> None:
         ("constant:rate=-1", "negative"),
         ("constant:rate=1e12", "more than"),
         ("constant:seconds=0", "no second"),
+        ("constant:seconds=1e15", "31 days"),
+        ("constant:seconds=1.5", "whole number"),
+        ("landau:iterations=1e15", "31 days"),
+        ("cosine:mean=-5", "mean of 0 or more"),
+        ("cosine:period=0", "period above 0"),
         ("constant:rate=5,noise=2", "not a share"),
         ("landau:delta=1.5", "whole number"),
         ("drift:to=2", "sum to 1"),

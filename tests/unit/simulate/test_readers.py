@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtrim.simulate.loads import LoadFileError
+from loadtrim.simulate.loads import LoadFileError, WrongLoadError
 from loadtrim.simulate.readers import Reading, read_load
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import PartitionReport, ReportRecord, encode
@@ -19,6 +19,11 @@ def file(tmp_path: Path, text: str | bytes, name: str = "load.csv") -> Path:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def report(at: float, arrived: int) -> ReportRecord:
+    part = PartitionReport(topic="t", partition=3, arrived=arrived, done=arrived, cost_mean=0.004)
+    return ReportRecord(group="g", member="m", at=at, sequence=round(at), generation=1, partitions=(part,))
 
 
 def test_times_and_rates_without_a_header(tmp_path: Path) -> None:
@@ -73,6 +78,88 @@ def test_gaps_and_disorder_are_read_and_said(tmp_path: Path) -> None:
     assert any("1 of 5 steps of 1 s are missing" in note for note in made.notes)
 
 
+def test_a_row_at_an_odd_time_counts_until_the_next_one(tmp_path: Path) -> None:
+    """Each was pressed into the shortest distance, at a rate up to three times as high, and the rest was silent."""
+    made = read_load(file(tmp_path, "time,records\n0,100\n10,100\n30,300\n60,300\n"))
+    assert made.seconds == 90
+    assert made.per_second == pytest.approx([10.0] * 10 + [5.0] * 20 + [10.0] * 60)
+    (note,) = made.notes
+    assert note.startswith("3 rows are followed by the next one after 10 to 30 s, which are no regular steps")
+    rates = read_load(file(tmp_path, "time,rate\n0,7\n10,8\n30,9\n60,1\n"))
+    assert rates.per_second == pytest.approx([7.0] * 10 + [8.0] * 20 + [9.0] * 30 + [1.0] * 30)
+
+
+def test_a_regular_file_may_have_gaps_and_a_row_at_an_odd_time(tmp_path: Path) -> None:
+    """From 40 to 80 three rows are missing; from 20 to 35 the row says what arrived in 15 s."""
+    rows = "".join(f"{at},30\n" for at in (0, 10, 20, 35, 45, 55, 95, 105))
+    made = read_load(file(tmp_path, "time,records\n" + rows))
+    assert made.per_second == pytest.approx([3.0] * 20 + [2.0] * 15 + [3.0] * 30 + [0.0] * 30 + [3.0] * 20)
+    assert made.notes[0] == "3 of 11 steps of 10 s are missing and count as no load"
+    assert made.notes[1].startswith("1 rows are followed by the next one after 15 s, which are no steps of 10 s")
+
+
+def test_records_at_odd_moments_fall_into_their_seconds(tmp_path: Path) -> None:
+    made = read_load(file(tmp_path, "time,records\n0.013,1\n0.847,1\n0.9,2\n3.2,1\n3.21,1\n"))
+    assert made.per_second == (4, 0, 0, 2)
+
+
+@pytest.mark.parametrize("worth", [1, 10**3, 10**6, 10**9])
+def test_a_time_is_in_seconds_milliseconds_microseconds_or_nanoseconds(tmp_path: Path, worth: int) -> None:
+    """Microseconds were taken for milliseconds: ten seconds became ten thousand."""
+    rows = "".join(f"{(1_700_000_000 + at) * worth},{at}\n" for at in range(10))
+    assert read_load(file(tmp_path, "time,records\n" + rows)).per_second == tuple(range(10))
+
+
+def test_rows_of_the_same_time_are_added_up_and_said(tmp_path: Path) -> None:
+    made = read_load(file(tmp_path, "time,partition,records\n0,0,1\n0,0,2\n0,1,4\n1,0,8\n"))
+    assert made.per_second == (7, 8)
+    assert made.notes == ("1 rows have the time and partition of another one and were added to it",)
+
+
+def test_columns_that_nothing_is_played_by_are_said(tmp_path: Path) -> None:
+    made = read_load(file(tmp_path, "time,topic,bytes,records\n0,a,100,1\n"))
+    assert made.per_second == (1,)
+    assert [note.partition(" was not needed")[0] for note in made.notes] == ["the column 'bytes'", "the column 'topic'"]
+
+
+LONG = {
+    "minutes": "period,count\n2024-01-01 00:00:00,60\n2024-01-01 00:01:00,120\n2024-01-01 00:02:00,6\n"
+    "2024-02-28 00:00:00,180\n",
+    "koper": ",".join(["7", "9", *["8"] * 50_000]),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_only_what_is_played_of_a_long_file_has_to_be_short_enough(tmp_path: Path, name: str) -> None:
+    path = file(tmp_path, LONG[name])
+    with pytest.raises(LoadFileError, match="31 days.*--begin and --seconds"):
+        read_load(path)
+    made = read_load(path, Reading(begin=50, seconds=20))
+    assert made.seconds == 20
+    assert made.per_second == ((1.0,) * 10 + (2.0,) * 10 if name == "minutes" else (7.0,) * 10 + (9.0,) * 10)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,partition,records\n0,0,7\n1.5,1,3\n3,1,4\n4.5,0,9\n7.5,2,1\n",
+        "time,records\n0,7\n0.3,3\n0.6,4\n0.9,9\n1.2,1\n2.1,1\n4.2,1\n5.3,2\n",
+        "1,2,3",
+        '[{"a": {"0": 50, "1": 25}}, {"a": {"1": 100, "0": 0}}]',
+        "\n".join(encode(report(101.0 + second, 10 + second)).decode() for second in range(9)),
+    ],
+    ids=["steps", "moments", "koper", "landau", "telemetry"],
+)
+@pytest.mark.parametrize("speed_up", [1.0, 0.5])
+def test_a_part_that_is_read_is_the_part_of_all(tmp_path: Path, text: str, speed_up: float) -> None:
+    path = file(tmp_path, text)
+    whole = read_load(path, Reading(speed_up=speed_up))
+    part = read_load(path, Reading(speed_up=speed_up, begin=2, seconds=3))
+    assert part == whole.part(2, 3)
+    with pytest.raises(WrongLoadError, match="no part that begins at second 100000"):
+        read_load(path, Reading(speed_up=speed_up, begin=100_000))
+
+
 def test_a_byte_order_mark_windows_lines_and_gzip(tmp_path: Path) -> None:
     text = b"\xef\xbb\xbftime,records\r\n0,1\r\n1,2\r\n\r\n"
     assert read_load(file(tmp_path, text)).per_second == (1, 2)
@@ -92,11 +179,6 @@ def test_landau_has_percent_of_a_capacity(tmp_path: Path) -> None:
     assert made.per_second == (150, 150, 200, 200)
     assert made.rates(0) == {Partition("a", 0): 100, Partition("a", 1): 50}
     assert made.arrivals == "even"
-
-
-def report(at: float, arrived: int) -> ReportRecord:
-    part = PartitionReport(topic="t", partition=3, arrived=arrived, done=arrived, cost_mean=0.004)
-    return ReportRecord(group="g", member="m", at=at, sequence=round(at), generation=1, partitions=(part,))
 
 
 def test_telemetry_tells_what_arrived_and_what_it_cost(tmp_path: Path) -> None:
@@ -134,8 +216,13 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("", "is empty"),
         ("time,records\n", "no row"),
-        ("when,records\n0,1\n", "a column 'time'"),
-        ("time,amount\n0,1\n", "'records' or 'bytes'"),
+        ("partition,records\n0,1\n", "a column 'time'"),
+        ("time,partition\n0,1\n", "'records' or 'bytes'"),
+        ("time,amount\n0,1\n", "a column 'amount', which is not known"),
+        ("time,part,records\n0,1,1\n", "the nearest is 'partition'"),
+        ("time,records,records\n0,1,2\n", "more than one column 'records'"),
+        ("time,records,count\n0,1,2\n", "'records' and 'count', which both tell the records"),
+        ("time,timestamp,count\n0,1,2\n", "both tell the time"),
         ("0,1,2\n1,2,3\n", "no header and 3 columns"),
         ("time,records\n0,1\n1\n", "line 3: 1 columns"),
         ("time,records\n0,-1\n", "line 2: records is '-1'"),
@@ -165,7 +252,11 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
         read_load(tmp_path / "none.csv")
     with pytest.raises(LoadFileError, match="as text"):
         read_load(file(tmp_path, b"\xff\x00\x80abc"))
-    with pytest.raises(LoadFileError, match="as text"):
+    with pytest.raises(LoadFileError, match="is a directory"):
         read_load(tmp_path)
+    packed = gzip.compress(b"time,records\n" + b"0,1\n" * 100)
+    for broken in (packed[:-12], packed[:20] + b"\0\0\0\0" + packed[24:]):
+        with pytest.raises(LoadFileError, match="cannot be unpacked .* copy it again"):
+            read_load(file(tmp_path, broken, "load.csv.gz"))
     with pytest.raises(LoadFileError, match="--speed-up"):
         read_load(file(tmp_path, "0,1\n"), Reading(speed_up=0.0))
