@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from loadtrim.cli import main
 from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, protocol_of, simulate, summary_of
 
 KEPT = Path(__file__).parent / "simulated.json"
+PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 RUNS = {
     "objective": ("objective", "trim", "loadtrim"),
     "closer24": ("closer24:mu=200", "least_loaded", "loadtrim"),
@@ -42,3 +46,10 @@ def test_the_figures_are_those_that_were_kept(name: str) -> None:
         KEPT.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
     for field, value in now.items():
         assert kept[name][field] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), field
+
+
+def test_the_example_of_the_documentation_prints_what_stands_there(capsys: pytest.CaptureFixture[str]) -> None:
+    example = re.search(r"```\n\$ loadtrim ((?:.*\\\n)*.*\n)((?:.*\n)*?)```", PAGE.read_text())
+    assert example is not None
+    assert main(shlex.split(example[1].replace("\\\n", ""))) == 0
+    assert capsys.readouterr().out == example[2]

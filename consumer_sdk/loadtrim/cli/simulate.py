@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,7 +34,8 @@ from loadtrim.simulate import (
     shares_skewed,
     summary_of,
 )
-from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, generator_lines
+from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
+from loadtrim.simulate.picture import check_plot, draw
 from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, load_of_reports, read_load
 from loadtrim.simulate.show import curves_of, table_lines
 from loadtrim_agent.core.plan.naming import UnknownNameError
@@ -44,7 +46,7 @@ from loadtrim_agent.core.records import ReportRecord
 
 from .connection import add_arguments, connection_from
 from .control import ControlTopic
-from .errors import EXIT_DONE, UsageError
+from .errors import EXIT_DONE, CommandError, UsageError
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -53,6 +55,10 @@ __all__ = ["add_parser", "run"]
 
 COST_DEFAULT = Costs(mean_seconds=0.005)
 PAST_SECONDS = 3600.0
+PROGRESS_SECONDS = 0.1
+"""Between two lines of progress."""
+REFUSED = (WrongLoadError, UnknownNameError, LoadError, ValueError)
+"""What is wrong with what was asked for."""
 EXAMPLES = """
 examples:
   loadtrim simulate step:before=50,after=300,at=60,seconds=180 --cost 5ms --sla 0.5
@@ -135,7 +141,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
         "--cost",
         metavar="COST",
         help="of a record: 5ms, exponential:5ms, lognormal:5ms,0.8 or measured:FILE "
-        "(default: what the load tells, else 5ms)",
+        "with seconds, one a line (default: what the load tells, else 5ms)",
     )
     group.add_argument(
         "--speeds", default="1", metavar="F,...", help="of members as they are started, over and over (1)"
@@ -182,6 +188,16 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Task:
+    """What is to be played."""
+
+    load: Load
+    options: Options
+    configs: Sequence[PlanConfig]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     name: str
     summary: Summary
@@ -191,67 +207,114 @@ class _Run:
 def run(args: argparse.Namespace) -> int:
     """Play, compare, print; returns the exit code."""
     try:
-        load = _load(args)
-        options = _options(args, load)
-        configs = [_config(args, choice) for choice in args.policy or ["objective"]]
-        if args.seeds < 1:
-            raise WrongLoadError(f"--seeds is {args.seeds}; at least one run is needed.")
-        # All of them are tried before the first is played for minutes.
-        for config in configs:
-            Simulation(load.part(0, 1), config, options)
-        notes = [*load.notes, *_too_large(load, options)]
-        if not args.json:
-            print("\n".join(_head(load, options, args, notes)), flush=True)
-        runs = [_played(load, config, options, args) for config in configs]
-        if args.plot is not None:
-            from loadtrim.simulate.picture import draw
-
-            draw(args.plot, [(each.name, each.first) for each in runs], f"{load.source}, {options.costs}")
-    except (WrongLoadError, UnknownNameError, LoadError, ValueError) as error:
-        raise UsageError(
-            str(error), "Nothing more was played.", "What can be given: loadtrim simulate --help."
-        ) from error
+        task = _task(args)
+    except REFUSED as error:
+        raise _refused(error, "Nothing was played.") from error
+    if not args.json:
+        print("\n".join(_head(task, args)), flush=True)
+    try:
+        runs = [_played(task.load, config, task.options, args) for config in task.configs]
+    except REFUSED as error:
+        raise _refused(error, "The run ended there, so there are no figures of it.") from error
+    # Printed before anything is drawn: what took minutes to play is not to be lost for a plot.
     if args.json:
-        print(_json(load, options, notes, runs, curves=args.curves))
+        print(_json(task, runs, curves=args.curves), flush=True)
     else:
-        print("\n".join(_table([each.summary for each in runs])))
+        print("\n".join(_table([each.summary for each in runs])), flush=True)
+    if args.plot is not None:
+        _draw(args.plot, task, runs)
     return EXIT_DONE
+
+
+def _refused(error: Exception, means: str) -> UsageError:
+    return UsageError(str(error), means, "What can be given: loadtrim simulate --help.")
+
+
+def _task(args: argparse.Namespace) -> _Task:
+    """What is to be played; whatever can be refused is refused here, before anything was played for minutes."""
+    _check(args)
+    load = _load(args)
+    _check_replicas(args, load)
+    options = _options(args, load)
+    configs = [_config(args, choice) for choice in args.policy or ["objective"]]
+    for config in configs:
+        Simulation(load.part(0, 1), config, options)
+    return _Task(load, options, configs, [*load.notes, *_too_large(load, options)])
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Of the arguments, what is wrong whatever the load is."""
+    if args.plot is not None:
+        check_plot(args.plot)
+    if args.curves and not args.json:
+        raise WrongLoadError("--curves goes with --json, and there is no --json; add it, or draw them with --plot.")
+    if not 0.0 < args.sla < float("inf"):
+        raise WrongLoadError(f"--sla is {args.sla}; the objective must be a finite number of seconds above 0.")
+    if args.seeds < 1:
+        raise WrongLoadError(f"--seeds is {args.seeds}; at least one run is needed.")
+    if args.min < 1 or (args.max is not None and args.max < args.min):
+        most = "" if args.max is None else f" and --max {args.max}"
+        raise WrongLoadError(
+            f"--min is {args.min}{most} replicas, which no group could keep to; give a --min of at least 1, and a "
+            "--max that is no smaller."
+        )
+
+
+def _check_replicas(args: argparse.Namespace, load: Load) -> None:
+    most, why = (args.max, f"--max {args.max}") if args.max else (len(load.partitions), "there are partitions")
+    if args.replicas > most:
+        raise WrongLoadError(
+            f"--replicas is {args.replicas}, more than {why} ({most} at most), so the group would begin with what it "
+            f"may never have; give --replicas of 1 to {most}, or raise the limit."
+        )
+
+
+def _draw(path: Path, task: _Task, runs: Sequence[_Run]) -> None:
+    title = f"{task.load.source}, {task.options.costs}"
+    try:
+        draw(path, [(each.name, each.first) for each in runs], title)
+    except WrongLoadError as error:
+        again = "The same command with the same --seed plays the same again."
+        raise CommandError(str(error), "The figures above are not affected.", again) from error
 
 
 # -- what is played
 
 
 def _load(args: argparse.Namespace) -> Load:
+    if args.partitions is not None:
+        check_partitions(args.partitions)
     load = _source(args)
-    if args.partitions is not None and args.partitions < 1:
-        raise WrongLoadError(f"--partitions is {args.partitions}; a load needs at least 1.")
     if args.partitions is not None or args.shares is not None:
         count = args.partitions or len(load.partitions)
         if args.shares is not None or count != len(load.partitions):
             load = load.dealt(count, _shares(args.shares or "even", count))
     if args.scale is not None:
         load = load.scaled(args.scale)
-    load = load.part(args.begin, args.seconds)
     return replace(load, arrivals=args.arrivals or load.arrivals, keys=args.keys or load.keys)
 
 
 def _source(args: argparse.Namespace) -> Load:
     if (args.load is None) == (args.group is None):
         raise WrongLoadError("Give a load or --group: a file, a generator, or a group whose telemetry is to be played.")
-    if args.group is not None:
-        return load_of_reports(asyncio.run(_reports(args)), f"telemetry of {args.group}")
-    name = args.load.partition(":")[0]
-    path = Path(args.load)
-    if not path.exists() and (name in (*GENERATORS, *SHARE_GENERATORS) or ":" in args.load):
-        return parse_generator(args.load, args.partitions or PARTITIONS_DEFAULT)
     reading = Reading(
         partitions=args.partitions,
         record_bytes=args.record_bytes,
         capacity=args.capacity,
         interval=args.interval,
         speed_up=args.speed_up,
+        begin=args.begin,
+        seconds=args.seconds,
     )
-    return read_load(path, reading)
+    if args.group is not None:
+        return load_of_reports(asyncio.run(_reports(args)), f"telemetry of {args.group}", reading)
+    name = args.load.partition(":")[0]
+    path = Path(args.load)
+    if path.exists() or (name not in (*GENERATORS, *SHARE_GENERATORS) and ":" not in args.load):
+        return read_load(path, reading)
+    if args.speed_up != 1.0:
+        raise WrongLoadError("--speed-up is for recorded times, and a generator has none; leave it out.")
+    return parse_generator(args.load, args.partitions or PARTITIONS_DEFAULT).part(args.begin, args.seconds)
 
 
 async def _reports(args: argparse.Namespace) -> list[ReportRecord]:
@@ -376,9 +439,13 @@ def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Nam
 def _progress(what: str, seconds: int) -> Callable[[int], None] | None:
     if not sys.stderr.isatty():
         return None
+    shown = -PROGRESS_SECONDS
 
     def show(second: int) -> None:
-        print(f"\r{what}: {second} of {seconds} s \x1b[K", end="", file=sys.stderr, flush=True)
+        nonlocal shown
+        if (now := time.monotonic()) - shown >= PROGRESS_SECONDS:
+            shown = now
+            print(f"\r{what}: {second} of {seconds} s \x1b[K", end="", file=sys.stderr, flush=True)
 
     return show
 
@@ -388,7 +455,8 @@ def _clear() -> None:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _head(load: Load, options: Options, args: argparse.Namespace, notes: Sequence[str]) -> list[str]:
+def _head(task: _Task, args: argparse.Namespace) -> list[str]:
+    load, options = task.load, task.options
     peak = max(load.per_second)
     group = f"W = {args.sla:g} s, {args.share:.1%} of the records; {options.costs}; start-up {args.startup:g} s; "
     group += f"protocol {options.protocol.name}{', members slice' if options.slicing else ''}"
@@ -397,7 +465,7 @@ def _head(load: Load, options: Options, args: argparse.Namespace, notes: Sequenc
     return [
         what + f"up to {peak:,.0f}/s, arriving as {load.arrivals}",
         group,
-        *(f"note: {note}" for note in notes),
+        *(f"note: {note}" for note in task.notes),
         "",
     ]
 
@@ -420,7 +488,8 @@ def _table(summaries: Sequence[Summary]) -> list[str]:
     return [captured.get().rstrip("\n"), *lines[len(summaries) + 1 :]]
 
 
-def _json(load: Load, options: Options, notes: Sequence[str], runs: Sequence[_Run], *, curves: bool) -> str:
+def _json(task: _Task, runs: Sequence[_Run], *, curves: bool) -> str:
+    load, options = task.load, task.options
     told = {
         "load": {
             "source": load.source,
@@ -430,7 +499,7 @@ def _json(load: Load, options: Options, notes: Sequence[str], runs: Sequence[_Ru
             "arrivals": load.arrivals,
             "keys": load.keys,
         },
-        "notes": list(notes),
+        "notes": list(task.notes),
         "costs": {"kind": options.costs.kind, "mean_seconds": options.costs.mean_seconds},
         "runs": [asdict(each.summary) | ({"curves": curves_of(load, each.first)} if curves else {}) for each in runs],
     }

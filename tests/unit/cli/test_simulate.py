@@ -45,7 +45,7 @@ def test_json_holds_the_figures_and_the_curves(capsys: pytest.CaptureFixture[str
 
 def test_files_shares_and_protocols(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "load.csv"
-    path.write_text("time,records\n0,60\n1,60\n3,60\n")
+    path.write_text("time,records\n0,60\n1,60\n2,0\n4,60\n")
     words = ["simulate", str(path), "--partitions", "3", "--shares", "2,1,1", "--keys", "fixed", "--scale", "2"]
     printed = told([*words, "--protocol", "cooperative", "--heartbeat", "1", "--arrivals", "poisson"], capsys)
     assert printed["load"]["records"] == 360
@@ -67,14 +67,54 @@ def test_a_plot_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     path = tmp_path / "out.png"
     assert main([*SHORT, "--plot", str(path)]) == 0
     assert path.read_bytes().startswith(b"\x89PNG")
-    assert main([*SHORT, "--plot", str(tmp_path / "no" / "out.png")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["no/out.png", "out.txt", "out", "directory.png"])
+def test_a_plot_that_cannot_be_written_is_said_before_anything_is_played(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said after minutes, and nothing else was."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "directory.png").mkdir()
+    assert main([*SHORT, "--plot", str(tmp_path / name)]) == 2
+    said = capsys.readouterr()
+    assert "cannot be written" in said.err
+    assert "Nothing was played." in said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_the_figures_are_printed_before_a_plot_can_fail(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(figure.Figure, "savefig", full)
+    assert main([*SHORT, "--plot", str(tmp_path / "out.png"), *words]) == 1
+    said = capsys.readouterr()
+    assert "objective" in said.out
+    assert "No space left" in said.err
+    assert "The figures above are not affected." in said.err
 
 
 def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main([*SHORT, "--plot", "out.png"]) == 2
-    assert "pip install 'loadtrim[demo]'" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "pip install 'loadtrim[demo]'" in said.err
+    assert said.out == ""
+
+
+def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "load.csv"
+    rows = ("2024-01-01 00:00:00,1800", "2024-01-01 00:30:00,3600", "2024-01-01 01:00:00,3600", "2024-06-01,3600")
+    path.write_text("time,count\n" + "\n".join(rows))
+    printed = told(["simulate", str(path), "--begin", "1795", "--seconds", "10"], capsys)
+    assert printed["load"]["seconds"] == 10
+    assert printed["load"]["records"] == pytest.approx(15.0)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +138,16 @@ def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ([LOAD, "--partitions", "0"], "at least 1"),
         ([LOAD, "--partitions", "2", "--shares", "1,2,3"], "2 numbers"),
         ([LOAD, "--partitions", "2", "--shares", "nan,1"], "2 numbers"),
-        ([LOAD, "--sla", "0"], "objective_seconds"),
-        ([LOAD, "--sla", "nan"], "objective_seconds"),
+        ([LOAD, "--sla", "0"], "--sla is 0"),
+        ([LOAD, "--sla", "nan"], "--sla is nan"),
         ([LOAD, "--share", "1"], "objective_share"),
-        ([LOAD, "--min", "3", "--max", "2"], "replicas"),
+        ([LOAD, "--min", "3", "--max", "2"], "--max that is no smaller"),
+        ([LOAD, "--min", "0"], "--min of at least 1"),
+        ([LOAD, "--replicas", "9", "--max", "3"], "--replicas of 1 to 3"),
+        ([LOAD, "--replicas", "9", "--partitions", "4"], "--replicas of 1 to 4"),
+        ([LOAD, "--partitions", "100000"], "more than the 10000"),
+        ([LOAD, "--curves"], "--curves goes with --json"),
+        ([LOAD, "--speed-up", "2"], "--speed-up is for recorded times"),
         ([LOAD, "--startup", "-1"], "start-up"),
         ([LOAD, "--scale", "nan"], "cannot be scaled"),
         ([LOAD, "--begin", "100"], "no part"),
@@ -116,6 +162,7 @@ def test_wrong_input_is_said_and_is_exit_code_2(
     assert main(["simulate", *words]) == 2
     error = capsys.readouterr().err
     assert said in error
+    assert "Nothing was played." in error
     assert "Traceback" not in error
 
 
