@@ -268,6 +268,23 @@ def test_clairvoyant_asks_a_start_up_time_ahead_and_bridges_short_pauses() -> No
     assert [at(second, 1.0) for second in (-1.5, 0, 2, 3, 4)] == [1, 3, 3, 3, 1]
 
 
+def test_clairvoyant_moves_what_does_not_fit_and_nothing_that_does() -> None:
+    """100 records of a second a replica, three of them. Who just came is dealt to for 3 s."""
+
+    def placed(shares: tuple[float, ...], rate: float) -> list[bool]:
+        choice = "clairvoyant:limit_records_per_second=100"
+        return [each.place for each in decide(choice, rate, 3, times=6, shares=shares)]
+
+    # 80, 80 and 40: all fit.
+    assert placed((1.0,) * 5, 200.0) == [True] * 4 + [False] * 2
+    # 145, 36 and 18 would fit as 73, 73 and 55.
+    assert placed((4.0, 1.0, 1.0, 4.0, 1.0), 200.0) == [True] * 6
+    # 60, 60 and 240 in one partition, which fits nowhere.
+    assert placed((1.0, 1.0, 8.0, 1.0, 1.0), 360.0)[-1] is False
+    # 168, 168 and 84 in five equal ones, each of which takes a replica: two more are waited for.
+    assert placed((1.0,) * 5, 420.0)[-1] is False
+
+
 # -- Li & Ku -----------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,10 @@ fewest that any placement could do with. ``with_startup`` 0: for the present sec
 once; 1: for the most that any second needs until a replica that is asked for now is there, so that it is there in
 time, and a pause shorter than that is bridged.
 
+Whole partitions are dealt out anew when members come or go, and when one is about to get more than it takes and
+another placement would mend that. As long as all fits nothing moves: packers that are not sticky would deal out anew
+for every record that a partition gets more or less. (``sliced`` 1: whenever the packer finds a better placement.)
+
 Only for those who play a load that they know (``loadtrim simulate``); a running group refuses it at its start.
 
 Source: CLOSER'24, section 5.1 ("Optimal": provisioned when the arrival rate reaches mu x W, instantly and with no
@@ -68,8 +72,18 @@ class Clairvoyant:
             if ahead
             else (f"{most:.0f} records come in this second")
         )
-        # Placement follows the load each time: that is what it knows it for.
-        return replace(sized(view, memory, count, f"{text}, {limit:.0f} a replica"), place=True)
+        sizing = sized(view, memory, count, f"{text}, {limit:.0f} a replica")
+        place = sizing.place or given.sliced or sizing.replicas < view.replicas
+        return replace(sizing, place=place or self._mends(view, view.future, limit))
+
+    def _mends(self, view: View, future: Future, limit: float) -> bool:
+        """Will a member get more than it takes before the next decision, and do those who are there have the room?"""
+        owners = {item.partition: item.owner for item in view.items}
+        owned = [owners.get(partition) for partition in future.partitions]
+        rows = future.between(view.now, view.now + view.config.decision_seconds)
+        return any(_crowded(owned, row, limit) for row in rows) and all(
+            self._need(view, future, row, limit, sliced=False) <= view.replicas for row in rows
+        )
 
     def _need(self, view: View, future: Future, row: Sequence[float], limit: float, sliced: bool) -> int:
         if sliced:
@@ -79,3 +93,12 @@ class Clairvoyant:
             for partition, rate in zip(future.partitions, row, strict=True)
         ]
         return len(least_loaded(items, BinSize(limit, 2**62), bins_max=view.replicas_max))
+
+
+def _crowded(owners: Sequence[str | None], row: Sequence[float], limit: float) -> bool:
+    """Is a second too much for a member with several partitions? One partition that is, is so wherever it goes."""
+    records: dict[str, list[float]] = {}
+    for owner, count in zip(owners, row, strict=True):
+        if owner is not None:
+            records.setdefault(owner, []).append(count)
+    return any(len(each) > 1 and sum(each) > limit + 1e-9 for each in records.values())
