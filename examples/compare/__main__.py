@@ -48,7 +48,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--policies", default="", metavar="A;B", help="only these rows (all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (all cores)")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="begin nothing new after this")
-    parser.add_argument("--no-targets", action="store_true", help="leave the runs out that only targets need")
+    parser.add_argument(
+        "--no-targets", action="store_true", help="leave out the runs beside the tables: targets', further seeds'"
+    )
     parser.add_argument("--only-targets", action="store_true", help="nothing but those")
     given = parser.parse_args(arguments)
     given.loads = [name for name in given.loads.split(",") if name]

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compare.runs import CHOICES, STARTUPS, Result, choice_of, grouped
-from compare.scenes import scene_of
-from compare.targets import Verdict, on_front, rivals
+import msgspec
 
-__all__ = ["draw", "page", "table"]
+from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Result, choice_of, grouped
+from compare.scenes import scene_of
+from compare.targets import RANGE_SEEDS, RANGED, Verdict, on_front, rivals
+
+__all__ = ["draw", "origins", "page", "table"]
 
 PICTURE_INCHES, PICTURE_DPI = (13.0, 4.2), 80
 HEAD = """# Comparison
@@ -19,10 +21,13 @@ Every policy on every load, in the simulator ([what it models](simulator.md)): m
 
 A cell is **share in time / replica-minutes / moves / scalings**. W = 0.5 s and 5.9 ms a record where nothing else is
 said; {share} of the records in time is what `objective` is asked for (the others take no such number). Replicas cost
-from the request on. A load begins with as many replicas as its first second takes, for everybody. Members join and
-leave by loadtrim's own protocol for everybody, which flatters policies whose papers ran on Kafka's rebalances. Loads
-are shorter than the cool-downs of some policies (300 s for the HPA's scale-down): those hardly give anything back. One
-seed ({seed}).
+from the request on; a slice that is passed on counts as a move. A load begins with as many replicas as its first second
+takes, for everybody. Members join and leave by loadtrim's own protocol for everybody, which flatters policies whose
+papers ran on Kafka's rebalances. Some policies wait 300 to 480 s before they give back (HPA, KEDA, Varga), so on most
+loads they hardly do; on `long` they have the time. One seed ({seed}), and ranges over seeds {seeds} for `objective` on
+{ranged}.
+
+{origins}
 
 **Bold** is what nobody beats in both share and replica-minutes (the Pareto front), among those who neither know what
 will come nor slice. Rows in *italics* are apart: clairvoyant ones are told the load, those with slicing need members
@@ -35,15 +40,40 @@ CAPTION = (
 MARKS = {True: "met", False: "**missed**", None: "open"}
 
 
-def cell(result: Result | None, bold: bool) -> str:
-    if result is None:
+def cell(results: Sequence[Result], bold: bool) -> str:
+    """One run's, or the range of several seeds'."""
+    if not results:
         return "not played"
-    text = f"{result.share:.2%} / {result.replica_minutes:.2f} / {result.moves} / {result.scalings}".replace("%", " %")
+    measures = (
+        [f"{each.share * 100:.2f}" for each in results],
+        [f"{each.replica_minutes:.2f}" for each in results],
+        [str(each.moves) for each in results],
+        [str(each.scalings) for each in results],
+    )
+    share, *others = [_span(texts) for texts in measures]
+    text = " / ".join((f"{share} %", *others))
     return f"**{text}**" if bold else text
 
 
-def table(groups: Mapping[tuple[str, float], Sequence[Result]], scene: str) -> list[str]:
+def _span(texts: Sequence[str]) -> str:
+    least, most = min(texts, key=float), max(texts, key=float)
+    return least if least == most else f"{least} to {most}"
+
+
+def origins(scenes: Sequence[str], quick: bool = False) -> str:
+    """Which loads were recorded, and which only stand in for a recording."""
+    made = [scene_of(name, quick) for name in scenes]
+    recorded, stand_ins = (
+        ", ".join(f"`{scene.name}`" for scene in made if scene.recorded is kind) or "none" for kind in (True, False)
+    )
+    return (
+        f"Recorded loads: {recorded}. Stand-ins for recordings that were not there: {stand_ins}. The others are made."
+    )
+
+
+def table(results: Mapping[str, Result], scene: str) -> list[str]:
     """A load's table: a row for every policy, a column for every start-up time."""
+    groups = grouped(results)
     lines = [f"| start-up | {' | '.join(f'{startup:g} s' for startup in STARTUPS)} |", "|---" * 5 + "|"]
     for choice in CHOICES:
         cells, any_bold = [], False
@@ -53,12 +83,17 @@ def table(groups: Mapping[tuple[str, float], Sequence[Result]], scene: str) -> l
             competes = not choice.knows and not choice.slicing
             bold = mine is not None and competes and on_front(mine, rivals(entries))
             any_bold |= bold
-            cells.append(cell(mine, bold))
+            cells.append(cell(_of_all_seeds(results, mine) if mine else [], bold))
         if all(text == "not played" for text in cells):
             continue
         name = f"`{choice.name}`" if not (choice.knows or choice.slicing) else f"*{choice.name}*"
         lines.append(f"| {f'**{name}**' if any_bold else name} | {' | '.join(cells)} |")
     return lines
+
+
+def _of_all_seeds(results: Mapping[str, Result], first: Result) -> list[Result]:
+    same = (msgspec.structs.replace(first.job, seed=seed).key for seed in RANGE_SEEDS)
+    return [results[key] for key in same if key in results]
 
 
 def page(
@@ -71,7 +106,15 @@ def page(
 ) -> str:
     """The whole page in Markdown."""
     groups = grouped(results)
-    lines = [HEAD.format(command=command, share="99.9 %", seed=1)]
+    head = HEAD.format(
+        command=command,
+        share="99.9 %",
+        seed=FIRST_SEED,
+        seeds=f"{RANGE_SEEDS[0]} to {RANGE_SEEDS[-1]}",
+        ranged=" and ".join(f"`{name}`" for name in RANGED),
+        origins=origins(scenes, quick),
+    )
+    lines = [head]
     if quick:
         lines.append("**A quick run: the first minute of each load only.**\n")
     if missing:
@@ -98,7 +141,7 @@ def page(
             "",
             f"![{CAPTION}](comparison/{name}.png)",
             "",
-            *table(groups, name),
+            *table(results, name),
             "",
         ]
     return "\n".join(lines)

@@ -18,14 +18,29 @@ from random import Random
 
 import msgspec
 
+from compare.recordings import recordings
 from compare.scenes import Scene, scene_of
 from kept import code_digest
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
 from loadtrim.simulate.worker import FETCH_SECONDS
 
-__all__ = ["CHOICES", "STARTUPS", "Choice", "Job", "Result", "choice_of", "grouped", "late_alone", "play", "play_all"]
+__all__ = [
+    "CHOICES",
+    "FIRST_SEED",
+    "STARTUPS",
+    "Choice",
+    "Job",
+    "Result",
+    "choice_of",
+    "grouped",
+    "late_alone",
+    "play",
+    "play_all",
+]
 
 STARTUPS = (0.0, 1.0, 10.0, 60.0)
+FIRST_SEED = 1
+"""The tables' own; what else was played with others stands beside it."""
 FIRST_SECONDS = 60.0
 """Scalings after this are counted apart."""
 HERE = Path(__file__).parent
@@ -75,7 +90,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     scene: str
     choice: str
     startup_seconds: float
-    seed: int = 1
+    seed: int = FIRST_SEED
     share: float = 0.999
     quick: bool = False
 
@@ -116,8 +131,9 @@ def choice_of(name: str) -> Choice:
 
 @cache
 def digest(policy: str) -> str:
-    """Of everything that a run depends on; our own policy's file counts for itself only."""
-    return code_digest(HERE / "scenes.py", without=() if policy.startswith("objective") else ("objective.py",))
+    """Of everything that a run depends on, recordings too; our own policy's file counts for itself only."""
+    without = () if policy.startswith("objective") else ("objective.py",)
+    return code_digest(HERE / "scenes.py", HERE / "recordings.py", *recordings(), without=without)
 
 
 def late_alone(load: Load, cost_seconds: float, objective_seconds: float, seed: int) -> int:
@@ -261,9 +277,10 @@ def _line(number: int, total: int, seconds: float, result: Result) -> str:
 
 
 def grouped(results: Mapping[str, Result]) -> dict[tuple[str, float], list[Result]]:
-    """By (scene, start-up time), each in the order of :data:`CHOICES`."""
+    """Those of the first seed by (scene, start-up time), each in the order of :data:`CHOICES`."""
     order = {choice.name: place for place, choice in enumerate(CHOICES)}
     groups: dict[tuple[str, float], list[Result]] = {}
-    for result in sorted(results.values(), key=lambda each: order[each.job.choice]):
+    first = (each for each in results.values() if each.job.seed == FIRST_SEED)
+    for result in sorted(first, key=lambda each: order[each.job.choice]):
         groups.setdefault((result.job.scene, result.job.startup_seconds), []).append(result)
     return groups

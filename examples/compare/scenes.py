@@ -1,8 +1,6 @@
 """The loads that are compared on: what arrives, what a record costs, what is promised.
 
-Recorded loads are not part of the project. The 10-minute trace is read where it lies beside it (``LOADTRIM_DATA``) and
-replaced by three humps of its shape where it does not; the World-Cup-like and the taxi-like load are made here, with
-the features of those recordings and none of their data.
+Recorded loads are not part of the project: :mod:`.recordings` says what is played of them and what stands in for them.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from random import Random
 
-from demo.load import trace
+from compare.recordings import Rates, landau_stream, taxi, world_cup
+from demo.load import trace, trace_file
 from loadtrim.simulate import Load, parse_generator, shares_even, shares_skewed
 from loadtrim_agent.core.model import Partition
 
@@ -39,6 +37,8 @@ class Scene:
     load: Load
     cost_seconds: float = COST_SECONDS
     objective_seconds: float = OBJECTIVE_SECONDS
+    recorded: bool | None = None
+    """False: a stand-in for a recording; None: made, and nothing else."""
 
     @property
     def worth(self) -> float:
@@ -68,12 +68,16 @@ def _trace(partitions: int, shares: Sequence[float]) -> Load:
 
 
 def _even() -> Scene:
-    return Scene(name="trace", title="10-minute trace, 5 partitions", load=_trace(5, shares_even(5)))
+    load = _trace(5, shares_even(5))
+    return Scene(name="trace", title="10-minute trace, 5 partitions", load=load, recorded=trace_file() is not None)
 
 
 def _skewed() -> Scene:
     return Scene(
-        name="trace-skewed", title="10-minute trace, half of it on 2 of 9 partitions", load=_trace(9, shares_skewed(9))
+        name="trace-skewed",
+        title="10-minute trace, half of it on 2 of 9 partitions",
+        load=_trace(9, shares_skewed(9)),
+        recorded=trace_file() is not None,
     )
 
 
@@ -94,39 +98,26 @@ def _steps() -> Scene:
     return _of_rates("steps", "steps of a minute: 100, 300, 160, 380, 60/s; 9 partitions", rates, 9)
 
 
-def _world_cup() -> Scene:
-    """A quiet site, then two matches: a rise within seconds, a dip at half-time, noise that keeps for a while."""
-    draw, noise, rates = Random("world-cup"), 0.0, []
-    for second in range(300):
-        noise = 0.9 * noise + draw.gauss(0.0, 0.04)
-        rate = 70.0 + 20.0 * math.sin(second / 300.0 * math.pi)
-        for kick_off, height in ((60, 130.0), (180, 260.0)):
-            age = second - kick_off
-            if 0 <= age < 90:
-                half_time = 0.55 if 40 <= age < 52 else 1.0
-                rate += height * (1.0 - math.exp(-age / 4.0)) * half_time
-            elif age >= 90:
-                rate += height * math.exp(-(age - 90) / 8.0)
-        rates.append(max(0.0, rate * (1.0 + noise)))
-    return _of_rates("world-cup-like", "like a day of World Cup matches; 7 partitions", rates, 7)
+def _long() -> Scene:
+    """The quiet quarter of an hour is longer than any policy waits before it gives back (480 s)."""
+    steps = ((240.0, 5), (60.0, 15), (180.0, 5), (60.0, 5))
+    rates = [rate for rate, minutes in steps for _ in range(60 * minutes)]
+    title = "half an hour: 240/s for 5 minutes, 60 for 15, 180 for 5, 60 for 5; 9 partitions"
+    return _of_rates("long", title, rates, 9)
 
 
-def _taxi() -> Scene:
-    """Two days of 150 s: little at night, a shoulder in the morning, the peak in the evening."""
-    draw, rates = Random("taxi"), []
-    for second in range(300):
-        hour = second % 150 / 150.0 * 24.0
-        shape = 0.55 * math.exp(-(((hour - 9.0) / 2.2) ** 2)) + math.exp(-(((hour - 19.5) / 3.2) ** 2))
-        midday = 0.35 * math.exp(-(((hour - 14.0) / 3.5) ** 2))
-        rates.append((30.0 + 260.0 * (shape + midday)) * (1.0 + draw.uniform(-0.08, 0.08)))
-    return _of_rates("taxi-like", "like two days of taxi trips; 6 partitions", rates, 6)
+def _of_recording(name: str, title: str, make: Callable[[], Rates], partitions: int) -> Callable[[], Scene]:
+    def scene() -> Scene:
+        rates = make()
+        made = _of_rates(name, f"{title}; {partitions} partitions", rates.per_second, partitions)
+        return replace(made, load=replace(made.load, source=rates.source), recorded=rates.recorded)
+
+    return scene
 
 
 def _landau(name: str, iterations: int, objective_seconds: float) -> Callable[[], Scene]:
-    """Packing capacity 25 records/s of the 30 that a member does: C = 5/6 C_real, as in section VI-C."""
-
     def make() -> Scene:
-        load = parse_generator(f"landau:delta=5,iterations={iterations},interval=30,capacity=25,seed=3", 32)
+        load, recorded = landau_stream(iterations)
         return Scene(
             name=name,
             title=f"Landau's stream, delta 5, {iterations} iterations of 30 s; 32 partitions, evenly in the second, "
@@ -134,6 +125,7 @@ def _landau(name: str, iterations: int, objective_seconds: float) -> Callable[[]
             load=load,
             cost_seconds=1.0 / 30.0,
             objective_seconds=objective_seconds,
+            recorded=recorded,
         )
 
     return make
@@ -190,16 +182,17 @@ SCENES: dict[str, Callable[[], Scene]] = {
         "drift:rate=200,seconds=300,to=0.4",
         6,
     ),
-    "world-cup-like": _world_cup,
-    "taxi-like": _taxi,
-    "landau": _landau("landau", 4, 0.5),
+    "world-cup": _of_recording("world-cup", "a day of World Cup matches", world_cup, 7),
+    "taxi": _of_recording("taxi", "two days of taxi trips", taxi, 6),
+    "landau": _landau("landau", 4, OBJECTIVE_SECONDS),
+    "long": _long,
 }
 """What every policy is played on."""
 OTHERS: dict[str, Callable[[], Scene]] = {
     "iccbdc22": _iccbdc,
     "landau-100": _landau("landau-100", 100, 0.15),
 }
-"""Only for targets. The stream's is p99 <= 0.1 s, three records' time: the objective that came nearest to it."""
+"""Only for targets. The stream's: p99 <= 0.1 s, three records' time; W is what came nearest to it (decision 38)."""
 
 
 @lru_cache(maxsize=32)

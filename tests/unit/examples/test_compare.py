@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from compare import runs
+from compare import recordings, runs
 from compare.__main__ import jobs_of
-from compare.page import page, table
-from compare.runs import CHOICES, STARTUPS, Job, Result, grouped, late_alone, play, play_all
+from compare.page import origins, page, table
+from compare.runs import CHOICES, STARTUPS, Job, Result, digest, grouped, late_alone, play, play_all
 from compare.scenes import OTHERS, SCENES, scene_of
-from compare.targets import Verdict, extra_jobs, on_front, verdicts
+from compare.targets import RANGE_SEEDS, RANGED, Verdict, extra_jobs, on_front, verdicts
 from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simulate
 from loadtrim_agent.core.plan.naming import parse_choice
 from loadtrim_agent.core.plan.packers import PACKERS
@@ -39,9 +41,15 @@ RESULT = Result(
     cpu_seconds=1.0,
 )
 
+PLAYED = ("world-cup", "taxi", "landau")
+MATCH = {29: ((0, 50), (1, 500)), 30: ((0, 100), (1, 400))}
+"""Requests per minute of two days, the second of which is played."""
 
-def result(choice: str, share: float, minutes: float, startup: float = 1.0, scene: str = "spike") -> Result:
-    job = Job(scene=scene, choice=choice, startup_seconds=startup)
+
+def result(
+    choice: str, share: float, minutes: float, startup: float = 1.0, scene: str = "spike", seed: int = 1
+) -> Result:
+    job = Job(scene=scene, choice=choice, startup_seconds=startup, seed=seed)
     return msgspec.structs.replace(RESULT, job=job, share=share, replica_minutes=minutes)
 
 
@@ -80,9 +88,68 @@ def test_the_front_is_what_nobody_beats() -> None:
 
 def test_who_knows_the_future_is_kept_out_of_the_front_and_in_the_table() -> None:
     known = {each.job.key: each for each in (result("objective", 0.99, 10.0), result("clairvoyant", 1.0, 5.0))}
-    rows = table(grouped(known), "spike")
+    rows = table(known, "spike")
     assert "| **`objective`** | not played | **99.00 % / 10.00 / 4 / 2** | not played | not played |" in rows
     assert "| *clairvoyant* | not played | 100.00 % / 5.00 / 4 / 2 | not played | not played |" in rows
+
+
+def test_what_was_played_with_several_seeds_is_a_range_and_competes_with_the_first() -> None:
+    ours = (result("objective", share, minutes, seed=seed) for seed, share, minutes in ((1, 0.99, 9), (2, 0.98, 10)))
+    known = {each.job.key: each for each in (*ours, result("linear", 0.985, 9.5))}
+    rows = table(known, "spike")
+    assert (
+        "| **`objective`** | not played | **98.00 to 99.00 % / 9.00 to 10.00 / 4 / 2** | not played | not played |"
+        in rows
+    )
+    assert [each.job.seed for each in grouped(known)["spike", 1.0]] == [1, 1]
+    jobs = {job.key for job in extra_jobs(False)}
+    for seed in RANGE_SEEDS[1:]:
+        for scene in RANGED:
+            assert {Job(scene=scene, choice="objective", startup_seconds=at, seed=seed).key for at in STARTUPS} <= jobs
+
+
+def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
+    for rates in (recordings.world_cup(), recordings.taxi()):
+        assert not rates.recorded
+        assert rates.source.startswith("STAND-IN")
+        assert min(rates.per_second) >= 0.0
+    load, recorded = recordings.landau_stream(2)
+    assert (recorded, load.seconds, len(load.partitions)) == (False, 60, 32)
+    assert recordings.recordings() == []
+
+
+def test_recordings_are_played_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
+    before = digest.__wrapped__("keda")
+    minutes = "".join(f"1998-06-{day} 12:{minute:02}:00,{count}\n" for day in (29, 30) for minute, count in MATCH[day])
+    (tmp_path / recordings.WORLD_CUP_NAME).write_bytes(gzip.compress(f"period,count\n{minutes}".encode()))
+    (tmp_path / recordings.TAXI_NAME).write_text(
+        "timestamp,value\n2015-01-04 23:30:00,900\n2015-01-05 00:00:00,100\n2015-01-06 23:30:00,300\n"
+    )
+    stream = [{"a": {"0": 20 * row, "1": 40}, "b": {"0": 100}} for row in range(3)]
+    (tmp_path / recordings.LANDAU_NAME).write_text(json.dumps(stream))
+    cup, taxi = recordings.world_cup(), recordings.taxi()
+    assert cup.recorded
+    assert taxi.recorded
+    # 100 and 400 in two halves: 350/s at most, a quarter of it at first, halfway in the quarter.
+    assert [cup.per_second[at] for at in (0, 150, 300, 599)] == [87.5, 218.75, 350.0, 350.0]
+    assert 92.0 <= taxi.per_second[0] <= 108.0
+    assert 276.0 <= taxi.per_second[-1] <= 324.0
+    load, recorded = recordings.landau_stream(2)
+    assert recorded
+    assert load.per_second == (35.0,) * 30 + (40.0,) * 30
+    assert digest.__wrapped__("keda") != before, "results of stand-ins are not kept for recordings"
+
+
+def test_the_page_says_which_loads_were_recorded() -> None:
+    text = origins(list(SCENES))
+    told = {name: scene_of(name).recorded for name in SCENES}
+    assert {name for name, kind in told.items() if kind is not None} == {"trace", "trace-skewed", *PLAYED}
+    recorded, stand_ins, _ = text.split(". ")
+    for name, kind in told.items():
+        assert (f"`{name}`" in recorded, f"`{name}`" in stand_ins) == (kind is True, kind is False)
+    assert text in page({}, list(SCENES), [], "make compare", 0, False)
 
 
 def verdict(told: list[Verdict], words: str) -> Verdict:
