@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import get_origin
 
 import msgspec
+import pytest
 
+from demo.report import Latency, Summary
 from papers import real
 from papers.bench import Context
 from papers.real_page import PICTURE, RealRun, load_runs, merge_runs, paint, section
@@ -64,3 +68,31 @@ def test_every_plan_has_a_name_of_its_own_and_stands_behind_what_it_is_scaled_as
     assert len(set(names)) == len(names) == 26
     assert all(names.index(plan.scaled_as) < names.index(plan.name) for plan in plans if plan.scaled_as)
     assert all(plan.scaled_as.startswith(plan.load) for plan in plans if plan.scaled_as)
+
+
+def test_the_reference_assignors_of_closer24_are_scaled_by_what_a_replica_does_within_w() -> None:
+    """By mu alone two replicas would do for 350/s, and every assignor would be late."""
+    named = {plan.name: plan for plan in real.plans()}
+    for plan in named.values():
+        if plan.scaled_as and plan.load.startswith("CLOSER'24"):
+            assert named[plan.scaled_as].policy == "linear:mu=100"
+            assert named[plan.scaled_as].paper is not None
+
+
+def summary() -> Summary:
+    """Of a run that did nothing."""
+    kinds = {float: 0.0, int: 0, str: "", bool: True, dict: {}}
+    plain = {field.name: kinds.get(get_origin(field.type) or field.type) for field in msgspec.structs.fields(Summary)}
+    latency = {field.name: 0.0 for field in msgspec.structs.fields(Latency)}
+    return msgspec.convert({**plain, "latency": latency}, Summary)
+
+
+def test_what_was_kept_of_another_group_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real, "OUT", tmp_path)
+    first = next(plan for plan in real.plans() if plan.policy.startswith("linear"))
+    found = real.Kept(name=first.name, summary=summary(), replicas_at=(), at=0.0, machine="", played=first.played)
+    path = real.directory_of(first, 0, None) / real.KEPT_FILE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(msgspec.json.encode(found))
+    assert real.kept(first, 0, None) == found
+    assert real.kept(replace(first, policy="linear:mu=200"), 0, None) is None
