@@ -186,13 +186,17 @@ def tables(given: Context, parts: Iterable[Part], results: Mapping[str, Sequence
     return tuple(msgspec.structs.replace(table, title=part.title) for part, table in made)
 
 
-def looks(job: Job, after_burst_seconds: Sequence[float]) -> list[Job]:
+def looks(job: Job, after_burst_seconds: Sequence[float], spread: float = 0.0) -> list[Job]:
     """The same run with members that report so long after a burst; each look has its own seed.
 
-    A member reports up to 0.15 s later than the first one does, so that a look of 0.02 s means 0.02 to 0.17 s.
+    All of them at once: the papers' scalers stood outside the group and asked the broker for everybody's lag. Members
+    of loadtrim report within 0.15 s (``spread``), and what one of them does in that time is much of a burst.
     """
     return [
-        replace(job, options=replace(job.options, seed=at, phase_seconds=(1.0 - after) % 1.0))
+        replace(
+            job,
+            options=replace(job.options, seed=at, phase_seconds=(1.0 - after) % 1.0, reports_spread=spread),
+        )
         for at, after in enumerate(after_burst_seconds, 1)
     ]
 

@@ -77,6 +77,9 @@ class Options:
     phase_seconds: float | None = None
     """How long after the beginning of a report interval the seconds of the load begin, 0 .. 1; None: by the seed. A
     policy that samples sees bursts ``report_seconds - phase_seconds`` after they came."""
+    reports_spread: float = REPORTS_SPREAD
+    """Share of the report interval within which the members report one after the other. 0: all at once, as a scaler
+    outside the group sees it that asks the broker for everybody's lag."""
     begins_at: float | None = None
     """When the first second of the load was, seconds since the epoch: what baselines go by. Its fraction does not
     count. None: some moment in 2023."""
@@ -101,6 +104,11 @@ class Options:
             raise WrongLoadError(f"Members gather every {self.gather_seconds} s; give a finite number above 0.")
         if self.phase_seconds is not None and not 0.0 <= self.phase_seconds <= 1.0:
             raise WrongLoadError(f"The phase is {self.phase_seconds} s; give 0 to 1, or none to have it drawn.")
+        if not 0.0 <= self.reports_spread < DECISION_PHASE:
+            raise WrongLoadError(
+                f"Members report within {self.reports_spread} of the interval, so the leader would decide before all "
+                f"of them are heard; give 0 to below {DECISION_PHASE}."
+            )
         if self.replicas < 1:
             raise WrongLoadError(
                 f"{self.replicas} replicas are to be there at the start; with no member there is no leader and nothing "
@@ -280,8 +288,12 @@ class Simulation:
     def _report(self, member: Member) -> None:
         if not member.left:
             self._tell(member)
-            due = self._beat(self._config.report_seconds, _phase(member.name))
-            self.world.agenda.at(due, self._report, member)
+            self.world.agenda.at(self._due(member), self._report, member)
+
+    def _due(self, member: Member) -> float:
+        """When it reports next: where in the interval says the instance's name, as in the agent."""
+        place = zlib.crc32(member.name.encode()) / (1 << 32)
+        return self._beat(self._config.report_seconds, place * self._options.reports_spread)
 
     def _tell(self, member: Member) -> None:
         for part in self.world.report(member):
@@ -403,7 +415,7 @@ class Simulation:
     def _join(self, requested_at: float) -> Member:
         world = self.world
         member = world.join(requested_at)
-        world.agenda.at(self._beat(self._config.report_seconds, _phase(member.name)), self._report, member)
+        world.agenda.at(self._due(member), self._report, member)
         world.agenda.at(world.now + self._options.gather_seconds * world.random.random(), self._gather, member)
         return member
 
@@ -427,11 +439,6 @@ def _told(load: Load, config: PlanConfig, options: Options, begin: float) -> Fut
             rows.append(tuple(row))
         return Future(begins_at=begin, partitions=load.partitions, records=tuple(rows))
     return None
-
-
-def _phase(name: str) -> float:
-    """Where in the report interval a member reports: as the agent does it, by the instance's name."""
-    return zlib.crc32(name.encode()) / (1 << 32) * REPORTS_SPREAD
 
 
 def simulate(

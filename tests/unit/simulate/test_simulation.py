@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hash_seeds import same_under_two_hash_seeds
@@ -72,6 +74,31 @@ def test_what_arrived_was_done_or_is_left(protocol: str, cost: str) -> None:
     assert min(outcome.scaled()) > 0
     assert min(outcome.latencies) >= FETCH_SECONDS
     assert (outcome.rebalances > 0) == PROTOCOLS[protocol].rebalances
+
+
+@pytest.mark.parametrize("spread", [-0.1, 0.3, float("nan")])
+def test_members_report_before_the_leader_decides(spread: float) -> None:
+    with pytest.raises(WrongLoadError, match="before all of them are heard"):
+        Options(reports_spread=spread)
+
+
+def test_who_looks_at_all_members_at_once_sees_the_burst_of_each() -> None:
+    """30 records each, 5 ms each: 10 ms after the burst nearly all of them wait, within the next 0.25 s fewer do."""
+    load = Load(
+        per_second=(60.0,) * 6,
+        partitions=(Partition("t", 0), Partition("t", 1)),
+        shares=((0.5, 0.5),),
+        keys="fixed",
+    )
+    # Nothing is done in its warm-up, but each decision says what it saw.
+    policy = "closer24:mu=200,sampled_lag=1,warmup_seconds=100"
+    config = PlanConfig(objective_seconds=0.5, policy=policy, packer="sticky")
+    waiting: dict[float, list[int]] = {}
+    for spread in (0.0, 0.25):
+        options = Options(costs=Costs(mean_seconds=COST), replicas=2, phase_seconds=0.99, reports_spread=spread)
+        reasons = [decision.reason for _, decision in simulate(load, config, options).decisions]
+        waiting[spread] = [int(found[1]) for text in reasons[2:6] if (found := re.search(r"(\d+) wait", text))]
+    assert min(waiting[0.0]) > max(waiting[0.25])
 
 
 def test_handovers_of_milliseconds_beat_rebalances() -> None:
