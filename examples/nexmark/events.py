@@ -3,7 +3,9 @@
 After the generator of the Nexmark suite (Tucker et al., *NEXMark*, and Apache Beam's): ids count up from 1000, bids go
 to one of the last 100 auctions, sellers and bidders are among the last 1000 people. Changed: three bidders of four and
 three sellers of four are one and the same "hot" person there. Flink deals such a stream out anew before it keys it; a
-consumer group reads a key in one partition, with one member. So nobody is hot here unless ``hot_share`` says so.
+consumer group reads a key in one partition, with one member. So nobody is hot here unless ``hot_share`` says so. And
+the join is fed one person and one auction by turns, where Nexmark has 1 person, 3 auctions and 46 bids in every 50
+events: both of its sides then come at half the rate of the load, and a person sells one auction on average, not three.
 """
 
 from __future__ import annotations
