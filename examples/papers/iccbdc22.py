@@ -169,7 +169,7 @@ def _first(results: Mapping[str, Sequence[Result]]) -> Table:
             _waiting("load-aware", form, None, aware),
             _share("cooperative sticky", form, 44.0, kafka, _KAFKA),
             _minutes("cooperative sticky", form, 18.0, kafka, DRAWN["experiment 1"]),
-            _waiting("cooperative sticky", form, 6000.0, kafka),
+            _waiting("cooperative sticky", form, 6000.0, kafka, _KAFKA),
         ]
     return Table(
         title="",
@@ -213,9 +213,9 @@ def _minutes(what: str, form: Form, paper: float, results: Sequence[Result], dra
     return Row(what=f"{what}, replica-minutes", form=form.name, paper=paper, ours=ours, why=why)
 
 
-def _waiting(what: str, form: Form, paper: float | None, results: Sequence[Result]) -> Row:
+def _waiting(what: str, form: Form, paper: float | None, results: Sequence[Result], why: str = "") -> Row:
     ours = spread_of(results, lambda r: max(r.waiting, default=0))
-    return Row(what=f"{what}, most records waiting", form=form.name, digits=0, paper=paper, ours=ours)
+    return Row(what=f"{what}, most records waiting", form=form.name, digits=0, paper=paper, ours=ours, why=why)
 
 
 def _draw(given: Context, jobs: Mapping[str, Sequence[Job]], results: Mapping[str, Sequence[Result]]) -> None:

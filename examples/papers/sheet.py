@@ -11,6 +11,7 @@ import msgspec
 __all__ = ["AS_PUBLISHED", "AS_RUN", "Plot", "Row", "Sheet", "Spread", "Table", "line", "markdown", "text"]
 
 AS_PUBLISHED, AS_RUN = "as published", "as run"
+WITHIN = ", within"
 HEAD = ("what", "form", "paper", "ours", "difference", "why")
 
 
@@ -44,7 +45,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """None: the paper does not say."""
     ours: Spread
     why: str = ""
-    """Where the difference comes from; begins with "guess:" where that was not shown by a run."""
+    """Where the difference comes from; begins with "guess:" where that was not shown by a run. Left out where there is
+    none."""
 
     @property
     def difference(self) -> float | None:
@@ -68,8 +70,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         if self.difference is not None:
             difference = _signed(self.difference, self.digits)
             if self.within and low != high:
-                difference += ", within"
-        return (self.what, self.form, paper, ours, difference, self.why)
+                difference += WITHIN
+        none = difference.removesuffix(WITHIN) in ("-", _number(0.0, self.digits))
+        return (self.what, self.form, paper, ours, difference, "" if none else self.why)
 
 
 def _number(value: float, digits: int) -> str:
