@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from loadtrim_agent.core.model import Partition
 
-__all__ = ["Iteration", "latencies", "percentile_of_bytes"]
+__all__ = ["REBALANCE_SECONDS", "Iteration", "latencies", "percentile_of_bytes"]
 
 ITERATION_SECONDS, REBALANCE_SECONDS = 30.0, 5.0
 PIECES = 30
