@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from loadtrim.simulate import Simulation
 from loadtrim_agent.core.model import Partition
-from papers import closer24, iccbdc22, koper22, li_ku, traces
+from papers import closer24, iccbdc22, koper22, landau24, li_ku, traces
 from papers.bench import Context
 from papers.closer24 import optimal
 from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
@@ -136,6 +137,45 @@ def test_a_figure_that_varies_is_a_range_and_the_paper_may_lie_within() -> None:
     assert row(None, 1.0).cells()[2] == "-"
 
 
+def test_where_nothing_differs_there_is_nothing_to_explain() -> None:
+    assert row(97.0, 97.02).cells()[4:] == ("0.0", "")
+    assert row(None, 97.0).cells()[4:] == ("-", "")
+    assert row(97.0, 96.0, 98.0).cells()[5] == ""
+    assert row(97.0, 97.0, 99.0).cells()[4:] == ("+1.0, within", "b|c")
+
+
+def figures(share: float, minutes: float) -> Result:
+    return replace(RESULT, share_in_time=share, replica_minutes=minutes)
+
+
+def test_a_why_goes_by_the_figures_that_it_explains() -> None:
+    """Evenly spread records explain a better share, too few replicas a worse one; a range that misses says so."""
+    reported = closer24.W1["Alg. 2"]
+    late = closer24._pair("linear", AS_PUBLISHED, closer24.W1["linear"], [figures(0.93, 17.7)])
+    early = closer24._pair("linear", AS_PUBLISHED, closer24.W1["linear"], [figures(0.99, 17.7)])
+    assert (late[0].why, early[0].why) == (closer24.FEWER, closer24.SPREAD_OUT)
+    within = closer24._pair("Alg. 2", AS_RUN, reported, [figures(0.95, 25.0), figures(0.99, 35.0)])
+    assert within[0].why == closer24.PHASE
+    outside = closer24._pair("Alg. 2", AS_RUN, reported, [figures(0.81, 19.0), figures(0.939, 24.9)])
+    assert "93.9 % with 24.9 replica-minutes" in outside[0].why
+
+
+def test_small_chances_of_a_stream_are_told_in_bins() -> None:
+    assert landau24._why(5, 11.41, 11.40) == ""
+    assert landau24._why(10, 0.06, 0.04) == "chance of the streams: about 0.02 bins of 100 in a measurement"
+    assert landau24._why(5, 0.66, 0.44) == landau24.SMALL_STEPS
+    assert landau24._why(0, 6.19, 7.49) == landau24.ONE_DRAW
+
+
+def test_labels_that_would_lie_on_each_other_are_one() -> None:
+    points = {"ffd": (0.0, 22.1), "wfd": (0.002, 22.2), "mwf": (0.1, 22.1), "bf": (0.0, 30.0)}
+    assert landau24._together(points) == [(["ffd", "wfd"], (0.0, 22.1)), (["mwf"], (0.1, 22.1)), (["bf"], (0.0, 30.0))]
+
+
+def test_every_packer_has_a_colour_of_its_own() -> None:
+    assert len({landau24.COLORS[name] for name in landau24.PACKERS}) == len(landau24.PACKERS)
+
+
 def test_the_page_keeps_its_columns() -> None:
     sheet = Sheet(
         name="x", title="X", source="", setting=(), tables=(Table(title="T", rows=(row(1.0, 2.0),)),), command="make it"
@@ -191,12 +231,14 @@ def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
     closer24._draw(given, humps, taxis, {name: [RESULT] for name in closer24._jobs(given, humps, taxis)})
     aware, kafka = iccbdc22._aware(given, (0.02,))
     iccbdc22._draw(given, aware, {name: [RESULT] for name in (*aware, *kafka)})
-    li_ku._draw(given, taxis, {name: [RESULT, RESULT] for name in li_ku.POLICIES})
+    for name in ("smooth", "clumped"):
+        case = li_ku.Case(name, "", li_ku.StandIn(name, "", (taxis,)))
+        li_ku._draw(given, case, {policy: [RESULT, RESULT] for policy in li_ku.POLICIES})
     results = {f"{query.name}/{name}": RESULT for query in koper22.QUERIES for name in koper22.POLICIES}
     koper22._draw(given, results)
     koper22._draw_courses(given, results)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(plot.file for plot in given.plots)
-    assert len(given.plots) == 9
+    assert len(given.plots) == 11
 
 
 def test_tables_that_nobody_asked_for_take_no_runs() -> None:
@@ -218,17 +260,37 @@ def test_scaling_operations_are_changes_between_samples() -> None:
     assert result.scalings == 2
 
 
-def test_slices_have_the_papers_maximum_and_mean() -> None:
-    made, origin = li_ku.slices(3)
-    assert origin.startswith("STAND-IN")
-    assert [len(rates) for rates in made] == [210] * 3
-    assert [max(rates) for rates in made] == pytest.approx([500.0] * 3)
-    assert [sum(rates) / 210 for rates in made] == pytest.approx([99.45] * 3, rel=0.05)
-    assert made == li_ku.slices(3)[0]
+@pytest.mark.parametrize("make", [li_ku.smooth, li_ku.clumped])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_slices_have_the_papers_maximum_and_mean(
+    make: Callable[[int], li_ku.StandIn], recorded: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not recorded:
+        monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
+    made = make(3)
+    assert [len(rates) for rates in made.slices] == [210] * 3
+    assert [max(rates) for rates in made.slices] == pytest.approx([500.0] * 3)
+    assert [sum(rates) / 210 for rates in made.slices] == pytest.approx([99.45] * 3, rel=0.05)
+    assert made == make(3)
 
 
-def test_policies_of_li_and_ku_can_be_played() -> None:
+def test_a_table_of_li_and_ku_says_what_each_scaling_cost() -> None:
+    """Of the paper: 14.53 % of 210 s over 7.4 scalings. Here: 10 % over 2."""
+    table = li_ku._table("smooth", {f"smooth/{name}": [RESULT, RESULT] for name in li_ku.POLICIES})
+    assert len(table.rows) == 22
+    assert "4.1 s for each of the 7.4 scalings" in table.note
+    assert "Here it is 10.5 s for each of 2.0" in table.note
+
+
+@pytest.mark.parametrize(("make", "smooth"), [(li_ku.smooth, True), (li_ku.clumped, False)])
+def test_one_stand_in_is_smooth_and_the_other_clumps(make: Callable[[int], li_ku.StandIn], smooth: bool) -> None:
+    """From one second to the next: a small part of the maximum, or much of it."""
+    assert {li_ku.largest_step(rates) <= li_ku.STEP_MAX for rates in make(3).slices} == {smooth}
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_policies_of_li_and_ku_can_be_played(stopped: bool) -> None:
     """A few seconds of each: names, parameters and protocols go together."""
     for policy, protocol in li_ku.POLICIES.values():
-        job = li_ku.job([100.0] * 3, policy, protocol, seed=1)
+        job = li_ku.job([100.0] * 3, policy, protocol, seed=1, stopped=stopped)
         assert Simulation(job.load, job.config, job.options).run().left == 0
