@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
+from loadtrim_agent.core.plan.packers.exact import fewest_bins
 from loadtrim_agent.core.plan.packers.problem import Problem
 from loadtrim_agent.core.plan.values import Placement
 
@@ -102,9 +101,6 @@ def gaps(seeds: int, details: dict[str, Any]) -> list[Figure]:
 
 def optima(seeds: int, details: dict[str, Any]) -> list[Figure]:
     """How many bins above the proven optimum, on small instances."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-    from papers.exact import fewest_bins
-
     trim, first_fit = make_packer("trim").pack, make_packer("ffd").pack
     ours, theirs, bounds = [], [], []
     for seed in range(seeds):

@@ -287,7 +287,9 @@ def publish(found: Mapping[str, Kept], folder: Path) -> None:
         [told(plan, found[plan.name]) for plan in listed if plan.name in found],
         [(plan.load, plan.consumers) for plan in listed],
     )
-    Context(quick=False, pool=None, folder=folder).draw(PICTURE, CAPTION, partial(paint, runs=runs), size=(13.0, 4.0))
+    if runs:
+        given = Context(quick=False, pool=None, folder=folder)
+        given.draw(PICTURE, CAPTION, partial(paint, runs=runs), size=(13.0, 4.0))
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -62,7 +62,13 @@ def load_runs(folder: Path) -> list[RealRun]:
 
 
 def merge_runs(folder: Path, found: Iterable[RealRun], order: Sequence[tuple[str, str]]) -> list[RealRun]:
-    """Put runs in the place of their like, and draw the picture. ``order``: all (load, consumers) there are."""
+    """Put runs in the place of their like; nothing is written where there are none at all.
+
+    Args:
+        folder: what is known already is there.
+        found: the newest.
+        order: (load, consumers) of all there can be, as the page is to tell of them.
+    """
     known = {(run.load, run.consumers): run for run in (*load_runs(folder), *found)}
     runs = [known[key] for key in order if key in known]
     if runs:

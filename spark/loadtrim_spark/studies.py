@@ -42,6 +42,8 @@ __all__ = ["add_studies"]
 DAY_SECONDS = 86_400
 JUDGED_DAYS = 28
 REPORT_DAYS = 7
+PROGRESS_SECONDS = 60
+"""Of the load that is played, between two lines of progress."""
 
 
 def add_studies(commands: SubParsers, common: argparse.ArgumentParser) -> None:
@@ -150,7 +152,12 @@ def _beside(begin: int, with_them: Played, without: Played) -> list[str]:
 def _progress(begin: int) -> Callable[[int], None] | None:
     if not sys.stderr.isatty():
         return None
-    return lambda second: print(f"\r{_words(begin + second)} \x1b[K", end="\r", file=sys.stderr, flush=True)
+
+    def show(second: int) -> None:
+        if second % PROGRESS_SECONDS == 0:
+            print(f"\r{_words(begin + second)} \x1b[K", end="\r", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _table(found: Sequence[Score], begin: int, end: int) -> list[str]:

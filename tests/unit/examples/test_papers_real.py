@@ -39,6 +39,11 @@ def test_runs_take_the_place_of_their_like(tmp_path: Path) -> None:
     assert load_runs(folder) == runs
 
 
+def test_where_nothing_was_played_nothing_is_drawn(tmp_path: Path) -> None:
+    real.publish({}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_page_tells_the_paper_beside_ours() -> None:
     assert section([], "papers") == []
     runs = [run("W1", "Alg. 2", paper_share=97.4, paper_minutes=30.21), run("W1", "aiokafka", scaled_as="Alg. 2")]

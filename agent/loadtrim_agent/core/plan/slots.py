@@ -15,11 +15,11 @@ from .cost import Cost, TopicCosts
 from .partition_meter import CostOf, PartitionMeter
 from .windows import SlotGrid
 
-__all__ = ["SLOTS_MAX", "SLOTS_OPEN_MAX", "WorkSlots"]
+__all__ = ["SLOTS_MAX", "WorkSlots"]
 
 SLOTS_MAX = 300
 """Slots told per report (30 s); after a longer silence the work of older ones is spread over them."""
-SLOTS_OPEN_MAX = 20
+OPENING_MAX = 20
 """Open slots told per report (2 s)."""
 
 
@@ -114,7 +114,7 @@ class WorkSlots:
         """
         if self.first_open is None:
             return ()
-        work = [0.0] * SLOTS_OPEN_MAX
+        work = [0.0] * OPENING_MAX
         for slot, amount in self._gone.items():
             self._add_open(work, slot, amount)
         for part, sized in parts:

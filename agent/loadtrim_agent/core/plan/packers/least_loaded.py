@@ -274,8 +274,7 @@ class LeastLoaded:
         sizes = []
         for entry in receivers:
             capacity = entry.capacity if form.restarts else median
-            its_own = capacity / cost if mu is None and cost is not None else None
-            if mu is not None:
-                its_own = mu * (capacity / median)
+            measured = None if cost is None else capacity / cost
+            its_own = measured if mu is None else mu * (capacity / median)
             sizes.append(bin_size((), capacity, objective, fill, its_own, whole_lag=form.whole_lag))
         return sizes

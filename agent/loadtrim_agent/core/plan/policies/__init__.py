@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from ..naming import check_parameters, chosen, parse_choice
+from ..parameters import ParameterError
 from .base import MEASURED, Future, Measure, Policy, UnmeasuredError, View
 from .clairvoyant import Clairvoyant
 from .closer24 import CLOSER24, Closer24
@@ -39,7 +40,7 @@ from .li_ku import LiKu
 from .linear import Linear
 from .objective import Objective
 from .overprovisioned import Overprovisioned
-from .parameters import ParameterError, read
+from .parameters import read
 from .varga import VARGA, Varga
 
 __all__ = [

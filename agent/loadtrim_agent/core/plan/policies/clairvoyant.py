@@ -27,9 +27,10 @@ from msgspec import Meta
 
 from ..packers.least_loaded import BinSize, least_loaded
 from ..packers.problem import Item
+from ..parameters import Mu, Parameters, Positive
 from ..values import Reason, Sizing
 from .base import Future, Measure, View, held, sized
-from .parameters import Mu, Parameters, Positive, read
+from .parameters import read
 
 __all__ = ["Clairvoyant"]
 

@@ -28,10 +28,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...records import RejectedPlan
+from ..parameters import Fill, Mu, Parameters, Seconds
 from ..values import Reason, Sizing
 from .base import Measure, View, held, unknown_cost
 from .packing import after_burst, before_burst, member_size, opened, violated
-from .parameters import Cooldown, Fill, Mu, Parameters, Seconds, read
+from .parameters import Cooldown, read
 
 __all__ = ["CLOSER24", "Closer24"]
 

@@ -21,10 +21,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Amount, Fill, Parameters, Positive, Seconds
 from ..past import lag_slope, throughput, utilization
 from ..values import Reason, Sizing
 from .base import Measure, View, cooling, held, sized, wanted
-from .parameters import Amount, Cooldown, Fill, Parameters, Positive, Seconds, read
+from .parameters import Cooldown, read
 
 __all__ = ["DhalionAdapted"]
 

@@ -18,9 +18,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Amount, Mu, Parameters, Positive, Seconds
 from ..values import Reason, Sizing
 from .base import Measure, View, cooling, held, sized, wanted
-from .parameters import Amount, Cooldown, Mu, Parameters, Positive, Seconds, read
+from .parameters import Cooldown, read
 
 __all__ = ["DS2", "Ds2"]
 

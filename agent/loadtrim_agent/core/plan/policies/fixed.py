@@ -6,9 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Parameters
 from ..values import Reason, Sizing
 from .base import Measure, View
-from .parameters import Parameters, read
+from .parameters import read
 
 __all__ = ["Fixed"]
 

@@ -17,10 +17,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Parameters, Positive
 from ..past import latency_seconds
 from ..values import Reason, Sizing
 from .base import Measure, View, cooling, held, sized, wanted
-from .parameters import Cooldown, Parameters, Positive, read
+from .parameters import Cooldown, read
 
 __all__ = ["Flas"]
 

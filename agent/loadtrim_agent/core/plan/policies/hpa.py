@@ -15,9 +15,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Amount, Parameters, Positive, Seconds
 from ..values import Reason, Sizing
 from .base import View, due, held, sized, wanted
-from .parameters import Amount, Parameters, Positive, Seconds
 
 __all__ = ["HpaParameters", "averaged", "recommend", "unsynced"]
 

@@ -14,11 +14,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Fill, Positive
 from ..past import utilization
 from ..values import Reason, Sizing
 from .base import Measure, View, held
 from .hpa import HpaParameters, averaged, recommend, unsynced
-from .parameters import Fill, Positive, read
+from .parameters import read
 
 __all__ = ["HpaCpu"]
 

@@ -22,10 +22,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Mu, Parameters
 from ..values import Reason, Sizing
 from .base import Measure, View, cooling, held, sized, unknown_cost, wanted
 from .packing import after_burst, member_size, opened, opened_in_one_pass, violated
-from .parameters import Cooldown, Mu, Parameters, read
+from .parameters import Cooldown, read
 
 __all__ = ["ICCBDC22", "Iccbdc22"]
 

@@ -19,10 +19,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Amount, Positive, Seconds
 from ..values import Sizing
 from .base import Measure, View, due, sized, wanted
 from .hpa import HpaParameters, recommend, unsynced
-from .parameters import Amount, Positive, Seconds, read
+from .parameters import read
 
 __all__ = ["Keda"]
 

@@ -23,9 +23,10 @@ from msgspec import Meta
 from ..packers import make_packer
 from ..packers.problem import Problem
 from ..packers.supply import wanted
+from ..parameters import Fill, Parameters, Positive
 from ..values import Reason, Sizing
 from .base import Measure, View, held, unknown_cost
-from .parameters import Fill, Parameters, Positive, read
+from .parameters import read
 
 __all__ = ["Landau24"]
 

@@ -22,9 +22,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Mu, Parameters, Positive
 from ..values import Reason, Sizing
 from .base import Measure, View, cooling, held, sized, wanted
-from .parameters import Cooldown, Mu, Parameters, Positive, read
+from .parameters import Cooldown, read
 
 __all__ = ["LiKu"]
 

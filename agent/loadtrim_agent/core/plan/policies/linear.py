@@ -14,9 +14,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Fill, Mu, Parameters
 from ..values import Reason, Sizing
 from .base import Measure, View, cooling, held, sized, wanted
-from .parameters import Cooldown, Fill, Mu, Parameters, read
+from .parameters import Cooldown, read
 
 __all__ = ["Linear"]
 

@@ -13,10 +13,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Fill, Mu, Parameters, Positive
 from ..values import Reason, Sizing
 from .base import Measure, View, held, sized
 from .packing import member_size, opened
-from .parameters import Fill, Mu, Parameters, Positive, read
+from .parameters import read
 
 __all__ = ["Overprovisioned"]
 

@@ -1,4 +1,4 @@
-"""A policy's parameters: what :mod:`..parameters` has, in the words of a policy."""
+"""What policies have in common of :mod:`..parameters`: a cool-down, and their words for what is wrong."""
 
 from __future__ import annotations
 
@@ -8,19 +8,9 @@ from typing import Annotated, TypeVar
 from msgspec import Meta
 
 from .. import parameters
-from ..parameters import MOST, Amount, Fill, Mu, ParameterError, Parameters, Positive, Seconds
+from ..parameters import MOST, Parameters
 
-__all__ = [
-    "Amount",
-    "Cooldown",
-    "Fill",
-    "Mu",
-    "ParameterError",
-    "Parameters",
-    "Positive",
-    "Seconds",
-    "read",
-]
+__all__ = ["Cooldown", "read"]
 
 Cooldown = Annotated[float, Meta(ge=0, le=MOST, description="no scaling for this long after one")]
 

@@ -20,11 +20,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ..parameters import Amount, Fill, Positive, Seconds
 from ..past import lag_slope, throughput, utilization
 from ..values import Reason, Sizing
 from .base import Measure, View, held
 from .hpa import HpaParameters, averaged, recommend, unsynced
-from .parameters import Amount, Fill, Positive, Seconds, read
+from .parameters import read
 
 __all__ = ["VARGA", "Varga"]
 
