@@ -1,5 +1,5 @@
 """What results of long runs are kept with: a digest of the code that made them, so that a run that was cut off goes on,
-and the machine that they were made on."""
+the machine that they were made on, and what its host took from it meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import loadtrim
 import loadtrim_agent.core
 
-__all__ = ["code_digest", "machine"]
+__all__ = ["code_digest", "machine", "stolen_seconds"]
 
 
 def code_digest(*further: Path, without: Collection[str] = ()) -> str:
@@ -42,3 +42,12 @@ def machine() -> str:
         pass
     system = f"{platform.system()} {platform.release()}"
     return f"{os.cpu_count()} cores, {model}, {system}, Python {platform.python_version()}"
+
+
+def stolen_seconds() -> float:
+    """CPU seconds since its start that this machine wanted and its host gave to others; 0 where that is not told."""
+    try:
+        # "cpu  user nice system idle iowait irq softirq steal ...", see proc_stat(5).
+        return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0

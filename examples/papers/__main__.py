@@ -56,15 +56,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("--page", action="store_true", help="run nothing, put the page together anew")
-    parser.add_argument("--real", action="store_true", help="real runs: see python -m papers.real --help")
+    parser.add_argument("--real", action="store_true", help="real runs, and nothing else: see --real --help")
     add_arguments(parser)
-    args, further = parser.parse_known_args()
-    if args.real:
-        code = real.main(further)
+    if "--real" in sys.argv[1:]:
+        code = real.main([argument for argument in sys.argv[1:] if argument != "--real"])
         write_page()
         return code
-    if further:
-        parser.error(f"unknown: {' '.join(further)}")
+    args = parser.parse_args()
     folder: Path = DOCS / FOLDER
     folder.mkdir(exist_ok=True)
     for name in () if args.page else args.names or EXPERIMENTS:

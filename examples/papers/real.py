@@ -6,7 +6,8 @@ then the reference assignors get as many replicas, at the same moments, as that 
 aiokafka's round-robin and sticky, librdkafka's cooperative-sticky, and the broker's own (KIP-848).
 
 What was played is kept below ``out/papers-real`` and not played again, so that hours of it can be cut off and gone on
-with. ``--seconds`` plays a piece of every load only. Without ``KAFKA_BOOTSTRAP`` a broker is started. Exit codes: 0,
+with. ``--seconds`` plays a piece of every load only; ``--stolen`` plays again what was disturbed by other machines on
+the same host. Without ``KAFKA_BOOTSTRAP`` a broker is started. Exit codes: 0,
 1 something was lost or is missing, 2 wrong use, 3 a run failed.
 """
 
@@ -15,8 +16,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +32,7 @@ from demo.load import Rates
 from demo.report import Report, Summary
 from demo.run import RunFailedError, RunOptions
 from demo.run import run as play_run
-from kept import machine
+from kept import machine, stolen_seconds
 from loadtrim.simulate import shares_skewed
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 from papers import iccbdc22
@@ -91,6 +94,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     played: str = ""
     """:attr:`Plan.played` of its plan."""
+    stolen: float = 0.0
+    """Share of the machine's CPU time that its host gave to others meanwhile, 0 to 1."""
 
 
 def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: dict[str, tuple[float, float]]) -> list[Plan]:
@@ -202,6 +207,23 @@ def kept(plan: Plan, begin: int, seconds: int | None) -> Kept | None:
     return found if found.played == plan.played else None
 
 
+def all_kept(begin: int, seconds: int | None, stolen: float) -> dict[str, Kept]:
+    """What need not be played again, by name.
+
+    Args:
+        stolen: at most this share of the machine's CPU time was its host's to others meanwhile, 0 to 1.
+    """
+    found: dict[str, Kept] = {}
+    for plan in plans():
+        result = kept(plan, begin, seconds)
+        if result is None or result.stolen > stolen:
+            continue
+        # What repeats the scaling of a run that was played again since then repeats nothing that is told of.
+        if not plan.scaled_as or (plan.scaled_as in found and found[plan.scaled_as].at <= result.at):
+            found[plan.name] = result
+    return found
+
+
 def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Kept | None) -> Kept:
     """Play one run and keep what came of it.
 
@@ -230,7 +252,9 @@ def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Ke
             "LOADTRIM_MONITOR": plan.monitor,
         },
     )
+    begun, stolen = time.monotonic(), stolen_seconds()
     report = asyncio.run(play_run(options))
+    passed = (time.monotonic() - begun) * (os.cpu_count() or 1)
     found = Kept(
         name=plan.name,
         summary=report.summary,
@@ -238,6 +262,7 @@ def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Ke
         at=round(report.setting.started_at, 3),
         machine=machine(),
         played=plan.played,
+        stolen=round((stolen_seconds() - stolen) / passed, 4),
     )
     # Written last and in one step: what is there was played to its end.
     half = directory / f"{KEPT_FILE}.half"
@@ -274,6 +299,7 @@ def told(plan: Plan, result: Kept) -> RealRun:
         rebalances=summary.generations,
         lost=summary.lost + summary.left_over,
         repeated=summary.repeated,
+        stolen=100 * result.stolen,
         at=result.at,
         machine=result.machine,
     )
@@ -297,6 +323,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--runs", default="", metavar="TEXT", help="only those whose names contain it")
     parser.add_argument("--seconds", type=int, metavar="N", help="play so many seconds of each load (all of it)")
     parser.add_argument("--begin", type=int, default=0, metavar="N", help="with --seconds: from this second on (0)")
+    parser.add_argument(
+        "--stolen", type=float, default=100.0, metavar="PERCENT",
+        help="play again what is kept where the host took more than this of the machine's CPU time meanwhile (100)",
+    )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="say what there is and what is kept; play nothing")
     given = parser.parse_args(arguments)
     if given.seconds is not None and (given.seconds < 1 or given.begin < 0):
@@ -313,10 +343,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"no run is called {given.runs!r}; there are: {', '.join(plan.name for plan in plans())}", file=sys.stderr
         )
         return 2
-    found = {plan.name: result for plan in plans() if (result := kept(plan, given.begin, given.seconds))}
+    found = all_kept(given.begin, given.seconds, given.stolen / 100)
     if given.list:
         for plan in chosen:
-            print(f"{'kept   ' if plan.name in found else 'missing'}  {plan.name}")
+            result = found.get(plan.name)
+            print(f"{f'kept, {result.stolen:.1%} stolen' if result else 'missing':18}  {plan.name}")
         return 0
     missing = [plan for plan in chosen if plan.name not in found]
     try:

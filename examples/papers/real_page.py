@@ -14,14 +14,18 @@ from papers.sheet import line
 __all__ = ["RealRun", "load_runs", "merge_runs", "paint", "section", "table"]
 
 FILE, PICTURE = "real.json", "real.png"
-HEAD = ("consumers", "% in time", "paper", "replica-minutes", "paper", "p99, s", "rebalances", "lost", "repeated")
+HEAD = (
+    "consumers", "% in time", "paper", "replica-minutes", "paper", "p99, s", "rebalances", "lost", "repeated",
+    "stolen, %",
+)  # fmt: skip
 INTRODUCTION = """## On a real Kafka
 
 Ten minutes each, on one broker and {machine}: every consumer a process that waits for as long as a record costs, a
 producer with one burst a second, replicas that take as long to come as their processes do to start. The paper's policy
 and `objective` scale a group of loadtrim's consumers; then the reference assignors get as many replicas, at the same
 moments, as the first one's leader asked for ("scaled as"). Late is what was not *done* within W. Repeated: records
-that were handed out twice, because their owner changed before they were committed.
+that were handed out twice, because their owner changed before they were committed. Stolen: of the machine's CPU time,
+what its host gave to others meanwhile.
 
 Made by `make papers REAL=1` (which can be cut off and resumed), {first} to {last}.
 """
@@ -50,6 +54,8 @@ class RealRun(msgspec.Struct, frozen=True, kw_only=True):
     """Generations of the group, its first included."""
     lost: int
     repeated: int
+    stolen: float
+    """Percent of the machine's CPU time that its host gave to others."""
     at: float
     """When it began, seconds since the epoch."""
     machine: str
@@ -99,7 +105,7 @@ def _cells(run: RealRun) -> tuple[str, ...]:
     who = f"{run.consumers}, scaled as {run.scaled_as}" if run.scaled_as else run.consumers
     return (
         who, f"{run.share:.2f}", share, f"{run.replica_minutes:.2f}", minutes, f"{run.p99:.2f}", f"{run.rebalances}",
-        f"{run.lost}", f"{run.repeated}",
+        f"{run.lost}", f"{run.repeated}", f"{run.stolen:.1f}",
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from demo.report import Latency, Summary
+from papers import __main__ as papers
 from papers import real
 from papers.bench import Context
 from papers.real_page import PICTURE, RealRun, load_runs, merge_runs, paint, section
@@ -20,7 +21,7 @@ ORDER = [("W1", "Alg. 2"), ("W1", "aiokafka"), ("W2", "objective")]
 def run(load: str, consumers: str, **changes: object) -> RealRun:
     plain = RealRun(
         load=load, consumers=consumers, share=97.125, replica_minutes=30.5, p99=0.61, rebalances=7, lost=0, repeated=2,
-        at=1_800_000_000.0, machine="2 cores",
+        stolen=0.4, at=1_800_000_000.0, machine="2 cores",
     )  # fmt: skip
     return msgspec.structs.replace(plain, **changes)
 
@@ -48,7 +49,7 @@ def test_the_page_tells_the_paper_beside_ours() -> None:
     assert section([], "papers") == []
     runs = [run("W1", "Alg. 2", paper_share=97.4, paper_minutes=30.21), run("W1", "aiokafka", scaled_as="Alg. 2")]
     text = "\n".join(section(runs, "papers"))
-    assert "| Alg. 2 | 97.12 | 97.4 | 30.50 | 30.21 | 0.61 | 7 | 0 | 2 |" in text
+    assert "| Alg. 2 | 97.12 | 97.4 | 30.50 | 30.21 | 0.61 | 7 | 0 | 2 | 0.4 |" in text
     assert "| aiokafka, scaled as Alg. 2 | 97.12 | - | 30.50 | - |" in text
     assert "2 cores" in text
     assert f"papers/{PICTURE}" in text
@@ -101,3 +102,35 @@ def test_what_was_kept_of_another_group_is_played_again(tmp_path: Path, monkeypa
     path.write_bytes(msgspec.json.encode(found))
     assert real.kept(first, 0, None) == found
     assert real.kept(replace(first, policy="linear:mu=200"), 0, None) is None
+
+
+def keep(plan: real.Plan, at: float, stolen: float = 0.0) -> None:
+    path = real.directory_of(plan, 0, None) / real.KEPT_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = real.Kept(
+        name=plan.name, summary=summary(), replicas_at=(), at=at, machine="", played=plan.played, stolen=stolen
+    )
+    path.write_bytes(msgspec.json.encode(found))
+
+
+def test_what_was_disturbed_is_played_again_and_what_was_scaled_like_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "OUT", tmp_path)
+    base, reference = real.plans()[1], next(plan for plan in real.plans() if plan.scaled_as)
+    assert reference.scaled_as == base.name
+    keep(base, at=10.0, stolen=0.03)
+    keep(reference, at=20.0)
+    assert set(real.all_kept(0, None, 1.0)) == {base.name, reference.name}
+    assert real.all_kept(0, None, 0.02) == {}
+    keep(base, at=30.0)
+    assert set(real.all_kept(0, None, 0.02)) == {base.name}
+
+
+def test_real_runs_take_their_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[list[str]] = []
+    monkeypatch.setattr("sys.argv", ["papers", "--real", "--seconds", "60"])
+    monkeypatch.setattr(papers, "write_page", lambda: None)
+    monkeypatch.setattr(real, "main", lambda arguments: given.append(arguments) or 0)
+    assert papers.main() == 0
+    assert given == [["--seconds", "60"]]
