@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean, mean
 from typing import Any
 
 import msgspec
 
-from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Result, choice_of, grouped
+from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Choice, Result, choice_of, grouped
 from compare.scenes import scene_of
-from compare.targets import RANGE_SEEDS, RANGED, Verdict, on_front, rivals
+from compare.targets import OURS, RANGE_SEEDS, RANGED, Verdict, on_front, rivals
 
-__all__ = ["draw", "origins", "page", "table"]
+__all__ = ["draw", "origins", "page", "summary", "table"]
 
-PICTURE_INCHES, PICTURE_DPI = (13.0, 4.2), 80
+PICTURE_INCHES, PICTURE_DPI = (13.0, 8.0), 80
 HEAD = """# Comparison
 
 Every policy on every load, in the simulator ([what it models](simulator.md)): made by `{command}`, not by hand.
@@ -37,6 +38,11 @@ CAPTION = (
     "Late records over replica-minutes, lower left is better. Red: objective; green: told what will come; grey: the "
     "others, named where nobody beats them. Triangles slice; the line is the Pareto front"
 )
+SUMMARY = """## All loads
+
+A cell is **share in time, mean over the loads (least of them) / replica-minutes beside `objective`'s, geometric mean /
+loads on whose front it is**. Loads that were played by all: {counts}.
+"""
 MARKS = {True: "met", False: "**missed**", None: "open"}
 
 
@@ -80,15 +86,54 @@ def table(results: Mapping[str, Result], scene: str) -> list[str]:
         for startup in STARTUPS:
             entries = groups.get((scene, startup), [])
             mine = next((each for each in entries if each.job.choice == choice.name), None)
-            competes = not choice.knows and not choice.slicing
-            bold = mine is not None and competes and on_front(mine, rivals(entries))
+            bold = mine is not None and not choice.apart and on_front(mine, rivals(entries))
             any_bold |= bold
             cells.append(cell(_of_all_seeds(results, mine) if mine else [], bold))
         if all(text == "not played" for text in cells):
             continue
-        name = f"`{choice.name}`" if not (choice.knows or choice.slicing) else f"*{choice.name}*"
+        name = _row_name(choice)
         lines.append(f"| {f'**{name}**' if any_bold else name} | {' | '.join(cells)} |")
     return lines
+
+
+def _row_name(choice: Choice) -> str:
+    return f"*{choice.name}*" if choice.apart else f"`{choice.name}`"
+
+
+def summary(results: Mapping[str, Result], scenes: Sequence[str]) -> list[str]:
+    """All loads in one table: a row for every policy, a column for every start-up time; no load whole: nothing.
+
+    Only loads count that every policy has played at that start-up time, so that all rows tell of the same ones.
+    """
+    groups = grouped(results)
+    whole = {
+        startup: [entries for name in scenes if len(entries := groups.get((name, startup), [])) == len(CHOICES)]
+        for startup in STARTUPS
+    }
+    if not any(whole.values()):
+        return []
+    counts = ", ".join(f"{len(whole[startup])} at {startup:g} s" for startup in STARTUPS)
+    lines = [
+        SUMMARY.format(counts=counts),
+        f"| start-up | {' | '.join(f'{startup:g} s' for startup in STARTUPS)} |",
+        "|---" * 5 + "|",
+    ]
+    for choice in CHOICES:
+        cells = [_summed(choice, whole[startup]) if whole[startup] else "not played" for startup in STARTUPS]
+        lines.append(f"| {_row_name(choice)} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _summed(choice: Choice, loads: Sequence[Sequence[Result]]) -> str:
+    shares, costs, fronts = [], [], 0
+    for entries in loads:
+        by_name = {each.job.choice: each for each in entries}
+        mine = by_name[choice.name]
+        shares.append(100.0 * mine.share)
+        costs.append(mine.replica_minutes / by_name[OURS].replica_minutes)
+        fronts += not choice.apart and on_front(mine, rivals(entries))
+    front = "-" if choice.apart else str(fronts)
+    return f"{mean(shares):.2f} % ({min(shares):.2f}) / {geometric_mean(costs):.2f} / {front}"
 
 
 def _of_all_seeds(results: Mapping[str, Result], first: Result) -> list[Result]:
@@ -122,6 +167,7 @@ def page(
     lines += ["## Targets", "", "| target | measured | |", "|---|---|---|"]
     lines += [f"| {each.target} | {each.measured} | {MARKS[each.met]} |" for each in told]
     lines += ["", "Two hours of 9 partitions in 5 s: see `simulator-speed` in [benchmarks](benchmarks.md).", ""]
+    lines += summary(results, scenes)
     for name in scenes:
         played = [each for startup in STARTUPS for each in groups.get((name, startup), [])]
         if not played:
@@ -154,42 +200,62 @@ def draw(path: Path, groups: Mapping[tuple[str, float], Sequence[Result]], scene
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(STARTUPS), figsize=PICTURE_INCHES, dpi=PICTURE_DPI, layout="constrained")
-    for place, (startup, panel) in enumerate(zip(STARTUPS, axes, strict=True)):
+    figure, axes = pyplot.subplots(2, 2, figsize=PICTURE_INCHES, dpi=PICTURE_DPI, layout="constrained")
+    for startup, panel in zip(STARTUPS, axes.flat, strict=True):
         _panel(panel, groups.get((scene, startup), []))
-        panel.set_title(f"start-up {startup:g} s", fontsize=8)
-        if place == 0:
-            panel.set_ylabel("late, %", fontsize=8)
-    figure.supxlabel("replica-minutes", fontsize=8)
+        panel.set_title(f"start-up {startup:g} s", fontsize=9)
+    figure.supylabel("late, %", fontsize=9)
+    figure.supxlabel("replica-minutes", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     pyplot.close(figure)
 
 
+LATE_MIN = 0.005
+"""Percent; nothing late at all is drawn here."""
+
+
 def _panel(panel: Any, results: Sequence[Result]) -> None:
-    late_min = 0.005
     entries = rivals(results)
     front = sorted((each for each in entries if on_front(each, entries)), key=lambda each: each.replica_minutes)
     named = {each.job.choice for each in front}
+    panel.set_yscale("log")
+    panel.set_ylim(LATE_MIN * 0.8, 110.0)
+    panel.tick_params(labelsize=7)
+    panel.plot(
+        [each.replica_minutes for each in front], [_late(each) for each in front], color="0.7", linewidth=0.8,
+        drawstyle="steps-post", zorder=0,
+    )  # fmt: skip
+    labels = []
     for each in results:
         choice = choice_of(each.job.choice)
-        ours = choice.policy == "objective"
+        ours = choice.policy == OURS
         color = "tab:red" if ours else "tab:green" if choice.knows else "0.45"
-        late = max(late_min, (1.0 - each.share) * 100.0)
-        panel.plot(each.replica_minutes, late, "^" if choice.slicing else "o", color=color, markersize=4)
+        panel.plot(each.replica_minutes, _late(each), "^" if choice.slicing else "o", color=color, markersize=4)
         if ours or choice.knows or choice.name in named:
-            panel.annotate(
-                choice.name,
-                (each.replica_minutes, late),
-                fontsize=6,
-                color=color,
-                xytext=(3, 3),
-                textcoords="offset points",
-            )
-    points = [(each.replica_minutes, max(late_min, (1.0 - each.share) * 100.0)) for each in front]
-    panel.plot(
-        [x for x, _ in points], [y for _, y in points], color="0.7", linewidth=0.8, drawstyle="steps-post", zorder=0
-    )
-    panel.set_yscale("log")
-    panel.set_ylim(late_min * 0.8, 110.0)
-    panel.tick_params(labelsize=6)
+            labels.append((each.replica_minutes, _late(each), choice.name, color))
+    _label(panel, labels)
+
+
+def _late(result: Result) -> float:
+    return max(LATE_MIN, (1.0 - result.share) * 100.0)
+
+
+def _label(panel: Any, labels: Sequence[tuple[float, float, str, str]]) -> None:
+    """Names beside their points, inside the panel, and pushed upwards from those that are there already."""
+    taken: list[Any] = []
+    left, right = panel.get_xlim()
+    renderer = panel.figure.canvas.get_renderer()
+    panel.figure.draw_without_rendering()
+    for x, y, name, color in sorted(labels, key=lambda label: label[1]):
+        side = -1 if x > (left + right) / 2 else 1
+        text = panel.annotate(
+            name, (x, y), fontsize=7, color=color, xytext=(4 * side, 2), textcoords="offset points",
+            ha="right" if side < 0 else "left",
+        )  # fmt: skip
+        for lift in range(2, 100, 4):
+            text.set_position((4 * side, lift))
+            box = text.get_window_extent(renderer)
+            if not any(box.overlaps(other) for other in taken):
+                break
+        taken.append(box)

@@ -57,6 +57,22 @@ class Choice:
     knows: bool = False
     """It is told what will come, so nobody competes with it."""
 
+    @property
+    def apart(self) -> bool:
+        """Does it neither compete nor stand in anybody's way?"""
+        return self.knows or self.slicing
+
+    def policy_for(self, scene: Scene) -> str:
+        """With what it is told of the load."""
+        mean, peak = scene.load.records / scene.load.seconds, max(scene.load.per_second)
+        partitions = len(scene.load.partitions)
+        return self.policy.format(
+            mean=min(math.ceil(mean / scene.worth), partitions),
+            most=min(math.ceil(peak / scene.worth), partitions),
+            peak=peak,
+            worth=scene.worth,
+        )
+
 
 CHOICES: tuple[Choice, ...] = (
     Choice(name="objective", policy="objective", packer="trim"),
@@ -67,6 +83,8 @@ CHOICES: tuple[Choice, ...] = (
     Choice(name="closer24_algorithm_1", policy="closer24_algorithm_1", packer="closer24"),
     Choice(name="closer24_as_run", policy="closer24_as_run", packer="closer24_as_run"),
     Choice(name="linear", policy="linear"),
+    # What CLOSER'24's own figures are scaled by, where its text has mu.
+    Choice(name="linear (mu x W)", policy="linear:mu={worth}"),
     Choice(name="landau24", policy="landau24", packer="mwf"),
     Choice(name="li_ku", policy="li_ku"),
     Choice(name="hpa_cpu", policy="hpa_cpu"),
@@ -78,6 +96,7 @@ CHOICES: tuple[Choice, ...] = (
     Choice(name="keda", policy="keda"),
     Choice(name="flas", policy="flas"),
     Choice(name="fixed (mean)", policy="fixed:replicas={mean}"),
+    Choice(name="fixed (peak)", policy="fixed:replicas={most}"),
     Choice(name="overprovisioned", policy="overprovisioned:peak_records_per_second={peak}"),
     Choice(name="clairvoyant", policy="clairvoyant", packer="closer24", knows=True),
     Choice(name="clairvoyant, slicing", policy="clairvoyant:sliced=1", packer="trim", slicing=True, knows=True),
@@ -155,13 +174,11 @@ def late_alone(load: Load, cost_seconds: float, objective_seconds: float, seed: 
 
 def config_of(job: Job, scene: Scene) -> PlanConfig:
     choice = choice_of(job.choice)
-    mean = math.ceil(scene.load.records / scene.load.seconds / scene.worth)
-    policy = choice.policy.format(mean=min(mean, len(scene.load.partitions)), peak=max(scene.load.per_second))
     return PlanConfig(
         group="compared",
         objective_seconds=scene.objective_seconds,
         objective_share=job.share,
-        policy=policy,
+        policy=choice.policy_for(scene),
         packer=choice.packer,
         startup_seconds=job.startup_seconds,
         slicing=choice.slicing,

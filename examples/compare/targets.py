@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Job, Result, grouped
 from compare.scenes import LEVELS, constant_name, scene_of
 
-__all__ = ["RANGED", "RANGE_SEEDS", "SEEDS", "Verdict", "extra_jobs", "on_front", "rivals", "verdicts"]
+__all__ = ["OURS", "RANGED", "RANGE_SEEDS", "SEEDS", "Verdict", "extra_jobs", "on_front", "rivals", "verdicts"]
 
 OURS = "objective"
 SLICED = "objective, slicing"
@@ -40,7 +40,7 @@ def on_front(result: Result, others: Sequence[Result]) -> bool:
 def rivals(results: Sequence[Result]) -> list[Result]:
     """Whom a result competes with: those who neither know the future nor slice."""
     by_name = {choice.name: choice for choice in CHOICES}
-    return [each for each in results if not by_name[each.job.choice].knows and not by_name[each.job.choice].slicing]
+    return [each for each in results if not by_name[each.job.choice].apart]
 
 
 def extra_jobs(quick: bool) -> list[Job]:
@@ -125,7 +125,7 @@ def _cost(result: Result) -> str:
 def _fronts(results: Mapping[str, Result], scenes: Sequence[str]) -> list[Verdict]:
     """One verdict for every load: is ``objective`` on the front at every start-up time?"""
     groups, told = grouped(results), []
-    complete = sum(not choice.knows and not choice.slicing for choice in CHOICES)
+    complete = sum(not choice.apart for choice in CHOICES)
     for scene in scenes:
         target = f"`objective` on the front of (share, replica-minutes): {scene}"
         known = {startup: rivals(groups.get((scene, startup), [])) for startup in STARTUPS}

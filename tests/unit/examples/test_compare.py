@@ -12,7 +12,7 @@ import pytest
 
 from compare import recordings, runs
 from compare.__main__ import jobs_of
-from compare.page import origins, page, table
+from compare.page import origins, page, summary, table
 from compare.runs import CHOICES, STARTUPS, Job, Result, digest, grouped, late_alone, play, play_all
 from compare.scenes import OTHERS, SCENES, scene_of
 from compare.targets import RANGE_SEEDS, RANGED, Verdict, extra_jobs, on_front, verdicts
@@ -54,7 +54,8 @@ def result(
 
 
 def test_every_policy_and_only_known_packers_are_compared() -> None:
-    assert {parse_choice(choice.policy.format(mean=1, peak=1))[0] for choice in CHOICES} == set(POLICIES)
+    scene = scene_of("steps")
+    assert {parse_choice(choice.policy_for(scene))[0] for choice in CHOICES} == set(POLICIES)
     assert {choice.packer for choice in CHOICES} <= set(PACKERS)
 
 
@@ -91,6 +92,21 @@ def test_who_knows_the_future_is_kept_out_of_the_front_and_in_the_table() -> Non
     rows = table(known, "spike")
     assert "| **`objective`** | not played | **99.00 % / 10.00 / 4 / 2** | not played | not played |" in rows
     assert "| *clairvoyant* | not played | 100.00 % / 5.00 / 4 / 2 | not played | not played |" in rows
+
+
+def test_all_loads_in_one_table_are_those_that_everybody_played() -> None:
+    first = [result(choice.name, 0.9, 20.0, scene="spike") for choice in CHOICES]
+    second = [result(choice.name, 0.8, 45.0, scene="steps") for choice in CHOICES]
+    first[0], second[0] = result("objective", 0.99, 10.0, scene="spike"), result("objective", 0.97, 90.0, scene="steps")
+    half = [result("objective", 0.1, 1.0, scene="ramp")]
+    kept = {each.job.key: each for each in (*first, *second, *half)}
+    text = "\n".join(summary(kept, ["spike", "steps", "ramp"]))
+    assert "2 at 1 s" in text
+    assert "| `objective` | not played | 98.00 % (97.00) / 1.00 / 2 | not played | not played |" in text
+    # Twice as dear on one load and half as dear on the other; beaten on the first.
+    assert "| `keda` | not played | 85.00 % (80.00) / 1.00 / 1 | not played | not played |" in text
+    assert "| *clairvoyant* | not played | 85.00 % (80.00) / 1.00 / - | not played | not played |" in text
+    assert summary({each.job.key: each for each in half}, ["ramp"]) == []
 
 
 def test_what_was_played_with_several_seeds_is_a_range_and_competes_with_the_first() -> None:
