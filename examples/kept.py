@@ -15,15 +15,16 @@ import loadtrim_agent.core
 __all__ = ["code_digest", "machine", "stolen_seconds"]
 
 
-def code_digest(*further: Path, without: Collection[str] = ()) -> str:
+def code_digest(*further: Path, without: Collection[str] = (), beside: str = "") -> str:
     """Of everything that a simulated run depends on.
 
     Args:
         further: more files.
         without: names of files that it does not depend on.
+        beside: what else it depends on.
     """
     core, sdk = Path(loadtrim_agent.core.__file__).parent, Path(loadtrim.__file__).parent
-    told = hashlib.sha256()
+    told = hashlib.sha256(beside.encode())
     for path in sorted([*core.glob("plan/**/*.py"), core / "slicing.py", *sdk.glob("simulate/*.py"), *further]):
         if path.name not in without:
             told.update(path.read_bytes())

@@ -74,6 +74,7 @@ class Choice:
         )
 
 
+KNOWING = "clairvoyant:limit_records_per_second={worth}"
 CHOICES: tuple[Choice, ...] = (
     Choice(name="objective", policy="objective", packer="trim"),
     Choice(name="objective, slicing", policy="objective", packer="trim", slicing=True),
@@ -98,8 +99,8 @@ CHOICES: tuple[Choice, ...] = (
     Choice(name="fixed (mean)", policy="fixed:replicas={mean}"),
     Choice(name="fixed (peak)", policy="fixed:replicas={most}"),
     Choice(name="overprovisioned", policy="overprovisioned:peak_records_per_second={peak}"),
-    Choice(name="clairvoyant", policy="clairvoyant", packer="closer24", knows=True),
-    Choice(name="clairvoyant, slicing", policy="clairvoyant:sliced=1", packer="trim", slicing=True, knows=True),
+    Choice(name="clairvoyant", policy=KNOWING, packer="closer24", knows=True),
+    Choice(name="clairvoyant, slicing", policy=f"{KNOWING},sliced=1", packer="trim", slicing=True, knows=True),
 )
 
 
@@ -149,10 +150,11 @@ def choice_of(name: str) -> Choice:
 
 
 @cache
-def digest(policy: str) -> str:
+def digest(choice: Choice) -> str:
     """Of everything that a run depends on, recordings too; our own policy's file counts for itself only."""
-    without = () if policy.startswith("objective") else ("objective.py",)
-    return code_digest(HERE / "scenes.py", HERE / "recordings.py", *recordings(), without=without)
+    without = () if choice.policy.startswith("objective") else ("objective.py",)
+    files = (HERE / "scenes.py", HERE / "recordings.py", *recordings())
+    return code_digest(*files, without=without, beside=repr(choice))
 
 
 def late_alone(load: Load, cost_seconds: float, objective_seconds: float, seed: int) -> int:
@@ -201,7 +203,7 @@ def play(job: Job) -> Result:
     after = sum(outcome.curves.arrived[int(FIRST_SECONDS) :])
     return Result(
         job=job,
-        code=digest(choice_of(job.choice).policy),
+        code=digest(choice_of(job.choice)),
         records=outcome.arrived,
         left=outcome.left,
         share=outcome.share_in_time,
@@ -229,7 +231,7 @@ def load_kept(path: Path) -> dict[str, Result]:
         except msgspec.MsgspecError:
             continue
         names = {choice.name for choice in CHOICES}
-        if result.job.choice in names and result.code == digest(choice_of(result.job.choice).policy):
+        if result.job.choice in names and result.code == digest(choice_of(result.job.choice)):
             kept[result.job.key] = result
     return kept
 

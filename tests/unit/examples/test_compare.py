@@ -13,7 +13,7 @@ import pytest
 from compare import recordings, runs
 from compare.__main__ import jobs_of
 from compare.page import origins, page, summary, table
-from compare.runs import CHOICES, STARTUPS, Job, Result, digest, grouped, late_alone, play, play_all
+from compare.runs import CHOICES, STARTUPS, Job, Result, choice_of, digest, grouped, late_alone, play, play_all
 from compare.scenes import OTHERS, SCENES, scene_of
 from compare.targets import RANGE_SEEDS, RANGED, Verdict, extra_jobs, on_front, verdicts
 from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simulate
@@ -137,7 +137,7 @@ def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 def test_recordings_are_played_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
-    before = digest.__wrapped__("keda")
+    before = digest.__wrapped__(choice_of("keda"))
     minutes = "".join(f"1998-06-{day} 12:{minute:02}:00,{count}\n" for day in (29, 30) for minute, count in MATCH[day])
     (tmp_path / recordings.WORLD_CUP_NAME).write_bytes(gzip.compress(f"period,count\n{minutes}".encode()))
     (tmp_path / recordings.TAXI_NAME).write_text(
@@ -155,7 +155,7 @@ def test_recordings_are_played_where_they_are(monkeypatch: pytest.MonkeyPatch, t
     load, recorded = recordings.landau_stream(2)
     assert recorded
     assert load.per_second == (35.0,) * 30 + (40.0,) * 30
-    assert digest.__wrapped__("keda") != before, "results of stand-ins are not kept for recordings"
+    assert digest.__wrapped__(choice_of("keda")) != before, "results of stand-ins are not kept for recordings"
 
 
 def test_the_page_says_which_loads_were_recorded() -> None:
@@ -204,8 +204,12 @@ def test_a_run_goes_on_where_it_ended_and_other_code_is_played_anew(
         file.write(b'{"job": {"scene"')
     assert play_all([job], path, 1, seconds=0.0, tell=said.append) == first
     assert len(said) == 2
-    monkeypatch.setattr(runs, "digest", lambda policy: "other")
+    monkeypatch.setattr(runs, "digest", lambda choice: "other")
     assert play_all([job], path, 1, seconds=0.0, tell=said.append) == {}
+
+
+def test_a_row_that_is_defined_otherwise_is_played_anew() -> None:
+    assert len({digest(choice) for choice in CHOICES}) == len(CHOICES)
 
 
 def test_a_result_is_the_same_each_time_and_stands_on_the_page() -> None:

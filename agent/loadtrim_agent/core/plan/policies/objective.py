@@ -2,17 +2,21 @@
 
 The group is sized as one server of n members' capacity (handoffs of milliseconds let partitions be passed on), so that
 for every window length the work that arrives in it, one standard deviation and what waits fit what the group can do in
-the window plus the objective. Then it is looked at how whole partitions divide over that many members: further
-replicas are asked for where more would be late by the division than the share permits over time.
+the window plus the objective. Then it is looked at how whole partitions divide over that many members (dealt out
+largest first; over those that are there, by what their packer makes of it): further replicas are asked for where more
+would be late by the division than the share permits over time.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ...model import Partition
 from ...records import RejectedPlan
-from ..packers.problem import Limits
+from ..packers import make_packer
+from ..packers.problem import Limits, Load, Problem
 from ..values import TAUS_SECONDS, Reason, Sizing
 from ..words import listed
 from .base import View
@@ -110,11 +114,15 @@ def _pool(view: View, level: float, error: float, slack: float) -> tuple[int, fl
     return max(pool, view.replicas_min), required, tau
 
 
-def _limits(view: View) -> Limits:
+def _limits(view: View, factor: float = 1.0) -> Limits:
+    estimate = view.estimate
     return Limits(
         objective_seconds=view.config.objective_seconds,
-        overhead_seconds=view.estimate.overhead_seconds,
+        overhead_seconds=estimate.overhead_seconds,
         z=view.config.z,
+        correlation=estimate.correlation,
+        handoff_seconds=estimate.handoff_seconds,
+        load_factor=factor,
     )
 
 
@@ -182,6 +190,7 @@ class Objective:
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""
+        view = replace(view, late=_Present(view).late)
         memory = dict(view.memory)
         wanted = view.bounded(round(memory.get("wanted", view.replicas)))
         gain = _priced(view, memory)
@@ -269,6 +278,53 @@ class Objective:
             text=f"{text}; {most} would have done for the last {view.now - since:.1f} s",
             rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
         )
+
+
+class _Present:
+    """How partitions divide over as many replicas as are there, by what their packer makes of it.
+
+    Dealing them out (:class:`..packers.problem.Dealer`) is quick and shows how whole partitions divide over any number
+    of members. Over those that are there the packer has had the time to find better: no more is late than as they lie
+    now, or as it would repair that at once. So nobody is asked for a replica where a move will do.
+
+    Cost: O(p) per load factor at which dealing makes something late, and at most one packing.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._bins = {entry.member: entry for entry in view.supply if entry.member in view.estimate.members}
+        owners = {item.partition: item.owner for item in view.items if item.owner in self._bins}
+        self._lying = owners if len(owners) == len(view.items) else None
+        self._packed: Mapping[Partition, str | None] | None = None
+        self._late: dict[float, float] = {}
+
+    def late(self, replicas: int, factor: float) -> float:
+        """As :attr:`.base.View.late`."""
+        dealt = self._view.late(replicas, factor)
+        if dealt <= 0.0 or replicas != self._view.replicas or self._lying is None:
+            return dealt
+        if factor not in self._late:
+            self._late[factor] = self._least(self._lying, _limits(self._view, factor))
+        return min(dealt, self._late[factor])
+
+    def _least(self, lying: Mapping[Partition, str | None], limits: Limits) -> float:
+        late = self._of(lying, limits)
+        if late <= 0.0:
+            return late
+        if self._packed is None:
+            view = self._view
+            problem = Problem(items=view.items, bins=tuple(self._bins.values()), limits=limits)
+            self._packed = make_packer(view.config.packer).pack(problem).owners
+        return min(late, self._of(self._packed, limits)) if len(self._packed) == len(lying) else late
+
+    def _of(self, owners: Mapping[Partition, str | None], limits: Limits) -> float:
+        estimate = self._view.estimate
+        # To expect is not to keep free: what is judged is W, less the record in hand.
+        limits = replace(limits, overhead_seconds=min(estimate.cost, estimate.overhead_seconds))
+        loads = {member: Load(limits) for member in self._bins}
+        for item in self._view.items:
+            loads[owners[item.partition] or ""].add(item)
+        return sum(load.late(self._bins[member].capacity) for member, load in loads.items())
 
 
 def _asked(view: View, peak: float, wanted: int, gain: float) -> Need:

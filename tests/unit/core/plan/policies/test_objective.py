@@ -112,6 +112,31 @@ def test_whole_partitions_that_do_not_divide_ask_for_another_member() -> None:
     assert "late" in kept.text
 
 
+WELL = {"m0": (0.49, 0.49), "m1": (0.32, 0.32, 0.32)}
+"""Just fits; dealt out largest first it is 0.81 and 1.13."""
+
+
+def lying(owned: dict[str, tuple[float, ...]]) -> tuple[Item, ...]:
+    works = [(member, work) for member, each in owned.items() for work in each]
+    return tuple(entry(number, work * PER_MEMBER, owner=member) for number, (member, work) in enumerate(works))
+
+
+def test_partitions_that_lie_better_than_they_can_be_dealt_out_ask_for_nobody() -> None:
+    items = lying(WELL)
+    assert divide(items, [1.0, 1.0], Limits(objective_seconds=1.0, overhead_seconds=0.015)) > 0.9
+    answer = make_policy("objective").decide(view(items, 2))
+    assert (answer.replicas, answer.reason) == (2, "fits")
+    assert make_policy("objective").decide(view(items, 3)).replicas == 3  # it is not known how they would lie on two
+
+
+def test_what_a_move_mends_asks_for_nobody() -> None:
+    """0.96 and 0.98 after an exchange of the first ones."""
+    badly = lying({"m0": (0.49, 0.32, 0.32), "m1": (0.32, 0.49)})
+    assert make_policy("objective").decide(view(badly, 2)).replicas == 2
+    counting = replace(CONFIG, packer="sticky")
+    assert make_policy("objective").decide(view(badly, 2, config=counting)).replicas == 3
+
+
 def in_bursts(works: list[float], noise: float) -> tuple[Item, ...]:
     """All of a second's work at once, per partition, and how much of it varies from one second to the next."""
     return tuple(
