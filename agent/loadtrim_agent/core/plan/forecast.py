@@ -17,7 +17,7 @@ from operator import mul
 from .baseline import NOTHING_EXPECTED, Outlook
 from .values import Forecast
 
-__all__ = ["WINDOWS_SECONDS", "alike_seconds", "forecast"]
+__all__ = ["WINDOWS_SECONDS", "alike_seconds", "forecast", "reach_seconds"]
 
 WINDOWS_SECONDS = (120, 60, 30, 15, 8)
 """Pasts that are tried, longest first."""
@@ -174,8 +174,7 @@ def forecast(
     Cost: ``O(len(series))``, about 0.2 ms.
     """
     line, window = _told(tuple(series))
-    # A slope loses 3 % a second: no trend lasts.
-    reach = DAMPING_PER_SECOND * (1 - DAMPING_PER_SECOND**horizon_seconds) / (1 - DAMPING_PER_SECOND)
+    reach = reach_seconds(horizon_seconds)
     if opening > line.level + line.slope:
         sooner, since = _told((*series, opening))
         if sooner.level + sooner.slope * reach > line.level + line.slope * reach:
@@ -195,6 +194,11 @@ def forecast(
         source=source,
         returning=outlook.returning,
     )
+
+
+def reach_seconds(horizon_seconds: float) -> float:
+    """How far a slope is drawn out, seconds: it loses 3 % a second, for no trend lasts. At most 32 s."""
+    return DAMPING_PER_SECOND * (1 - math.pow(DAMPING_PER_SECOND, horizon_seconds)) / (1 - DAMPING_PER_SECOND)
 
 
 def alike_seconds(series: Sequence[float]) -> int:

@@ -92,10 +92,8 @@ def make_policy(
     """
     name, parameters = parse_choice(choice)
     policy = chosen("policy", name, POLICIES)()
-    check_parameters("policy", name, parameters, policy.parameters)
-    kind = getattr(policy, "kind", None)
-    if kind is not None:
-        read(kind, parameters | dict(given or {}), name)
+    check_parameters("policy", name, parameters, policy.kind.__struct_fields__)
+    read(policy.kind, parameters | dict(given or {}), name)
     # A policy that does not say looks at what every group measures.
     lacking = sorted(getattr(policy, "needs", frozenset()) - frozenset(measured))
     if lacking:

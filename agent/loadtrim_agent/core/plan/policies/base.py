@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from statistics import fmean
@@ -13,6 +13,7 @@ from typing import Protocol
 from ...model import LoadtrimError, Partition
 from ...records import RejectedPlan
 from ..packers.problem import Bin, Item, LoadError
+from ..parameters import Parameters
 from ..values import Estimate, Forecast, PlanConfig, Reason, Sizing
 
 __all__ = [
@@ -192,15 +193,14 @@ class View:
 class Policy(Protocol):
     """Decides how many, and when. Holds no state: what it must not forget it puts into ``Sizing.memory``.
 
-    One with parameters has them as ``kind``, a :class:`.parameters.Parameters`; one that has ``needs`` (a frozenset of
-    :class:`Measure`) is refused at the start where one of them is not measured.
+    One that has ``needs`` (a frozenset of :class:`Measure`) is refused at the start where one of them is not measured.
     """
 
     name: str
 
     @property
-    def parameters(self) -> Collection[str]:
-        """Names of the parameters it takes."""
+    def kind(self) -> type[Parameters]:
+        """What can be set about it."""
         ...
 
     def decide(self, view: View) -> Sizing:

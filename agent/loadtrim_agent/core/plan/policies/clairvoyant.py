@@ -53,7 +53,6 @@ class Clairvoyant:
     name = "clairvoyant"
     needs = frozenset({Measure.FUTURE, Measure.SERVICE_RATE})
     kind = ClairvoyantParameters
-    parameters = frozenset(ClairvoyantParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

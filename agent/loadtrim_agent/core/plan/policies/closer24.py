@@ -92,7 +92,6 @@ class Closer24:
         self.name = name
         self._form = CLOSER24[name]
         self.kind = self._form.kind
-        self.parameters = frozenset(self.kind.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

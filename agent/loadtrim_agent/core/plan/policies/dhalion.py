@@ -48,7 +48,6 @@ class DhalionAdapted:
     name = "dhalion_adapted"
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.LAG_SECONDS, Measure.THROUGHPUT, Measure.UTILIZATION})
     kind = DhalionParameters
-    parameters = frozenset(DhalionParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -51,7 +51,6 @@ class Ds2:
     def __init__(self, name: str) -> None:
         self.name = name
         self.kind = DS2[name]
-        self.parameters = frozenset(self.kind.__struct_fields__)
         self.needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
         if self.kind is Ds2AdaptedParameters:
             self.needs |= {Measure.LAG_SECONDS}

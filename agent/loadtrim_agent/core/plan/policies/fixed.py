@@ -28,7 +28,6 @@ class Fixed:
     name = "fixed"
     needs: frozenset[Measure] = frozenset()
     kind = FixedParameters
-    parameters = frozenset(FixedParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -55,7 +55,6 @@ class Flas:
     name = "flas"
     needs = frozenset({Measure.LATENCY})
     kind = FlasParameters
-    parameters = frozenset(FlasParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

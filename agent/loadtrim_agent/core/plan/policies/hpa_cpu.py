@@ -37,7 +37,6 @@ class HpaCpu:
     name = "hpa_cpu"
     needs = frozenset({Measure.UTILIZATION})
     kind = HpaCpuParameters
-    parameters = frozenset(HpaCpuParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

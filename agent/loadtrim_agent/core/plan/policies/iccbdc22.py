@@ -56,7 +56,6 @@ class Iccbdc22:
     def __init__(self, name: str) -> None:
         self.name = name
         self.kind = ICCBDC22[name]
-        self.parameters = frozenset(self.kind.__struct_fields__)
         self._count = opened if name == "iccbdc22" else opened_in_one_pass
 
     def decide(self, view: View) -> Sizing:

@@ -43,7 +43,6 @@ class Keda:
     name = "keda"
     needs = frozenset({Measure.LAG})
     kind = KedaParameters
-    parameters = frozenset(KedaParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -44,7 +44,6 @@ class Landau24:
     name = "landau24"
     needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
     kind = Landau24Parameters
-    parameters = frozenset(Landau24Parameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -49,7 +49,6 @@ class LiKu:
     name = "li_ku"
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
     kind = LiKuParameters
-    parameters = frozenset(LiKuParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

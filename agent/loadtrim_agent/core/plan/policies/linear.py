@@ -41,7 +41,6 @@ class Linear:
     name = "linear"
     needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
     kind = LinearParameters
-    parameters = frozenset(LinearParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -5,6 +5,11 @@ for every window length the work that arrives in it, one standard deviation and 
 the window plus the objective. Then it is looked at how whole partitions divide over that many members (dealt out
 largest first; over those that are there, by what their packer makes of it): further replicas are asked for where more
 would be late by the division than the share permits over time.
+
+They are given back when fewer have been enough for 2 s, or for twice what no trend foresees of the start-up time where
+that is longer; every down that is regretted doubles that for a time. Replicas that brought no throughput to a group
+that was saturated before and after (something else is the bottleneck) are not asked for again for 5 minutes, doubling
+up to an hour; as many as there were then still are.
 """
 
 from __future__ import annotations
@@ -12,14 +17,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta
 
 from ...model import Partition
 from ...records import RejectedPlan
+from ..forecast import reach_seconds
 from ..packers import make_packer
 from ..packers.problem import Limits, Load, Problem
+from ..parameters import Amount, Parameters
 from ..values import TAUS_SECONDS, Reason, Sizing
 from ..words import listed
 from .base import View
+from .parameters import read
 
 __all__ = ["Need", "Objective", "needed"]
 
@@ -47,11 +58,15 @@ GAIN_REACH = 3
 """So many more replicas are looked at together: one alone may bring nothing where two do."""
 DOWN_MARGIN = 1.03
 PATIENCE_SECONDS = 2.0
+PATIENCE_UNSEEN = 2.0
+"""Or this many times what no trend foresees of a start-up time, where that is longer: 3 s of 10, 21 of 30, 66 of 60."""
 PATIENCE_SECONDS_MAX = 300.0
 PATIENCE_DECAY_SECONDS = 60.0
 """Patience halves after this time without a regretted down."""
 FALLING_SECONDS = 30.0
-"""A load that has been seen to fall for so long is no noise that patience would have to sit out."""
+FALLING_STARTUPS = 2.0
+"""A load that has been seen to fall for so long (or so many start-up times) is no noise that patience would have to
+sit out."""
 REGRET_SECONDS = 10.0
 FUTILE_SETTLE_SECONDS = 5.0
 """New replicas are given this time before their effect is judged."""
@@ -182,11 +197,26 @@ def _divided(view: View, pool: int, level: float, gain: float) -> tuple[int, flo
     return replicas, late
 
 
+class ObjectiveParameters(Parameters, frozen=True, kw_only=True):
+    """One, for those who will not have it follow from the objective's share."""
+
+    placement_gain: (
+        Annotated[
+            Amount,
+            Meta(
+                description="share of its capacity that a replica for the placement's sake must bring as work in time "
+                "(default: the most that keeps the objective's share)",
+            ),
+        ]
+        | None
+    ) = None
+
+
 class Objective:
     """The policy ``objective``."""
 
     name = "objective"
-    parameters = frozenset({"placement_gain"})
+    kind = ObjectiveParameters
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""
@@ -199,12 +229,13 @@ class Objective:
         need = max((_asked(view, peak, wanted, gain) for peak in peaks), key=lambda entry: entry.replicas)
         futile = _watch_futile(view, memory)
         sizing = self._up(view, memory, wanted, need) or self._down(view, memory, wanted, need, gain)
-        if futile and sizing.replicas > wanted:
+        most = max(wanted, futile)
+        if futile and sizing.replicas > most:
             sizing = replace(
                 sizing,
-                replicas=wanted,
+                replicas=most,
                 reason=Reason.FUTILE,
-                text=f"{sizing.text}; but the last replicas brought no throughput, so no more are asked for",
+                text=f"{sizing.text}; but the replicas up to {futile} brought no throughput, so no more are asked for",
                 rejected=(RejectedPlan(replicas=sizing.replicas, reason="more replicas brought no throughput"),),
             )
         if sizing.replicas > view.replicas and sizing.replicas > wanted:
@@ -355,7 +386,7 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     and how much would have been late with it, and the largest is used that would have kept the share and keeps it if
     the present goes on. Under a constant load that is the share at this load: nothing is saved up and spent in turns.
     """
-    given = view.config.parameters.get("placement_gain")
+    given = read(ObjectiveParameters, view.config.parameters, Objective.name).placement_gain
     if given is not None:
         return given
     if view.config.slicing:
@@ -391,19 +422,32 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     return chosen
 
 
+def _patience_min(view: View) -> float:
+    """D of a group that regrets nothing.
+
+    A load that comes back is late until a replica is there again, except for what the trend foresees. To keep a replica
+    for as long as it takes to start costs at most twice what one who knows the future pays (the break-even rule of
+    renting and buying; as the delayed off of A. Gandhi et al., *AutoScale*, 2012); changed: what is foreseen does not
+    count.
+    """
+    startup = view.estimate.startup_seconds
+    return max(PATIENCE_SECONDS, PATIENCE_UNSEEN * (startup - reach_seconds(startup)))
+
+
 def _patience(view: View, memory: dict[str, float]) -> float:
     """D now: it doubles with every regretted down and halves with every quiet minute."""
-    patience = memory.get("patience", PATIENCE_SECONDS)
+    least = _patience_min(view)
+    patience = memory.get("patience", least)
     quiet = max(0.0, view.now - memory.get("regret_at", view.now))
-    return max(PATIENCE_SECONDS, patience * math.exp(-math.log(2.0) * quiet / PATIENCE_DECAY_SECONDS))
+    return max(least, patience * math.exp(-math.log(2.0) * quiet / PATIENCE_DECAY_SECONDS))
 
 
 def _waiting(view: View, memory: dict[str, float]) -> float:
     """How long fewer must have been enough: D, or without a regret the less the longer the load has been falling."""
-    patience = _patience(view, memory)
-    if patience > PATIENCE_SECONDS or view.forecast.slope >= 0.0:
+    patience, falling = _patience(view, memory), max(FALLING_SECONDS, FALLING_STARTUPS * view.estimate.startup_seconds)
+    if patience > _patience_min(view) or view.forecast.slope >= 0.0:
         return patience
-    return patience * max(0.0, 1.0 - view.forecast.window_seconds / FALLING_SECONDS)
+    return patience * max(0.0, 1.0 - view.forecast.window_seconds / falling)
 
 
 def _before_up(view: View, memory: dict[str, float]) -> dict[str, float]:
@@ -418,32 +462,43 @@ def _before_up(view: View, memory: dict[str, float]) -> dict[str, float]:
     }
 
 
-def _watch_futile(view: View, memory: dict[str, float]) -> bool:
-    """Did the last replicas bring throughput while the group was saturated before and after?"""
+def _watch_futile(view: View, memory: dict[str, float]) -> int:
+    """As many as there were when the last of them brought no throughput, for some time after; 0: none such is known.
+
+    Only where the group was saturated before and after, and every member has something to do: under other protocols
+    than ours it takes seconds until a new one is given a partition.
+    """
     estimate = view.estimate
     memory["done_rate"] = 0.7 * memory.get("done_rate", estimate.throughput) + 0.3 * estimate.throughput
     if view.now < memory.get("futile_until", 0.0):
-        return True
+        return round(memory["futile_replicas"])
     start = memory.get("up_from", 0.0)
     if not memory.get("up_saturated") or view.replicas <= start:
-        return False
-    if not memory.get("up_there_at"):
+        return 0
+    if not memory.get("up_there_at") and _all_own(view):
         memory["up_there_at"] = view.now
-    if view.now - memory["up_there_at"] < FUTILE_SETTLE_SECONDS:
-        return False
+    if view.now - (memory.get("up_there_at") or view.now) < FUTILE_SETTLE_SECONDS:
+        return 0
     memory["up_saturated"] = 0.0
     backlog = estimate.backlog + estimate.late
     if backlog < view.config.objective_seconds * view.capacity(view.replicas):
         memory.pop("futile_seconds", None)
-        return False
+        return 0
     should = memory["up_rate"] * (1.0 + FUTILE_SHARE * (view.replicas / start - 1.0))
     if memory["done_rate"] >= should:
         memory.pop("futile_seconds", None)
-        return False
+        return 0
     seconds = memory.get("futile_seconds", FUTILE_SECONDS)
     memory["futile_until"] = view.now + seconds
     memory["futile_seconds"] = min(2.0 * seconds, FUTILE_SECONDS_MAX)
-    return True
+    memory["futile_replicas"] = float(view.replicas)
+    return view.replicas
+
+
+def _all_own(view: View) -> bool:
+    """Does every member own something, as far as there are partitions?"""
+    members = view.replicas * view.members_per_replica
+    return len({item.owner for item in view.items}) >= min(members, len(view.items))
 
 
 def _misfit(view: View, need: Need, replicas: int) -> str:

@@ -38,7 +38,6 @@ class Overprovisioned:
     name = "overprovisioned"
     needs = frozenset({Measure.SERVICE_RATE})
     kind = OverprovisionedParameters
-    parameters = frozenset(OverprovisionedParameters.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -57,7 +57,6 @@ class Varga:
     def __init__(self, name: str) -> None:
         self.name = name
         self.kind = VARGA[name]
-        self.parameters = frozenset(self.kind.__struct_fields__)
 
     def decide(self, view: View) -> Sizing:
         """See :class:`.base.Policy`."""

@@ -15,10 +15,6 @@ from loadtrim_agent.core.plan.policies.hpa import HpaParameters
 __all__ = ["PATH", "page"]
 
 PATH = Path(__file__).parents[5] / "docs" / "policies.md"
-UNTYPED = {
-    "placement_gain": "what a replica must bring for the placement's sake (default: the most that keeps the share)"
-}
-"""Parameters that are not declared with their type and range."""
 INTRODUCTION = """\
 # Policies
 
@@ -95,12 +91,8 @@ def _section(home: str, names: list[str]) -> str:
 
 
 def _parameters(names: list[str]) -> str:
-    first = _policy(names[0])
-    kind = getattr(first, "kind", None)
-    if kind is None:
-        rows = [f"| `{name}` | | | {UNTYPED.get(name, '')} |" for name in sorted(first.parameters)]
-        return _table(rows) if rows else ""
-    tables = {name: described(_policy(name).kind) for name in names}  # type: ignore[attr-defined]
+    kind = _policy(names[0]).kind
+    tables = {name: described(_policy(name).kind) for name in names}
     shared = {field.name for field in described(HpaParameters)} if issubclass(kind, HpaParameters) else set()
     fields: dict[str, Described] = {}
     for table in tables.values():

@@ -270,15 +270,10 @@ def test_parameters_given_beside_the_name_come_first_and_are_checked_too() -> No
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_every_parameter_has_a_meaning_a_range_and_a_default(name: str) -> None:
-    policy = make_policy(name, EVERYTHING)
-    kind = getattr(policy, "kind", None)
-    if kind is None:
-        return
-    for one in described(kind):
+    for one in described(make_policy(name, EVERYTHING).kind):
         assert one.meaning, one
         assert one.default or "default:" in one.meaning, one
         assert one.allowed, one
-    assert {one.name for one in described(kind)} == set(policy.parameters)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
