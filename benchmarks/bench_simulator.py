@@ -74,7 +74,11 @@ def _simulated(rates: Rates, startup_seconds: float, seed: int) -> Outcome:
 
 
 async def believable(context: Context) -> Finding:
-    """The same load, played both ways."""
+    """The same load, played both ways.
+
+    Both count a replica from the request on; the simulator to the load's end, and a real run until its last record is
+    done, which is in the last second unless that record is late.
+    """
     rates = trace(every=25 if context.quick else 5)
     runs = 1 if context.quick else RUNS
     real = [await _real(context, rates, number) for number in range(runs)]

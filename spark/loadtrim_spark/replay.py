@@ -46,8 +46,8 @@ class Played:
     Attributes:
         arrived: records.
         late: records that were not done within the objective, or not at all.
-        replica_minutes: from the request for a replica until it is gone.
-        replicas_max: most that were there at once.
+        replica_minutes: from the request for a replica until it is gone, to the load's end.
+        replicas_max: most that were paid for at once, those that were starting included.
         scalings: changes of the number that was wanted.
     """
 

@@ -30,7 +30,6 @@ class Handover:
     """
 
     def __init__(self, world: World, protocol: Protocol, plan: Plan, taken: Callable[[], None]) -> None:
-        self.rebalances = 0
         self._world = world
         self._protocol = protocol
         self._plan = plan
@@ -159,7 +158,7 @@ class _Barriers(_Rebalances):
     def _begin(self, then: Callable[[], None]) -> None:
         world = self._world
         self._running, self._again = True, False
-        self.rebalances += 1
+        world.rebalances[world.second()] += 1
         members = world.active()
         self._missing = {member.name for member in members}
         for member in members:
@@ -243,7 +242,7 @@ class _Broker(_Rebalances):
 
     def _go(self, moves: Sequence[tuple[int, str, str]]) -> None:
         world = self._world
-        self.rebalances += bool(moves)
+        world.rebalances[world.second()] += bool(moves)
         for index, source, target in moves:
             world.targets[index] = target
             world.moves[world.second()] += 1

@@ -43,17 +43,19 @@ class Curves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run."""
+    """One run. What costs and scales is counted to the load's end, whatever was played beyond it to see what becomes
+    of the records."""
 
     arrived: int
     left: int
-    """Records that were not done when it ended: ``arrived`` = done + ``left``."""
+    """Records that were not done when the run ended: ``arrived`` = done + ``left``."""
     latencies: Sequence[float]
     """Seconds from arrival until done, ascending."""
     objective_seconds: float
     replica_minutes: float
-    """From the request for a replica until it is gone, in the time of the load."""
+    """From the request for a replica until it is gone."""
     replicas_max: int
+    """Most that were paid for at the end of a second: those that were there, and those that were starting."""
     moves: int
     slices: int
     """Moves that members made on their own initiative."""
@@ -61,7 +63,7 @@ class Outcome:
     late_by_cause: Mapping[str, int]
     """As the members' meters judge; empty where they did not measure."""
     decisions: Sequence[tuple[float, DecisionRecord]]
-    """(seconds since the start, decision)."""
+    """(seconds since the load began, decision), to the load's end."""
     curves: Curves
     seconds: int
     """Of the load."""

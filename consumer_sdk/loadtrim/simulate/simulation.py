@@ -5,13 +5,17 @@ What is real: :class:`~loadtrim_agent.core.plan.planner.Planner`, a
 and decisions. What is a model: records that arrive and wait, a member's work on the oldest head first
 (:mod:`.worker`), how partitions change hands (:mod:`.handover`), and an orchestrator that starts and stops what it is
 asked to. Membership is taken for granted: leaders do not change and nobody crashes.
+
+What is counted ends with the load: replicas, scalings, moves and rebalances. What is played beyond it (the drain)
+decides which of the records that arrived were in time, and nothing else. The group is held for it at the size that was
+wanted then: who was asked for still comes, nobody else does, and partitions go on moving.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -46,8 +50,8 @@ RATE_SHARE = 0.3
 """Of the newest second in a partition's smoothed rate."""
 BEGINS_AT_MAX = 1e11
 """The year 5138: what is above is milliseconds."""
-AFTER_SECONDS = 60.0
-"""Time given at the end to finish what waits."""
+DRAIN_SECONDS = 60.0
+"""Time given after the load's end to finish what waits; the objective, where that is longer."""
 COSTS_DEFAULT = Costs(mean_seconds=0.005)
 MACHINES_DEFAULT = Machines()
 
@@ -155,13 +159,17 @@ class Simulation:
         begin = self._origin + 1.0 + (drawn if options.phase_seconds is None else options.phase_seconds)
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
+        self._drain_seconds = max(DRAIN_SECONDS, config.objective_seconds)
         self._planner = Planner(config, _told(load, config, options, begin))
         self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
         self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
         self._batches: Iterator[tuple[Batch, ...]] = load.batches(Random(f"load:{options.seed}"))
         self._baselines = Baselines.of(options.baselines, LocalWeek().slots)
         self._last: DecisionRecord | None = None
-        self._starting = 0
+        self._starting: list[float] = []
+        """When each replica was asked for that is not ready yet."""
+        self._held: int | None = None
+        """Replicas from the load's end on; None: it goes on."""
         self._counts = [0] * len(load.partitions)
         """Records of each partition in the second that has begun."""
         self._arrived: list[int] = []
@@ -172,10 +180,9 @@ class Simulation:
         self._there: list[int] = []
         self._wanted: list[int] = []
         self._waiting: list[int] = []
-        self._begun: set[str] = set()
 
     def run(self) -> Outcome:
-        """Play the load to its end, and then until nothing waits, for at most a minute."""
+        """Play the load to its end, and then until nothing waits: for at most a minute, or the objective if longer."""
         world, agenda = self.world, self.world.agenda
         for _ in range(self._options.replicas):
             # They took as long to start as others will: the leader goes by what it has seen.
@@ -189,11 +196,10 @@ class Simulation:
             world.acquire(members[queue.index % len(members)], queue.index, None)
         agenda.at(world.begin, self._second, 0)
         agenda.at(self._beat(self._config.decision_seconds, DECISION_PHASE), self._tick)
-        while agenda.now <= self._end + AFTER_SECONDS and not self._over():
+        while agenda.now <= self._end + self._drain_seconds and not self._over():
             agenda.step()
         for member in world.present():
             world.gather(member)
-            self._count(member, self._end)
         return self._outcome()
 
     def _over(self) -> bool:
@@ -214,9 +220,9 @@ class Simulation:
             objective_seconds=self._config.objective_seconds,
             replica_minutes=self._replica_seconds / 60.0,
             replicas_max=self._replicas_max,
-            moves=sum(world.moves.values()),
-            slices=self._slicer.slices if self._slicer else 0,
-            rebalances=self._handover.rebalances,
+            moves=self._until_end(world.moves),
+            slices=self._until_end(world.slices),
+            rebalances=self._until_end(world.rebalances),
             late_by_cause=dict(sorted(world.late_by_cause.items())),
             decisions=tuple(self._decisions),
             curves=Curves(
@@ -236,6 +242,9 @@ class Simulation:
             },
         )
 
+    def _until_end(self, by_second: Mapping[int, int]) -> int:
+        return sum(count for second, count in by_second.items() if second < self._load.seconds)
+
     def _victims(self) -> Collection[str]:
         return self._last.victims if self._last else ()
 
@@ -246,6 +255,8 @@ class Simulation:
         world = self.world
         if second:
             self._note()
+        if second == self._load.seconds:
+            self._close()
         world.agenda.at(world.begin + second + 1.0, self._second, second + 1)
         batches = next(self._batches, None)
         if batches is None:
@@ -273,10 +284,23 @@ class Simulation:
         """How the second that ends was."""
         present = self.world.active()
         self._there.append(len(present))
-        self._replicas_max = max(self._replicas_max, len(present))
+        if self._held is None:
+            self._replicas_max = max(self._replicas_max, len(present) + len(self._starting))
         self._capacity.append(sum(member.speed for member in present) * self._options.machines.concurrency)
         self._wanted.append(self._last.replicas_wanted if self._last else len(present))
         self._waiting.append(sum(self._arrived) - sum(self.world.done_by_partition))
+
+    def _close(self) -> None:
+        """The load has ended: nothing costs or scales from here on."""
+        present = self.world.active()
+        for requested_at in (*(member.requested_at for member in present), *self._starting):
+            self._pay(requested_at)
+        self._held = self._last.replicas_wanted if self._last else len(present)
+
+    def _pay(self, requested_at: float) -> None:
+        """A replica that was asked for then is paid for until now."""
+        if self._held is None:
+            self._replica_seconds += self.world.now - max(requested_at, self.world.begin)
 
     # -- the leader
 
@@ -322,9 +346,9 @@ class Simulation:
         )
 
     def _brake(self) -> BrakeRecord | None:
-        """What somebody else wants now, where somebody else scales."""
+        """What somebody else wants now, where somebody else scales: as after the load's end."""
         now = self.world.now - self.world.begin
-        wanted = next((count for at, count in reversed(self._options.replicas_at) if at <= now), None)
+        wanted = self._held or next((count for at, count in reversed(self._options.replicas_at) if at <= now), None)
         if wanted is None:
             return None
         return BrakeRecord(
@@ -364,7 +388,8 @@ class Simulation:
     def _think(self) -> DecisionRecord:
         decision = self._planner.decide(self.world.now, self._group())
         self._last = decision
-        self._decisions.append((self.world.now - self.world.begin, decision))
+        if self._held is None:
+            self._decisions.append((self.world.now - self.world.begin, decision))
         return decision
 
     def _assignor(self) -> Sequence[MovePlan]:
@@ -375,7 +400,9 @@ class Simulation:
 
     def _scale(self) -> None:
         """Stop who is named, start who is missing."""
-        if self._last is None or not self._config.can_scale or self._config.mode != "active":
+        if self._held is not None or self._last is None:
+            return
+        if not self._config.can_scale or self._config.mode != "active":
             return
         request = scale_request(self._last, self._group())
         if not request.ask:
@@ -386,9 +413,9 @@ class Simulation:
             replicas, victims = self._last.replicas_wanted, self._last.victims
         for name in victims:
             self._leave(self.world.members[name])
-        missing = replicas - len(self.world.active()) - self._starting
+        missing = replicas - len(self.world.active()) - len(self._starting)
         for _ in range(missing):
-            self._starting += 1
+            self._starting.append(self.world.now)
             ready = self.world.now + self._options.startup_seconds + JOIN_SECONDS
             self.world.agenda.at(ready, self._ready, self.world.now)
 
@@ -397,14 +424,14 @@ class Simulation:
             return
         if self._options.last_report:
             self._tell(member)
-        self._count(member, min(self.world.now, self._end))
+        self._pay(member.requested_at)
         self._handover.leave(member)
 
     def _ready(self, requested_at: float) -> None:
-        self._starting -= 1
+        self._starting.remove(requested_at)
         assert self._last is not None
         if len(self.world.active()) >= self._last.replicas_wanted:
-            self._replica_seconds += max(0.0, min(self.world.now, self._end) - requested_at)
+            self._pay(requested_at)
             return
         member = self._join(requested_at)
         self.world.generation += 1
@@ -418,11 +445,6 @@ class Simulation:
         world.agenda.at(self._due(member), self._report, member)
         world.agenda.at(world.now + self._options.gather_seconds * world.random.random(), self._gather, member)
         return member
-
-    def _count(self, member: Member, until: float) -> None:
-        if member.name not in self._begun:
-            self._begun.add(member.name)
-            self._replica_seconds += max(0.0, until - max(member.requested_at, self.world.begin))
 
 
 def _told(load: Load, config: PlanConfig, options: Options, begin: float) -> Future | None:

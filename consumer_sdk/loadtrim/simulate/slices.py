@@ -83,7 +83,6 @@ class Slicer:
     """
 
     def __init__(self, world: World, handover: Handover, victims: Callable[[], Collection[str]], end: float) -> None:
-        self.slices = 0
         config = world.config
         self._world = world
         self._handover = handover
@@ -272,7 +271,7 @@ class Slicer:
 
     def _pass_on(self, member: Member, promise: _Promise) -> bool:
         moved = self._handover.move(promise.index, member.name, promise.target)
-        self.slices += moved
+        self._world.slices[self._world.second()] += moved
         promise.moved_at = self._world.now if moved else -math.inf
         return moved
 

@@ -118,7 +118,10 @@ class World:
         self.done_by_partition = [0] * len(partitions)
         self.late_by_cause: Counter[str] = Counter()
         self.moves: Counter[int] = Counter()
-        """By second of the load."""
+        """By second of the load; so are those that follow."""
+        self.slices: Counter[int] = Counter()
+        """Of these moves, those that members made on their own initiative."""
+        self.rebalances: Counter[int] = Counter()
         self._seconds: dict[int, _Second] = {}
         self._draw = costs.drawer(Random(f"costs:{seed}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,62 @@ def test_two_members_share_what_two_partitions_bring() -> None:
     outcome = simulate(load, PlanConfig(policy="fixed"), Options(costs=Costs(mean_seconds=0.1), replicas=2))
     assert list(outcome.latencies) == pytest.approx([FETCH_SECONDS + 0.1] * 20 + [FETCH_SECONDS + 0.2] * 20)
     assert outcome.replica_minutes == pytest.approx(20 / 60)
+
+
+@pytest.mark.parametrize("startup_seconds", [15.0, 59.0, 300.0])
+def test_replicas_cost_from_the_request_on_whenever_they_come(startup_seconds: float) -> None:
+    """Those that were still starting when the load ended were free."""
+    outcome = play(
+        "constant:rate=400,seconds=60", 4, policy="fixed:replicas=4", startup_seconds=startup_seconds, phase_seconds=0.0
+    )
+    asked = next(at for at, decision in outcome.decisions if decision.replicas_wanted == 4)
+    assert outcome.replica_minutes == pytest.approx((60.0 + 3 * (60.0 - asked)) / 60.0)
+    assert outcome.replicas_max == 4
+    assert outcome.scaled() == (3, 0)
+
+
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+def test_what_costs_and_scales_is_counted_to_the_loads_end(protocol: str) -> None:
+    """A burst in the last second leaves half a minute of work. The replicas and moves for it were counted, and nobody
+    paid for them. The same load goes on without a record, and is looked at up to that second."""
+    # The leader decides 50 ms after a burst, before anybody has told of it, and again 50 ms after the load's end.
+    options = Options(costs=Costs(mean_seconds=COST), protocol=PROTOCOLS[protocol], phase_seconds=0.25)
+    config = PlanConfig(objective_seconds=0.5, policy="closer24:mu=200", startup_seconds=1.0)
+    load = Load(
+        per_second=(60.0,) * 19 + (6000.0,),
+        partitions=tuple(Partition("t", at) for at in range(5)),
+        shares=((0.2,) * 5,),
+    )
+    ends = simulate(load, config, options)
+    goes_on = simulate(replace(load, per_second=(*load.per_second, *(0.0,) * 60)), config, options)
+    assert [d.replicas_wanted for _, d in ends.decisions] == [
+        d.replicas_wanted for at, d in goes_on.decisions if at < 20
+    ]
+    assert (ends.replicas_max, ends.scaled(), ends.moves, ends.rebalances) == (1, (0, 0), 0, 0)
+    assert ends.replica_minutes == pytest.approx(20 / 60)
+    assert set(ends.curves.replicas) == set(ends.curves.wanted) == {1}
+    assert goes_on.replicas_max == 5
+    assert goes_on.moves > 0
+    assert goes_on.latencies[-1] < ends.latencies[-1]
+
+
+def test_who_was_asked_for_before_the_loads_end_still_comes() -> None:
+    """It is paid for as long as the load lasted; what waits is placed on it."""
+    outcome = play(
+        "constant:rate=390,seconds=10",
+        4,
+        startup_seconds=5.0,
+        costs=Costs(mean_seconds=0.01),
+        phase_seconds=0.0,
+        replicas_at=((0.0, 1), (7.0, 4), (11.0, 8)),
+    )
+    assert outcome.curves.replicas[9] == 1
+    assert outcome.curves.replicas[13] == 4
+    assert max(outcome.curves.replicas) == 4
+    asked = next(at for at, decision in outcome.decisions if decision.replicas_wanted == 4)
+    assert outcome.replica_minutes == pytest.approx((10.0 + 3 * (10.0 - asked)) / 60.0)
+    assert len(outcome.curves.replicas) < 25, "alone it would have taken 30 s more"
+    assert outcome.moves == 0
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
