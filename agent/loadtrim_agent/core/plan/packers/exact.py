@@ -1,7 +1,8 @@
 """The fewest bins there can be, proven, for small instances: an integer program that HiGHS solves.
 
-The packer ``exact`` is what others are judged by. Owners count for nothing, except of partitions that may not move. It
-needs the extra ``experiments``, and only making the packer imports the solver.
+The packer ``exact`` is what others are judged by. The mean work alone counts: neither windows nor what is expected. Nor
+do owners, except of partitions that may not move. It needs the extra ``experiments``, and only making the packer
+imports the solver.
 
 A few dozen partitions take milliseconds to seconds, a hundred may take for ever. Where ``limit_seconds`` are over
 before an optimum was proven, or where not everything fits, the partitions are packed by best fit decreasing (``bfd``),
@@ -94,8 +95,10 @@ class Exact:
 
         placed = opening(problem, fill, "packed anew by exact")
         free = problem.may_move and all(item.movable for item in problem.items)
-        # With all bins and nothing that has to stay where it is, the first answer is the bound itself.
-        return replace(placed, bound=max(placed.bound, proven[0])) if proven and free else placed
+        # With all bins and nothing that has to stay where it is, the first answer is a bound on mean work alone, unless
+        # less is expected than there is now. The windows may ask for more.
+        proves = proven and free and problem.limits.load_factor >= 1.0
+        return replace(placed, bound=max(placed.bound, proven[0])) if proves else placed
 
 
 def fewest_bins(problem: Problem, seconds: float = 60.0) -> Optimum:
@@ -144,7 +147,9 @@ def fewest_bins(problem: Problem, seconds: float = 60.0) -> Optimum:
             solver.addConstr(variable <= opened[index])
     for index in range(len(bins) - 1 if alike else 0):
         solver.addConstr(opened[index] >= opened[index + 1])
-    solver.addConstr(solver.qsum(opened) >= lower_bound(problem, problem.fill))
+    # Of this very program: the bound that is told beside plans counts windows and what is expected, too.
+    least = lower_bound(problem, problem.fill * (1.0 + TOLERANCE), [[item.work for item in items]])
+    solver.addConstr(solver.qsum(opened) >= least)
     solver.minimize(solver.qsum(opened))
     _judge(highspy, solver.getModelStatus(), f"{seconds} s ({len(items)} partitions, {len(bins)} bins)")
     owners = {

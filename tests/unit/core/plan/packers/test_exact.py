@@ -14,7 +14,7 @@ from loadtrim.settings import Settings, SettingsError
 from loadtrim_agent.core.plan.naming import UnknownNameError
 from loadtrim_agent.core.plan.packers import SimulatorOnlyError, make_packer
 from loadtrim_agent.core.plan.packers.exact import MissingSolverError, NoPlacementError, NotProvenError, fewest_bins
-from loadtrim_agent.core.plan.packers.problem import Problem
+from loadtrim_agent.core.plan.packers.problem import Limits, Problem
 from loadtrim_agent.core.plan.packers.supply import wanted
 from unit.core.plan.packers.packing import held, packing
 
@@ -86,6 +86,25 @@ def test_its_bound_is_proven_where_the_others_is_loose() -> None:
     """Sizes of 4 in bins of 10: five need three bins, of which their sum says two."""
     assert make_packer("ffd").pack(packing([4] * 5)).bound == 2
     assert make_packer("exact").pack(packing([4] * 5)).bound == 3
+
+
+def test_bursts_open_no_members_for_it() -> None:
+    """Found with `simulate --arrivals burst`: the solver was given a bound that counts the windows, so that a member
+    was opened that owned nothing. Beside the plan that bound is right: no fewer keep the objective."""
+    even = packing([2, 2, 2])
+    burst = replace(even, items=tuple(replace(item, mean=(12.0,) * len(item.mean)) for item in even.items))
+    assert fewest_bins(burst).opened == 1
+    placed, peer = make_packer("exact").pack(burst), make_packer("bfd").pack(burst)
+    assert placed.opened == peer.opened == wanted(make_packer("exact"), burst) == 1
+    assert placed.bound == peer.bound == 3
+
+
+@pytest.mark.parametrize(("factor", "opened", "bound"), [(0.5, 2, 1), (1.0, 2, 2), (2.0, 2, 3)])
+def test_its_bound_is_not_above_what_the_expected_load_takes(factor: float, opened: int, bound: int) -> None:
+    """The program packs what arrives now, as its peers do; half or twice of it may be expected."""
+    limits = Limits(objective_seconds=1.0, load_factor=factor)
+    placed = make_packer("exact").pack(replace(packing([5, 5, 4]), limits=limits))
+    assert (placed.opened, placed.bound) == (opened, bound)
 
 
 @pytest.mark.parametrize("given", [packing([25, 1]), packing([9, 9, 9], bins=2)])
