@@ -23,17 +23,18 @@ Every policy on every load, in the simulator ([what it models](simulator.md)): m
 A cell is **share in time / replica-minutes / moves / scalings**. W = 0.5 s and 5.9 ms a record where nothing else is
 said; {share} of the records in time is what `objective` is asked for (the others take no such number). Replicas cost
 from the request on; all but the share is counted to the load's end, and nobody is asked for after it. A slice that is
-passed on counts as a move. A load begins with as many replicas as its first second takes, for everybody. Members join and leave by loadtrim's own protocol for everybody, which flatters policies whose
-papers ran on Kafka's rebalances. Some policies wait 300 to 480 s before they give back (HPA, KEDA, Varga), so on most
-loads they hardly do; on `long` they have the time. One seed ({seed}), and ranges over seeds {seeds} for `objective` on
+passed on counts as a move. A load begins with as many replicas as its first second takes, for everybody. Members join
+and leave by loadtrim's own protocol for everybody, which flatters policies whose papers ran on Kafka's rebalances. Some
+policies wait 300 to 480 s before they give back (HPA, KEDA, Varga), so on most loads they hardly do; on `long` they
+have the time. One seed ({seed}), and ranges over seeds {seeds} for `objective` on
 {ranged}.
 
 {origins}
 
 **Bold** is what nobody beats in both share and replica-minutes (the Pareto front), among those who neither know what
 will come nor slice. Rows in *italics* are apart: clairvoyant ones are told the load, those with slicing need members
-that pass work on by themselves, which real members do not yet. The fixed ones and `overprovisioned` are told the load's mean
-or its peak beforehand, which is more than anybody knows; they compete all the same.
+that pass work on by themselves, which real members do not yet. The fixed ones and `overprovisioned` are told the load's
+mean or its peak beforehand, which is more than anybody knows; they compete all the same.
 """
 CAPTION = (
     "Late records over replica-minutes, lower left is better. Red: objective; green: told what will come; grey: the "
