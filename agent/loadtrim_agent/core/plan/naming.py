@@ -22,7 +22,7 @@ def parse_choice(text: str) -> tuple[str, dict[str, float]]:
     """Split ``name:parameter=number,...`` into the name and its parameters.
 
     Raises:
-        UnknownNameError: what follows the colon is not of that form.
+        UnknownNameError: what follows the colon is not of that form, or names a parameter twice.
     """
     name, colon, rest = text.partition(":")
     parameters: dict[str, float] = {}
@@ -36,7 +36,11 @@ def parse_choice(text: str) -> tuple[str, dict[str, float]]:
             raise UnknownNameError(
                 f"{part!r} in {text!r} is no parameter, so nothing can be planned; write it like {name}:parameter=1.5"
             )
-        parameters[key.strip()] = number
+        if (key := key.strip()) in parameters:
+            raise UnknownNameError(
+                f"{key} is there twice in {text!r}, so nothing can be planned (which one counts?); give it once"
+            )
+        parameters[key] = number
     return name.strip(), parameters
 
 

@@ -85,7 +85,7 @@ def read(kind: type[_P], given: Mapping[str, float], owner: str, so: str) -> _P:
                 values[field.name] = msgspec.convert(value, field.type, strict=False)
             except msgspec.ValidationError:
                 raise ParameterError(
-                    f"{field.name} of {owner} is {value:g}, so {so}; allowed is {_allowed(field.type)}"
+                    f"{field.name} of {owner} is {value:g}, so {so}; allowed is {_allowed(field.type, value)}"
                 ) from None
     try:
         return kind(**values)
@@ -143,7 +143,8 @@ def _meaning(wanted: Any) -> str:
     return next((text for one in inner if (text := _meaning(one))), "")
 
 
-def _allowed(wanted: Any) -> str:
+def _allowed(wanted: Any, given: float = 0.0) -> str:
+    """The range in words. The bound that all share is told to those only who are above it."""
     (found,) = _types(wanted)
     match found:
         case msgspec.inspect.BoolType():
@@ -158,7 +159,7 @@ def _allowed(wanted: Any) -> str:
                     ("below", found.lt),
                     ("of at most", found.le),
                 )
-                if limit is not None and limit < MOST
+                if limit is not None and (limit < MOST or given > MOST)
             ]
             return " ".join([kind, " and ".join(bounds)]) if bounds else kind
         case _:

@@ -36,6 +36,12 @@ def test_what_is_no_parameter_is_refused(text: str) -> None:
         make_policy(text)
 
 
+def test_a_parameter_that_is_there_twice_is_refused() -> None:
+    """The last one won."""
+    with pytest.raises(UnknownNameError, match="mu is there twice in 'closer24:mu=1,mu=2'"):
+        make_policy("closer24:mu=1,mu=2")
+
+
 def test_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="nearest is 'f_down'"):
         make_policy("closer24:down=0.5")
@@ -51,7 +57,7 @@ def test_an_unknown_parameter_is_refused() -> None:
         ("iccbdc22_as_run:mu=-1", "a number above 0"),
         ("closer24:mu=-1", "a number above 0"),
         ("closer24_as_run:mu=0", "a number above 0"),
-        ("least_loaded:mu=1e13", "a number above 0"),
+        ("least_loaded:mu=1e13", r"a number above 0 and of at most 1e\+12"),
         ("kd_n:n=-3", "n of the packer 'kd_n' is -3.*a whole number of at least 1 and of at most 100000"),
         ("kd_n:n=0", "a whole number"),
         ("kd_n:n=2.5", "a whole number"),
