@@ -15,6 +15,7 @@ __all__ = ["COST_SECONDS_MIN", "Costs", "Machines", "parse_costs"]
 COST_SECONDS_MIN = 1e-6
 KINDS = ("exponential", "fixed", "lognormal", "measured")
 VARIATION_DEFAULT = 1.0
+VARIATION_MAX = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,8 @@ class Costs:
     """Busy seconds that a record takes on the reference member.
 
     Raises:
-        WrongLoadError: a mean that is not above 0 and finite, a kind that there is not.
+        WrongLoadError: a mean or a sample that is not finite and at least 1e-6, a variation that is not above 0 and at
+            most 100, a kind that there is not.
     """
 
     mean_seconds: float
@@ -36,11 +38,12 @@ class Costs:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise WrongLoadError(f"There is no kind of cost {self.kind!r}; choose one of {', '.join(KINDS)}.")
-        values = (self.mean_seconds, self.variation, *self.samples)
-        if any(not COST_SECONDS_MIN <= value < math.inf for value in values):
+        for cost in (self.mean_seconds, *self.samples):
+            _check_cost(cost)
+        if not 0.0 < self.variation <= VARIATION_MAX:
             raise WrongLoadError(
-                f"A record's cost must be finite and at least {COST_SECONDS_MIN:g} s, else a member could do any "
-                f"number of them; it is {self.mean_seconds}."
+                f"The costs' standard deviation over their mean is {self.variation:g}; it must be a number above 0, at "
+                f"most {VARIATION_MAX:g} (costs that are all alike are written 5ms)."
             )
 
     def drawer(self, random: Random) -> Callable[[], float]:
@@ -75,15 +78,29 @@ def parse_costs(text: str) -> Costs:
     if kind == "measured":
         samples = _samples(Path(rest))
         return Costs(mean_seconds=sum(samples) / len(samples), kind=kind, samples=samples)
-    mean, _, variation = rest.partition(",")
-    spread = _seconds(variation, text) if variation else VARIATION_DEFAULT
+    mean, comma, variation = rest.partition(",")
+    if comma and kind != "lognormal":
+        raise WrongLoadError(f"{text!r} has a standard deviation, which only lognormal takes; leave {variation!r} out.")
+    spread = _number(variation, text) if comma else VARIATION_DEFAULT
     return Costs(mean_seconds=_seconds(mean, text), kind=kind, variation=spread)
+
+
+def _check_cost(seconds: float, place: str = "") -> None:
+    if not COST_SECONDS_MIN <= seconds < math.inf:
+        raise WrongLoadError(
+            f"{place}A record's cost must be finite and at least {COST_SECONDS_MIN:g} s, else a member could do any "
+            f"number of them; it is {seconds:g}."
+        )
 
 
 def _seconds(value: str, text: str) -> float:
     number, factor = (value[:-2], 1e-3) if value.endswith("ms") else (value.removesuffix("s"), 1.0)
+    return _number(number, text) * factor
+
+
+def _number(value: str, text: str) -> float:
     try:
-        return float(number) * factor
+        return float(value)
     except ValueError:
         raise WrongLoadError(
             f"{text!r} is no cost of a record; write 5ms, exponential:5ms, lognormal:5ms,0.8 or measured:FILE."
@@ -92,20 +109,22 @@ def _seconds(value: str, text: str) -> float:
 
 def _samples(path: Path) -> tuple[float, ...]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").split()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise LoadFileError(f"The measured costs in {path} cannot be read ({error}); name another file.") from error
-    if not lines:
+    samples = [_sample(f"{path}, line {number}: ", line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not samples:
         raise LoadFileError(f"{path} holds no cost; write one per line, in seconds.")
-    samples = []
-    for number, line in enumerate(lines, 1):
-        try:
-            samples.append(float(line))
-        except ValueError:
-            raise LoadFileError(
-                f"{path}, entry {number}: {line!r} is no number of seconds; write one cost per line."
-            ) from None
     return tuple(samples)
+
+
+def _sample(place: str, line: str) -> float:
+    try:
+        seconds = float(line)
+    except ValueError:
+        raise LoadFileError(f"{place}{line!r} is no number of seconds; write one cost per line.") from None
+    _check_cost(seconds, place)
+    return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -174,6 +175,28 @@ def test_measured_costs_are_drawn_from_the_file(tmp_path: object) -> None:
 )
 def test_costs_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(WrongLoadError):
+        parse_costs(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lognormal:5ms,0", "standard deviation over their mean is 0; it must be a number above 0, at most 100"),
+        ("lognormal:5ms,inf", "mean is inf"),
+        ("lognormal:5ms,800ms", "no cost of a record"),
+        ("exponential:5ms,0.5", "only lognormal takes; leave '0.5' out"),
+        ("-5ms", "it is -0.005"),
+        ("measured:costs", r"costs, line 3: .* it is 0\."),
+        ("measured:words", "words, line 2: '0.1 0.2' is no number of seconds"),
+        ("measured:nothing", "holds no cost"),
+    ],
+)
+def test_a_wrong_cost_is_named(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean was, which was right."""
+    monkeypatch.chdir(tmp_path)
+    for name, costs in (("costs", "0.1\n\n0\n"), ("words", "0.1\n0.1 0.2\n"), ("nothing", "\n")):
+        (tmp_path / name).write_text(costs)
+    with pytest.raises(WrongLoadError, match=said):
         parse_costs(text)
 
 
