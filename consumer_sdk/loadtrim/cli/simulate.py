@@ -36,7 +36,7 @@ from loadtrim.simulate import (
 )
 from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
 from loadtrim.simulate.picture import check_plot, draw
-from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, load_of_reports, read_load
+from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
 from loadtrim.simulate.show import curves_of, table_lines
 from loadtrim_agent.core.plan.naming import UnknownNameError
 from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS
@@ -98,9 +98,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "telemetry as JSON lines), or a generator, see below",
     )
     load.add_argument("--group", metavar="GROUP", help="instead of LOAD: what this group's telemetry tells arrived")
-    load.add_argument(
-        "--past", type=float, default=PAST_SECONDS, metavar="S", help="with --group: of the last S seconds (3600)"
-    )
+    load.add_argument("--past", type=float, metavar="S", help=f"with --group: of the last S seconds ({PAST_SECONDS:g})")
     load.add_argument("--partitions", type=int, metavar="N", help="deal the total out over N partitions")
     load.add_argument(
         "--shares",
@@ -109,19 +107,20 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     )
     load.add_argument("--keys", choices=("random", "fixed"), help="records fall by chance, or in exact shares")
     load.add_argument(
-        "--arrivals", choices=ARRIVALS, help="in each second (default: what the load says, else burst: all together)"
+        "--arrivals",
+        choices=ARRIVALS,
+        help="in each second (default: recorded where a file tells moments within it; even for telemetry and "
+        "Landau'24's streams; else burst: all together)",
     )
     load.add_argument("--scale", type=float, metavar="F", help="F times the load")
-    load.add_argument("--speed-up", type=float, default=1.0, metavar="F", help="a file's time runs F times as fast")
+    load.add_argument("--speed-up", type=float, metavar="F", help="recorded times run F times as fast")
     load.add_argument("--begin", type=int, default=0, metavar="S", help="play from second S on")
     load.add_argument("--seconds", type=int, metavar="S", help="play S seconds of it")
     load.add_argument("--record-bytes", type=float, metavar="B", help="size of a record, for files that tell bytes")
     load.add_argument(
-        "--capacity", type=float, default=100.0, metavar="R", help="Landau'24's streams: records/s at 100 %% (100)"
+        "--capacity", type=float, metavar="R", help="files of Landau'24's streams: records/s at 100 %% (100)"
     )
-    load.add_argument(
-        "--interval", type=float, default=30.0, metavar="S", help="Landau'24's streams: seconds a row (30)"
-    )
+    load.add_argument("--interval", type=float, metavar="S", help="files of Landau'24's streams: seconds a row (30)")
 
 
 def _add_group(parser: argparse.ArgumentParser) -> None:
@@ -174,7 +173,8 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--begins-at",
         metavar="TIME",
-        help="when the first second that is played was: seconds since the epoch, or 2024-05-01T12:30:00+02:00",
+        help="when the first second that is played was: seconds since the epoch, or 2024-05-01T12:30:00+02:00 "
+        "(UTC where it says no zone)",
     )
 
 
@@ -250,6 +250,10 @@ def _check(args: argparse.Namespace) -> None:
         raise WrongLoadError("--curves goes with --json, and there is no --json; add it, or draw them with --plot.")
     if not 0.0 < args.sla < float("inf"):
         raise WrongLoadError(f"--sla is {args.sla}; the objective must be a finite number of seconds above 0.")
+    if not 0.5 <= args.share < 1.0:
+        raise WrongLoadError(
+            f"--share is {args.share:g}; the share of the records to be in time must be at least 0.5 and below 1."
+        )
     if args.seeds < 1:
         raise WrongLoadError(f"--seeds is {args.seeds}; at least one run is needed.")
     if args.min < 1 or (args.max is not None and args.max < args.min):
@@ -261,7 +265,15 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _check_replicas(args: argparse.Namespace, load: Load) -> None:
-    most, why = (args.max, f"--max {args.max}") if args.max else (len(load.partitions), "there are partitions")
+    partitions = len(load.partitions)
+    if args.min > partitions:
+        raise WrongLoadError(
+            f"--min is {args.min}, more than there are partitions ({partitions}), so replicas would never have "
+            f"anything to do; give --min of 1 to {partitions}."
+        )
+    most, why = partitions, "there are partitions"
+    if args.max is not None and args.max < partitions:
+        most, why = args.max, f"--max {args.max}"
     if args.replicas > most:
         raise WrongLoadError(
             f"--replicas is {args.replicas}, more than {why} ({most} at most), so the group would begin with what it "
@@ -288,7 +300,7 @@ def _load(args: argparse.Namespace) -> Load:
     if args.partitions is not None or args.shares is not None:
         count = args.partitions or len(load.partitions)
         if args.shares is not None or count != len(load.partitions):
-            load = load.dealt(count, _shares(args.shares or "even", count))
+            load = load.dealt(count, _shares("even" if args.shares is None else args.shares, count))
     if args.scale is not None:
         load = load.scaled(args.scale)
     return replace(load, arrivals=args.arrivals or load.arrivals, keys=args.keys or load.keys)
@@ -297,12 +309,13 @@ def _load(args: argparse.Namespace) -> Load:
 def _source(args: argparse.Namespace) -> Load:
     if (args.load is None) == (args.group is None):
         raise WrongLoadError("Give a load or --group: a file, a generator, or a group whose telemetry is to be played.")
+    _check_group(args)
     reading = Reading(
         partitions=args.partitions,
         record_bytes=args.record_bytes,
         capacity=args.capacity,
         interval=args.interval,
-        speed_up=args.speed_up,
+        speed_up=1.0 if args.speed_up is None else args.speed_up,
         begin=args.begin,
         seconds=args.seconds,
     )
@@ -312,14 +325,22 @@ def _source(args: argparse.Namespace) -> Load:
     path = Path(args.load)
     if path.exists() or (name not in (*GENERATORS, *SHARE_GENERATORS) and ":" not in args.load):
         return read_load(path, reading)
-    if args.speed_up != 1.0:
-        raise WrongLoadError("--speed-up is for recorded times, and a generator has none; leave it out.")
+    kind = "a generator, which takes only what stands behind its name"
+    check_applies(args.load, kind, args, "speed_up", "capacity", "interval", "record_bytes")
     return parse_generator(args.load, args.partitions or PARTITIONS_DEFAULT).part(args.begin, args.seconds)
+
+
+def _check_group(args: argparse.Namespace) -> None:
+    if args.past is not None and not 0.0 < args.past < float("inf"):
+        raise WrongLoadError(f"--past is {args.past:g}; it must be a finite number of seconds above 0.")
+    for name in ("past", "bootstrap", "config") if args.group is None else ():
+        if getattr(args, name) is not None:
+            raise WrongLoadError(f"--{name} is for the telemetry of a --group, and there is none; leave it out.")
 
 
 async def _reports(args: argparse.Namespace) -> list[ReportRecord]:
     async with ControlTopic(connection_from(args), args.group) as topic:
-        recent = await topic.recent(args.past, scan_seconds=0)
+        recent = await topic.recent(PAST_SECONDS if args.past is None else args.past, scan_seconds=0)
     return [entry.record for entry in recent.telemetry if isinstance(entry.record, ReportRecord)]
 
 
@@ -350,16 +371,20 @@ def _options(args: argparse.Namespace, load: Load) -> Options:
     if args.heartbeat is not None:
         if not 0.0 < args.heartbeat < float("inf"):
             raise WrongLoadError(f"--heartbeat is {args.heartbeat}; it must be a finite number of seconds above 0.")
+        if not protocol.rebalances:
+            raise WrongLoadError(
+                f"--heartbeat is for Kafka's protocols, and {protocol.name!r} waits for no heartbeat; leave it out."
+            )
         protocol = replace(protocol, heartbeat_seconds=args.heartbeat)
     return Options(
         seed=args.seed,
-        costs=parse_costs(args.cost) if args.cost else known,
+        costs=known if args.cost is None else parse_costs(args.cost),
         machines=Machines(speeds=tuple(_numbers("--speeds", args.speeds)), concurrency=args.concurrency),
         startup_seconds=args.startup,
         replicas=args.replicas,
         protocol=protocol,
         slicing=args.slicing,
-        begins_at=parse_moment(args.begins_at) if args.begins_at else None,
+        begins_at=None if args.begins_at is None else parse_moment(args.begins_at),
         baselines=_baselines(args, load),
     )
 

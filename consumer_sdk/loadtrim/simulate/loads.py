@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -24,6 +25,7 @@ __all__ = [
     "Batch",
     "Load",
     "LoadFileError",
+    "Moment",
     "WrongLoadError",
     "generator_lines",
     "parse_generator",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 TOPIC = "load"
-ARRIVALS = ("burst", "even", "poisson", "random")
+ARRIVALS = ("burst", "even", "poisson", "random", "recorded")
 SECONDS_MAX = 31 * 86_400
 RATE_MAX = 1e7
 """Records/s: more than this is a mistake in the units."""
@@ -59,12 +61,25 @@ class Batch:
     """(index of the partition, records), sorted."""
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a recording says came at one moment."""
+
+    offset_seconds: float
+    """From the beginning of its second, 0 .. 1."""
+    records: float
+    """Fractions add up over time."""
+    partition: int | None = None
+    """Its index; None: it falls on one as ``keys`` say."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """What arrives, second by second.
 
     Raises:
-        WrongLoadError: a rate that is negative or no finite number, no second, no partition, shares that do not fit.
+        WrongLoadError: a rate that is negative or no finite number, no second, no partition, shares that do not fit,
+            arrivals as recorded where no moments were.
     """
 
     per_second: tuple[float, ...]
@@ -76,7 +91,9 @@ class Load:
     arrivals: str = "burst"
     """``burst``: all of a second together, at its beginning (what the papers' producers do); ``even``: the same time
     between any two; ``random``: the number of the second, at random moments of it; ``poisson``: that number is random
-    too."""
+    too; ``recorded``: at ``moments``."""
+    moments: tuple[tuple[Moment, ...], ...] = ()
+    """Of each second, in order of time, with as many records as ``per_second`` has; empty: they are not known."""
     keys: str = "random"
     """``random``: each record falls on a partition by chance; ``fixed``: each partition gets its share exactly."""
     source: str = ""
@@ -100,8 +117,8 @@ class Load:
         for second, rate in enumerate(self.per_second):
             if not 0.0 <= rate <= RATE_MAX:
                 raise WrongLoadError(
-                    f"The load at second {second} is {rate} records/s, which is negative, not a number or more than "
-                    f"{RATE_MAX:g}, so it is not known what arrives; correct the input."
+                    f"The load at second {second} is {rate:,.6g} records/s, which is negative, not a number or more "
+                    f"than {RATE_MAX:,.0f}, so it is not known what arrives; correct the input."
                 )
         if len(self.shares) not in (1, len(self.per_second)):
             raise WrongLoadError(f"{len(self.shares)} rows of shares for {len(self.per_second)} seconds.")
@@ -113,6 +130,13 @@ class Load:
         ):
             if value not in allowed:
                 raise WrongLoadError(f"{name} is {value!r}; it can be {' or '.join(allowed)}.")
+        if len(self.moments) not in (0, len(self.per_second)):
+            raise WrongLoadError(f"{len(self.moments)} rows of moments for {len(self.per_second)} seconds.")
+        if self.arrivals == "recorded" and not self.moments:
+            raise WrongLoadError(
+                "Records cannot arrive as recorded: this load does not tell at which moments of a second they came; "
+                "choose burst, even, random or poisson."
+            )
 
     @property
     def seconds(self) -> int:
@@ -140,7 +164,10 @@ class Load:
         """
         if not 0.0 < factor < math.inf:
             raise WrongLoadError(f"The load cannot be scaled by {factor}; give a finite number above 0.")
-        return replace(self, per_second=tuple(rate * factor for rate in self.per_second))
+        moments = tuple(
+            tuple(replace(moment, records=moment.records * factor) for moment in second) for second in self.moments
+        )
+        return replace(self, per_second=tuple(rate * factor for rate in self.per_second), moments=moments)
 
     def part(self, begin: int, seconds: int | None) -> Load:
         """A part of it.
@@ -150,39 +177,59 @@ class Load:
         """
         end = part_end(self.seconds, begin, seconds)
         shares = self.shares if len(self.shares) == 1 else self.shares[begin:end]
-        return replace(self, per_second=self.per_second[begin:end], shares=shares)
+        return replace(self, per_second=self.per_second[begin:end], shares=shares, moments=self.moments[begin:end])
 
     def dealt(self, partitions: int, shares: Sequence[float]) -> Load:
         """The same total on other partitions."""
         named = tuple(Partition(TOPIC, index) for index in range(partitions))
-        return replace(self, partitions=named, shares=(tuple(shares),))
+        moments = tuple(tuple(replace(moment, partition=None) for moment in second) for second in self.moments)
+        return replace(self, partitions=named, shares=(tuple(shares),), moments=moments)
 
     def batches(self, random: Random) -> Iterator[tuple[Batch, ...]]:
         """What arrives in each second, in order of time. Deterministic for one state of ``random``."""
+        if self.arrivals == "recorded":
+            yield from self._recorded(random)
+            return
         carry = [0.0] * len(self.partitions)
         rest = 0.0
         for second, rate in enumerate(self.per_second):
-            row = self.row(second)
             rest += rate
             count = math.floor(rest + 1e-9)
             rest -= count
             if self.arrivals == "poisson":
                 count = poisson(rate, random)
-            if self.keys == "fixed":
-                chosen = _spread_evenly(_divided(count, row, carry))
-            else:
-                chosen = random.choices(range(len(row)), cum_weights=list(accumulate(row)), k=count)
-            yield self._placed(chosen, random)
+            yield self._placed(self._chosen(count, self.row(second), carry, random), random)
+
+    def _recorded(self, random: Random) -> Iterator[tuple[Batch, ...]]:
+        """Each moment's records together."""
+        carry = [0.0] * len(self.partitions)
+        owed: dict[int | None, float] = {}
+        for second, moments in enumerate(self.moments):
+            batches = []
+            for moment in moments:
+                to = moment.partition if self.keys == "fixed" else None
+                rest = owed.get(to, 0.0) + moment.records
+                count = math.floor(rest + 1e-9)
+                owed[to] = rest - count
+                if count and to is not None:
+                    batches.append(Batch(moment.offset_seconds, ((to, count),)))
+                elif count:
+                    chosen = self._chosen(count, self.row(second), carry, random)
+                    batches.append(_together(moment.offset_seconds, chosen))
+            yield tuple(batches)
+
+    def _chosen(self, count: int, row: Sequence[float], carry: list[float], random: Random) -> list[int]:
+        """The partition that each of so many records falls on; ``carry``: what each is owed."""
+        if self.keys == "fixed":
+            return _spread_evenly(_divided(count, row, carry))
+        return random.choices(range(len(row)), cum_weights=list(accumulate(row)), k=count)
 
     def _placed(self, chosen: Sequence[int], random: Random) -> tuple[Batch, ...]:
         """Records in the order of a second on its moments."""
         if not chosen:
             return ()
         if self.arrivals == "burst":
-            counts: dict[int, int] = {}
-            for index in chosen:
-                counts[index] = counts.get(index, 0) + 1
-            return (Batch(0.0, tuple(sorted(counts.items()))),)
+            return (_together(0.0, chosen),)
         number = len(chosen)
         if self.arrivals == "even":
             moments = [place / number for place in range(number)]
@@ -200,6 +247,10 @@ def poisson(mean: float, random: Random, normal_above: float = 500.0) -> int:
         count += 1
         product *= random.random()
     return count
+
+
+def _together(offset_seconds: float, chosen: Sequence[int]) -> Batch:
+    return Batch(offset_seconds, tuple(sorted(Counter(chosen).items())))
 
 
 def _divided(count: int, row: Sequence[float], carry: list[float]) -> list[int]:
@@ -321,7 +372,8 @@ GENERATORS: dict[str, Callable[..., list[float]]] = {
 }
 """Name -> records/s of each second."""
 MODIFIERS = {"noise": 0.0, "seed": 0.0}
-"""Taken by every generator: the share of its rate by which a second is off, evenly, up and down; and of which seed."""
+"""Taken by every generator that has a rate: the share of it by which a second is off, evenly, up and down; and of which
+seed."""
 SHARE_GENERATORS = ("drift", "landau")
 
 
@@ -331,7 +383,9 @@ def generator_lines() -> list[str]:
     for name, maker in sorted(GENERATORS.items()):
         parameters = ",".join(f"{key}={value:g}" for key, value in _defaults(maker).items())
         lines.append(f"{name}:{parameters}  {maker.__doc__}")
-    lines.append("drift:rate=200,seconds=600,to=1,from=0.2  the first partition's share goes from one value to another")
+    lines.append(
+        "drift:rate=200,seconds=600,from=1/partitions,to=0.5  the first partition's share goes from one to another"
+    )
     lines.append(
         "landau:delta=5,iterations=100,interval=30,capacity=100,seed=0  Landau'24's streams: every partition walks at "
         "random, 0 to 100 % of the capacity (records/s)"
@@ -367,10 +421,9 @@ def parse_generator(text: str, partitions: int) -> Load:
     allowed = _defaults(maker) | MODIFIERS
     for key in given:
         _known(f"parameter of {name} called", key, allowed)
-    noise, seed = given.pop("noise", 0.0), given.pop("seed", 0.0)
-    values = _defaults(maker) | given
+    values = allowed | given
     _count("seconds", values["seconds"], least=0, most=SECONDS_MAX)
-    rates = _noisy(maker(**given), noise, round(seed))
+    rates = _noisy(maker(**{key: value for key, value in given.items() if key not in MODIFIERS}), values)
     notes = []
     if name == "cosine" and abs(values["amplitude"]) > values["mean"]:
         notes.append(
@@ -386,18 +439,22 @@ def _load(rates: Sequence[float], shares: Sequence[Sequence[float]], source: str
     return Load(per_second=tuple(rates), partitions=partitions, shares=rows, source=source)
 
 
-def _noisy(rates: list[float], share: float, seed: int) -> list[float]:
+def _noisy(rates: list[float], values: Mapping[str, float]) -> list[float]:
+    share, seed = values["noise"], _count("seed", values["seed"], least=0)
     if not 0.0 <= share <= 1.0:
-        raise WrongLoadError(f"noise is {share}, not a share from 0 to 1.")
+        raise WrongLoadError(f"noise is {share:g}, not a share from 0 to 1.")
     draw = Random(f"noise:{seed}")
     return [rate * (1.0 + draw.uniform(-share, share)) for rate in rates] if share else rates
 
 
 def _drift(given: Mapping[str, float], partitions: int, source: str) -> Load:
-    allowed = {"rate": 200.0, "seconds": 600.0, "from": 1.0 / partitions, "to": 0.5}
+    allowed = {"rate": 200.0, "seconds": 600.0, "from": 1.0 / partitions, "to": 0.5} | MODIFIERS
     for key in given:
         _known("parameter of drift called", key, allowed)
     values = allowed | dict(given)
+    for key in ("from", "to"):
+        if not 0.0 <= values[key] <= 1.0:
+            raise WrongLoadError(f"{key} is {values[key]:g}; it must be the first partition's share, from 0 to 1.")
     seconds = _count("seconds", values["seconds"], most=SECONDS_MAX)
     rows: list[tuple[float, ...]] = []
     for second in range(seconds):
@@ -406,7 +463,7 @@ def _drift(given: Mapping[str, float], partitions: int, source: str) -> Load:
             rows.append((1.0,))
         else:
             rows.append((share, *((1.0 - share) / (partitions - 1),) * (partitions - 1)))
-    return _load([values["rate"]] * seconds, rows, source)
+    return _load(_noisy([values["rate"]] * seconds, values), rows, source)
 
 
 def _landau(given: Mapping[str, float], partitions: int, source: str) -> Load:
@@ -415,36 +472,23 @@ def _landau(given: Mapping[str, float], partitions: int, source: str) -> Load:
     for key in given:
         _known("parameter of landau called", key, allowed)
     values = allowed | dict(given)
-    delta, random = _count("delta", values["delta"], least=0), Random(f"landau:{round(values['seed'])}")
+    delta, seed = _count("delta", values["delta"], least=0), _count("seed", values["seed"], least=0)
+    random = Random(f"landau:{seed}")
     speeds = [random.randint(0, 100) for _ in range(partitions)]
     rows = []
     # Each lasts a second at least.
     for _ in range(_count("iterations", values["iterations"], most=SECONDS_MAX)):
         rows.append(speeds)
         speeds = [min(100, max(0, speed + random.randint(-delta, delta))) for speed in speeds]
-    return stream_load(rows, values["interval"], values["capacity"], source)
-
-
-def stream_load(
-    rows: Sequence[Sequence[float]],
-    interval: float,
-    capacity: float,
-    source: str,
-    partitions: Sequence[Partition] | None = None,
-) -> Load:
-    """Landau's streams as a load: each row is every partition's rate in percent of ``capacity`` (records/s)."""
-    length = _count("interval", interval, most=SECONDS_MAX // max(1, len(rows)))
+    length = _count("interval", values["interval"], most=SECONDS_MAX // len(rows))
     rates: list[float] = []
     shares: list[tuple[float, ...]] = []
     for row in rows:
         total = sum(row)
-        share = tuple(value / total for value in row) if total > 0 else shares_even(len(row))
-        rates += [total / 100.0 * capacity] * length
+        share = tuple(value / total for value in row) if total > 0 else shares_even(partitions)
+        rates += [total / 100.0 * values["capacity"]] * length
         shares += [share] * length
-    named = tuple(partitions or (Partition(TOPIC, index) for index in range(len(rows[0]))))
-    return Load(
-        per_second=tuple(rates), partitions=named, shares=tuple(shares), source=source, arrivals="even", keys="fixed"
-    )
+    return replace(_load(rates, shares, source), arrivals="even", keys="fixed")
 
 
 def _numbers(text: str, rest: str) -> dict[str, float]:
@@ -460,12 +504,16 @@ def _numbers(text: str, rest: str) -> dict[str, float]:
                 f"{part!r} in {text!r} is no parameter with a finite number, so no load can be made; "
                 "write it like step:before=50,after=150."
             )
-        numbers[key.strip()] = number
+        if (key := key.strip()) in numbers:
+            raise WrongLoadError(
+                f"{key} is there twice in {text!r}, so it is not known which one counts; give it once."
+            )
+        numbers[key] = number
     return numbers
 
 
 def _count(name: str, value: float, least: int = 1, most: int | None = None) -> int:
-    if value < least or value != int(value):
+    if not math.isfinite(value) or value < least or value != int(value):
         raise WrongLoadError(f"{name} is {value:g}; it must be a whole number of at least {least}.")
     if most is not None and value > most:
         raise WrongLoadError(

@@ -16,20 +16,14 @@ taken as no load) is said in the load's ``notes``, and what makes no sense is an
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import math
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import msgspec
 
@@ -37,39 +31,47 @@ from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import ReportRecord, UnreadableRecord, decode
 
 from .loads import (
+    RATE_MAX,
     SECONDS_MAX,
     TOPIC,
     Load,
     LoadFileError,
+    Moment,
     WrongLoadError,
     check_partitions,
-    nearest,
     part_end,
     shares_even,
-    stream_load,
+)
+from .tables import (
+    Rows,
+    amount_of,
+    bytes_of,
+    csv_table,
+    is_number,
+    is_parquet,
+    parquet_table,
+    rows_of,
+    text_of,
 )
 
-__all__ = ["COLUMNS", "Reading", "load_of_reports", "read_load"]
+__all__ = ["Reading", "check_applies", "load_of_reports", "read_load"]
 
-COLUMNS = {
-    "time": ("time", "timestamp", "t", "t_seconds", "seconds", "second", "period", "date", "datetime", "at"),
-    "partition": ("partition", "partition_id", "p"),
-    "topic": ("topic",),
-    "records": ("records", "records_per_second", "count", "value", "messages", "events", "requests", "rate"),
-    "bytes": ("bytes", "size", "bytes_per_second"),
-}
-"""Names of columns, in any case."""
-RATES = frozenset({"records_per_second", "rate", "bytes_per_second"})
-"""Columns that hold so many per second, not so many in the time of the row."""
 BYTES_MAX = 1 << 30
+CAPACITY_DEFAULT, INTERVAL_DEFAULT = 100.0, 30.0
 KOPER_SECONDS = 60
-EPOCH_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
-"""(above, a second's worth): nano-, micro- and milliseconds since the epoch. A number that is larger than seconds can
-be (the year 5138) is told by its size, and no unit's years 1973 to 5138 overlap with another one's."""
+SPEED_UP_MAX = 1e6
+PARTITIONS_DEFAULT = 9
 REGULAR_SHARE = 0.5
 """Of the distances between rows, more than this alike: the file has a regular step."""
 STEPS_TOLERANCE = 0.01
 """Of a step: a distance is so many whole steps if it is off by no more."""
+ABOUT = {
+    "record_bytes": "files that tell bytes",
+    "capacity": "files of Landau'24's streams",
+    "interval": "files of Landau'24's streams",
+    "speed_up": "recorded times",
+}
+"""What can be said of some loads only -> which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +81,56 @@ class Reading:
     partitions: int | None = None
     """Deal the total out over so many, evenly; None: those in the file, 9 where it names none."""
     record_bytes: float | None = None
-    """Size of a record, for files that tell bytes."""
-    capacity: float = 100.0
-    """Records/s that 100 % means in Landau'24's streams."""
-    interval: float = 30.0
-    """Seconds that each of their rows lasts."""
+    """Size of a record, for files that tell bytes and no others: above 0, at most 1 GiB."""
+    capacity: float | None = None
+    """Records/s that 100 % means in Landau'24's streams, and in no others; None: 100."""
+    interval: float | None = None
+    """Seconds that each of their rows lasts, at most 31 days; None: 30."""
     speed_up: float = 1.0
-    """A row's time counts as so much less: 60 plays a minute in a second, at the same rate per second."""
+    """A row's time counts as so much less: 60 plays a minute in a second, at the same rate per second. 1e-6 to 1e6."""
     begin: int = 0
     """The first second that is read, as it is played: after ``speed_up``."""
     seconds: int | None = None
     """So many seconds are read; None: all from ``begin`` on. Only what is read has to be short enough to be played."""
+
+    def __post_init__(self) -> None:
+        for name, value, most, unit in (
+            ("record_bytes", self.record_bytes, BYTES_MAX, "bytes"),
+            ("capacity", self.capacity, RATE_MAX, "records/s"),
+            ("interval", self.interval, SECONDS_MAX, "seconds"),
+        ):
+            if value is not None and not 0.0 < value <= most:
+                raise WrongLoadError(
+                    f"{_option(name)} is {value:g}; it must be a number of {unit} above 0, at most {most:,.0f}."
+                )
+        if not 1.0 / SPEED_UP_MAX <= self.speed_up <= SPEED_UP_MAX:
+            raise WrongLoadError(
+                f"--speed-up is {self.speed_up:g}; it must be a number from {1.0 / SPEED_UP_MAX:g} to "
+                f"{SPEED_UP_MAX:,.0f}."
+            )
+        if self.partitions is not None:
+            check_partitions(self.partitions)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def check_applies(source: str, kind: str, given: object, *names: str) -> None:
+    """Is none of these given? They are not about loads of this kind, and would be ignored without a word.
+
+    Args:
+        source: the load's, for messages.
+        kind: what it is, as in "a table".
+        given: has an attribute for each name; None: not given.
+        names: of :data:`ABOUT`.
+
+    Raises:
+        WrongLoadError: one is.
+    """
+    for name in names:
+        if getattr(given, name) is not None:
+            raise WrongLoadError(f"{source}: {_option(name)} is for {ABOUT[name]}, and this is {kind}; leave it out.")
 
 
 class _Grid:
@@ -97,16 +138,18 @@ class _Grid:
 
     Args:
         source: the load's, for messages.
-        length: seconds of all that is there.
+        length: seconds of all that is there; what is begun counts.
         reading: which of them are read.
 
     Raises:
         LoadFileError: there are no such seconds, or more than are played at once.
     """
 
-    def __init__(self, source: str, length: int, reading: Reading) -> None:
+    def __init__(self, source: str, length: float, reading: Reading) -> None:
+        self.source = source
+        whole = max(1, math.ceil(length - 1e-9))
         try:
-            self.begin, self.end = reading.begin, part_end(length, reading.begin, reading.seconds)
+            self.begin, self.end = reading.begin, part_end(whole, reading.begin, reading.seconds)
         except WrongLoadError as error:
             raise LoadFileError(f"{source}: {error}") from None
         if self.end - self.begin > SECONDS_MAX:
@@ -115,16 +158,21 @@ class _Grid:
                 "once; cut a part out with --begin and --seconds, or play it faster with --speed-up."
             )
         self.cells: list[dict[Partition | None, float]] = [{} for _ in range(self.begin, self.end)]
+        self.moments: dict[int, list[tuple[float, Partition | None, float]]] = {}
+        """Second -> (seconds since it began, partition, records), in the order of time."""
 
     def add(self, at: float, partition: Partition | None, records: float) -> None:
-        """So many records in the second of ``at``."""
-        self._add(int(at + 1e-9), partition, records)
+        """So many records at one moment, which is not before the last one."""
+        second = int(at + 1e-9)
+        self._add(second, partition, records)
+        if records > 0.0:
+            self.moments.setdefault(second, []).append((max(0.0, at - second), partition, records))
 
     def fill(self, begin: float, length: float, partition: Partition | None, rate: float) -> None:
         """A rate in each of the seconds that it lasts for."""
         end = begin + length
         for second in range(max(self.begin, int(begin + 1e-9)), min(self.end, math.ceil(end - 1e-9))):
-            self._add(second, partition, rate * (min(end, second + 1.0) - max(begin, second)))
+            self._add(second, partition, rate * max(0.0, min(end, second + 1.0) - max(begin, second)))
 
     def _add(self, second: int, partition: Partition | None, records: float) -> None:
         if self.begin <= second < self.end:
@@ -132,31 +180,20 @@ class _Grid:
             cell[partition] = cell.get(partition, 0.0) + records
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    line: int
-    at: float
-    partition: Partition | None
-    amount: float
-
-
-PARTITIONS_DEFAULT = 9
-
-
 def read_load(path: Path, reading: Reading | None = None) -> Load:
     """Read a file.
 
     Raises:
-        LoadFileError: it is not there, is no load, or holds what no load can hold; with the line.
+        LoadFileError: it is not there, is no load, or holds what no load can hold; with the place.
+        WrongLoadError: something is given that does not apply to such a file.
     """
     reading = reading or Reading()
-    if not 0.0 < reading.speed_up < math.inf:
-        raise LoadFileError(f"--speed-up is {reading.speed_up}; it must be a finite number above 0.")
-    if reading.partitions is not None:
-        check_partitions(reading.partitions)
-    if path.suffix == ".parquet":
-        return _tabular(path, _parquet_rows(path), reading)
-    text = _text(path)
+    if is_parquet(path) and path.is_dir():
+        return _tabular(rows_of(parquet_table(path, None), reading.record_bytes), reading)
+    data = bytes_of(path)
+    if is_parquet(path, data):
+        return _tabular(rows_of(parquet_table(path, data), reading.record_bytes), reading)
+    text = text_of(path, data)
     stripped = text.lstrip()
     if not stripped:
         raise LoadFileError(f"{path} is empty, so there is nothing to play; name a file with a load.")
@@ -164,211 +201,18 @@ def read_load(path: Path, reading: Reading | None = None) -> Load:
         return _streams(path, stripped, reading)
     if stripped[0] in "{[":
         return _control_lines(path, stripped, reading)
-    lines = [line for line in stripped.splitlines() if line.strip()]
-    if len(lines) == 1 and lines[0].count(",") >= 2:
-        return _one_line(path, lines[0], reading)
-    return _tabular(path, _csv_rows(path, stripped), reading)
+    lines = stripped.splitlines()
+    if not any(line.strip() for line in lines[1:]) and _is_numbers(values := lines[0].split(",")):
+        return _one_line(path, values, reading)
+    return _tabular(rows_of(csv_table(path, text), reading.record_bytes), reading)
 
 
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise LoadFileError(
-            f"There is no file {path}, so there is no load; check the name (generators are written like "
-            "step:before=50,after=150)."
-        ) from None
-    except IsADirectoryError:
-        raise LoadFileError(f"{path} is a directory, so there is no load in it; name one of its files.") from None
-    except OSError as error:
-        raise LoadFileError(
-            f"{path} cannot be read ({error.strerror}), so there is no load; check the name and who may read it."
-        ) from error
-    try:
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise LoadFileError(
-            f"{path} cannot be unpacked ({error}), so its end or more is missing; pack or copy it again."
-        ) from error
-    try:
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return data.decode("utf-16")
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LoadFileError(f"{path} cannot be read as text ({error}); save it as UTF-8, or name another.") from error
+def _is_numbers(values: Sequence[str]) -> bool:
+    """One of three is enough: what is wrong with the others is said then. A header has none."""
+    return len(values) > 2 and any(is_number(value) for value in values)
 
 
 # -- tables
-
-
-def _csv_rows(path: Path, text: str) -> list[tuple[int, dict[str, str]]]:
-    sample = text[:4096]
-    delimiter = max(",;\t", key=sample.count)
-    try:
-        table = list(csv.reader(io.StringIO(text), delimiter=delimiter))
-    except csv.Error as error:
-        raise LoadFileError(f"{path} cannot be read as CSV ({error}); correct it, or name another file.") from error
-    head = [name.strip().lower() for name in table[0]]
-    if all(_is_number(value) for value in head):
-        if len(head) != 2:
-            raise LoadFileError(
-                f"{path} has no header and {len(head)} columns; without a header it must have two: time in seconds, "
-                f"records per second. Add a header with {_wanted()}."
-            )
-        head, first = ["time", "records_per_second"], 0
-    else:
-        first = 1
-    _check_names(path, head)
-    rows = []
-    for number, values in enumerate(table[first:], first + 1):
-        if not any(value.strip() for value in values):
-            continue
-        if len(values) != len(head):
-            raise LoadFileError(
-                f"{path}, line {number}: {len(values)} columns where the first line has {len(head)}; correct the line."
-            )
-        rows.append((number, dict(zip(head, values, strict=True))))
-    return rows
-
-
-def _parquet_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise LoadFileError(
-            f"{path} is a Parquet file, and the package that reads them is not installed; "
-            "pip install 'loadtrim[parquet]', or save it as CSV."
-        ) from None
-    try:
-        table = parquet.read_table(path)
-    except Exception as error:
-        raise LoadFileError(f"{path} cannot be read as Parquet ({error}); name another file.") from error
-    names = [name.lower() for name in table.column_names]
-    _check_names(path, names)
-    columns = [column.to_pylist() for column in table.columns]
-    return [
-        (number, dict(zip(names, values, strict=True))) for number, values in enumerate(zip(*columns, strict=True), 1)
-    ]
-
-
-def _tabular(path: Path, rows: Sequence[tuple[int, Mapping[str, Any]]], reading: Reading) -> Load:
-    if not rows:
-        raise LoadFileError(f"{path} has no row, so there is nothing to play; name a file with a load.")
-    names = _columns(path, list(rows[0][1]))
-    amount = names.get("records") or names["bytes"]
-    size = _record_bytes(path, reading) if "records" not in names else 1.0
-    parsed = []
-    for line, row in rows:
-        value = _amount(path, line, amount, row[amount])
-        # What is nearer than a microsecond is the same time.
-        at = round(_time(path, line, row[names["time"]]), 6)
-        parsed.append(_Row(line, at, _partition(path, line, row, names), value / size))
-    return _assembled(path, parsed, amount in RATES, reading, _not_needed(names))
-
-
-def _columns(path: Path, head: Sequence[str]) -> dict[str, str]:
-    """What each column is, kind -> name: one that nobody knows, or two for the same, would be played wrongly."""
-    kinds = {name: kind for kind, names in COLUMNS.items() for name in names}
-    found: dict[str, str] = {}
-    for name in head:
-        if (kind := kinds.get(name)) is None:
-            raise LoadFileError(
-                f"{path} has a column {name!r}, which is not known (the nearest is {nearest(name, COLUMNS)!r}), so "
-                f"what it tells would be passed over; a load has {_wanted()}. Rename the column or leave it out."
-            )
-        if kind in found:
-            raise LoadFileError(
-                f"{path} has the columns {found[kind]!r} and {name!r}, which both tell the {kind}, so it is not known "
-                "which one counts; leave one of them out."
-            )
-        found[kind] = name
-    if "time" not in found or not ("records" in found or "bytes" in found):
-        raise LoadFileError(
-            f"{path} has the columns {', '.join(map(repr, head))}; a load needs {_wanted()}. "
-            "Rename them in its first line."
-        )
-    return found
-
-
-def _not_needed(names: Mapping[str, str]) -> list[str]:
-    """What is told of columns that nothing is played by."""
-    notes = []
-    if "records" in names and "bytes" in names:
-        notes.append(f"the column {names['bytes']!r} was not needed: {names['records']!r} tells what arrived")
-    if "topic" in names and "partition" not in names:
-        notes.append("the column 'topic' was not needed: without partitions the total of all rows is dealt out")
-    return notes
-
-
-def _check_names(path: Path, head: Sequence[str]) -> None:
-    twice = sorted({name for name in head if head.count(name) > 1})
-    if twice:
-        raise LoadFileError(
-            f"{path} has more than one column {twice[0]!r}, so it is not known which one counts; leave all but one out."
-        )
-
-
-def _wanted() -> str:
-    return "a column 'time' and one of 'records' or 'bytes' ('partition' and 'topic' may be there too)"
-
-
-def _record_bytes(path: Path, reading: Reading) -> float:
-    if reading.record_bytes is None:
-        raise LoadFileError(
-            f"{path} tells bytes, and a simulation is about records; say how large a record is with --record-bytes."
-        )
-    if not 0.0 < reading.record_bytes <= BYTES_MAX:
-        raise LoadFileError(f"A record of {reading.record_bytes} bytes cannot be; give a size above 0.")
-    return reading.record_bytes
-
-
-def _amount(path: Path, line: int, name: str, value: Any) -> float:
-    try:
-        number = float(value) if value is not None and not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0.0 <= number < math.inf:
-        raise LoadFileError(
-            f"{path}, line {line}: {name} is {value!r}, which is missing, negative or no finite number, so it is not "
-            "known what arrived; correct the line or leave it out."
-        )
-    return number
-
-
-def _partition(path: Path, line: int, row: Mapping[str, Any], names: Mapping[str, str]) -> Partition | None:
-    if "partition" not in names:
-        return None
-    value = row[names["partition"]]
-    try:
-        index = int(float(value))
-        if index < 0 or index != float(value):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        raise LoadFileError(
-            f"{path}, line {line}: the partition {value!r} is no whole number from 0 on; correct it."
-        ) from None
-    topic = str(row[names["topic"]]).strip() if "topic" in names else TOPIC
-    return Partition(topic, index)
-
-
-def _time(path: Path, line: int, value: Any) -> float:
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    try:
-        number = float(value)
-        if math.isfinite(number):
-            return number / next((worth for above, worth in EPOCH_UNITS if number > above), 1.0)
-    except (TypeError, ValueError):
-        try:
-            moment = datetime.fromisoformat(str(value).strip())
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        except ValueError:
-            pass
-    raise LoadFileError(
-        f"{path}, line {line}: the time {value!r} is neither a number of seconds nor like "
-        "2024-05-01 12:30:00; correct it."
-    )
 
 
 class _Pace:
@@ -420,35 +264,59 @@ class _Pace:
         return notes
 
 
-def _assembled(path: Path, rows: list[_Row], per_second: bool, reading: Reading, notes: Sequence[str]) -> Load:
+def _tabular(told: Rows, reading: Reading) -> Load:
     """Rows -> seconds."""
-    notes = [*notes]
+    path, rows, per_second, notes = told.table.path, told.rows, told.per_second, [*told.notes]
+    needless = ("capacity", "interval") if told.told_in_bytes else ("capacity", "interval", "record_bytes")
+    check_applies(str(path), f"a table that tells {'bytes' if told.told_in_bytes else 'records'}", reading, *needless)
     if any(later.at < earlier.at for earlier, later in pairwise(rows)):
         notes.append("rows were not in the order of time and were put into it")
         rows = sorted(rows, key=lambda row: row.at)
     named = sorted({row.partition for row in rows if row.partition is not None})
     times = sorted({row.at for row in rows})
     pace = _Pace(times)
-    # Rows less than a second apart count in the second of their time. Rates at odd times cannot: they last.
-    moments = pace.step < 1.0 and reading.speed_up == 1.0 and (pace.regular or not per_second)
+    # Rows less than a second apart have the times they came at. Rates at odd times cannot: they last.
+    moments = pace.step < min(1.0, reading.speed_up) and (pace.regular or not per_second)
     notes += pace.notes(moments)
     if again := len(rows) - len({(row.at, row.partition) for row in rows}):
         where = "time and partition" if named else "time"
         notes.append(f"{again} rows have the {where} of another one and were added to it")
     length = pace.lasting[times[-1]] / reading.speed_up
     span = (times[-1] - times[0]) / reading.speed_up
-    whole = int(span + 1e-9) + 1 if moments or length < 1.0 else math.ceil(span + length - 1e-9)
-    grid = _Grid(str(path), whole, reading)
+    grid = _Grid(str(path), int(span + 1e-9) + 1 if moments or length < 1.0 else span + length, reading)
     for row in rows:
         at, lasting = (row.at - times[0]) / reading.speed_up, pace.lasting[row.at]
+        # A rate is kept when the time runs faster: a recorded day then is as heavy as it was, and shorter.
+        rate = row.amount if per_second else row.amount / lasting
         if moments:
-            grid.add(at, row.partition, row.amount * (lasting if per_second else 1.0))
+            records = rate * lasting / reading.speed_up
+            _check_rate(told.table.place(row.number), records)
+            grid.add(at, row.partition, records)
         else:
-            # A rate is kept when the time runs faster: a recorded day then is as heavy as it was, and shorter.
-            rate = row.amount if per_second else row.amount / lasting
+            _check_rate(told.table.place(row.number), rate)
             grid.fill(at, lasting / reading.speed_up, row.partition, rate)
-    source = path.name if reading.speed_up == 1.0 else f"{path.name}, {reading.speed_up:g} times as fast"
-    return _load(grid, named, reading, source, notes)
+    load = _load(grid, named, reading, path.name, notes)
+    return replace(load, arrivals="recorded", moments=_moments(grid, load)) if moments else load
+
+
+def _moments(grid: _Grid, load: Load) -> tuple[tuple[Moment, ...], ...]:
+    """Those of each second. What is dealt out falls on partitions by chance."""
+    index = {partition: number for number, partition in enumerate(load.partitions)} if load.keys == "fixed" else {}
+    return tuple(
+        tuple(
+            Moment(offset, records, None if partition is None else index.get(partition))
+            for offset, partition, records in grid.moments.get(second, ())
+        )
+        for second in range(grid.begin, grid.end)
+    )
+
+
+def _check_rate(place: str, rate: float) -> None:
+    if rate > RATE_MAX:
+        raise LoadFileError(
+            f"{place}: {rate:,.0f} records/s are more than the {RATE_MAX:,.0f} that can be played, so it is "
+            "probably in another unit; correct it."
+        )
 
 
 def _load(
@@ -472,31 +340,33 @@ def _load(
         count = reading.partitions or PARTITIONS_DEFAULT
         partitions = tuple(Partition(TOPIC, index) for index in range(count))
         shares, keys = (shares_even(count),), "random"
-    return Load(per_second=totals, partitions=partitions, shares=shares, keys=keys, source=source, notes=tuple(notes))
-
-
-def _is_number(text: str) -> bool:
+    if reading.speed_up != 1.0:
+        source += f", {reading.speed_up:g} times as fast"
     try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        return Load(
+            per_second=totals, partitions=partitions, shares=shares, keys=keys, source=source, notes=tuple(notes)
+        )
+    except WrongLoadError as error:
+        raise LoadFileError(f"{grid.source}: {error}") from None
 
 
 # -- the papers' own
 
 
-def _one_line(path: Path, line: str, reading: Reading) -> Load:
+def _one_line(path: Path, values: Sequence[str], reading: Reading) -> Load:
     """Koper'22: records/s, one a minute."""
-    values = [_amount(path, 1, f"value {number}", value) for number, value in enumerate(line.split(","), 1)]
-    length = max(1, round(KOPER_SECONDS / reading.speed_up))
+    check_applies(str(path), "one line of records/s", reading, "record_bytes", "capacity", "interval")
+    length = KOPER_SECONDS / reading.speed_up
     grid = _Grid(str(path), len(values) * length, reading)
     for number, value in enumerate(values):
-        grid.fill(number * length, length, None, value)
+        rate = amount_of(f"{path}, value {number + 1}", "records/s", value)
+        _check_rate(f"{path}, value {number + 1}", rate)
+        grid.fill(number * length, length, None, rate)
     return _load(grid, (), reading, f"{path.name} (records/s, one a minute)", ())
 
 
 def _streams(path: Path, text: str, reading: Reading) -> Load:
+    check_applies(str(path), "a list of percentages", reading, "record_bytes")
     try:
         rows = msgspec.json.decode(text, type=list[dict[str, dict[str, float]]])
     except msgspec.MsgspecError as error:
@@ -506,12 +376,16 @@ def _streams(path: Path, text: str, reading: Reading) -> Load:
     partitions = sorted({_named(path, topic, index) for row in rows for topic, loads in row.items() for index in loads})
     if not partitions:
         raise LoadFileError(f"{path} names no partition, so there is nothing to play.")
-    values = []
-    for number, row in enumerate(rows, 1):
+    capacity = reading.capacity or CAPACITY_DEFAULT
+    length = (reading.interval or INTERVAL_DEFAULT) / reading.speed_up
+    grid = _Grid(str(path), len(rows) * length, reading)
+    for number, row in enumerate(rows):
         flat = {_named(path, topic, index): value for topic, loads in row.items() for index, value in loads.items()}
-        values.append([_amount(path, number, str(p), flat.get(p)) for p in partitions])
-    load = stream_load(values, reading.interval / reading.speed_up, reading.capacity, path.name, partitions)
-    return load.part(reading.begin, reading.seconds)
+        for partition in partitions:
+            percent = amount_of(f"{path}, row {number + 1}", str(partition), flat.get(partition))
+            grid.fill(number * length, length, partition, percent / 100.0 * capacity)
+    # Dealing the total out anew is the caller's, as with telemetry.
+    return replace(_load(grid, partitions, replace(reading, partitions=None), path.name, ()), arrivals="even")
 
 
 def _named(path: Path, topic: str, index: str) -> Partition:
@@ -554,8 +428,10 @@ def load_of_reports(
 
     Raises:
         LoadFileError: there is no report, or no such part.
+        WrongLoadError: something is given that does not apply to telemetry.
     """
     speed_up = (reading := reading or Reading()).speed_up
+    check_applies(source, "telemetry, which tells records", reading, "record_bytes", "capacity", "interval")
     entries = []
     work = records = 0.0
     for report in sorted(reports, key=lambda report: (report.at, report.member, report.sequence)):
@@ -570,8 +446,7 @@ def load_of_reports(
     if not entries:
         raise LoadFileError(f"{source}: nothing arrived in what the members reported, so there is nothing to play.")
     begin = min(at - interval for at, interval, _, _ in entries)
-    length = math.ceil((max(at for at, _, _, _ in entries) - begin) / speed_up)
-    grid = _Grid(source, max(1, length), reading)
+    grid = _Grid(source, (max(at for at, _, _, _ in entries) - begin) / speed_up, reading)
     for at, interval, partition, arrived in entries:
         grid.fill((at - interval - begin) / speed_up, interval / speed_up, partition, arrived / interval)
     named = sorted({partition for _, _, partition, _ in entries})

@@ -54,6 +54,21 @@ def test_files_shares_and_protocols(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert printed["runs"][0]["protocol"] == "cooperative"
 
 
+def test_records_are_played_at_the_moments_that_a_file_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten records each 0.1 s were a burst of 100 a second: late with four replicas where one is enough."""
+    path = tmp_path / "load.csv"
+    path.write_text("time,records\n" + "".join(f"{at / 10},10\n" for at in range(100)))
+    words = ["simulate", str(path), "--sla", "0.1", "--policy", "fixed:replicas=1"]
+    assert main(words) == 0
+    assert "arriving as recorded" in capsys.readouterr().out.splitlines()[0]
+    assert told(words, capsys)["runs"][0]["share_in_time"] == 1.0
+    printed = told([*words, "--arrivals", "burst"], capsys)
+    assert printed["load"]["arrivals"] == "burst"
+    assert printed["runs"][0]["share_in_time"] < 0.5
+
+
 def test_a_partition_larger_than_any_member_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     printed = told(["simulate", "constant:rate=400,seconds=5", "--shares", "skewed", "--partitions", "4"], capsys)
     assert printed["notes"] == []
@@ -140,14 +155,34 @@ def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.Ca
         ([LOAD, "--partitions", "2", "--shares", "nan,1"], "2 numbers"),
         ([LOAD, "--sla", "0"], "--sla is 0"),
         ([LOAD, "--sla", "nan"], "--sla is nan"),
-        ([LOAD, "--share", "1"], "objective_share"),
+        (
+            [LOAD, "--share", "1"],
+            "--share is 1; the share of the records to be in time must be at least 0.5 and below 1",
+        ),
+        ([LOAD, "--share", "0.4"], "--share is 0.4"),
         ([LOAD, "--min", "3", "--max", "2"], "--max that is no smaller"),
         ([LOAD, "--min", "0"], "--min of at least 1"),
         ([LOAD, "--replicas", "9", "--max", "3"], "--replicas of 1 to 3"),
         ([LOAD, "--replicas", "9", "--partitions", "4"], "--replicas of 1 to 4"),
+        ([LOAD, "--replicas", "15", "--max", "20", "--partitions", "3"], "--replicas of 1 to 3"),
+        ([LOAD, "--min", "20"], "--min of 1 to 9"),
         ([LOAD, "--partitions", "100000"], "more than the 10000"),
+        ([LOAD, "--shares", ""], "--shares ''"),
+        ([LOAD, "--cost", ""], "no cost of a record"),
+        ([LOAD, "--capacity", "200"], "--capacity is for files of Landau'24's streams, and this is a generator"),
+        (["landau", "--interval", "10"], "--interval is for files of Landau'24's streams, and this is a generator"),
+        ([LOAD, "--record-bytes", "5"], "--record-bytes is for files that tell bytes"),
+        ([LOAD, "--record-bytes", "-5"], "--record-bytes is -5"),
+        ([LOAD, "--past", "10"], "--past is for the telemetry of a --group"),
+        (["--group", "g", "--past", "nan"], "--past is nan"),
+        ([LOAD, "--config", "nofile"], "--config is for the telemetry of a --group"),
+        ([LOAD, "--bootstrap", "b:1"], "--bootstrap is for the telemetry of a --group"),
+        ([LOAD, "--heartbeat", "3"], "--heartbeat is for Kafka's protocols"),
+        ([LOAD, "--arrivals", "recorded"], "does not tell at which moments"),
+        ([LOAD, "--policy", "fixed:replicas=2,replicas=3"], "replicas is there twice"),
+        ([LOAD, "--policy", "keda:lag_threshold_records=1e13"], "a number above 0 and of at most 1e+12"),
         ([LOAD, "--curves"], "--curves goes with --json"),
-        ([LOAD, "--speed-up", "2"], "--speed-up is for recorded times"),
+        ([LOAD, "--speed-up", "1"], "--speed-up is for recorded times"),
         ([LOAD, "--startup", "-1"], "start-up"),
         ([LOAD, "--scale", "nan"], "cannot be scaled"),
         ([LOAD, "--begin", "100"], "no part"),

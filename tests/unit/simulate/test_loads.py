@@ -67,6 +67,8 @@ def test_generators_make_what_they_say() -> None:
     assert parse_generator("cosine:mean=2,amplitude=1,period=4,seconds=4", 1).per_second == pytest.approx((3, 2, 1, 2))
     drifting = parse_generator("drift:from=0.2,to=0.6,seconds=3,rate=10", 3)
     assert [row[0] for row in drifting.shares] == pytest.approx([0.2, 0.4, 0.6])
+    unlike = parse_generator("drift:rate=100,seconds=200,noise=0.1,seed=2", 3)
+    assert 90.0 <= min(unlike.per_second) < max(unlike.per_second) <= 110.0
     noisy = parse_generator("constant:rate=100,seconds=200,noise=0.1,seed=2", 1)
     assert 90.0 <= min(noisy.per_second) < max(noisy.per_second) <= 110.0
     assert noisy == parse_generator("constant:rate=100,seconds=200,noise=0.1,seed=2", 1)
@@ -112,7 +114,12 @@ def test_landau_streams_walk_in_steps() -> None:
         ("cosine:period=0", "period above 0"),
         ("constant:rate=5,noise=2", "not a share"),
         ("landau:delta=1.5", "whole number"),
-        ("drift:to=2", "sum to 1"),
+        ("drift:to=2", "to is 2; it must be the first partition's share, from 0 to 1"),
+        ("drift:noise=2", "not a share"),
+        ("step:before=50,before=60", "before is there twice"),
+        ("step:seed=7.7", "seed is 7.7; it must be a whole number"),
+        ("landau:seed=7.7", "seed is 7.7; it must be a whole number"),
+        ("landau:noise=0.1", "no parameter of landau called 'noise'"),
     ],
 )
 def test_what_is_no_load_is_refused(text: str, said: str) -> None:

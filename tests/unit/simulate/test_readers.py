@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from loadtrim.simulate.loads import LoadFileError, WrongLoadError
+from loadtrim.simulate.loads import Load, LoadFileError, WrongLoadError
 from loadtrim.simulate.readers import Reading, read_load
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.records import PartitionReport, ReportRecord, encode
@@ -60,6 +63,54 @@ def test_records_with_their_own_time_stamps_fall_into_seconds(tmp_path: Path) ->
     rows = "".join(f"{1_700_000_000_000 + at},1\n" for at in (0, 100, 200, 1300, 1400))
     made = read_load(file(tmp_path, "timestamp,records\n" + rows))
     assert made.per_second == (3, 2)
+    assert made.arrivals == "recorded"
+
+
+def came(made: Load) -> list[tuple[float, int, int]]:
+    """(time, partition, records) of all batches."""
+    return [
+        (round(second + batch.offset_seconds, 6), index, count)
+        for second, batches in enumerate(made.batches(Random(1)))
+        for batch in batches
+        for index, count in batch.counts
+    ]
+
+
+def test_records_come_at_the_moments_that_a_file_tells(tmp_path: Path) -> None:
+    """They were played as one burst a second, without a word."""
+    rows = "".join(f"{7 + at},{partition},2\n" for at, partition in ((0, 1), (0.1, 0), (0.25, 1), (0.25, 3), (1.5, 0)))
+    path = file(tmp_path, "time,partition,records\n" + rows)
+    made = read_load(path)
+    assert made.arrivals == "recorded"
+    assert came(made) == [(0, 1, 2), (0.1, 0, 2), (0.25, 1, 2), (0.25, 2, 2), (1.5, 0, 2)]
+    assert came(made.part(1, 1)) == [(0.5, 0, 2)]
+    assert [count for _, _, count in came(made.scaled(1.5))] == [3] * 5
+    assert [(at, count) for at, _, count in came(made.dealt(1, [1.0]))] == [
+        (0, 2),
+        (0.1, 2),
+        (0.25, 2),
+        (0.25, 2),
+        (1.5, 2),
+    ]
+    dealt = read_load(path, Reading(partitions=2))
+    assert sum(count for *_, count in came(dealt)) == 10
+    assert sorted({at for at, *_ in came(dealt)}) == [0, 0.1, 0.25, 1.5]
+    assert came(replace(made, arrivals="burst"))[0] == (0, 0, 2)
+    assert read_load(file(tmp_path, "time,records\n0,5\n1,5\n")).arrivals == "burst"
+
+
+def test_moments_keep_their_rate_when_time_runs_faster(tmp_path: Path) -> None:
+    path = file(tmp_path, "time,records\n" + "".join(f"{at / 10},2\n" for at in range(40)))
+    fast = read_load(path, Reading(speed_up=2))
+    assert fast.per_second == pytest.approx((20, 20))
+    assert [at for at, *_ in came(fast)] == [round(at / 20, 6) for at in range(40)]
+    assert read_load(path, Reading(speed_up=0.1)).arrivals == "burst", "a step is a second then"
+
+
+def test_a_load_that_tells_no_moments_cannot_arrive_as_recorded(tmp_path: Path) -> None:
+    made = read_load(file(tmp_path, "time,records\n0,5\n1,5\n"))
+    with pytest.raises(WrongLoadError, match="does not tell at which moments"):
+        replace(made, arrivals="recorded")
 
 
 def test_bytes_need_the_size_of_a_record(tmp_path: Path) -> None:
@@ -67,8 +118,8 @@ def test_bytes_need_the_size_of_a_record(tmp_path: Path) -> None:
     assert read_load(path, Reading(record_bytes=100)).per_second == (10, 5)
     with pytest.raises(LoadFileError, match="--record-bytes"):
         read_load(path)
-    with pytest.raises(LoadFileError, match="above 0"):
-        read_load(path, Reading(record_bytes=0))
+    with pytest.raises(WrongLoadError, match="--record-bytes is 0; .* above 0"):
+        Reading(record_bytes=0)
 
 
 def test_gaps_and_disorder_are_read_and_said(tmp_path: Path) -> None:
@@ -108,6 +159,22 @@ def test_a_time_is_in_seconds_milliseconds_microseconds_or_nanoseconds(tmp_path:
     """Microseconds were taken for milliseconds: ten seconds became ten thousand."""
     rows = "".join(f"{(1_700_000_000 + at) * worth},{at}\n" for at in range(10))
     assert read_load(file(tmp_path, "time,records\n" + rows)).per_second == tuple(range(10))
+
+
+@pytest.mark.parametrize(("begin", "step"), [("20240501123000", 1), ("202405011230", 60)])
+def test_dates_of_digits_alone_are_read_as_dates_and_said(tmp_path: Path, begin: str, step: int) -> None:
+    """They were taken for milliseconds: seconds became thousandths."""
+    made = read_load(file(tmp_path, f"time,rate\n{begin},10\n{int(begin) + 1},20\n"))
+    assert made.per_second == (10,) * step + (20,) * step
+    (note,) = made.notes
+    assert note.startswith(f"times like {begin} were read as dates: from 2024-05-01 12:30:00 to 2024-05-01 12:3")
+
+
+def test_numbers_that_are_dates_in_part_only_are_numbers(tmp_path: Path) -> None:
+    """Seconds since a machine started may look like the 30th of a month; the next one is no day."""
+    rows = "".join(f"{at},1\n" for at in range(20240520, 20240540))
+    assert read_load(file(tmp_path, "time,records\n" + rows)).seconds == 20
+    assert read_load(file(tmp_path, "time,records\n20240501.0,1\n20240502.0,1\n")).seconds == 2
 
 
 def test_rows_of_the_same_time_are_added_up_and_said(tmp_path: Path) -> None:
@@ -168,9 +235,14 @@ def test_a_byte_order_mark_windows_lines_and_gzip(tmp_path: Path) -> None:
 
 
 def test_koper_has_one_rate_a_minute(tmp_path: Path) -> None:
-    made = read_load(file(tmp_path, "10,20,30", "koper.txt"))
+    path = file(tmp_path, "10,20,30", "koper.txt")
+    made = read_load(path)
     assert made.seconds == 180
     assert made.per_second[60] == 20
+    fast = read_load(path, Reading(speed_up=40))
+    assert fast.per_second == pytest.approx((10, 15, 20, 30, 15)), "a minute in 1.5 s"
+    assert fast.source == "koper.txt (records/s, one a minute), 40 times as fast"
+    assert read_load(path, Reading(speed_up=600)).per_second == pytest.approx([6.0]), "it was played 60 times as fast"
 
 
 def test_landau_has_percent_of_a_capacity(tmp_path: Path) -> None:
@@ -179,6 +251,36 @@ def test_landau_has_percent_of_a_capacity(tmp_path: Path) -> None:
     assert made.per_second == (150, 150, 200, 200)
     assert made.rates(0) == {Partition("a", 0): 100, Partition("a", 1): 50}
     assert made.arrivals == "even"
+    fast = read_load(file(tmp_path, json.dumps(rows), "stream.json"), Reading(interval=3, speed_up=2))
+    assert fast.per_second == pytest.approx((75, 87.5, 100))
+    assert fast.source == "stream.json, 2 times as fast"
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan, 1e300])
+@pytest.mark.parametrize("name", ["capacity", "interval", "record_bytes", "speed_up"])
+def test_what_no_load_could_be_read_with_is_refused(name: str, value: float) -> None:
+    """An infinite interval was a traceback."""
+    with pytest.raises(WrongLoadError, match=f"--{name.replace('_', '-')} is .*; it must be a number"):
+        Reading(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "said"),
+    [
+        ("time,records\n0,1\n", {"capacity": 5}, "--capacity is for files of Landau'24's streams, and this is a table"),
+        ("time,records\n0,1\n", {"record_bytes": 5}, "--record-bytes is for files that tell bytes"),
+        ("time,bytes\n0,1\n", {"record_bytes": 5, "interval": 1}, "--interval is for files of Landau"),
+        ("1,2,3", {"interval": 5}, "--interval is for files of Landau"),
+        ('[{"a": {"0": 50}}]', {"record_bytes": 5}, "--record-bytes is for files that tell bytes"),
+        (encode(report(101.0, 10)).decode(), {"capacity": 5}, "--capacity is for files of Landau"),
+    ],
+)
+def test_what_does_not_apply_to_a_file_is_refused(
+    tmp_path: Path, text: str, given: dict[str, float], said: str
+) -> None:
+    """It was ignored."""
+    with pytest.raises(WrongLoadError, match=said):
+        read_load(file(tmp_path, text), Reading(**given))  # type: ignore[arg-type]
 
 
 def test_telemetry_tells_what_arrived_and_what_it_cost(tmp_path: Path) -> None:
@@ -199,9 +301,34 @@ def test_parquet(tmp_path: Path) -> None:
     parquet.write_table(arrow.table({"time": [0, 1], "partition": [0, 1], "records": [5.0, 6.0]}), path)
     made = read_load(path)
     assert made.per_second == (5, 6)
+    for name in ("load.parquet.gz", "load.pq", "LOAD.PARQUET", "load"):
+        data = path.read_bytes()
+        assert read_load(file(tmp_path, gzip.compress(data) if name.endswith("gz") else data, name)) == replace(
+            made, source=name
+        )
+    (tmp_path / "many.parquet").mkdir()
+    (tmp_path / "many.parquet" / "part-0.parquet").write_bytes(path.read_bytes())
+    assert read_load(tmp_path / "many.parquet").per_second == (5, 6), "as Spark writes it"
+    with pytest.raises(LoadFileError, match="There is no file"):
+        read_load(tmp_path / "none.parquet")
     path.write_bytes(b"no parquet")
     with pytest.raises(LoadFileError, match="cannot be read as Parquet"):
         read_load(path)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "+02:00"])
+def test_times_of_parquet(tmp_path: Path, unit: str, zone: str | None) -> None:
+    """Nanoseconds asked for pandas."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    worth = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    times = [(1_700_000_000 + at) * worth + (1 if unit == "ns" else 0) for at in range(3)]
+    path = tmp_path / "load.parquet"
+    parquet.write_table(
+        arrow.table({"time": arrow.array(times, arrow.timestamp(unit, zone)), "count": [1, 2, 3]}), path
+    )
+    assert read_load(path).per_second == (1, 2, 3)
 
 
 def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +343,21 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("", "is empty"),
         ("time,records\n", "no row"),
+        ("time,partition,records\n", "no row"),
+        ('"","",""\n', "no row"),
+        ("\n\ntime,records\n0,1\n\n1,-1\n", "line 6: records"),
+        ('time,partition,topic,records\n0,0,"a\nb",1\n1,0,b,-1\n', "line 4: records"),
+        ("1,x,3\n", "value 2: records/s is 'x'"),
+        ("time,records\n20240501,1\n20240502,1\n", "line 2: the time '20240501' may be seconds or the date 2024-05-01"),
+        ("time,records\n2024050111,1\n2024050112,1\n", "may be seconds or the date 2024-05-01 11:00"),
+        ("time,records\n20240501123000,1\n20240501126000,1\n", "line 3: .* is a number, and that of line 2 is a date"),
+        ("time,records\n0,1\n2024-05-01,1\n", "line 3: .* is a date without one, and that of line 2 is a number"),
+        ("time,records\n2024-05-01 12:00:00,1\n2024-05-01 12:00:01Z,1\n", "line 3: .* is a date with a time zone"),
+        ("time,records\n1e300,1\n", "line 2: the time '1e300'"),
+        ("time,records\n0,1\n1,1e12\n", "line 3: 1,000,000,000,000 records/s are more than the 10,000,000"),
+        ("time,records\n0,1e7\n0,1\n1,1\n", "load.csv: The load at second 0 is 1e\\+07 records/s"),
+        ("1,1e12,3\n", "value 2: 1,000,000,000,000 records/s"),
+        ('[{"a": {"0": 5}}, {"a": {"0": -5}}]', "row 2: a-0"),
         ("partition,records\n0,1\n", "a column 'time'"),
         ("time,partition\n0,1\n", "'records' or 'bytes'"),
         ("time,amount\n0,1\n", "a column 'amount', which is not known"),
@@ -258,5 +400,3 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     for broken in (packed[:-12], packed[:20] + b"\0\0\0\0" + packed[24:]):
         with pytest.raises(LoadFileError, match="cannot be unpacked .* copy it again"):
             read_load(file(tmp_path, broken, "load.csv.gz"))
-    with pytest.raises(LoadFileError, match="--speed-up"):
-        read_load(file(tmp_path, "0,1\n"), Reading(speed_up=0.0))
