@@ -1,15 +1,16 @@
 """Loads from files: CSV, Parquet, the papers' own traces, and a group's recorded telemetry.
 
 A file is read by what is in it, not by its name alone; whatever is done to make sense of it (rows put in order, gaps
-taken as no load) is said in the load's ``notes``, and what makes no sense is an error with the line.
+taken as no load) is said in the load's ``notes``, and what makes no sense is an error with the place.
 
 * CSV with a header: a time, optionally ``topic`` and ``partition``, and ``records`` or ``bytes`` (or a name like
-  them, see :data:`COLUMNS`). Each row says what arrived from its time until the next one's (:class:`_Pace`).
+  them, see :data:`.tables.COLUMNS`). Each row says what arrived from its time until the next one's (:class:`_Pace`),
+  or, where they are less than a second apart, at its time.
 * CSV without one, of two columns: time in seconds, records per second.
 * Numbers separated by commas, of one column: records/s, one a minute (Koper'22).
 * JSON: Landau'24's streams, a list of objects topic -> partition -> percent of a capacity.
 * JSON lines: what a group's control topic holds, as ``loadtrim`` members wrote it.
-* Parquet: as CSV with a header (extra ``parquet``).
+* Parquet, or a directory of such files: as CSV with a header (extra ``parquet``).
 
 ``.gz`` is unpacked.
 """
@@ -287,12 +288,12 @@ def _tabular(told: Rows, reading: Reading) -> Load:
     for row in rows:
         at, lasting = (row.at - times[0]) / reading.speed_up, pace.lasting[row.at]
         # A rate is kept when the time runs faster: a recorded day then is as heavy as it was, and shorter.
-        rate = row.amount if per_second else row.amount / lasting
         if moments:
-            records = rate * lasting / reading.speed_up
+            records = (row.amount * lasting if per_second else row.amount) / reading.speed_up
             _check_rate(told.table.place(row.number), records)
             grid.add(at, row.partition, records)
         else:
+            rate = row.amount if per_second else row.amount / lasting
             _check_rate(told.table.place(row.number), rate)
             grid.fill(at, lasting / reading.speed_up, row.partition, rate)
     load = _load(grid, named, reading, path.name, notes)
