@@ -104,7 +104,10 @@ def trace(*, every: int = 5) -> Rates:
     path = trace_file()
     if path is None:
         rates = [_generated_rate(second + 0.5) for second in range(600)]
-        source = "generated three humps in the shape of the 10-minute trace, whose file is not here"
+        source = (
+            f"generated three humps in the shape of the 10-minute trace, for {TRACE_NAME} is not here "
+            f"({DATA_VARIABLE} names the directory of recorded loads)"
+        )
     else:
         with path.open(newline="") as file:
             rates = [float(row[1]) for row in csv.reader(file)]

@@ -1,13 +1,15 @@
 """Runs the papers' experiments and writes docs/papers.md.
 
 ``python -m papers [NAME...]``: those named, or all. Each keeps what came of it in docs/papers/NAME.json; the page
-is put together from these files and nothing else, so one paper can be run again alone.
+is put together from these files and nothing else, so one paper can be run again alone. ``--quick`` plays much less of
+everything and writes the same below ``out/papers/quick`` instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,13 +20,14 @@ from papers.real_page import load_runs, section
 from papers.sheet import Sheet, markdown
 
 EXPERIMENTS = {module.EXPERIMENT.name: module.EXPERIMENT for module in (iccbdc22, closer24, landau24, li_ku, koper22)}
-DOCS = PROJECT / "docs"
+DOCS, QUICK = PROJECT / "docs", PROJECT / "out" / "papers" / "quick"
 FOLDER = "papers"
 INTRODUCTION = """# The papers again
 
 What the papers report, and what came out here. This page is made by `make papers` from the runs' own results
 (`docs/papers/*.json`); no figure of ours was typed. `make papers PAPER=NAME` runs one; `python -m papers.NAME`
-prints one without touching the page.
+prints one without touching the page. With `--quick` much less is played, and all of it is written below
+`out/papers/quick` instead.
 
 **As published**: by the text of the paper. **As run**: as its authors' published code and data have it, where that
 differs. **Ours** is the mean of the runs, with the least and the most of them in brackets: over seeds, and with them
@@ -40,37 +43,48 @@ may be cut off and resumed. Koper'22's queries are there as real consumers too, 
 """
 
 
-def write_page() -> None:
-    """Put docs/papers.md together from the results that are there."""
-    lines = [INTRODUCTION]
+QUICK_INTRODUCTION = """# The papers again, quickly
+
+Made by `python -m papers --quick` to see that everything runs: what was played is much less than the papers played, and
+is said first under each. The page that is to be read, with what its columns mean, is docs/papers.md.
+"""
+
+
+def write_page(quick: bool = False) -> Path:
+    """Put papers.md together from the results that are there; where it is."""
+    place = QUICK if quick else DOCS
+    lines = [QUICK_INTRODUCTION if quick else INTRODUCTION]
     for name in EXPERIMENTS:
-        path = DOCS / FOLDER / f"{name}.json"
+        path = place / FOLDER / f"{name}.json"
         if path.exists():
             lines += markdown(msgspec.json.decode(path.read_bytes(), type=Sheet), FOLDER)
-    lines += section(load_runs(DOCS / FOLDER), FOLDER)
-    (DOCS / "papers.md").write_text("\n".join(lines).rstrip() + "\n")
+    lines += section(load_runs(place / FOLDER), FOLDER)
+    page = place / "papers.md"
+    page.write_text("\n".join(lines).rstrip() + "\n")
+    return page
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is named and write the page."""
+    words = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("--page", action="store_true", help="run nothing, put the page together anew")
     parser.add_argument("--real", action="store_true", help="real runs, and nothing else: see --real --help")
-    add_arguments(parser)
-    if "--real" in sys.argv[1:]:
-        code = real.main([argument for argument in sys.argv[1:] if argument != "--real"])
+    add_arguments(parser, "written below out/papers/quick")
+    if "--real" in words:
+        code = real.main([word for word in words if word != "--real"])
         write_page()
         return code
-    args = parser.parse_args()
-    folder: Path = DOCS / FOLDER
-    folder.mkdir(exist_ok=True)
+    args = parser.parse_args(words)
+    folder = (QUICK if args.quick else DOCS) / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
     for name in () if args.page else args.names or EXPERIMENTS:
         sheet = measured(EXPERIMENTS[name], args.quick, args.processes, folder)
         written = msgspec.json.format(msgspec.json.encode(sheet), indent=1) + b"\n"
         (folder / f"{name}.json").write_bytes(written)
         print(f"{name}: {sheet.seconds:.0f} CPU seconds", flush=True)
-    write_page()
+    print(f"the page: {write_page(args.quick)}")
     return 0
 
 

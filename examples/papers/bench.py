@@ -77,7 +77,7 @@ class Context:
             self.folder.mkdir(parents=True, exist_ok=True)
             # No software version and no date in the file: the same run makes the same bytes.
             figure.savefig(self.folder / file, metadata={"Software": None})
-        self.plots.append(Plot(file=file, caption=caption))
+        self.plots.append(Plot(file=file, caption=f"QUICK. {caption}" if self.quick else caption))
 
 
 def _told(result: R, done: int, jobs: int) -> R:
@@ -92,6 +92,8 @@ class Experiment:
 
     name: str
     run: Callable[[Context], Sheet]
+    quick: str
+    """What a quick run plays of it, in sentences, and whether that can be compared: said above its figures."""
 
 
 @contextmanager
@@ -112,7 +114,12 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
         plots, kept = tuple(given.plots), sum(given.spent)
     command = f"PYTHONPATH=examples python -m papers {experiment.name}{' --quick' if quick else ''}"
     return msgspec.structs.replace(
-        sheet, plots=plots, command=command, quick=quick, seconds=round(_cpu_seconds() - before + kept, 1)
+        sheet,
+        setting=(f"QUICK: {experiment.quick}", *sheet.setting) if quick else sheet.setting,
+        plots=plots,
+        command=command,
+        quick=quick,
+        seconds=round(_cpu_seconds() - before + kept, 1),
     )
 
 
@@ -124,7 +131,7 @@ def _cpu_seconds() -> float:
 def main(experiment: Experiment) -> int:
     """The command line of one experiment: a table, or JSON; pictures only where ``--plots`` says."""
     parser = argparse.ArgumentParser(prog=f"python -m papers.{experiment.name}")
-    add_arguments(parser)
+    add_arguments(parser, "it says how much less it plays, and compares only what can be compared")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw the pictures into it")
     parser.add_argument("--table", default="", metavar="TEXT", help="only tables whose titles contain it; no pictures")
@@ -136,9 +143,9 @@ def main(experiment: Experiment) -> int:
     return 0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every run can be told."""
-    parser.add_argument("--quick", action="store_true", help="shorter and with fewer seeds")
+def add_arguments(parser: argparse.ArgumentParser, quick: str) -> None:
+    """What every run can be told; ``quick``: what is to be known about quick ones."""
+    parser.add_argument("--quick", action="store_true", help=f"shorter and with fewer seeds; {quick}")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (as many as processors)"
     )

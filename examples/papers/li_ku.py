@@ -21,7 +21,7 @@ from loadtrim.simulate import Costs, Options, PlanConfig, protocol_of
 from papers.bench import Context, Experiment, main
 from papers.playing import Job, Part, Result, needed, play, spread_of, tables
 from papers.sheet import AS_PUBLISHED, Row, Sheet, Table
-from papers.traces import loaded
+from papers.traces import loaded, not_here
 from recorded import data_file
 
 __all__ = ["EXPERIMENT", "Case", "StandIn", "cases", "clumped", "largest_step", "run", "smooth"]
@@ -86,7 +86,8 @@ def smooth(count: int) -> StandIn:
     rng = Random("li_ku/smooth")
     minutes = _recorded()
     if minutes is None:
-        return StandIn("smooth", "one hump made of a squared cosine (guess)", tuple(_hump(rng) for _ in range(count)))
+        what = f"one hump made of a squared cosine (guess), for {not_here(WORLD_CUP_NAME)}"
+        return StandIn("smooth", what, tuple(_hump(rng) for _ in range(count)))
     sums = list(itertools.accumulate(minutes, initial=0.0))
     made: list[list[float]] = []
     while len(made) < count:
@@ -103,7 +104,7 @@ def clumped(count: int) -> StandIn:
     minutes = _recorded()
     origin = f"3.5 minutes of World Cup 98 ({WORLD_CUP_NAME})"
     if minutes is None:
-        minutes, origin = _sines(rng), "minutes made of sines"
+        minutes, origin = _sines(rng), f"minutes made of sines, for {not_here(WORLD_CUP_NAME)},"
     made: list[list[float]] = []
     while len(made) < count:
         begin = rng.randrange(len(minutes) - MINUTES)
@@ -342,7 +343,11 @@ def _draw(given: Context, case: Case, results: Mapping[str, Sequence[Result]]) -
     )
 
 
-EXPERIMENT = Experiment("li_ku", run)
+EXPERIMENT = Experiment(
+    "li_ku",
+    run,
+    f"{RUNS_QUICK} of {RUNS} slices, each of them whole: differences from the paper are given, but go by these few.",
+)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

@@ -180,10 +180,13 @@ def needed(given: Context, parts: Iterable[Part], jobs: Mapping[str, list[Job]])
     return {name: listed for name, listed in jobs.items() if name.startswith(begins)}
 
 
-def tables(given: Context, parts: Iterable[Part], results: Mapping[str, Sequence[Result]]) -> tuple[Table, ...]:
-    """Those that are wanted."""
+def tables(
+    given: Context, parts: Iterable[Part], results: Mapping[str, Sequence[Result]], *, comparable: bool = True
+) -> tuple[Table, ...]:
+    """Those that are wanted; ``comparable`` False: without differences from the paper (see :meth:`Table.apart`)."""
     made = ((part, part.make(results)) for part in parts if given.wants(part.title))
-    return tuple(msgspec.structs.replace(table, title=part.title) for part, table in made)
+    titled = (msgspec.structs.replace(table, title=part.title) for part, table in made)
+    return tuple(table if comparable else table.apart() for table in titled)
 
 
 def looks(job: Job, after_burst_seconds: Sequence[float], spread: float = 0.0) -> list[Job]:

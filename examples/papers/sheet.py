@@ -47,11 +47,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Where the difference comes from; begins with "guess:" where that was not shown by a run. Left out where there is
     none."""
+    comparable: bool = True
+    """False: ours is of a run so much shorter than the paper's that a difference would say nothing."""
 
     @property
     def difference(self) -> float | None:
         """Ours (mean) less the paper's."""
-        return None if self.paper is None else self.ours.mean - self.paper
+        return self.ours.mean - self.paper if self.comparable and self.paper is not None else None
 
     @property
     def within(self) -> bool:
@@ -94,6 +96,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     note: str = ""
 
+    def apart(self) -> Table:
+        """The same figures, of a run that is not comparable with the paper's: without differences and their reasons."""
+        rows = (msgspec.structs.replace(row, comparable=False, why="") for row in self.rows)
+        return msgspec.structs.replace(self, rows=tuple(rows))
+
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
     """A picture that a run drew."""
@@ -109,7 +116,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     source: str
     setting: tuple[str, ...]
-    """What was played and how; stand-ins for data that is not there are said here."""
+    """What was played and how; stand-ins for data that is not there are said here, and what a quick run leaves out."""
     tables: tuple[Table, ...]
     plots: tuple[Plot, ...] = ()
     command: str = ""
@@ -136,10 +143,9 @@ def text(sheet: Sheet) -> str:
 
 def markdown(sheet: Sheet, folder: str) -> list[str]:
     """A section of the page; pictures are looked for in ``folder``."""
-    quick = " A quick run: shorter, fewer seeds." if sheet.quick else ""
     lines = [f"## {sheet.title}", "", sheet.source, ""]
     lines += [f"- {line}" for line in sheet.setting]
-    lines += [f"- Made by `{sheet.command}` ({sheet.seconds:,.0f} CPU seconds).{quick}", ""]
+    lines += [f"- Made by `{sheet.command}` ({sheet.seconds:,.0f} CPU seconds).", ""]
     for table in sheet.tables:
         lines += [f"### {table.title}", ""]
         lines += [line(HEAD), line(["---"] * len(HEAD))]

@@ -10,15 +10,20 @@ from random import Random
 from loadtrim.simulate import Load, shares_even, shares_skewed
 from loadtrim.simulate.loads import TOPIC
 from loadtrim_agent.core.model import Partition
-from recorded import data_file
+from recorded import DATA_VARIABLE, data_file
 
-__all__ = ["by_partition", "loaded", "taxi", "three_humps"]
+__all__ = ["by_partition", "loaded", "not_here", "taxi", "three_humps"]
 
 HUMPS_NAME, TAXI_NAME = "chindanonda_10min_per_second.csv", "nab_nyc_taxi_30min.csv"
 TAXI_SECONDS, TAXI_RECORDS, TAXI_SPEED = 7200, 1_350_000, 40
 TAXI_BEGIN = "2015-01-05"
 """A Monday of January: the nearest there is to January 2013."""
 TAXI_STEP_SECONDS = 1800
+
+
+def not_here(name: str) -> str:
+    """Why a stand-in is played, and how to have the recording instead."""
+    return f"{name} is not here ({DATA_VARIABLE} names the directory of recorded loads)"
 
 
 def three_humps() -> tuple[list[float], str]:
@@ -32,7 +37,7 @@ def three_humps() -> tuple[list[float], str]:
     knots = ((0, 75), (125, 200), (210, 100), (300, 275), (390, 120), (475, 350), (600, 100))
     return (
         [math.ceil(_cosine_between(knots, second)) for second in range(600)],
-        f"STAND-IN: three humps made in the shape of the 10-minute trace, for {HUMPS_NAME} is not here",
+        f"STAND-IN: three humps made in the shape of the 10-minute trace, for {not_here(HUMPS_NAME)}",
     )
 
 
@@ -56,7 +61,7 @@ def taxi() -> tuple[list[float], str]:
     else:
         days = [math.pi * 2.0 * (at / 48.0 - 0.8) for at in range(count)]
         values = [1.0 + 0.6 * math.cos(day) + 0.15 * math.cos(2.0 * day) for day in days]
-        origin = "days made of two cosines"
+        origin = f"days made of two cosines, for {not_here(TAXI_NAME)}"
     noise = Random("taxi")
     rates = []
     for second in range(TAXI_SECONDS):

@@ -63,6 +63,7 @@ class TestRates:
         rates = load.trace(every=1)
         assert len(rates.per_second) == 600
         assert "generated" in rates.source
+        assert "LOADTRIM_DATA" in rates.source, "where the recorded one is looked for"
         peaks = [round(max(rates.per_second[begin:end])) for begin, end in ((0, 212), (212, 387), (387, 600))]
         assert peaks == [200, 275, 350]
         assert min(rates.per_second[125:475]) > 100

@@ -13,13 +13,14 @@ import pytest
 
 from loadtrim.simulate import Simulation
 from loadtrim_agent.core.model import Partition
+from papers import __main__ as papers
 from papers import closer24, iccbdc22, koper22, landau24, li_ku, traces
-from papers.bench import Context
+from papers.bench import Context, Experiment, measured
 from papers.closer24 import optimal
 from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
 from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
 from papers.playing import Result, needed, scaled_alike
-from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown
+from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown, text
 
 A, B = Partition("t", 0), Partition("t", 1)
 PROJECT = Path(__file__).resolve().parents[3]
@@ -104,6 +105,7 @@ def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
     for rates, origin in (traces.three_humps(), traces.taxi()):
         assert origin.startswith("STAND-IN")
+        assert "LOADTRIM_DATA" in origin, "where the recorded one is looked for"
         assert min(rates) >= 0
     assert len(traces.three_humps()[0]) == 600
     assert sum(traces.taxi()[0]) == pytest.approx(traces.TAXI_RECORDS, rel=0.01)
@@ -185,6 +187,70 @@ def test_the_page_keeps_its_columns() -> None:
     assert any("`make it`" in line for line in lines)
 
 
+# -- quick runs
+
+
+def short(given: Context) -> Sheet:
+    """As an experiment that plays much less than its paper when it is to be quick."""
+    table = Table(title="T", rows=(row(18.0, 2.7),), note="A note.")
+    given.draw("x.png", "A picture.", lambda figure: figure.subplots())
+    return Sheet(
+        name="x", title="X", source="", setting=("As ever.",), tables=(table.apart() if given.quick else table,)
+    )
+
+
+SHORT = Experiment("x", short, "100 s of its 10 minutes.")
+
+
+def test_a_quick_run_says_so_and_is_not_compared_with_the_paper() -> None:
+    """Found by a reader: 100 s beside 10 minutes as a difference of replica-minutes, with a reason for it."""
+    whole, quick = (text(measured(SHORT, quick, 1, None)) for quick in (False, True))
+    assert "a     as run  18.0 %  2.7 %  -15.3       b|c" in whole
+    assert "a     as run  18.0 %  2.7 %  -\nA note." in quick
+    assert quick.startswith("X\nQUICK: 100 s of its 10 minutes.\nAs ever.")
+    assert "- QUICK: 100 s of its 10 minutes." in markdown(measured(SHORT, True, 1, None), "papers")
+
+
+@pytest.mark.parametrize("experiment", papers.EXPERIMENTS.values(), ids=lambda experiment: str(experiment.name))
+def test_every_experiment_says_what_its_quick_run_leaves_out(experiment: Experiment) -> None:
+    assert " of " in experiment.quick
+    assert experiment.quick.endswith(".")
+
+
+def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (closer24, iccbdc22):
+        monkeypatch.setattr(module, "play", lambda given, jobs: {name: [RESULT] * len(js) for name, js in jobs.items()})
+    for run, looks in ((iccbdc22.run, "0.02 s after the burst (seed 1)"), (closer24.run, "0.02, 0.2 s after the")):
+        sheet = run(Context(True, None, None))
+        assert looks in "".join(sheet.setting)
+        assert all(each.difference is None and not each.why for table in sheet.tables for each in table.rows)
+        assert any(each.paper is not None for table in sheet.tables for each in table.rows)
+        assert "no mean of these looks" not in "".join(table.note for table in sheet.tables)
+    whole = iccbdc22.run(Context(False, None, None))
+    assert "0.02, 0.3, 0.6 s after the burst (seeds 1, 2, 3)" in "".join(whole.setting)
+
+
+def test_a_quick_run_leaves_the_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a reader: it wrote its figures and pictures over docs/papers.md."""
+    docs, out = tmp_path / "docs", tmp_path / "out"
+    monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "DOCS", docs)
+    monkeypatch.setattr(papers, "QUICK", out)
+    assert papers.main(["x", "--quick", "--processes", "1"]) == 0
+    assert not docs.exists()
+    assert {str(path.relative_to(out)) for path in out.rglob("*.*")} == {"papers.md", "papers/x.json", "papers/x.png"}
+    assert "QUICK: 100 s of its 10 minutes." in (out / "papers.md").read_text()
+    docs.mkdir()
+    assert papers.main(["x", "--processes", "1"]) == 0
+    assert "QUICK" not in (docs / "papers.md").read_text()
+
+
+def test_help_says_where_a_quick_run_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        papers.main(["--help"])
+    assert "out/papers/quick" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_an_experiment_prints_json() -> None:
     command = [sys.executable, "-m", "papers.iccbdc22", "--quick", "--json", "--processes", "1"]
@@ -201,7 +267,7 @@ def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
     for reported in koper22.REPORTED.values():
         assert set(reported) == set(koper22.POLICIES)
     load, _ = koper22.query_load(koper22.QUERIES[0])
-    assert load.seconds == 140 * 60
+    assert load.seconds == 60 * koper22.MINUTES
     for choice in koper22.POLICIES.values():
         job = koper22.job(koper22.QUERIES[0], choice, load.part(0, 1))
         Simulation(job.load, job.config, job.options)
