@@ -39,7 +39,7 @@ if __package__ in (None, ""):
 from demo.load import parse_rates, shares_even, shares_skewed, trace
 from demo.plot import plot
 from demo.report import NOT_THE_PAPERS, Report, render
-from demo.run import GROUP, RunFailedError, RunOptions, run
+from demo.run import GROUP, RunFailedError, RunOptions, check_names, run
 from demo.settings import number
 from demo.show import show
 from loadtrim.testing import LocalKafka, LocalKafkaError, any_kafka
@@ -79,7 +79,7 @@ def run_options(env: Mapping[str, str], bootstrap: str, topic: str, group: str) 
 
 def _demo(env: Mapping[str, str]) -> Report:
     out = Path(env.get("OUT", "out"))
-    run_options(env, "", "", "")  # wrong use is told before Kafka is started
+    check_names(run_options(env, "", "", ""))  # wrong use is told before Kafka is started
     shutil.rmtree(out / "run", ignore_errors=True)
     with any_kafka() as kafka:
         own = isinstance(kafka, LocalKafka)

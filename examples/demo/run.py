@@ -25,12 +25,13 @@ from demo.journal import Supervisor, read_run
 from demo.load import LoadOptions, Progress, Rates, TooLateError, play
 from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import control_topic_ends, fold, read_control_topic, save_entries
+from loadtrim import Settings
 from loadtrim.cli.control import topic_of
 from loadtrim.cli.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.cli.orchestrator import LocalOrchestrator
 from payments.clients import KIP_848, described
 
-__all__ = ["Live", "RunFailedError", "RunOptions", "run"]
+__all__ = ["Live", "RunFailedError", "RunOptions", "check_names", "run"]
 
 SERVICE = Path(__file__).resolve().parents[1] / "payments" / "service.py"
 GROUP = "payments-service"
@@ -125,6 +126,16 @@ class _Recorder:
         return tuple(sorted([*self.ended, *self.running.values()], key=lambda r: (r.asked_at, r.name)))
 
 
+def check_names(options: RunOptions) -> None:
+    """Look the policy and the packer up as the service will, before anything is started for them.
+
+    Raises:
+        ValueError: one of them cannot be used; the message has the nearest name.
+    """
+    env = _environment(options)
+    Settings.from_env({name: env[name] for name in ("LOADTRIM_POLICY", "LOADTRIM_PACKER") if name in env})
+
+
 async def run(
     options: RunOptions, show: Callable[[Live], contextlib.AbstractAsyncContextManager[None]] | None = None
 ) -> Report:
@@ -153,15 +164,16 @@ async def run(
         recorder.asked_at = lambda name: next((each.asked_at for each in up.instances if each.name == name), None)
         live = Live(options, up, progress, follower, recorder.events)
         async with show(live) if show else contextlib.nullcontext():
-            await _until_ready(options, up)
+            await _until_ready(live)
             live.phase = "load"
             await _play_and_follow(options, live)
             live.phase = "stopping"
     return await _sum_up(options, recorder, follower, progress, before)
 
 
-def _orchestrator_options(options: RunOptions) -> OrchestratorOptions:
-    env = {
+def _environment(options: RunOptions) -> dict[str, str]:
+    """The service's."""
+    return {
         **os.environ,
         "LOADTRIM_SLA_SECONDS": f"{options.objective_seconds:g}",
         "LOADTRIM_SLA_SHARE": f"{options.objective_share:g}",
@@ -174,12 +186,15 @@ def _orchestrator_options(options: RunOptions) -> OrchestratorOptions:
         **({"LOADTRIM_POLICY": options.policy} if options.policy else {}),
         **options.env,
     }
+
+
+def _orchestrator_options(options: RunOptions) -> OrchestratorOptions:
     return OrchestratorOptions(
         replicas=options.replicas,
         name="payments",
         replicas_max=options.replicas_max or len(options.shares),
         startup_delay_seconds=options.startup_delay_seconds,
-        env=env,
+        env=_environment(options),
         log_directory=options.directory / "logs",
     )
 
@@ -194,8 +209,9 @@ async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
         await admin.close()
 
 
-async def _until_ready(options: RunOptions, up: LocalOrchestrator) -> None:
+async def _until_ready(live: Live) -> None:
     """Wait until Kafka itself says that the group is stable with everybody in it, and all partitions taken up."""
+    options, up = live.options, live.orchestrator
     deadline = time.monotonic() + options.ready_seconds
     async with _admin(options.bootstrap) as admin:
         while True:
@@ -203,7 +219,8 @@ async def _until_ready(options: RunOptions, up: LocalOrchestrator) -> None:
             if state == "Stable" and members >= options.replicas and await _taken_up(admin, options):
                 return
             if up.failing(START_FAILURES_MAX):
-                raise RunFailedError(f"the service does not start; see {up.log_directory}")
+                ended = next(event for event in reversed(live.events) if event.kind is EventKind.EXITED)
+                raise RunFailedError(f"the service does not start: {ended.words}; see {up.log_directory}")
             if time.monotonic() > deadline:
                 raise RunFailedError(
                     f"after {options.ready_seconds:g} s the group {options.group} is {state or 'unknown'} with "

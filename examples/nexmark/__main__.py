@@ -25,7 +25,7 @@ if __package__ in (None, ""):
 
 from demo.load import Rates
 from demo.report import Report, render
-from demo.run import RunFailedError, RunOptions, run
+from demo.run import RunFailedError, RunOptions, check_names, run
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 from nexmark.events import QUERIES, Generator
 from nexmark.service import STATELESS, changelog_of, results_of
@@ -42,16 +42,26 @@ SERVICE = Path(__file__).with_name("service.py")
 OUT = Path("out/nexmark")
 
 
-def run_options(query: str, policy: str, begin: int, seconds: int, bootstrap: str, topic: str) -> RunOptions:
-    """What to run, from second ``begin`` of the load on."""
+def run_options(query: str, policy: str, begin: int, seconds: int | None, bootstrap: str, topic: str) -> RunOptions:
+    """What to run, from second ``begin`` of the load on; ``seconds`` None: to its end.
+
+    Raises:
+        ValueError: the load has no such piece; the message says how long it is.
+    """
     kind = next(each for each in LOADS if each.name == query)
     load, origin = query_load(kind)
-    rates = tuple(rate * LOAD_SCALE / SCALE for rate in load.per_second[begin : begin + seconds])
+    end = load.seconds if seconds is None else begin + seconds
+    if not 0 <= begin < end <= load.seconds:
+        raise ValueError(
+            f"the load has {load.seconds:,} s, and seconds {begin} to {end} are no piece of it, so nothing can be "
+            f"played; give --begin 0 to {load.seconds - 1}, and --seconds 1 to as many as follow"
+        )
+    rates = tuple(rate * LOAD_SCALE / SCALE for rate in load.per_second[begin:end])
     return RunOptions(
         bootstrap=bootstrap,
         topic=topic,
         group=f"nexmark-{uuid.uuid4().hex[:8]}",
-        rates=Rates(rates, f"{origin}, rates 1:{SCALE:g}, seconds {begin} to {begin + len(rates)}"),
+        rates=Rates(rates, f"{origin}, rates 1:{SCALE:g}, seconds {begin} to {end}"),
         shares=(1.0 / PARTITIONS,) * PARTITIONS,
         directory=OUT / query,
         objective_seconds=OBJECTIVE_SECONDS,
@@ -89,10 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--query", choices=QUERIES, default="q1")
     parser.add_argument("--policy", default="ds2_modern_adapted:overprovisioning=0.33", metavar="NAME[:P=V,...]")
     parser.add_argument("--begin", type=int, default=0, metavar="N", help="from this second of the load on (0)")
-    parser.add_argument("--seconds", type=int, default=140 * 60, metavar="N", help="so many of them (all, 8400)")
+    parser.add_argument("--seconds", type=int, metavar="N", help="so many of them (to its end, which is at 8400)")
     given = parser.parse_args(arguments)
-    if given.begin < 0 or given.seconds < 1:
-        parser.error(f"{given.seconds} seconds from {given.begin} on are no piece of the load; give 1 and 0 at least")
+    try:
+        # Wrong use is told before Kafka is started.
+        check_names(run_options(given.query, given.policy, given.begin, given.seconds, "", ""))
+    except ValueError as error:
+        parser.error(str(error))
     try:
         report = _played(given)
     except (RunFailedError, LocalKafkaError) as error:
