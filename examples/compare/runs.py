@@ -139,6 +139,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     scalings_after: int
     """After the first minute, until the load's end."""
     p99: float
+    """Of all that arrived; what was not done counts with what it had waited."""
     longest: float
     alone: int
     """Records that are late even if every partition has a replica to itself all the time."""
@@ -200,6 +201,7 @@ def play(job: Job) -> Result:
     outcome = simulate(scene.load, config_of(job, scene), options)
     wanted = [decision.replicas_wanted for at, decision in outcome.decisions if FIRST_SECONDS <= at < outcome.seconds]
     late = outcome.curves.late[int(FIRST_SECONDS) :]
+    latencies = outcome.latencies_least()
     after = sum(outcome.curves.arrived[int(FIRST_SECONDS) :])
     return Result(
         job=job,
@@ -215,8 +217,8 @@ def play(job: Job) -> Result:
         slices=outcome.slices,
         scalings=outcome.scalings(),
         scalings_after=sum(before != now for before, now in pairwise(wanted)),
-        p99=percentile(outcome.latencies, 0.99),
-        longest=outcome.latencies[-1] if outcome.latencies else 0.0,
+        p99=percentile(latencies, 0.99),
+        longest=percentile(latencies, 1.0),
         alone=late_alone(scene.load, scene.cost_seconds, scene.objective_seconds, job.seed),
         cpu_seconds=time.process_time() - began,
     )

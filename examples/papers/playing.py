@@ -61,6 +61,7 @@ class Result:
     """Scalings up, of however many replicas."""
     down_actions: int
     latency_mean: float
+    """As all latencies here: of all that arrived; what was not done counts with what it had waited."""
     latency_max: float
     replicas: tuple[int, ...]
     """Per second."""
@@ -94,6 +95,7 @@ def _played(job: Job) -> Result:
     ups, downs = outcome.scaled()
     up_actions, down_actions = outcome.actions()
     end = job.load.seconds
+    latencies = outcome.latencies_least()
     return Result(
         share_in_time=outcome.share_in_time,
         replica_minutes=sum(outcome.curves.replicas[:end]) / 60.0,
@@ -101,13 +103,13 @@ def _played(job: Job) -> Result:
         downs=downs,
         up_actions=up_actions,
         down_actions=down_actions,
-        latency_mean=fmean(outcome.latencies) if outcome.latencies else 0.0,
-        latency_max=percentile(outcome.latencies, 1.0),
+        latency_mean=fmean(latencies) if latencies else 0.0,
+        latency_max=percentile(latencies, 1.0),
         replicas=outcome.curves.replicas[:end],
         latency_by_second=outcome.curves.latency_max[:end],
         records=outcome.arrived,
         waiting=outcome.curves.waiting[:end],
-        latencies=tuple(percentile(outcome.latencies, at / QUANTILES) for at in range(QUANTILES + 1)),
+        latencies=tuple(percentile(latencies, at / QUANTILES) for at in range(QUANTILES + 1)),
         cpu_seconds=time.process_time() - began,
         wanted=_changes(outcome),
     )

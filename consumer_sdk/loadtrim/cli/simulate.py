@@ -38,6 +38,7 @@ from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, chec
 from loadtrim.simulate.picture import check_plot, draw
 from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
 from loadtrim.simulate.show import curves_of, table_lines
+from loadtrim.simulate.simulation import drain_seconds
 from loadtrim_agent.core.plan.naming import UnknownNameError
 from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS
 from loadtrim_agent.core.plan.packers.problem import LoadError
@@ -220,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(_json(task, runs, curves=args.curves), flush=True)
     else:
-        print("\n".join(_table([each.summary for each in runs])), flush=True)
+        print("\n".join(_table([each.summary for each in runs], args.sla)), flush=True)
     if args.plot is not None:
         _draw(args.plot, task, runs)
     return EXIT_DONE
@@ -495,11 +496,14 @@ def _head(task: _Task, args: argparse.Namespace) -> list[str]:
     ]
 
 
-def _table(summaries: Sequence[Summary]) -> list[str]:
+def _table(summaries: Sequence[Summary], objective_seconds: float) -> list[str]:
     lines = table_lines(summaries)
-    left = [each for each in summaries if each.left > 0]
-    for each in left:
-        lines.append(f"{each.policy}: {each.left:.0f} records were not done a minute after the load's end")
+    for each in summaries:
+        if each.left > 0:
+            lines.append(
+                f"{each.policy}: {each.left:,.0f} records ({each.left / each.records:.2%}) were not done "
+                f"{drain_seconds(objective_seconds):g} s after the load's end; they are late, and > is at least"
+            )
     if not sys.stdout.isatty():
         return lines
     try:

@@ -13,6 +13,9 @@ from loadtrim_agent.core.records import DecisionRecord
 __all__ = ["Curves", "Outcome", "Summary", "percentile", "summary_of"]
 
 
+PERCENTILES = {"latency_p50": 0.5, "latency_p90": 0.9, "latency_p99": 0.99, "latency_p999": 0.999}
+
+
 def percentile(ordered: Sequence[float], share: float) -> float:
     """Nearest rank of values in ascending order; 0.0 of none."""
     if not ordered:
@@ -47,10 +50,10 @@ class Outcome:
     of the records."""
 
     arrived: int
-    left: int
-    """Records that were not done when the run ended: ``arrived`` = done + ``left``."""
     latencies: Sequence[float]
     """Seconds from arrival until done, ascending."""
+    waited: Sequence[float]
+    """Of what was not done when the run ended: seconds since arrival, ascending."""
     objective_seconds: float
     replica_minutes: float
     """From the request for a replica until it is gone."""
@@ -72,6 +75,20 @@ class Outcome:
     @property
     def done(self) -> int:
         return len(self.latencies)
+
+    @property
+    def left(self) -> int:
+        """Records that were not done when the run ended: ``arrived`` = ``done`` + ``left``."""
+        return len(self.waited)
+
+    def latencies_least(self) -> Sequence[float]:
+        """Of all that arrived, seconds, ascending: what was not done counts with what it had waited."""
+        return sorted([*self.latencies, *self.waited]) if self.waited else self.latencies
+
+    def is_bound(self, seconds: float) -> bool:
+        """Is a percentile of :meth:`latencies_least` a lower bound? It is where a record that was not done counts for
+        less than it would have come to."""
+        return bool(self.waited) and seconds >= self.waited[0]
 
     @property
     def in_time(self) -> int:
@@ -116,7 +133,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One policy on one load, as mean over the seeds; what JSON output holds. Latencies in seconds."""
+    """One policy on one load, as mean over the seeds; what JSON output holds. Latencies in seconds, of all that
+    arrived: what was not done counts with what it had waited."""
 
     policy: str
     packer: str
@@ -144,10 +162,25 @@ class Summary:
     latency_p999: float
     latency_max: float
     """The largest of all seeds; the other latencies are means of the seeds' percentiles."""
+    lower_bounds: tuple[str, ...]
+    """Names of those of the latencies that would have come out longer, had everything been done."""
     late_by_cause: dict[str, float]
     gap_mean: float
     """Members in use above the lower bound of each plan, the mean of all decisions."""
     gap_max: int
+
+
+def _latencies(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, bool]]:
+    """Fields of the summary -> (seconds, whether that is a lower bound)."""
+    all_of = [outcome.latencies_least() for outcome in outcomes]
+    some_left = any(outcome.left for outcome in outcomes)
+    found = {"latency_mean": (fmean(fmean(each) if each else 0.0 for each in all_of), some_left)}
+    for name, share in PERCENTILES.items():
+        values = [percentile(each, share) for each in all_of]
+        bound = any(outcome.is_bound(value) for outcome, value in zip(outcomes, values, strict=True))
+        found[name] = fmean(values), bound
+    found["latency_max"] = max((each[-1] for each in all_of if each), default=0.0), some_left
+    return found
 
 
 def summary_of(
@@ -159,8 +192,7 @@ def summary_of(
     gaps = [gap for outcome in outcomes for gap in outcome.gaps()]
     causes = sorted({cause for outcome in outcomes for cause in outcome.late_by_cause})
 
-    def at(share: float) -> float:
-        return fmean(percentile(outcome.latencies, share) for outcome in outcomes)
+    latencies = _latencies(outcomes)
 
     return Summary(
         policy=policy,
@@ -181,12 +213,8 @@ def summary_of(
         moves=fmean(outcome.moves for outcome in outcomes),
         slices=fmean(outcome.slices for outcome in outcomes),
         rebalances=fmean(outcome.rebalances for outcome in outcomes),
-        latency_mean=fmean(sum(o.latencies) / o.done if o.done else 0.0 for o in outcomes),
-        latency_p50=at(0.5),
-        latency_p90=at(0.9),
-        latency_p99=at(0.99),
-        latency_p999=at(0.999),
-        latency_max=max((o.latencies[-1] for o in outcomes if o.latencies), default=0.0),
+        **{name: seconds for name, (seconds, _) in latencies.items()},
+        lower_bounds=tuple([name for name, (_, bound) in latencies.items() if bound]),
         late_by_cause={cause: fmean(o.late_by_cause.get(cause, 0) for o in outcomes) for cause in causes},
         gap_mean=fmean(gaps) if gaps else 0.0,
         gap_max=max(gaps, default=0),

@@ -145,12 +145,16 @@ def _percentiles(axes: Axes, lines: Sequence[tuple[str, Outcome]]) -> None:
     places = range(len(QUANTILES))
     drawn = [lines[0][1].objective_seconds]
     for colour, outcome in lines:
-        values = [percentile(outcome.latencies, share) for share in QUANTILES]
+        latencies = outcome.latencies_least()
+        values = [percentile(latencies, share) for share in QUANTILES]
+        bounds = [place for place in places if outcome.is_bound(values[place])]
         axes.plot(places, values, marker=".", color=colour)
+        axes.plot(bounds, [values[place] for place in bounds], "^", color=colour)
         drawn += [value for value in values if value > 0.0]
     _rule(axes, lines[0][1].objective_seconds)
     axes.set_xticks(list(places), [f"p{share * 100:g}" if share < 1.0 else "longest" for share in QUANTILES])
-    axes.set_ylabel("latency")
+    some_left = any(outcome.left for _, outcome in lines)
+    axes.set_ylabel("latency" + ("\n(triangle: at least,\nnot all was done)" if some_left else ""))
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=TICKS_FEW if max(drawn) > 10.0 * min(drawn) else TICKS_MANY))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: seconds_words(seconds)))

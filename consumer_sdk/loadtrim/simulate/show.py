@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .loads import Load
-from .outcome import Outcome, Summary
+from .outcome import PERCENTILES, Outcome, Summary
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,21 +50,17 @@ def rows_of(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
                 f"{each.replica_minutes:.2f}",
                 f"{each.replicas_mean:.2f}",
                 str(each.replicas_max),
-                *(
-                    seconds_words(value)
-                    for value in (
-                        each.latency_p50,
-                        each.latency_p90,
-                        each.latency_p99,
-                        each.latency_p999,
-                        each.latency_max,
-                    )
-                ),
+                *(_latency(each, name) for name in (*PERCENTILES, "latency_max")),
                 f"{each.ups:.0f}/{each.downs:.0f}",
                 moves,
             )
         )
     return rows
+
+
+def _latency(summary: Summary, name: str) -> str:
+    bound = "> " if name in summary.lower_bounds else ""
+    return bound + seconds_words(getattr(summary, name))
 
 
 def seconds_words(seconds: float) -> str:

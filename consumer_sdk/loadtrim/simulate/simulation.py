@@ -35,7 +35,7 @@ from .slices import Slicer
 from .work import Costs, Machines
 from .world import EPOCH, Member, World
 
-__all__ = ["Options", "Simulation", "simulate"]
+__all__ = ["Options", "Simulation", "drain_seconds", "simulate"]
 
 REPORT_SECONDS = 0.01
 """From a report's making until the leader has heard it."""
@@ -51,7 +51,7 @@ RATE_SHARE = 0.3
 BEGINS_AT_MAX = 1e11
 """The year 5138: what is above is milliseconds."""
 DRAIN_SECONDS = 60.0
-"""Time given after the load's end to finish what waits; the objective, where that is longer."""
+"""Time given after the load's end to finish what waits, at least."""
 COSTS_DEFAULT = Costs(mean_seconds=0.005)
 MACHINES_DEFAULT = Machines()
 
@@ -137,6 +137,11 @@ class Options:
             )
 
 
+def drain_seconds(objective_seconds: float) -> float:
+    """Time given after the load's end to finish what waits: what is not done then is late."""
+    return max(DRAIN_SECONDS, objective_seconds)
+
+
 class Simulation:
     """One run. Build it, :meth:`run` it once.
 
@@ -159,7 +164,7 @@ class Simulation:
         begin = self._origin + 1.0 + (drawn if options.phase_seconds is None else options.phase_seconds)
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
-        self._drain_seconds = max(DRAIN_SECONDS, config.objective_seconds)
+        self._drain_seconds = drain_seconds(config.objective_seconds)
         self._planner = Planner(config, _told(load, config, options, begin))
         self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
         self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
@@ -215,8 +220,8 @@ class Simulation:
         arrived = [*self._arrived, *[0] * (len(self._there) - len(self._arrived))]
         return Outcome(
             arrived=sum(self._arrived),
-            left=sum(self._arrived) - len(world.latencies),
             latencies=sorted(world.latencies),
+            waited=sorted(world.waited()),
             objective_seconds=self._config.objective_seconds,
             replica_minutes=self._replica_seconds / 60.0,
             replicas_max=self._replicas_max,

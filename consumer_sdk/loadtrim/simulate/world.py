@@ -6,7 +6,7 @@ import heapq
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -149,6 +149,10 @@ class World:
     def owned(self, name: str) -> list[int]:
         """Partitions of a member, sorted."""
         return [index for index, owner in enumerate(self.owners) if owner == name]
+
+    def waited(self) -> Iterator[float]:
+        """Of each record that is not done: seconds since it arrived."""
+        return (self.now - stamp for queue in self.queues for stamp in queue.stamps[queue.head :])
 
     # -- members
 

@@ -285,6 +285,47 @@ def test_seeds_are_added_up() -> None:
     assert percentile([], 0.5) == 0.0
 
 
+def test_what_was_not_done_counts_with_what_it_waited() -> None:
+    """Percentiles were those of what was done: with 4 records of 1 s in each of 60 seconds, half of them."""
+    load = Load(per_second=(4.0,) * 60, partitions=(Partition("t", 0),), shares=((1.0,),))
+    outcome = simulate(load, PlanConfig(policy="fixed"), Options(costs=Costs(mean_seconds=1.0), phase_seconds=0.0))
+    assert (outcome.arrived, outcome.left) == (240, len(outcome.waited)) == (240, 120)
+    assert outcome.waited[0] == pytest.approx(61.0, abs=0.5)
+    assert outcome.waited[-1] == pytest.approx(90.0, abs=1.5)
+    summary = summary_of([outcome], policy="p", packer="t", protocol="loadtrim", slicing=False, seeds=(1,))
+    assert summary.latency_p50 > 60.0
+    assert summary.latency_p90 == pytest.approx(86.0, abs=1.0)
+    assert summary.latency_mean > sum(outcome.latencies) / outcome.done
+    assert set(summary.lower_bounds) >= {"latency_mean", "latency_p90", "latency_p99", "latency_p999", "latency_max"}
+    assert not play("constant:rate=60,seconds=5").waited
+
+
+def test_a_percentile_below_all_that_waits_is_exact() -> None:
+    """One partition's owner does a third of it, the other's all of it at once: 600 of 3600 are left."""
+    load = Load(
+        per_second=(60.0,) * 60,
+        partitions=(Partition("t", 0), Partition("t", 1)),
+        shares=((0.5, 0.5),),
+        keys="fixed",
+    )
+    options = Options(costs=Costs(mean_seconds=0.1), machines=Machines(speeds=(10.0, 1.0)), replicas=2)
+    outcome = simulate(load, PlanConfig(policy="fixed", packer="sticky"), options)
+    summary = summary_of([outcome], policy="p", packer="t", protocol="loadtrim", slicing=False, seeds=(1,))
+    assert outcome.left == pytest.approx(600, abs=20)
+    assert summary.latency_p50 < 1.0
+    assert "latency_p50" not in summary.lower_bounds
+    assert "latency_p90" in summary.lower_bounds
+
+
+def test_an_objective_longer_than_a_minute_is_waited_for() -> None:
+    """What was not done a minute after the load's end was late, however long it had."""
+    load = Load(per_second=(100.0,), partitions=(Partition("t", 0),), shares=((1.0,),))
+    for objective, share in ((50.0, 0.49), (100.0, 0.99), (200.0, 1.0)):
+        config = PlanConfig(policy="fixed", objective_seconds=objective)
+        outcome = simulate(load, config, Options(costs=Costs(mean_seconds=1.0)))
+        assert outcome.share_in_time == share
+
+
 def test_how_far_the_plans_are_from_the_fewest() -> None:
     """A fixed group of 3 where two would do. What holds has no plan."""
     outcome = play("constant:rate=150,seconds=20", policy="fixed:replicas=3", packer="sticky")
