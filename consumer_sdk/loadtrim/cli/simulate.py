@@ -6,12 +6,10 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from loadtrim.simulate import (
     PROTOCOLS,
@@ -23,7 +21,6 @@ from loadtrim.simulate import (
     Outcome,
     PlanConfig,
     Simulation,
-    Summary,
     WrongLoadError,
     parse_costs,
     parse_generator,
@@ -37,8 +34,6 @@ from loadtrim.simulate import (
 from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
 from loadtrim.simulate.picture import check_plot, draw
 from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
-from loadtrim.simulate.show import curves_of, table_lines
-from loadtrim.simulate.simulation import drain_seconds
 from loadtrim_agent.core.plan.naming import UnknownNameError
 from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS
 from loadtrim_agent.core.plan.packers.problem import LoadError
@@ -48,6 +43,7 @@ from loadtrim_agent.core.records import ReportRecord
 from .connection import add_arguments, connection_from
 from .control import ControlTopic
 from .errors import EXIT_DONE, CommandError, UsageError
+from .simulated import Run, Task, head_lines, json_of, text_lines
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -58,6 +54,11 @@ COST_DEFAULT = Costs(mean_seconds=0.005)
 PAST_SECONDS = 3600.0
 PROGRESS_SECONDS = 0.1
 """Between two lines of progress."""
+TOLD = {
+    *("load", "group", "partitions", "arrivals", "policy", "packer", "sla", "share", "cost", "startup", "protocol"),
+    *("slicing", "baselines", "seeds", "json", "curves", "decisions", "plot"),
+}
+"""Arguments that the head or the table tells, and those that change only what is shown."""
 REFUSED = (WrongLoadError, UnknownNameError, LoadError, ValueError)
 """What is wrong with what was asked for."""
 EXAMPLES = """
@@ -185,24 +186,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs, with seeds from --seed on (1)")
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--curves", action="store_true", help="with --json: the first seed's curves too")
+    output.add_argument(
+        "--decisions",
+        action="store_true",
+        help="print the first seed's decisions that wanted another number of replicas or moved something, with reasons",
+    )
     output.add_argument("--plot", type=Path, metavar="FILE", help="draw the first seed's runs (.png, .svg, .pdf)")
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What is to be played."""
-
-    load: Load
-    options: Options
-    configs: Sequence[PlanConfig]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    name: str
-    summary: Summary
-    first: Outcome
 
 
 def run(args: argparse.Namespace) -> int:
@@ -212,16 +201,16 @@ def run(args: argparse.Namespace) -> int:
     except REFUSED as error:
         raise _refused(error, "Nothing was played.") from error
     if not args.json:
-        print("\n".join(_head(task, args)), flush=True)
+        print("\n".join(head_lines(task)), flush=True)
     try:
         runs = [_played(task.load, config, task.options, args) for config in task.configs]
     except REFUSED as error:
         raise _refused(error, "The run ended there, so there are no figures of it.") from error
     # Printed before anything is drawn: what took minutes to play is not to be lost for a plot.
     if args.json:
-        print(_json(task, runs, curves=args.curves), flush=True)
+        print(json_of(task, runs, curves=args.curves, decisions=args.decisions), flush=True)
     else:
-        print("\n".join(_table([each.summary for each in runs], args.sla)), flush=True)
+        print("\n".join(text_lines(task, runs, decisions=args.decisions)), flush=True)
     if args.plot is not None:
         _draw(args.plot, task, runs)
     return EXIT_DONE
@@ -231,7 +220,7 @@ def _refused(error: Exception, means: str) -> UsageError:
     return UsageError(str(error), means, "What can be given: loadtrim simulate --help.")
 
 
-def _task(args: argparse.Namespace) -> _Task:
+def _task(args: argparse.Namespace) -> Task:
     """What is to be played; whatever can be refused is refused here, before anything was played for minutes."""
     _check(args)
     load = _load(args)
@@ -240,7 +229,29 @@ def _task(args: argparse.Namespace) -> _Task:
     configs = [_config(args, choice) for choice in args.policy or ["objective"]]
     for config in configs:
         Simulation(load.part(0, 1), config, options)
-    return _Task(load, options, configs, [*load.notes, *_too_large(load, options)])
+    arguments = _arguments(args)
+    return Task(load, options, configs, [*load.notes, *_too_large(load, options)], arguments, _others(arguments))
+
+
+def _defaults() -> dict[str, Any]:
+    """Of every argument that makes a run what it is."""
+    parser = argparse.ArgumentParser()
+    for add in (_add_load, _add_group, _add_output):
+        add(parser)
+    return vars(parser.parse_args([]))
+
+
+def _arguments(args: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in _defaults()}
+
+
+def _others(arguments: Mapping[str, Any]) -> list[str]:
+    """What was given and the head does not tell otherwise, as it is given."""
+    return [
+        f"--{name.replace('_', '-')} {arguments[name]}"
+        for name, default in _defaults().items()
+        if arguments[name] != default and name not in TOLD
+    ]
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -282,7 +293,7 @@ def _check_replicas(args: argparse.Namespace, load: Load) -> None:
         )
 
 
-def _draw(path: Path, task: _Task, runs: Sequence[_Run]) -> None:
+def _draw(path: Path, task: Task, runs: Sequence[Run]) -> None:
     title = f"{task.load.source}, {task.options.costs}"
     try:
         draw(path, [(each.name, each.first) for each in runs], title)
@@ -439,10 +450,10 @@ def _too_large(load: Load, options: Options) -> list[str]:
     ]
 
 
-# -- what is said
+# -- playing
 
 
-def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Namespace) -> _Run:
+def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Namespace) -> Run:
     outcomes: list[Outcome] = []
     seeds = list(range(options.seed, options.seed + args.seeds))
     for seed in seeds:
@@ -459,7 +470,7 @@ def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Nam
         slicing=options.slicing,
         seeds=seeds,
     )
-    return _Run(f"{config.policy}/{config.packer}", summary, outcomes[0])
+    return Run(f"{config.policy}/{config.packer}", summary, outcomes[0])
 
 
 def _progress(what: str, seconds: int) -> Callable[[int], None] | None:
@@ -479,57 +490,3 @@ def _progress(what: str, seconds: int) -> Callable[[int], None] | None:
 def _clear() -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _head(task: _Task, args: argparse.Namespace) -> list[str]:
-    load, options = task.load, task.options
-    peak = max(load.per_second)
-    group = f"W = {args.sla:g} s, {args.share:.1%} of the records; {options.costs}; start-up {args.startup:g} s; "
-    group += f"protocol {options.protocol.name}{', members slice' if options.slicing else ''}"
-    group += f"; baselines of {args.baselines.name}" if options.baselines else ""
-    what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions, "
-    return [
-        what + f"up to {peak:,.0f}/s, arriving as {load.arrivals}",
-        group,
-        *(f"note: {note}" for note in task.notes),
-        "",
-    ]
-
-
-def _table(summaries: Sequence[Summary], objective_seconds: float) -> list[str]:
-    lines = table_lines(summaries)
-    for each in summaries:
-        if each.left > 0:
-            lines.append(
-                f"{each.policy}: {each.left:,.0f} records ({each.left / each.records:.2%}) were not done "
-                f"{drain_seconds(objective_seconds):g} s after the load's end; they are late, and > is at least"
-            )
-    if not sys.stdout.isatty():
-        return lines
-    try:
-        from rich.console import Console
-    except ImportError:
-        return lines
-    with (console := Console(highlight=False)).capture() as captured:
-        from loadtrim.simulate.show import rich_table
-
-        console.print(rich_table(summaries))
-    return [captured.get().rstrip("\n"), *lines[len(summaries) + 1 :]]
-
-
-def _json(task: _Task, runs: Sequence[_Run], *, curves: bool) -> str:
-    load, options = task.load, task.options
-    told = {
-        "load": {
-            "source": load.source,
-            "seconds": load.seconds,
-            "records": load.records,
-            "partitions": [str(partition) for partition in load.partitions],
-            "arrivals": load.arrivals,
-            "keys": load.keys,
-        },
-        "notes": list(task.notes),
-        "costs": {"kind": options.costs.kind, "mean_seconds": options.costs.mean_seconds},
-        "runs": [asdict(each.summary) | ({"curves": curves_of(load, each.first)} if curves else {}) for each in runs],
-    }
-    return msgspec.json.encode(told).decode()

@@ -123,6 +123,16 @@ class Outcome:
         plans = ((decision.members_opened, decision.members_bound) for _, decision in self.decisions)
         return tuple([max(0, opened - bound) for opened, bound in plans if opened is not None and bound is not None])
 
+    def changes(self) -> list[tuple[float, DecisionRecord]]:
+        """The decisions that wanted another number of replicas than the one before, or moved something."""
+        found = []
+        wanted = self.decisions[0][1].replicas_actual if self.decisions else 0
+        for at, decision in self.decisions:
+            if decision.moves or decision.replicas_wanted != wanted:
+                found.append((at, decision))
+            wanted = decision.replicas_wanted
+        return found
+
     def first_above(self, replicas: int, since_seconds: float) -> float | None:
         """Seconds from ``since_seconds`` until more replicas than that were wanted."""
         for at, decision in self.decisions:

@@ -65,6 +65,7 @@ def draw(path: Path, runs: Sequence[tuple[str, Outcome]], title: str) -> None:
     for panel in axes[:3]:
         panel.set_xlabel("seconds")
         panel.set_xlim(0, max(len(outcome.curves.replicas) for _, outcome in lines))
+        panel.axvline(runs[0][1].seconds, color=RULE_COLOUR, linewidth=0.6)
     named = [(name, colour) for colour, (name, _) in zip(colours, runs, strict=True)]
     # Below the panels, where it covers no curve.
     figure.legend(handles=_legend(named, runs[0][1].objective_seconds), loc="outside lower center", ncols=4)
@@ -100,6 +101,7 @@ def _legend(named: Sequence[tuple[str, str]], objective_seconds: float) -> list[
         *(Line2D([], [], color=colour, label=name) for name, colour in named),
         Line2D([], [], color=RULE_COLOUR, linestyle=":", label="replicas wanted"),
         Line2D([], [], color=RULE_COLOUR, linestyle="", marker="|", label="moves"),
+        Line2D([], [], color=RULE_COLOUR, linewidth=0.6, label="the load's end"),
         Line2D([], [], color=RULE_COLOUR, linestyle="--", label=f"objective W = {seconds_words(objective_seconds)}"),
     ]
 

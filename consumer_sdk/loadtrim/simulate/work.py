@@ -61,7 +61,8 @@ class Costs:
 
     def __str__(self) -> str:
         text = f"{self.mean_seconds * 1e3:g} ms a record"
-        return text if self.kind == "fixed" else f"{text} ({self.kind})"
+        spread = f", standard deviation {self.variation:g} times that" if self.kind == "lognormal" else ""
+        return text if self.kind == "fixed" else f"{text} ({self.kind}{spread})"
 
 
 def parse_costs(text: str) -> Costs:

@@ -26,7 +26,7 @@ def test_policies_are_compared_in_one_table(capsys: pytest.CaptureFixture[str]) 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{LOAD}: 2,250 records in 15 s on 3 partitions, up to 200/s")
     head = next(index for index, line in enumerate(lines) if line.startswith("policy"))
-    named = [line.split()[:2] for line in lines[head + 1 :]]
+    named = [line.split()[:2] for line in lines[head + 1 : lines.index("", head)]]
     assert named == [["objective", "trim"], ["closer24:mu=200", "least_loaded"]]
     assert ".." in lines[head + 1], "the spread over the seeds"
 
@@ -40,7 +40,86 @@ def test_json_holds_the_figures_and_the_curves(capsys: pytest.CaptureFixture[str
     assert len(run["curves"]["load"]) == 15
     assert sum(run["curves"]["arrived"]) == 2250
     assert printed["costs"] == {"kind": "exponential", "mean_seconds": 0.004}
+    assert "decisions" not in run
     assert "curves" not in told(SHORT, capsys)["runs"][0]
+
+
+def test_json_holds_the_whole_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--share", "0.99", "--startup", "2", "--speeds", "1,0.5", "--concurrency", "2", "--replicas", "2"]
+    words += ["--min", "2", "--max", "3", "--protocol", "kip848", "--cost", "lognormal:4ms,0.8", "--seed", "7"]
+    printed = told([*SHORT, *words, "--scale", "2"], capsys)
+    assert printed["objective"] == {"seconds": 0.5, "share": 0.99}
+    assert printed["costs"] == {"kind": "lognormal", "mean_seconds": 0.004, "variation": 0.8}
+    assert printed["group"] == {
+        "replicas": 2,
+        "replicas_min": 2,
+        "replicas_max": 3,
+        "speeds": [1.0, 0.5],
+        "concurrency": 2,
+        "startup_seconds": 2.0,
+        "protocol": "kip848",
+        "heartbeat_seconds": 5.0,
+        "slicing": False,
+        "begins_at": None,
+        "baselines": 0,
+    }
+    assert printed["arguments"]["scale"] == 2.0
+    assert printed["arguments"]["seed"] == 7
+    assert told(SHORT, capsys)["group"]["replicas_max"] == 3, "the partitions"
+
+
+def test_the_head_tells_what_is_not_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "--share",
+        "0.99999",
+        "--cost",
+        "lognormal:4ms,0.8",
+        "--scale",
+        "2",
+        "--speeds",
+        "1,0.5",
+        "--replicas",
+        "2",
+    ]
+    assert main([*SHORT, *words, "--concurrency", "2", "--max", "3", "--shares", "skewed", "--seed", "7"]) == 0
+    _, group, others, *_ = capsys.readouterr().out.splitlines()
+    assert "99.999% of the records" in group
+    assert "lognormal, standard deviation 0.8 times that" in group
+    assert others == (
+        "also given: --shares skewed --scale 2.0 --speeds 1,0.5 --concurrency 2 --replicas 2 --max 3 --seed 7"
+    )
+    assert main(SHORT) == 0
+    assert "also given" not in capsys.readouterr().out
+
+
+def test_decisions_are_told_with_their_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SHORT, "--seeds", "2", "--decisions"]) == 0
+    out = capsys.readouterr().out
+    assert "objective/trim, seed 1:\n" in out
+    assert "busy seconds/s arrive" in out
+    assert "seed 2:" not in out
+    (run,) = told([*SHORT, "--decisions"], capsys)["runs"]
+    assert {"second", "replicas_wanted", "reason", "moves"} <= set(run["decisions"][0])
+
+
+def test_records_that_were_not_done_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "constant:rate=20,seconds=10", "--partitions", "1", "--cost", "1s", "--policy", "fixed"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "were not done 60 s after the load's end" in out
+    assert "  > " in out
+    (run,) = told(words, capsys)["runs"]
+    assert run["left"] > 0
+    assert "latency_max" in run["lower_bounds"]
+
+
+def test_a_terminal_gets_what_fits_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*SHORT, "--policy", "objective", "--policy", "fixed:replicas=2"]) == 0
+    lines = capsys.readouterr().out.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    assert sum(line.startswith("policy ") for line in lines) == 2
+    assert max(map(len, lines[lines.index("") :])) <= 80
 
 
 def test_files_shares_and_protocols(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

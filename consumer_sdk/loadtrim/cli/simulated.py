@@ -1,0 +1,133 @@
+"""What ``loadtrim simulate`` says: what is played, what came of it, and why."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Summary
+from loadtrim.simulate.show import curves_of, decision_lines, decisions_of, legend_lines, table_lines
+from loadtrim.simulate.simulation import drain_seconds
+
+__all__ = ["Run", "Task", "head_lines", "json_of", "text_lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be played."""
+
+    load: Load
+    options: Options
+    configs: Sequence[PlanConfig]
+    """One for each policy; they differ in policy and packer."""
+    notes: Sequence[str]
+    arguments: Mapping[str, Any]
+    """Of the command line, by name, those that were not given included."""
+    others: Sequence[str]
+    """Arguments that were given and that the head does not tell in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of one policy."""
+
+    name: str
+    summary: Summary
+    first: Outcome
+    """Of the first seed."""
+
+
+def head_lines(task: Task) -> list[str]:
+    """What is played, in words, for what comes before the table."""
+    load, options, config = task.load, task.options, task.configs[0]
+    what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions, "
+    group = f"W = {config.objective_seconds:g} s, {config.objective_share * 100:.10g}% of the records; "
+    group += f"{options.costs}; start-up {options.startup_seconds:g} s; protocol {options.protocol.name}"
+    group += ", members slice" if options.slicing else ""
+    group += f"; baselines of {task.arguments['baselines'].name}" if options.baselines else ""
+    return [
+        what + f"up to {max(load.per_second):,.0f}/s, arriving as {load.arrivals}",
+        group,
+        *([f"also given: {' '.join(task.others)}"] if task.others else []),
+        *(f"note: {note}" for note in task.notes),
+        "",
+    ]
+
+
+def text_lines(task: Task, runs: Sequence[Run], *, decisions: bool) -> list[str]:
+    """The table as wide as the terminal, in a pipe one line per policy; what it does not tell, and what is in it."""
+    summaries = [run.summary for run in runs]
+    terminal = sys.stdout.isatty()
+    lines = table_lines(summaries, shutil.get_terminal_size().columns if terminal else None, bold=terminal)
+    lines += [_left(each, task.configs[0].objective_seconds) for each in summaries if each.left]
+    lines += ["", *legend_lines(summaries)]
+    for run in runs if decisions else ():
+        lines += ["", f"{run.name}, seed {run.summary.seeds[0]}:", *decision_lines(run.first)]
+    return lines
+
+
+def _left(summary: Summary, objective_seconds: float) -> str:
+    return (
+        f"{summary.policy}: {summary.left:,.0f} records ({summary.left / summary.records:.2%}) were not done "
+        f"{drain_seconds(objective_seconds):g} s after the load's end; they are late, and > is at least"
+    )
+
+
+def json_of(task: Task, runs: Sequence[Run], *, curves: bool, decisions: bool) -> str:
+    """The whole setting, and what came of it."""
+    told = {
+        "load": _load(task.load),
+        "notes": list(task.notes),
+        "objective": {"seconds": task.configs[0].objective_seconds, "share": task.configs[0].objective_share},
+        "costs": _costs(task.options),
+        "group": _group(task),
+        "arguments": task.arguments,
+        "runs": [
+            asdict(run.summary)
+            | ({"decisions": decisions_of(run.first)} if decisions else {})
+            | ({"curves": curves_of(task.load, run.first)} if curves else {})
+            for run in runs
+        ],
+    }
+    return msgspec.json.encode(told, enc_hook=str).decode()
+
+
+def _load(load: Load) -> dict[str, Any]:
+    return {
+        "source": load.source,
+        "seconds": load.seconds,
+        "records": load.records,
+        "partitions": [str(partition) for partition in load.partitions],
+        # None: they change from second to second.
+        "shares": load.shares[0] if len(load.shares) == 1 else None,
+        "arrivals": load.arrivals,
+        "keys": load.keys,
+    }
+
+
+def _costs(options: Options) -> dict[str, Any]:
+    costs = options.costs
+    spread = {"variation": costs.variation} if costs.kind == "lognormal" else {}
+    return {"kind": costs.kind, "mean_seconds": costs.mean_seconds} | spread
+
+
+def _group(task: Task) -> dict[str, Any]:
+    options, config = task.options, task.configs[0]
+    return {
+        "replicas": options.replicas,
+        "replicas_min": config.min_replicas,
+        "replicas_max": config.max_replicas or len(task.load.partitions),
+        "speeds": options.machines.speeds,
+        "concurrency": options.machines.concurrency,
+        "startup_seconds": options.startup_seconds,
+        "protocol": options.protocol.name,
+        "heartbeat_seconds": options.protocol.heartbeat_seconds if options.protocol.rebalances else None,
+        "slicing": options.slicing,
+        "begins_at": options.begins_at,
+        "baselines": len(options.baselines),
+    }
