@@ -74,7 +74,7 @@ def text_lines(task: Task, runs: Sequence[Run], *, decisions: bool) -> list[str]
 def _left(summary: Summary, objective_seconds: float) -> str:
     return (
         f"{summary.policy}: {summary.left:,.0f} records ({summary.left / summary.records:.2%}) were not done "
-        f"{drain_seconds(objective_seconds):g} s after the load's end; they are late, and > is at least"
+        f"{drain_seconds(objective_seconds):g} s after the load's end; they are late, and > means at least"
     )
 
 
