@@ -89,7 +89,7 @@ def landau_stream(iterations: int) -> tuple[Load, bool]:
 
 
 def _instead_of(name: str) -> str:
-    return f"STAND-IN, for {name} is not here"
+    return f"STAND-IN, for {name} is not here (LOADTRIM_DATA names the directory of recorded loads)"
 
 
 def _sped_up(values: Sequence[float], seconds: int, most: float) -> tuple[float, ...]:
