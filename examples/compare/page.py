@@ -215,6 +215,8 @@ def draw(path: Path, groups: Mapping[tuple[str, float], Sequence[Result]], scene
 
 LATE_MIN = 0.005
 """Percent; nothing late at all is drawn here."""
+LATE_MAX = 400.0
+"""Leaves room for the names of those who are late always."""
 
 
 def _panel(panel: Any, results: Sequence[Result]) -> None:
@@ -222,7 +224,7 @@ def _panel(panel: Any, results: Sequence[Result]) -> None:
     front = sorted((each for each in entries if on_front(each, entries)), key=lambda each: each.replica_minutes)
     named = {each.job.choice for each in front}
     panel.set_yscale("log")
-    panel.set_ylim(LATE_MIN * 0.8, 110.0)
+    panel.set_ylim(LATE_MIN * 0.8, LATE_MAX)
     panel.tick_params(labelsize=7)
     panel.plot(
         [each.replica_minutes for each in front], [_late(each) for each in front], color="0.7", linewidth=0.8,
