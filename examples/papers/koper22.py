@@ -29,7 +29,7 @@ PARTITIONS, REPLICAS, REPLICAS_MAX = 24, 8, 16
 MINUTES, MINUTES_QUICK = 140, 15
 SCALE = 5000.0
 """So many records are one here; what one costs grows with it."""
-BUSY = 0.8
+BUSY = 0.52
 """Share of the time that the replicas of Dhalion-adapted at 5 s are taken to have been busy: sets what one can do."""
 STOP_SECONDS, STARTUP_SECONDS = 10.0, 10.0
 INTERVAL_SECONDS, GATHER_SECONDS = 5.0, 2.5
