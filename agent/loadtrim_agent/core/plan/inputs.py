@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..model import Partition
-from .packers.problem import Bin, Dealer, Item, Limits, Problem, Whole
+from .packers.problem import Bin, Dealer, Item, Limits, Problem, Whole, expected_by, limits_of
 from .policies.base import Future, View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 from .words import member_names
@@ -53,7 +53,7 @@ def problem_of(
     return Problem(
         items=items,
         bins=stock.bins,
-        limits=_limits(seen, config, sizing.load_factor),
+        limits=limits_of(seen, config, sizing.load_factor),
         leader=group.leader,
         may_move=sizing.place,
         fill=sizing.fill,
@@ -116,9 +116,7 @@ def view_of(
         key = (replicas, factor)
         if key not in late:
             if factor not in dealers:
-                # To expect is not to keep free: what is judged is W, less the record in hand.
-                overhead = min(seen.cost, seen.overhead_seconds)
-                dealers[factor] = replace(_limits(seen, config, factor), overhead_seconds=overhead), None
+                dealers[factor] = expected_by(limits_of(seen, config, factor), seen), None
             limits, dealer = dealers[factor]
             each = members_of(replicas)[0]
             if each and whole.in_time(limits, min(each)):
@@ -169,17 +167,6 @@ def _by_unit(units: list[Unit], seen: Estimate) -> list[list[float]]:
     return sorted(
         ([seen.members[member].capacity for member in unit.members] for unit in units),
         key=lambda capacities: -sum(capacities),
-    )
-
-
-def _limits(seen: Estimate, config: PlanConfig, load_factor: float) -> Limits:
-    return Limits(
-        objective_seconds=config.objective_seconds,
-        overhead_seconds=seen.overhead_seconds,
-        z=config.z,
-        correlation=seen.correlation,
-        handoff_seconds=seen.handoff_seconds,
-        load_factor=load_factor,
     )
 
 

@@ -11,9 +11,23 @@ from typing import Protocol
 
 from ...model import LoadtrimError, Partition
 from ..parameters import Parameters
-from ..values import TAUS_SECONDS, Placement
+from ..values import TAUS_SECONDS, Estimate, Placement, PlanConfig
 
-__all__ = ["Bin", "Dealer", "Item", "Limits", "Load", "LoadError", "Packer", "Problem", "Whole", "divide", "size_of"]
+__all__ = [
+    "Bin",
+    "Dealer",
+    "Item",
+    "Limits",
+    "Load",
+    "LoadError",
+    "Packer",
+    "Problem",
+    "Whole",
+    "divide",
+    "expected_by",
+    "limits_of",
+    "size_of",
+]
 
 RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
@@ -184,6 +198,23 @@ class Limits:
                 if base + (item.mean[index] + z * item.sd[index]) * factor > work * window:
                     return False
         return True
+
+
+def limits_of(seen: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:
+    """What a member of this group must do within its objective."""
+    return Limits(
+        objective_seconds=config.objective_seconds,
+        overhead_seconds=seen.overhead_seconds,
+        z=config.z,
+        correlation=seen.correlation,
+        handoff_seconds=seen.handoff_seconds,
+        load_factor=load_factor,
+    )
+
+
+def expected_by(limits: Limits, seen: Estimate) -> Limits:
+    """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
+    return replace(limits, overhead_seconds=min(seen.cost, seen.overhead_seconds))
 
 
 class Load:

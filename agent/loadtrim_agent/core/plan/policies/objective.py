@@ -25,7 +25,7 @@ from ...model import Partition
 from ...records import RejectedPlan
 from ..forecast import reach_seconds
 from ..packers import make_packer
-from ..packers.problem import Limits, Load, Problem
+from ..packers.problem import Limits, Load, Problem, expected_by, limits_of
 from ..parameters import Amount, Parameters
 from ..values import TAUS_SECONDS, Reason, Sizing
 from ..words import listed
@@ -129,18 +129,6 @@ def _pool(view: View, level: float, error: float, slack: float) -> tuple[int, fl
     return max(pool, view.replicas_min), required, tau
 
 
-def _limits(view: View, factor: float = 1.0) -> Limits:
-    estimate = view.estimate
-    return Limits(
-        objective_seconds=view.config.objective_seconds,
-        overhead_seconds=estimate.overhead_seconds,
-        z=view.config.z,
-        correlation=estimate.correlation,
-        handoff_seconds=estimate.handoff_seconds,
-        load_factor=factor,
-    )
-
-
 def _required(view: View, level: float, error: float) -> tuple[float, float | None]:
     """Capacity that the work curve and the mean rate ask for, and the window that binds."""
     estimate, config = view.estimate, view.config
@@ -151,7 +139,7 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     rate = level + error + estimate.backlog / BACKLOG_SECONDS + _catching_up(view, level)
     rate -= sum(max(0.0, item.work * factor - fastest) for item in serial)
     best, binding = rate / RATE_SHARE, None
-    for index, (tau, window) in enumerate(zip(TAUS_SECONDS, _limits(view).windows, strict=True)):
+    for index, (tau, window) in enumerate(zip(TAUS_SECONDS, limits_of(estimate, config).windows, strict=True)):
         mean, sd = level * estimate.curve.mean[index], level * estimate.curve.sd[index]
         work = estimate.backlog + mean + config.z * math.sqrt(sd * sd + mean * estimate.scatter)
         # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
@@ -335,7 +323,7 @@ class _Present:
         if dealt <= 0.0 or replicas != self._view.replicas or self._lying is None:
             return dealt
         if factor not in self._late:
-            self._late[factor] = self._least(self._lying, _limits(self._view, factor))
+            self._late[factor] = self._least(self._lying, limits_of(self._view.estimate, self._view.config, factor))
         return min(dealt, self._late[factor])
 
     def _least(self, lying: Mapping[Partition, str | None], limits: Limits) -> float:
@@ -349,9 +337,7 @@ class _Present:
         return min(late, self._of(self._packed, limits)) if len(self._packed) == len(lying) else late
 
     def _of(self, owners: Mapping[Partition, str | None], limits: Limits) -> float:
-        estimate = self._view.estimate
-        # To expect is not to keep free: what is judged is W, less the record in hand.
-        limits = replace(limits, overhead_seconds=min(estimate.cost, estimate.overhead_seconds))
+        limits = expected_by(limits, self._view.estimate)
         loads = {member: Load(limits) for member in self._bins}
         for item in self._view.items:
             loads[owners[item.partition] or ""].add(item)
