@@ -14,18 +14,19 @@ from papers.sheet import line
 __all__ = ["RealRun", "load_runs", "merge_runs", "paint", "section", "table"]
 
 FILE, PICTURE = "real.json", "real.png"
+RUN_SECONDS = 600.0
 HEAD = (
     "consumers", "% in time", "paper", "replica-minutes", "paper", "p99, s", "rebalances", "lost", "repeated",
     "stolen, %",
 )  # fmt: skip
 INTRODUCTION = """## On a real Kafka
 
-Ten minutes each, on one broker and {machine}: every consumer a process that waits for as long as a record costs, a
-producer with one burst a second, replicas that take as long to come as their processes do to start. The paper's policy
-and `objective` scale a group of loadtrim's consumers; then the reference assignors get as many replicas, at the same
-moments, as the first one's leader asked for ("scaled as"). Late is what was not *done* within W. Repeated: records
-that were handed out twice, because their owner changed before they were committed. Stolen: of the machine's CPU time,
-what its host gave to others meanwhile.
+Ten minutes each, on a broker of its own, on {machine}{together}:
+every consumer a process that waits for as long as a record costs, a producer with one burst a second, replicas that
+take as long to come as their processes do to start. The paper's policy and `objective` scale a group of loadtrim's
+consumers; then the reference assignors get as many replicas, at the same moments, as the first one's leader asked for
+("scaled as"). Late is what was not *done* within W. Repeated: records that were handed out twice, because their owner
+changed before they were committed. Stolen: of the machine's CPU time, what its host gave to others meanwhile.
 
 Made by `make papers REAL=1` (which can be cut off and resumed), {first} to {last}.
 """
@@ -89,10 +90,19 @@ def section(runs: Sequence[RealRun], folder: str) -> list[str]:
         return []
     days = sorted(datetime.fromtimestamp(run.at, UTC).strftime("%Y-%m-%d") for run in runs)
     machine = ", or ".join(dict.fromkeys(run.machine for run in runs))
-    lines = INTRODUCTION.format(machine=machine, first=days[0], last=days[-1]).splitlines()
+    most = _together(runs)
+    lines = INTRODUCTION.format(
+        machine=machine, together=f", up to {most} of them at once" if most > 1 else "", first=days[0], last=days[-1]
+    ).splitlines()
     for load in dict.fromkeys(run.load for run in runs):
         lines += ["", f"### {load}, real", "", *table([run for run in runs if run.load == load])]
     return [*lines, "", f"![{CAPTION}]({folder}/{PICTURE})", "", f"*{CAPTION}*", ""]
+
+
+def _together(runs: Sequence[RealRun]) -> int:
+    """How many went on at once, at most."""
+    begins = [run.at for run in runs]
+    return max(sum(0.0 <= at - begin < RUN_SECONDS for begin in begins) for at in begins)
 
 
 def table(runs: Sequence[RealRun]) -> list[str]:

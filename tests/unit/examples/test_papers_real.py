@@ -55,6 +55,12 @@ def test_the_page_tells_the_paper_beside_ours() -> None:
     assert f"papers/{PICTURE}" in text
 
 
+def test_the_page_tells_how_many_went_on_at_once() -> None:
+    alone = [run("W1", "Alg. 2", at=0.0), run("W1", "aiokafka", at=640.0)]
+    assert "at once" not in "\n".join(section(alone, "papers"))
+    assert "up to 2 of them at once" in "\n".join(section([*alone, run("W2", "objective", at=700.0)], "papers"))
+
+
 def test_the_picture_has_a_panel_for_each_load(tmp_path: Path) -> None:
     runs = [run("W1", "Alg. 2", paper_share=97.4, paper_minutes=30.21), run("W2", "objective")]
     titles: list[str] = []
