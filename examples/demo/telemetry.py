@@ -77,6 +77,8 @@ class Telemetry(msgspec.Struct, kw_only=True):
     late: dict[str, int] = {}
     """Records done late, by cause, as the members judged."""
     startup_seconds: list[float] = []
+    reported_at: list[float] = []
+    """When members reported, seconds since the epoch."""
     unreadable: int = 0
 
     @property
@@ -163,6 +165,7 @@ def fold(entries: Sequence[Entry]) -> Telemetry:
         if isinstance(record, DecisionRecord):
             telemetry.decisions.append(record)
         elif isinstance(record, ReportRecord):
+            telemetry.reported_at.append(record.at)
             telemetry.handoffs += [(record.at, seconds) for seconds in record.handoffs]
             for cause, count in sorted(record.late.items()):
                 telemetry.late[cause] = telemetry.late.get(cause, 0) + count

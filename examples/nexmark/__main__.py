@@ -3,7 +3,7 @@
 ``python examples/nexmark --query q3 --policy "dhalion_adapted:lag_threshold_seconds=5" --seconds 120``. The load is the
 thesis' cosine (recorded where ``LOADTRIM_DATA`` has it), its rates divided by 100: 24 partitions, one burst a second, 8
 replicas at first, 1 to 16. What a record takes is filled up with waiting to 100 times what a Taskmanager took for it
-(worked out as in examples/papers/koper22.py). The whole of it is 140 minutes; ``--seconds`` plays a piece.
+(as set in examples/papers/koper22.py). The whole of it is 140 minutes; ``--seconds`` plays a piece.
 
 Without ``KAFKA_BOOTSTRAP`` a broker is started. Exit codes: 0; 1 something was lost, owned twice or not done; 2 wrong
 use; 3 the run failed.
@@ -29,7 +29,7 @@ from demo.run import RunFailedError, RunOptions, check_names, run
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 from nexmark.events import QUERIES, Generator
 from nexmark.service import STATELESS, changelog_of, results_of
-from papers.koper22 import PARTITIONS, REPLICAS, REPLICAS_MAX, capacity, query_load
+from papers.koper22 import PARTITIONS, REPLICAS, REPLICAS_MAX, query_load
 from papers.koper22 import QUERIES as LOADS
 from papers.koper22 import SCALE as LOAD_SCALE
 
@@ -65,7 +65,7 @@ def run_options(query: str, policy: str, begin: int, seconds: int | None, bootst
         shares=(1.0 / PARTITIONS,) * PARTITIONS,
         directory=OUT / query,
         objective_seconds=OBJECTIVE_SECONDS,
-        busy_seconds=SCALE / capacity(kind),
+        busy_seconds=SCALE / kind.capacity,
         policy=policy,
         service=SERVICE,
         events=Generator(query, PARTITIONS),

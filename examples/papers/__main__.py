@@ -37,7 +37,7 @@ lies between these. **Why** says where a difference comes from; what is only sup
 
 But for the last section these are simulations with the real planner, policies and packers
 ([simulator](simulator.md)). `make papers REAL=1` plays CLOSER'24's W1 and its skewed form and ICCBDC'22's experiments 1
-and 2 on a real Kafka, with the reference assignors as real consumers beside the policies: 26 runs of ten minutes, which
+and 2 on a real Kafka, with the reference assignors as real consumers beside the policies: 28 runs of ten minutes, which
 may be cut off and resumed. Koper'22's queries are there as real consumers too, to be run one by one:
 `python examples/nexmark --query q1`, `q3` or `q11` with any `--policy`, its rates divided by 100.
 """

@@ -17,7 +17,7 @@ FILE, PICTURE = "real.json", "real.png"
 RUN_SECONDS = 600.0
 HEAD = (
     "consumers", "% in time", "paper", "replica-minutes", "paper", "p99, s", "rebalances", "lost", "repeated",
-    "stolen, %",
+    "reports, s after a burst", "stolen, %",
 )  # fmt: skip
 INTRODUCTION = """## On a real Kafka
 
@@ -26,7 +26,8 @@ every consumer a process that waits for as long as a record costs, a producer wi
 take as long to come as their processes do to start. The paper's policy and `objective` scale a group of loadtrim's
 consumers; then the reference assignors get as many replicas, at the same moments, as the first one's leader asked for
 ("scaled as"). Late is what was not *done* within W. Repeated: records that were handed out twice, because their owner
-changed before they were committed. Stolen: of the machine's CPU time, what its host gave to others meanwhile.
+changed before they were committed. Members report at the same moment of every second, which lies now here, now there
+between two bursts (median). Stolen: of the machine's CPU time, what its host gave to others meanwhile.
 
 Made by `make papers REAL=1` (which can be cut off and resumed), {first} to {last}.
 """
@@ -55,6 +56,8 @@ class RealRun(msgspec.Struct, frozen=True, kw_only=True):
     """Generations of the group, its first included."""
     lost: int
     repeated: int
+    reported_after_seconds: float | None = None
+    """From a burst to the members' reports; None: nobody reports."""
     stolen: float
     """Percent of the machine's CPU time that its host gave to others."""
     at: float
@@ -112,10 +115,11 @@ def table(runs: Sequence[RealRun]) -> list[str]:
 
 def _cells(run: RealRun) -> tuple[str, ...]:
     share, minutes = ("-" if value is None else f"{value:g}" for value in (run.paper_share, run.paper_minutes))
+    after = "-" if run.reported_after_seconds is None else f"{run.reported_after_seconds:.2f}"
     who = f"{run.consumers}, scaled as {run.scaled_as}" if run.scaled_as else run.consumers
     return (
         who, f"{run.share:.2f}", share, f"{run.replica_minutes:.2f}", minutes, f"{run.p99:.2f}", f"{run.rebalances}",
-        f"{run.lost}", f"{run.repeated}", f"{run.stolen:.1f}",
+        f"{run.lost}", f"{run.repeated}", after, f"{run.stolen:.1f}",
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def test_the_page_tells_the_paper_beside_ours() -> None:
     assert section([], "papers") == []
     runs = [run("W1", "Alg. 2", paper_share=97.4, paper_minutes=30.21), run("W1", "aiokafka", scaled_as="Alg. 2")]
     text = "\n".join(section(runs, "papers"))
-    assert "| Alg. 2 | 97.12 | 97.4 | 30.50 | 30.21 | 0.61 | 7 | 0 | 2 | 0.4 |" in text
+    assert "| Alg. 2 | 97.12 | 97.4 | 30.50 | 30.21 | 0.61 | 7 | 0 | 2 | - | 0.4 |" in text
     assert "| aiokafka, scaled as Alg. 2 | 97.12 | - | 30.50 | - |" in text
     assert "2 cores" in text
     assert f"papers/{PICTURE}" in text
@@ -77,7 +77,7 @@ def test_the_picture_has_a_panel_for_each_load(tmp_path: Path) -> None:
 def test_every_plan_has_a_name_of_its_own_and_stands_behind_what_it_is_scaled_as() -> None:
     plans = real.plans()
     names = [plan.name for plan in plans]
-    assert len(set(names)) == len(names) == 26
+    assert len(set(names)) == len(names) == 28
     assert all(names.index(plan.scaled_as) < names.index(plan.name) for plan in plans if plan.scaled_as)
     assert all(plan.scaled_as.startswith(plan.load) for plan in plans if plan.scaled_as)
 
@@ -123,7 +123,7 @@ def test_what_was_disturbed_is_played_again_and_what_was_scaled_like_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(real, "OUT", tmp_path)
-    base, reference = real.plans()[1], next(plan for plan in real.plans() if plan.scaled_as)
+    base, reference = real.plans()[2], next(plan for plan in real.plans() if plan.scaled_as)
     assert reference.scaled_as == base.name
     keep(base, at=10.0, stolen=0.03)
     keep(reference, at=20.0)
@@ -131,6 +131,12 @@ def test_what_was_disturbed_is_played_again_and_what_was_scaled_like_it(
     assert real.all_kept(0, None, 0.02) == {}
     keep(base, at=30.0)
     assert set(real.all_kept(0, None, 0.02)) == {base.name}
+
+
+def test_the_moment_of_the_reports_is_told_from_the_burst_on() -> None:
+    assert real.reported_after([], 100.9) is None, "a group of others' consumers does not report"
+    assert real.reported_after([103.1, 104.1, 105.2], 100.9) == pytest.approx(0.2)
+    assert real.reported_after([103.98, 105.02, 106.02], 100.0) == pytest.approx(0.02), "around a burst"
 
 
 def test_real_runs_take_their_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
