@@ -301,6 +301,7 @@ class Simulation:
         for requested_at in (*(member.requested_at for member in present), *self._starting):
             self._pay(requested_at)
         self._held = self._last.replicas_wanted if self._last else len(present)
+        self._planner.bound(self._held)
 
     def _pay(self, requested_at: float) -> None:
         """A replica that was asked for then is paid for until now."""
@@ -351,9 +352,9 @@ class Simulation:
         )
 
     def _brake(self) -> BrakeRecord | None:
-        """What somebody else wants now, where somebody else scales: as after the load's end."""
+        """What somebody else wants now, where somebody else scales."""
         now = self.world.now - self.world.begin
-        wanted = self._held or next((count for at, count in reversed(self._options.replicas_at) if at <= now), None)
+        wanted = next((count for at, count in reversed(self._options.replicas_at) if at <= now), None)
         if wanted is None:
             return None
         return BrakeRecord(

@@ -92,6 +92,13 @@ class Planner:
         """What the members told, for those who want to look."""
         return self._history
 
+    def bound(self, replicas: int) -> None:
+        """Have exactly so many from now on. Unlike with a brake, the policy is still asked who is placed, and how.
+
+        For a simulator after its load has ended; ``replicas``: 1 or more.
+        """
+        self._config = replace(self._config, min_replicas=replicas, max_replicas=replicas)
+
     def observe(self, report: ReportRecord, received_at: float) -> None:
         """Take in a member's report: live, or replayed from telemetry by a new leader (the last 5 minutes will do).
 

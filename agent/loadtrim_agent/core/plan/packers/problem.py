@@ -414,20 +414,27 @@ class Dealer:
 
         Cost: ``O(p log n + n)``: 3 ms for 1,000 partitions.
         """
-        loads = [Load(self._limits) for _ in capacities]
         dealt: list[list[Item]] = [[] for _ in capacities]
         queue = [(0.0, index) for index in range(len(capacities))]
         heapq.heapify(queue)
         for size, item in self._largest_first:
             filled, index = queue[0]
-            loads[index].add(item)
             dealt[index].append(item)
             heapq.heapreplace(queue, (filled + size / capacities[index], index))
-        late = 0.0
-        for load, items, capacity in zip(loads, dealt, capacities, strict=True):
-            if (here := load.late(capacity)) > 0.0:
+        return self.late_as(zip(dealt, capacities, strict=True))
+
+    def late_as(self, placed: Iterable[tuple[Sequence[Item], float]]) -> float:
+        """The same for items that lie otherwise than dealt out. O(p).
+
+        Args:
+            placed: every member's items and its capacity, work per second.
+        """
+        late = whole = 0.0
+        for items, capacity in placed:
+            whole += capacity
+            if (here := Load(self._limits, items).late(capacity)) > 0.0:
                 late += max(0.0, here - sum(self._late_alone(item, capacity) for item in items))
-        return max(0.0, late - self._together.late(sum(capacities)))
+        return max(0.0, late - self._together.late(whole))
 
     def _late_alone(self, item: Item, capacity: float) -> float:
         key = (item.partition, capacity)

@@ -25,7 +25,7 @@ from ...model import Partition
 from ...records import RejectedPlan
 from ..forecast import reach_seconds
 from ..packers import make_packer
-from ..packers.problem import Limits, Load, Problem, expected_by, limits_of
+from ..packers.problem import Dealer, Item, Problem, expected_by, limits_of
 from ..parameters import Amount, Parameters
 from ..values import TAUS_SECONDS, Reason, Sizing
 from ..words import listed
@@ -60,9 +60,11 @@ DOWN_MARGIN = 1.03
 PATIENCE_SECONDS = 2.0
 PATIENCE_UNSEEN = 2.0
 """Or this many times what no trend foresees of a start-up time, where that is longer: 3 s of 10, 21 of 30, 66 of 60."""
-PATIENCE_SECONDS_MAX = 300.0
-PATIENCE_DECAY_SECONDS = 60.0
-"""Patience halves after this time without a regretted down."""
+PATIENCE_SECONDS_MAX, PATIENCE_LEASTS_MAX = 300.0, 8.0
+"""It doubles up to the larger of this and so many times the least."""
+PATIENCE_DECAY_SECONDS, PATIENCE_DECAY_LEASTS = 60.0, 4.0
+"""Patience halves after this time without a regretted down, or after so many times the least: were it no longer than
+patience itself, a regret would be forgotten before it counts."""
 FALLING_SECONDS = 30.0
 FALLING_STARTUPS = 2.0
 """A load that has been seen to fall for so long (or so many start-up times) is no noise that patience would have to
@@ -229,9 +231,7 @@ class Objective:
         if sizing.replicas > view.replicas and sizing.replicas > wanted:
             memory |= _before_up(view, memory)
         memory["wanted"] = float(sizing.replicas)
-        total = sum(item.work for item in view.items)
-        factor = view.forecast.peak / total if total > 0 else 1.0
-        return replace(sizing, memory=memory, load_factor=min(max(factor, 0.5), 4.0))
+        return replace(sizing, memory=memory, load_factor=_load_factor(view))
 
     def _up(self, view: View, memory: dict[str, float], wanted: int, need: Need) -> Sizing | None:
         if need.replicas <= wanted:
@@ -240,7 +240,8 @@ class Objective:
         regret = max(REGRET_SECONDS, 3.0 * view.estimate.startup_seconds)
         if down_at is not None and view.now - down_at <= regret:
             # It was let go too early: be slower next time.
-            memory["patience"] = min(2.0 * _patience(view, memory), PATIENCE_SECONDS_MAX)
+            most = max(PATIENCE_SECONDS_MAX, PATIENCE_LEASTS_MAX * _patience_min(view))
+            memory["patience"] = min(2.0 * _patience(view, memory), most)
             memory["regret_at"] = view.now
             memory.pop("down_at")
         memory.pop("fit_since", None)
@@ -306,7 +307,7 @@ class _Present:
     of members. Over those that are there the packer has had the time to find better: no more is late than as they lie
     now, or as it would repair that at once. So nobody is asked for a replica where a move will do.
 
-    Cost: O(p) per load factor at which dealing makes something late, and at most one packing.
+    Cost: O(p log p) per load factor at which dealing makes something late, and at most one packing.
     """
 
     def __init__(self, view: View) -> None:
@@ -323,25 +324,40 @@ class _Present:
         if dealt <= 0.0 or replicas != self._view.replicas or self._lying is None:
             return dealt
         if factor not in self._late:
-            self._late[factor] = self._least(self._lying, limits_of(self._view.estimate, self._view.config, factor))
+            self._late[factor] = self._least(self._lying, factor)
         return min(dealt, self._late[factor])
 
-    def _least(self, lying: Mapping[Partition, str | None], limits: Limits) -> float:
-        late = self._of(lying, limits)
-        if late <= 0.0:
-            return late
+    def _least(self, lying: Mapping[Partition, str | None], factor: float) -> float:
+        seen = self._view.estimate
+        dealer = Dealer(self._view.items, expected_by(limits_of(seen, self._view.config, factor), seen))
+        late = self._as(dealer, lying)
+        return min(late, self._as(dealer, self._repaired())) if late > 0.0 else late
+
+    def _repaired(self) -> Mapping[Partition, str | None]:
+        """Where the packer would put them at the load that this decision is made for, whatever is asked first."""
         if self._packed is None:
             view = self._view
+            limits = limits_of(view.estimate, view.config, _load_factor(view))
             problem = Problem(items=view.items, bins=tuple(self._bins.values()), limits=limits)
             self._packed = make_packer(view.config.packer).pack(problem).owners
-        return min(late, self._of(self._packed, limits)) if len(self._packed) == len(lying) else late
+        return self._packed
 
-    def _of(self, owners: Mapping[Partition, str | None], limits: Limits) -> float:
-        limits = expected_by(limits, self._view.estimate)
-        loads = {member: Load(limits) for member in self._bins}
+    def _as(self, dealer: Dealer, owners: Mapping[Partition, str | None]) -> float:
+        """Late where they lie so; what is late with nobody owning a part of it is not to be said."""
+        held: dict[str, list[Item]] = {member: [] for member in self._bins}
         for item in self._view.items:
-            loads[owners[item.partition] or ""].add(item)
-        return sum(load.late(self._bins[member].capacity) for member, load in loads.items())
+            owner = owners.get(item.partition)
+            if owner is None:
+                return math.inf
+            held[owner].append(item)
+        return dealer.late_as((items, self._bins[member].capacity) for member, items in held.items())
+
+
+def _load_factor(view: View) -> float:
+    """So many times the present load is planned for."""
+    total = sum(item.work for item in view.items)
+    factor = view.forecast.peak / total if total > 0 else 1.0
+    return min(max(factor, 0.5), 4.0)
 
 
 def _asked(view: View, peak: float, wanted: int, gain: float) -> Need:
@@ -421,11 +437,12 @@ def _patience_min(view: View) -> float:
 
 
 def _patience(view: View, memory: dict[str, float]) -> float:
-    """D now: it doubles with every regretted down and halves with every quiet minute."""
+    """D now: it doubles with every regretted down and halves with every quiet minute, or so."""
     least = _patience_min(view)
     patience = memory.get("patience", least)
     quiet = max(0.0, view.now - memory.get("regret_at", view.now))
-    return max(least, patience * math.exp(-math.log(2.0) * quiet / PATIENCE_DECAY_SECONDS))
+    decay = max(PATIENCE_DECAY_SECONDS, PATIENCE_DECAY_LEASTS * least)
+    return max(least, patience * math.exp(-math.log(2.0) * quiet / decay))
 
 
 def _waiting(view: View, memory: dict[str, float]) -> float:
@@ -457,7 +474,8 @@ def _watch_futile(view: View, memory: dict[str, float]) -> int:
     estimate = view.estimate
     memory["done_rate"] = 0.7 * memory.get("done_rate", estimate.throughput) + 0.3 * estimate.throughput
     if view.now < memory.get("futile_until", 0.0):
-        return round(memory["futile_replicas"])
+        # A leader of an older version has left the time alone.
+        return round(memory.get("futile_replicas", view.replicas))
     start = memory.get("up_from", 0.0)
     if not memory.get("up_saturated") or view.replicas <= start:
         return 0
@@ -482,9 +500,10 @@ def _watch_futile(view: View, memory: dict[str, float]) -> int:
 
 
 def _all_own(view: View) -> bool:
-    """Does every member own something, as far as there are partitions?"""
+    """Does every member own something, as far as there are partitions? What is on its way is nobody's yet."""
     members = view.replicas * view.members_per_replica
-    return len({item.owner for item in view.items}) >= min(members, len(view.items))
+    owners = {item.owner for item in view.items if item.owner is not None and item.movable}
+    return len(owners) >= min(members, len(view.items))
 
 
 def _misfit(view: View, need: Need, replicas: int) -> str:
