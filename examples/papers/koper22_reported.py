@@ -17,11 +17,6 @@ class Reported:
     """Mean number of Taskmanagers."""
     scalings: int
 
-    @property
-    def total(self) -> float:
-        """What the thesis ranks by: latency in seconds and replicas, added up."""
-        return self.latency + self.replicas
-
 
 REPORTED: dict[str, dict[str, Reported]] = {
     "q1": {

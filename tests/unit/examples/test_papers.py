@@ -17,6 +17,7 @@ from papers import __main__ as papers
 from papers import closer24, iccbdc22, koper22, landau24, li_ku, traces
 from papers.bench import Context, Experiment, measured
 from papers.closer24 import optimal
+from papers.koper22_whys import CALIBRATED, LATENCY, REPLICAS, SCALINGS, Compared, why
 from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
 from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
 from papers.playing import Result, needed, scaled_alike
@@ -288,6 +289,27 @@ RESULT = Result(
     waiting=(3, 40) * 105,
     latencies=tuple(at / 100 for at in range(201)),
 )
+
+
+@pytest.mark.parametrize("query", ["q1", "q3", "q11"])
+def test_every_large_difference_from_the_thesis_has_a_why(query: str) -> None:
+    for name, reported in koper22.REPORTED[query].items():
+        for factor in (0.2, 5.0):
+            ours = replace(
+                RESULT,
+                latency_mean=reported.latency * factor,
+                replicas=(round(reported.replicas * factor),),
+            )
+            told = Compared(query, name, reported, dict.fromkeys(koper22.POLICIES, ours), busy=0.3)
+            assert all(why(told, what) for what in (LATENCY, REPLICAS, SCALINGS))
+        alike = replace(RESULT, latency_mean=reported.latency, replicas=(round(reported.replicas),))
+        told = Compared(query, name, reported, dict.fromkeys(koper22.POLICIES, alike), busy=0.3)
+        assert not why(told, LATENCY) or (name, LATENCY) in CALIBRATED
+
+
+def test_by_its_text_the_thesis_has_no_parameters_of_its_code() -> None:
+    assert set(koper22.PUBLISHED) == {name for name in koper22.POLICIES if name.startswith(("Varga", "Dhalion"))}
+    assert not any("per_replica" in choice or "share" in choice for choice in koper22.PUBLISHED.values())
 
 
 def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
