@@ -10,7 +10,7 @@ import pytest
 
 from loadtrim_agent.core.plan.packers.problem import Item, Limits, divide
 from loadtrim_agent.core.plan.policies import make_policy
-from loadtrim_agent.core.plan.policies.objective import needed
+from loadtrim_agent.core.plan.policies.objective import _all_own, _Present, needed
 from loadtrim_agent.core.plan.values import TAUS_SECONDS, Curve, PlanConfig, Sizing
 from unit.core.plan.policies.test_base import CONFIG, entry, view
 
@@ -138,6 +138,21 @@ def test_what_a_move_mends_asks_for_nobody() -> None:
     assert make_policy("objective").decide(view(badly, 2)).replicas == 2
     counting = replace(CONFIG, packer="sticky")
     assert make_policy("objective").decide(view(badly, 2, config=counting)).replicas == 3
+
+
+def test_what_is_late_alone_does_not_hide_that_the_others_lie_well() -> None:
+    """One partition is larger than any member: nothing helps it, and nothing is asked for."""
+    items = lying({"m0": (0.48, 0.48), "m1": (0.315, 0.315, 0.315), "m2": (1.3,)})
+    items = (*items[:5], replace(items[5], serial=True))
+    answer = make_policy("objective").decide(view(items, 3))
+    assert (answer.replicas, answer.reason) == (3, "serial")
+
+
+def test_what_a_move_would_mend_does_not_depend_on_what_was_asked_first() -> None:
+    items = lying({"m0": (0.26, 0.38, 0.38), "m1": (0.4, 0.35), "m2": (0.49, 0.55)})
+    given = view(items, 3)
+    present, again = _Present(given), _Present(given)
+    assert present.late(3, 1.0) == (again.late(3, 1.05), again.late(3, 1.0))[1]
 
 
 def in_bursts(works: list[float], noise: float) -> tuple[Item, ...]:
@@ -339,8 +354,8 @@ def test_down_wants_a_margin() -> None:
     assert answer.rejected[0].replicas == 2
 
 
-def decisions_until_down(run: Run) -> int:
-    for count in range(1, 400):
+def decisions_until_down(run: Run, most: int = 400) -> int:
+    for count in range(1, most):
         if run.at(0.8).replicas == 1:
             return count
     raise AssertionError("never")
@@ -366,6 +381,23 @@ def test_patience_is_longer_where_a_replica_takes_long_to_start(startup: float, 
     run = Run(3, startup_seconds=startup)
     run.at(2.9)
     assert decisions_until_down(run) == decisions
+
+
+@pytest.mark.parametrize(("startup", "most"), [(60.0, 530.0), (200.0, 2700.0)])
+def test_a_regret_counts_where_a_replica_takes_long_to_start(startup: float, most: float) -> None:
+    run = Run(2, startup_seconds=startup)
+    run.at(1.8)
+    first = decisions_until_down(run)
+    run.at(1.8)
+    second = decisions_until_down(run, 1000)
+    run.at(1.8)
+    third = decisions_until_down(run, 2000)
+    assert 1.3 * first < second < 0.8 * third
+    for _ in range(12):
+        run.memory["fit_since"] = 0.0
+        run.at(0.8)
+        run.at(1.8)
+    assert most / 1.2 < run.memory["patience"] <= most
 
 
 def test_an_up_long_after_a_down_is_no_regret() -> None:
@@ -431,6 +463,27 @@ def test_members_that_own_nothing_yet_are_not_judged() -> None:
     for _ in range(3):
         run.at(3.0, after=4.0, **stuck)
     assert "futile_until" in run.memory
+
+
+def test_who_waits_for_its_first_partition_does_not_own_one() -> None:
+    def of(*owners: str | None, moving: int | None = None) -> bool:
+        items = tuple(
+            replace(entry(number, 20.0, owner=owner), movable=number != moving) for number, owner in enumerate(owners)
+        )
+        return _all_own(view(items, 3))
+
+    assert of("m0", "m1", "m2")
+    assert not of("m0", "m1", "m2", moving=2), "it is on its way"
+    assert not of("m0", "m1", None), "nobody is no member"
+    assert of("m0", "m1", "m2", None)
+
+
+def test_what_an_older_leader_remembered_is_understood() -> None:
+    """It knew no number of replicas that had been futile."""
+    run = Run(2)
+    run.at(1.9, throughput=200.0)
+    run.memory |= {"futile_until": run.now + 300.0}
+    assert run.at(2.9, throughput=200.0).replicas == 2
 
 
 def test_replicas_that_helped_are_not_futile() -> None:
