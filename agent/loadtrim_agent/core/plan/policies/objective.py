@@ -7,7 +7,7 @@ largest first; over those that are there, by what their packer makes of it): fur
 would be late by the division than the share permits over time.
 
 They are given back when fewer have been enough for 2 s, or for twice what no trend foresees of the start-up time where
-that is longer; every down that is regretted doubles that for a time. Replicas that brought no throughput to a group
+that is longer; every down that is regretted doubles the 2 s for a time. Replicas that brought no throughput to a group
 that was saturated before and after (something else is the bottleneck) are not asked for again for 5 minutes, doubling
 up to an hour; as many as there were then still are.
 """
@@ -60,11 +60,10 @@ DOWN_MARGIN = 1.03
 PATIENCE_SECONDS = 2.0
 PATIENCE_UNSEEN = 2.0
 """Or this many times what no trend foresees of a start-up time, where that is longer: 3 s of 10, 21 of 30, 66 of 60."""
-PATIENCE_SECONDS_MAX, PATIENCE_LEASTS_MAX = 300.0, 8.0
-"""It doubles up to the larger of this and so many times the least."""
-PATIENCE_DECAY_SECONDS, PATIENCE_DECAY_LEASTS = 60.0, 4.0
-"""Patience halves after this time without a regretted down, or after so many times the least: were it no longer than
-patience itself, a regret would be forgotten before it counts."""
+PATIENCE_SECONDS_MAX = 300.0
+PATIENCE_DECAY_SECONDS = 60.0
+"""Patience halves after this time without a regretted down. So where a replica takes a minute or more to start, regrets
+add nothing: what is waited there pays for itself already, whatever comes back."""
 FALLING_SECONDS = 30.0
 FALLING_STARTUPS = 2.0
 """A load that has been seen to fall for so long (or so many start-up times) is no noise that patience would have to
@@ -240,8 +239,7 @@ class Objective:
         regret = max(REGRET_SECONDS, 3.0 * view.estimate.startup_seconds)
         if down_at is not None and view.now - down_at <= regret:
             # It was let go too early: be slower next time.
-            most = max(PATIENCE_SECONDS_MAX, PATIENCE_LEASTS_MAX * _patience_min(view))
-            memory["patience"] = min(2.0 * _patience(view, memory), most)
+            memory["patience"] = min(2.0 * _patience(view, memory), PATIENCE_SECONDS_MAX)
             memory["regret_at"] = view.now
             memory.pop("down_at")
         memory.pop("fit_since", None)
@@ -437,12 +435,11 @@ def _patience_min(view: View) -> float:
 
 
 def _patience(view: View, memory: dict[str, float]) -> float:
-    """D now: it doubles with every regretted down and halves with every quiet minute, or so."""
+    """D now: it doubles with every regretted down and halves with every quiet minute."""
     least = _patience_min(view)
     patience = memory.get("patience", least)
     quiet = max(0.0, view.now - memory.get("regret_at", view.now))
-    decay = max(PATIENCE_DECAY_SECONDS, PATIENCE_DECAY_LEASTS * least)
-    return max(least, patience * math.exp(-math.log(2.0) * quiet / decay))
+    return max(least, patience * math.exp(-math.log(2.0) * quiet / PATIENCE_DECAY_SECONDS))
 
 
 def _waiting(view: View, memory: dict[str, float]) -> float:
