@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Choice, Result, choice_of, grouped
+from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Choice, Result, choice_of, config_of, grouped
 from compare.scenes import scene_of
 from compare.targets import OURS, RANGE_SEEDS, RANGED, Verdict, on_front, rivals
 
-__all__ = ["draw", "origins", "page", "summary", "table"]
+__all__ = ["draw", "origins", "packers", "page", "summary", "table"]
 
 PICTURE_INCHES, PICTURE_DPI = (13.0, 8.0), 80
 HEAD = """# Comparison
@@ -33,8 +33,10 @@ have the time. One seed ({seed}), and ranges over seeds {seeds} for `objective` 
 
 **Bold** is what nobody beats in both share and replica-minutes (the Pareto front), among those who neither know what
 will come nor slice. Rows in *italics* are apart: clairvoyant ones are told the load, those with slicing need members
-that pass work on by themselves, which real members do not yet. The fixed ones and `overprovisioned` are told the load's
-mean or its peak beforehand, which is more than anybody knows; they compete all the same.
+that pass work on by themselves, which real members do not yet. *clairvoyant* looks a start-up time ahead and asks in
+time; with *no start-up* it looks at the present second alone, as CLOSER'24's "Optimal" does, and asks as if replicas
+were there at once, though they take the start-up time all the same. The fixed ones and `overprovisioned` are told the
+load's mean or its peak beforehand, which is more than anybody knows; they compete all the same.
 """
 CAPTION = (
     "Late records over replica-minutes, lower left is better. Red: objective; green: told what will come; grey: the "
@@ -45,7 +47,13 @@ SUMMARY = """## All loads
 A cell is **share in time, mean over the loads (least of them) / replica-minutes beside `objective`'s, geometric mean /
 loads on whose front it is**. Loads that were played by all: {counts}.
 """
-MARKS = {True: "met", False: "**missed**", None: "open"}
+PACKERS = """Who owns what is the packer's ([packers](packers.md)), in these runs:
+
+{rows}
+
+`sticky` is what policies got that know nothing of partitions, so that they differ by their scaling alone. The
+[papers' experiments](papers.md) are played with what the papers ran, which is `roundrobin` for Li & Ku's and Koper's.
+"""
 
 
 def cell(results: Sequence[Result], bold: bool) -> str:
@@ -79,10 +87,28 @@ def origins(scenes: Sequence[str], quick: bool = False) -> str:
     )
 
 
+def packers(results: Mapping[str, Result]) -> str:
+    """Which rows were played with which packer, by the runs' own settings."""
+    used: dict[str, set[str]] = {}
+    for each in results.values():
+        packer = config_of(each.job, scene_of(each.job.scene, each.job.quick)).packer
+        used.setdefault(packer, set()).add(each.job.choice)
+    rows = {
+        packer: ", ".join(_row_name(choice) for choice in CHOICES if choice.name in names)
+        for packer, names in used.items()
+    }
+    return PACKERS.format(rows="\n".join(f"- `{packer}`: {rows[packer]}" for packer in sorted(rows)))
+
+
+def _head() -> list[str]:
+    names = ("start-up", *(f"{startup:g} s" for startup in STARTUPS))
+    return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
 def table(results: Mapping[str, Result], scene: str) -> list[str]:
     """A load's table: a row for every policy, a column for every start-up time."""
     groups = grouped(results)
-    lines = [f"| start-up | {' | '.join(f'{startup:g} s' for startup in STARTUPS)} |", "|---" * 5 + "|"]
+    lines = _head()
     for choice in CHOICES:
         cells, any_bold = [], False
         for startup in STARTUPS:
@@ -96,6 +122,12 @@ def table(results: Mapping[str, Result], scene: str) -> list[str]:
         name = _row_name(choice)
         lines.append(f"| {f'**{name}**' if any_bold else name} | {' | '.join(cells)} |")
     return lines
+
+
+def _mark(verdict: Verdict) -> str:
+    if verdict.met is None:
+        return "open"
+    return "met" if verdict.met else f"**missed** {verdict.miss}; {verdict.why}"
 
 
 def _row_name(choice: Choice) -> str:
@@ -117,8 +149,7 @@ def summary(results: Mapping[str, Result], scenes: Sequence[str]) -> list[str]:
     counts = ", ".join(f"{len(whole[startup])} at {startup:g} s" for startup in STARTUPS)
     lines = [
         SUMMARY.format(counts=counts),
-        f"| start-up | {' | '.join(f'{startup:g} s' for startup in STARTUPS)} |",
-        "|---" * 5 + "|",
+        *_head(),
     ]
     for choice in CHOICES:
         cells = [_summed(choice, whole[startup]) if whole[startup] else "not played" for startup in STARTUPS]
@@ -164,10 +195,12 @@ def page(
     lines = [head]
     if quick:
         lines.append("**A quick run: the first minute of each load only.**\n")
+    if results:
+        lines.append(packers(results))
     if missing:
         lines.append(f"**{missing} runs of it were not played yet**; the same command goes on where it ended.\n")
     lines += ["## Targets", "", "| target | measured | |", "|---|---|---|"]
-    lines += [f"| {each.target} | {each.measured} | {MARKS[each.met]} |" for each in told]
+    lines += [f"| {each.target} | {each.measured} | {_mark(each)} |" for each in told]
     lines += ["", "Two hours of 9 partitions in 5 s: see `simulator-speed` in [benchmarks](benchmarks.md).", ""]
     lines += summary(results, scenes)
     for name in scenes:

@@ -1,24 +1,28 @@
 """Who is compared, and one run of it: played by some processes at once, kept line by line, resumed where it ended.
 
-A result is kept with a digest of the code that made it, so that a run that is started again plays only what is missing
-or was made by other code.
+A result is kept with a digest of the code that made it and of what it was made of, so that a run that is started again
+plays only what is missing or was made otherwise.
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import math
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from multiprocessing import parent_process
 from pathlib import Path
 from random import Random
 
 import msgspec
 
-from compare.recordings import recordings
 from compare.scenes import Scene, scene_of
 from kept import code_digest
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
@@ -32,8 +36,11 @@ __all__ = [
     "Job",
     "Result",
     "choice_of",
+    "config_of",
+    "digest",
     "grouped",
     "late_alone",
+    "load_kept",
     "play",
     "play_all",
 ]
@@ -43,12 +50,11 @@ FIRST_SEED = 1
 """The tables' own; what else was played with others stands beside it."""
 FIRST_SECONDS = 60.0
 """Scalings after this are counted apart."""
-HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One row: a policy, with the packer of its paper."""
+    """One row: a policy, with the packer of its paper; ``sticky`` for those that know nothing of partitions."""
 
     name: str
     policy: str
@@ -56,6 +62,11 @@ class Choice:
     slicing: bool = False
     knows: bool = False
     """It is told what will come, so nobody competes with it."""
+
+    @property
+    def told(self) -> bool:
+        """Is it told the load's mean or its peak beforehand?"""
+        return any(f"{{{name}}}" in self.policy for name in ("mean", "most", "peak"))
 
     @property
     def apart(self) -> bool:
@@ -101,6 +112,14 @@ CHOICES: tuple[Choice, ...] = (
     Choice(name="overprovisioned", policy="overprovisioned:peak_records_per_second={peak}"),
     Choice(name="clairvoyant", policy=KNOWING, packer="closer24", knows=True),
     Choice(name="clairvoyant, slicing", policy=f"{KNOWING},sliced=1", packer="trim", slicing=True, knows=True),
+    Choice(name="clairvoyant, no start-up", policy=f"{KNOWING},with_startup=0", packer="closer24", knows=True),
+    Choice(
+        name="clairvoyant, no start-up, slicing",
+        policy=f"{KNOWING},with_startup=0,sliced=1",
+        packer="trim",
+        slicing=True,
+        knows=True,
+    ),
 )
 
 
@@ -124,7 +143,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     job: Job
     code: str
-    """Digest of the code that played it."""
+    """What it was made by, see :func:`digest`."""
     records: int
     left: int
     share: float
@@ -151,11 +170,20 @@ def choice_of(name: str) -> Choice:
 
 
 @cache
-def digest(choice: Choice) -> str:
-    """Of everything that a run depends on, recordings too; our own policy's file counts for itself only."""
-    without = () if choice.policy.startswith("objective") else ("objective.py",)
-    files = (HERE / "scenes.py", HERE / "recordings.py", *recordings())
-    return code_digest(*files, without=without, beside=repr(choice))
+def _code(*without: str) -> str:
+    measured = inspect.getsource(play) + inspect.getsource(late_alone)
+    return code_digest(without=without, beside=f"{FIRST_SECONDS!r} {measured}")
+
+
+def digest(job: Job) -> str:
+    """Of everything that a run depends on: the code, the load second by second, and all that is set for it.
+
+    Our own policy's file counts for itself only.
+    """
+    scene = scene_of(job.scene, job.quick)
+    code = _code(*(() if choice_of(job.choice).policy.startswith("objective") else ("objective.py",)))
+    played = f"{code} {scene.load!r} {config_of(job, scene)!r} {options_of(job, scene)!r}"
+    return hashlib.sha256(played.encode()).hexdigest()[:12]
 
 
 def late_alone(load: Load, cost_seconds: float, objective_seconds: float, seed: int) -> int:
@@ -188,24 +216,27 @@ def config_of(job: Job, scene: Scene) -> PlanConfig:
     )
 
 
-def play(job: Job) -> Result:
-    """Play one run. Deterministic but for ``cpu_seconds``."""
-    scene, began = scene_of(job.scene, job.quick), time.process_time()
-    options = Options(
+def options_of(job: Job, scene: Scene) -> Options:
+    return Options(
         seed=job.seed,
         costs=Costs(mean_seconds=scene.cost_seconds),
         startup_seconds=job.startup_seconds,
         replicas=scene.replicas,
         slicing=choice_of(job.choice).slicing,
     )
-    outcome = simulate(scene.load, config_of(job, scene), options)
+
+
+def play(job: Job) -> Result:
+    """Play one run. Deterministic but for ``cpu_seconds``."""
+    code, scene, began = digest(job), scene_of(job.scene, job.quick), time.process_time()
+    outcome = simulate(scene.load, config_of(job, scene), options_of(job, scene))
     wanted = [decision.replicas_wanted for at, decision in outcome.decisions if FIRST_SECONDS <= at < outcome.seconds]
     late = outcome.curves.late[int(FIRST_SECONDS) :]
     latencies = outcome.latencies_least()
     after = sum(outcome.curves.arrived[int(FIRST_SECONDS) :])
     return Result(
         job=job,
-        code=digest(choice_of(job.choice)),
+        code=code,
         records=outcome.arrived,
         left=outcome.left,
         share=outcome.share_in_time,
@@ -224,16 +255,16 @@ def play(job: Job) -> Result:
     )
 
 
-def load_kept(path: Path) -> dict[str, Result]:
-    """Results that the present code made, by job; a line that was cut off is left out."""
+def load_kept(path: Path, jobs: Sequence[Job]) -> dict[str, Result]:
+    """Those jobs' results that were made as they would be made now, by job; a line that was cut off is left out."""
+    codes = {job.key: digest(job) for job in jobs}
     kept: dict[str, Result] = {}
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             result = msgspec.json.decode(line, type=Result)
         except msgspec.MsgspecError:
             continue
-        names = {choice.name for choice in CHOICES}
-        if result.job.choice in names and result.code == digest(choice_of(result.job.choice)):
+        if result.code == codes.get(result.job.key):
             kept[result.job.key] = result
     return kept
 
@@ -257,14 +288,12 @@ def play_all(
     Returns:
         Results by the jobs' keys.
     """
-    kept = load_kept(path)
-    found = {job.key: kept[job.key] for job in jobs if job.key in kept}
+    found = load_kept(path, jobs)
     waiting = iter([job for job in jobs if job.key not in found])
     began, total = time.monotonic(), len(jobs)
-    if found:
-        tell(f"{len(found)} of {total} runs are kept in {path}")
+    tell(f"{len(found)} of {total} runs are kept in {path}, {total - len(found)} are missing")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file, ProcessPoolExecutor(processes) as pool:
+    with path.open("ab") as file, ProcessPoolExecutor(processes, initializer=_end_with_parent) as pool:
         if file.tell():
             file.write(b"\n")  # what was cut off ends here
         for result in _finished(pool, waiting, processes, lambda: time.monotonic() - began < seconds):
@@ -273,6 +302,19 @@ def play_all(
             file.flush()
             tell(_line(len(found), total, time.monotonic() - began, result))
     return found
+
+
+def _end_with_parent() -> None:
+    """A pool's processes wait for work for ever when the one that began them is killed; these end."""
+    parent = parent_process()
+    if parent is None:
+        return  # this is no process of a pool
+
+    def wait_for_end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def _finished(

@@ -5,17 +5,34 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from compare import recordings, runs
-from compare.__main__ import jobs_of
-from compare.page import origins, page, summary, table
-from compare.runs import CHOICES, STARTUPS, Job, Result, choice_of, digest, grouped, late_alone, play, play_all
-from compare.scenes import OTHERS, SCENES, scene_of
-from compare.targets import RANGE_SEEDS, RANGED, Verdict, extra_jobs, on_front, verdicts
+from compare import recordings, runs, whys
+from compare.__main__ import _parsed, jobs_of
+from compare.page import origins, packers, page, summary, table
+from compare.runs import (
+    CHOICES,
+    STARTUPS,
+    Choice,
+    Job,
+    Result,
+    choice_of,
+    config_of,
+    digest,
+    grouped,
+    late_alone,
+    play,
+    play_all,
+)
+from compare.scenes import LEVELS, OTHERS, SCENES, Scene, scene_of
+from compare.targets import RANGE_SEEDS, RANGED, Verdict, extra_jobs, on_front, rivals, verdicts
 from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simulate
 from loadtrim_agent.core.plan.naming import parse_choice
 from loadtrim_agent.core.plan.packers import PACKERS
@@ -87,6 +104,28 @@ def test_the_front_is_what_nobody_beats() -> None:
     assert on_front(ours, [ours, result("linear", 0.99, 10.0)])
 
 
+def test_the_clairvoyant_look_ahead_and_do_not_with_whole_partitions_and_slices_and_compete_with_nobody() -> None:
+    scene = scene_of("steps")
+    knowing = [choice for choice in CHOICES if parse_choice(choice.policy_for(scene))[0] == "clairvoyant"]
+    given = [parse_choice(choice.policy_for(scene))[1] for choice in knowing]
+    kinds = {(each.get("with_startup", 1.0), each.get("sliced", 0.0)) for each in given}
+    assert len(knowing) == 4
+    assert kinds == {(ahead, sliced) for ahead in (0.0, 1.0) for sliced in (0.0, 1.0)}
+    ours = result("objective", 0.99, 10.0)
+    assert rivals([ours, *(result(choice.name, 1.0, 1.0) for choice in knowing)]) == [ours]
+
+
+def test_each_row_is_listed_with_the_packer_that_it_was_played_with() -> None:
+    played = [result(choice.name, 0.9, 10.0) for choice in CHOICES]
+    lines = packers({each.job.key: each for each in played}).splitlines()
+    rows = dict(line.removeprefix("- ").split(": ", 1) for line in lines if line.startswith("- "))
+    for each in played:
+        choice = choice_of(each.job.choice)
+        name = f"*{choice.name}*" if choice.apart else f"`{choice.name}`"
+        mine = {packer for packer, names in rows.items() if name in names}
+        assert mine == {f"`{config_of(each.job, scene_of(each.job.scene)).packer}`"}
+
+
 def test_who_knows_the_future_is_kept_out_of_the_front_and_in_the_table() -> None:
     known = {each.job.key: each for each in (result("objective", 0.99, 10.0), result("clairvoyant", 1.0, 5.0))}
     rows = table(known, "spike")
@@ -137,7 +176,9 @@ def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 def test_recordings_are_played_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
-    before = digest.__wrapped__(choice_of("keda"))
+    job = Job(scene="taxi", choice="keda", startup_seconds=1.0)
+    scene_of.cache_clear()
+    before = digest(job)
     minutes = "".join(f"1998-06-{day} 12:{minute:02}:00,{count}\n" for day in (29, 30) for minute, count in MATCH[day])
     (tmp_path / recordings.WORLD_CUP_NAME).write_bytes(gzip.compress(f"period,count\n{minutes}".encode()))
     (tmp_path / recordings.TAXI_NAME).write_text(
@@ -155,7 +196,9 @@ def test_recordings_are_played_where_they_are(monkeypatch: pytest.MonkeyPatch, t
     load, recorded = recordings.landau_stream(2)
     assert recorded
     assert load.per_second == (35.0,) * 30 + (40.0,) * 30
-    assert digest.__wrapped__(choice_of("keda")) != before, "results of stand-ins are not kept for recordings"
+    scene_of.cache_clear()
+    assert digest(job) != before, "results of stand-ins are not kept for recordings"
+    scene_of.cache_clear()
 
 
 def test_the_page_says_which_loads_were_recorded() -> None:
@@ -182,7 +225,8 @@ def test_what_was_not_played_is_open_and_what_is_missed_is_missed() -> None:
     assert verdict(verdicts(known, ["spike"]), quiet).met is None
     beaten = result("linear", 0.95, 9.0, 60.0)
     told = verdict(verdicts(known | {beaten.job.key: beaten}, ["spike"]), "front")
-    assert (told.met, told.measured) == (False, "not at 60 s (linear)")
+    assert (told.met, told.miss) == (False, "at 1 of 4 start-up times")
+    assert told.measured == "not at 60 s: `linear` (+5.00 points of share, -1.00 replica-minutes)"
     constant = {job.key: msgspec.structs.replace(RESULT, job=job) for job in extra_jobs(False)}
     assert verdict(verdicts(constant, []), quiet).met is True
     loud = next(job for job in extra_jobs(False) if job.scene == "constant-1.9-3")
@@ -191,6 +235,49 @@ def test_what_was_not_played_is_open_and_what_is_missed_is_missed() -> None:
     assert told.met is False
     assert "1.9: 0, 0, 2, 0" in told.measured
     assert verdict(verdicts({}, []), "13.5 consumers").met is None
+
+
+def test_a_missed_target_tells_by_how_much_and_why_and_one_that_is_met_does_not() -> None:
+    names = [choice.name for choice in CHOICES]
+    front = [result(name, 0.9, 10.0, startup, scene="steps") for startup in STARTUPS for name in names]
+    beaten = [result("linear", 0.95, 9.0, startup, scene="steps") for startup in (1.0, 10.0)]
+    beaten.append(result("fixed (peak)", 0.95, 9.0, 60.0, scene="steps"))
+    sliced = Job(scene="trace", choice="objective, slicing", startup_seconds=1.0)
+    paid = msgspec.structs.replace(RESULT, job=sliced, share=0.998, replica_minutes=30.03)
+    stream = Job(scene="landau-100", choice="objective, slicing", startup_seconds=1.0)
+    slow = msgspec.structs.replace(RESULT, job=stream, p99=0.15, replicas_mean=12.0)
+    constant = [msgspec.structs.replace(RESULT, job=job) for job in extra_jobs(False) if "constant" in job.scene]
+    loud = [
+        msgspec.structs.replace(RESULT, job=job, scalings_after=1)
+        for job in extra_jobs(False)
+        if job.scene in ("constant-1.6-3", "constant-3.8-1")
+    ]
+    known = {each.job.key: each for each in (*front, *beaten, paid, slow, *constant, *loud)}
+    told = verdicts(known, ["steps"])
+    off = verdict(told, "front")
+    assert off.miss == "at 3 of 4 start-up times"
+    assert off.why.split("; ", 1)[0] == f"1 s: {whys.UNKNOWN}"
+    assert f"10 s: {whys.OFF_FRONT['steps', 10.0]}; 60 s:" in off.why
+    assert off.why.endswith(whys.ONLY_TOLD)
+    assert verdict(told, "28.6").miss == "by 0.100 points of share, replica-minutes by 5.0%"
+    assert verdict(told, "28.6").why == whys.UNKNOWN
+    assert (verdict(told, "13.5").miss, verdict(told, "13.5").why) == ("p99 by 50.0%", whys.LANDAU)
+    quiet = verdict(told, "no scaling")
+    assert (quiet.miss, quiet.why) == ("by 2 runs", f"1.6: {whys.QUIET['1.6']}; 3.8: {whys.UNKNOWN}")
+    text = page(known, ["steps"], told, "make compare", 0, False)
+    assert f"| **missed** p99 by 50.0%; {whys.LANDAU} |" in text
+    within = known | {paid.job.key: msgspec.structs.replace(paid, share=0.999, replica_minutes=28.6)}
+    met = verdict(verdicts(within, ["steps"]), "28.6")
+    assert (met.met, met.miss, met.why) == (True, "", "")
+
+
+def test_whys_are_told_of_what_is_played_and_of_pages_that_are_there() -> None:
+    assert set(whys.OFF_FRONT) <= {(scene, startup) for scene in SCENES for startup in STARTUPS}
+    assert set(whys.QUIET) <= {f"{level:g}" for level in LEVELS}
+    texts = [*whys.OFF_FRONT.values(), *whys.QUIET.values(), whys.LANDAU, whys.RISES]
+    docs = Path(__file__).resolve().parents[3] / "docs"
+    for link in re.findall(r"\]\(([^)]+)\)", " ".join(texts)):
+        assert (docs / link).exists(), link
 
 
 def test_a_run_goes_on_where_it_ended_and_other_code_is_played_anew(
@@ -203,13 +290,51 @@ def test_a_run_goes_on_where_it_ended_and_other_code_is_played_anew(
     with path.open("ab") as file:
         file.write(b'{"job": {"scene"')
     assert play_all([job], path, 1, seconds=0.0, tell=said.append) == first
-    assert len(said) == 2
-    monkeypatch.setattr(runs, "digest", lambda choice: "other")
+    assert [said[0], said[2]] == [
+        f"0 of 1 runs are kept in {path}, 1 are missing", f"1 of 1 runs are kept in {path}, 0 are missing",
+    ]  # fmt: skip
+    assert len(said) == 3
+    monkeypatch.setattr(runs, "digest", lambda job: "other")
     assert play_all([job], path, 1, seconds=0.0, tell=said.append) == {}
 
 
-def test_a_row_that_is_defined_otherwise_is_played_anew() -> None:
-    assert len({digest(choice) for choice in CHOICES}) == len(CHOICES)
+def test_a_pools_processes_end_when_the_one_that_began_them_is_killed() -> None:
+    """They have its output open, so that it ends when they do."""
+    code = (
+        "import os; from concurrent.futures import ProcessPoolExecutor; from compare.runs import _end_with_parent;"
+        "pool = ProcessPoolExecutor(2, initializer=_end_with_parent);"
+        "print(sum(pool.map(abs, range(8))), flush=True); os.kill(os.getpid(), 9)"
+    )
+    examples = Path(runs.__file__).resolve().parents[1]
+    ended = subprocess.run([sys.executable, "-c", code], cwd=examples, stdout=subprocess.PIPE, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (-9, b"28\n")
+
+
+def test_a_run_that_would_be_another_is_played_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever makes it another: its row, what the row is told of the load, its settings, or the load itself."""
+    jobs = [
+        Job(scene=scene, choice=choice.name, startup_seconds=startup, seed=seed)
+        for scene in ("steps", "trace")
+        for choice in CHOICES
+        for startup, seed in ((0.0, 1), (1.0, 1), (1.0, 2))
+    ]
+    before = {job: digest(job) for job in jobs}
+    assert len(set(before.values())) == len(jobs)
+    told, untold = (Job(scene="steps", choice=name, startup_seconds=1.0) for name in ("fixed (mean)", "keda"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Choice, "policy_for", lambda choice, scene: choice.policy.format(mean=7, worth=82.0))
+        assert (digest(told) != before[told], digest(untold) == before[untold]) == (True, True)
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "config_of", lambda job, scene: replace(config_of(job, scene), decision_seconds=2.0))
+        assert all(digest(job) != before[job] for job in (told, untold))
+
+    def busier(name: str, quick: bool) -> Scene:
+        scene = scene_of(name, quick)
+        rates = scene.load.per_second
+        return replace(scene, load=replace(scene.load, per_second=(*rates[:-1], rates[-1] + 1.0)))
+
+    monkeypatch.setattr(runs, "scene_of", busier)
+    assert all(digest(job) != before[job] for job in (told, untold))
 
 
 def test_a_result_is_the_same_each_time_and_stands_on_the_page() -> None:
@@ -224,3 +349,8 @@ def test_a_result_is_the_same_each_time_and_stands_on_the_page() -> None:
 def test_the_jobs_are_every_load_with_every_policy_and_start_up_time_once() -> None:
     jobs = jobs_of(list(SCENES), [], quick=False, extra=False)
     assert len(jobs) == len({job.key for job in jobs}) == len(SCENES) * len(CHOICES) * len(STARTUPS)
+    some = _parsed(["--startups", "60,0"])
+    part = jobs_of(list(SCENES), [], False, False, some.startups)
+    assert part == [job for job in jobs if job.startup_seconds in (0.0, 60.0)]
+    with pytest.raises(SystemExit):
+        _parsed(["--startups", "5"])
