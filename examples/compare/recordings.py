@@ -18,15 +18,13 @@ import gzip
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
-from demo.load import TRACE_NAME
 from loadtrim.simulate import Load, parse_generator
 from loadtrim.simulate.readers import Reading, read_load
 from recorded import data_file
 
-__all__ = ["Rates", "landau_stream", "recordings", "taxi", "world_cup"]
+__all__ = ["Rates", "landau_stream", "taxi", "world_cup"]
 
 WORLD_CUP_NAME, WORLD_CUP_DAY = "worldcup98_per_minute.csv.gz", "1998-06-30"
 WORLD_CUP_SECONDS, WORLD_CUP_MOST = 600, 350.0
@@ -45,12 +43,6 @@ class Rates:
     source: str
     recorded: bool
     """False: a stand-in."""
-
-
-def recordings() -> list[Path]:
-    """Those that are there."""
-    found = (data_file(name) for name in (TRACE_NAME, WORLD_CUP_NAME, TAXI_NAME, LANDAU_NAME))
-    return [path for path in found if path is not None]
 
 
 def world_cup() -> Rates:
