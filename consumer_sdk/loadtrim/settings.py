@@ -13,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from loadtrim_agent.core.model import LoadtrimError
-from loadtrim_agent.core.plan.monitored import MonitorName
+from loadtrim_agent.core.plan.monitored import monitor_of
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.policies import make_policy
 from loadtrim_agent.observe.http import parse_address
@@ -83,6 +83,7 @@ class Settings(RunOptions, frozen=True, kw_only=True):
         checks: dict[str, Callable[[str], object]] = {
             "policy": make_policy,
             "packer": partial(make_packer, in_group=True),
+            "monitor": monitor_of,
             "http": parse_address,
         }
         for name, check in checks.items():
@@ -96,8 +97,6 @@ class Settings(RunOptions, frozen=True, kw_only=True):
             raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
         if self.scaler == "kubernetes":
             raise _bad("scaler", self.scaler, "none or webhook: the Kubernetes backend is not part of this version")
-        if self.monitor not in set(MonitorName):
-            raise _bad("monitor", self.monitor, ", ".join(MonitorName))
         try:
             zoneinfo.ZoneInfo(self.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from ..core.model import Partition
-from ..core.plan.monitored import DELAY_SECONDS, Growth, MonitorName
+from ..core.plan.monitored import DELAY_SECONDS, Growth, MonitorName, monitor_of
 from ..core.plan.values import Rates, RateUnit
 from .fetch.offsets import OffsetQueries
 
@@ -91,7 +91,7 @@ class TimesMonitor:
 
 def make_monitor(name: str, queries: OffsetQueries, interval_seconds: float) -> Monitor | None:
     """The monitor with this name; None: the members' reports do."""
-    match MonitorName(name):
+    match monitor_of(name):
         case MonitorName.REPORTS:
             return None
         case MonitorName.LANDAU24:

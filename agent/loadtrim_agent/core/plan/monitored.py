@@ -28,9 +28,10 @@ import msgspec
 from ..model import Partition
 from ..records import DecisionRecord
 from .estimate import SERIES_SECONDS_MAX
+from .naming import chosen
 from .values import Estimate, Outcome, PartitionEstimate, Rates, RateUnit
 
-__all__ = ["BYTES_SECONDS", "DELAY_SECONDS", "Growth", "MonitorName", "Told", "monitored"]
+__all__ = ["BYTES_SECONDS", "DELAY_SECONDS", "Growth", "MonitorName", "Told", "monitor_of", "monitored"]
 
 BYTES_SECONDS = 30.0
 """Landau'24: length of the sliding window."""
@@ -48,6 +49,15 @@ class MonitorName(enum.StrEnum):
     REPORTS = "reports"
     LANDAU24 = "landau24"
     ICCBDC22 = "iccbdc22"
+
+
+def monitor_of(name: str) -> MonitorName:
+    """The monitor with this name.
+
+    Raises:
+        UnknownNameError: there is none; the message lists them and the nearest.
+    """
+    return chosen("monitor", name, {monitor.value: monitor for monitor in MonitorName})
 
 
 class Growth:

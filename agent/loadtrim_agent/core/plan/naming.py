@@ -1,4 +1,4 @@
-"""Choosing a policy or packer by name: ``trim``, or with parameters ``closer24:mu=200,cooldown_seconds=10``."""
+"""Choosing a policy, packer or monitor by name: ``trim``, or with parameters ``closer24:mu=200,f_up=0.8``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from ..model import LoadtrimError
 
-__all__ = ["UnknownNameError", "chosen", "parse_choice"]
+__all__ = ["UnknownNameError", "check_parameters", "chosen", "nearest", "parse_choice"]
 
 _Factory = TypeVar("_Factory")
 
 
 class UnknownNameError(LoadtrimError, ValueError):
-    """A policy, a packer or a parameter that does not exist was asked for. The shell stops the start with its text."""
+    """A policy, packer, monitor or parameter was asked for that there is not. The shell stops with its text."""
 
 
 def parse_choice(text: str) -> tuple[str, dict[str, float]]:
@@ -69,8 +69,12 @@ def _known(kind: str, name: str, known: Collection[str]) -> None:
         return
     if not known:
         raise UnknownNameError(f"there is no {kind} {name!r}, so nothing can be planned; it takes none")
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
     raise UnknownNameError(
         f"there is no {kind} {name!r}, so nothing can be planned; "
-        f"choose one of {', '.join(sorted(known))} (the nearest is {near!r})"
+        f"choose one of {', '.join(sorted(known))} (the nearest is {nearest(name, known)!r})"
     )
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Which of the known names was probably meant; there has to be one."""
+    return difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]

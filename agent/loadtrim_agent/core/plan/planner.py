@@ -20,7 +20,7 @@ from .baseline import Comparison, Ignored, look_ahead, startup_seconds
 from .estimate import estimate
 from .forecast import forecast
 from .inputs import Stock, problem_of, unmeasured, view_of
-from .monitored import MonitorName, Told, monitored
+from .monitored import MonitorName, Told, monitor_of, monitored
 from .naming import parse_choice
 from .observe import History
 from .packers import make_packer
@@ -68,7 +68,7 @@ class Planner:
             future: what will arrive, where that is known: a simulator may tell, a running group cannot.
 
         Raises:
-            UnknownNameError: no policy or packer has that name.
+            UnknownNameError: no policy, packer or monitor has that name.
             ParameterError: a parameter of the policy or the packer is out of its range.
             UnmeasuredError: the policy needs to know the future, and it was not given.
         """
@@ -80,7 +80,7 @@ class Planner:
         self._packer = make_packer(config.packer)
         self._counts = Sticky()
         self._history = History(config)
-        self._told = Told(config.monitor, config.decision_seconds)
+        self._told = Told(monitor_of(config.monitor), config.decision_seconds)
         self._advice = Advice()
         self._sequence = 0
         self._memory: dict[str, float] = {}

@@ -12,6 +12,7 @@ work per second.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -98,7 +99,11 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanConfig:
-    """What planning is set to. Times in seconds."""
+    """What planning is set to. Times in seconds.
+
+    Raises:
+        ValueError: one is out of its range. Names (policy, packer, monitor) are looked up by who uses them.
+    """
 
     group: str = ""
     objective_seconds: float = 1.0
@@ -130,19 +135,37 @@ class PlanConfig:
     """Parameters of the policy by name, which come before those in ``policy``; its ``mu`` is the packer's, too."""
 
     def __post_init__(self) -> None:
-        if self.objective_seconds <= 0:
-            raise ValueError(f"objective_seconds is {self.objective_seconds}, not above 0")
+        for name in ("objective_seconds", "catchup_seconds", "decision_seconds", "report_seconds"):
+            if not (_is_duration(value := getattr(self, name)) and value > 0):
+                raise ValueError(f"{name} is {value!r}, so nothing can be planned; give a finite number above 0")
+        for name in ("startup_seconds", "handoff_seconds"):
+            if not _is_duration(value := getattr(self, name)):
+                raise ValueError(f"{name} is {value!r}, which no time is; give a finite number of 0 or more")
         if not 0.5 <= self.objective_share < 1:
-            raise ValueError(f"objective_share is {self.objective_share}, not 0.5 .. 1")
-        if self.min_replicas < 1 or (self.max_replicas is not None and self.max_replicas < self.min_replicas):
-            raise ValueError(f"replicas: 1 <= min ({self.min_replicas}) <= max ({self.max_replicas}) does not hold")
+            raise ValueError(
+                f"objective_share is {self.objective_share}, which nothing can be sized for; give 0.5 to below 1"
+            )
+        least, most = self.min_replicas, self.max_replicas
+        if not (_is_count(least) and (most is None or (_is_count(most) and least <= most))):
+            raise ValueError(
+                f"min_replicas is {least!r} and max_replicas {most!r}, which no group could keep to; give whole "
+                "numbers of at least 1, and a max_replicas that is no smaller"
+            )
         if self.mode not in ("active", "shadow"):
-            raise ValueError(f"mode is {self.mode!r}, not active or shadow")
+            raise ValueError(f"mode is {self.mode!r}, so it is not known what plans are for; give active or shadow")
 
     @property
     def z(self) -> float:
         """Standard deviations kept free: 1 at a share of 0.999, in proportion to the normal quantile for others."""
         return _z_of(self.objective_share)
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and 0.0 <= value < math.inf
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
 
 
 @lru_cache(maxsize=16)  # asked for in every window of every decision, and of one share nearly always

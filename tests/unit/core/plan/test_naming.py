@@ -88,6 +88,12 @@ def test_a_planner_with_an_unknown_policy_does_not_start() -> None:
         Planner(PlanConfig(policy="best"))
 
 
+def test_an_unknown_monitor_is_refused_with_all_names_and_the_nearest() -> None:
+    """The group then held: nobody told what arrived."""
+    with pytest.raises(UnknownNameError, match="iccbdc22, landau24, reports .the nearest is 'landau24'"):
+        Planner(PlanConfig(monitor="landau"))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -19,7 +20,19 @@ from loadtrim_agent.core.plan.values import Curve, GroupState, MemberState, Plan
         ({"objective_share": 0.4}, "objective_share"),
         ({"min_replicas": 0}, "replicas"),
         ({"min_replicas": 3, "max_replicas": 2}, "replicas"),
+        ({"min_replicas": 1.5}, "min_replicas is 1.5"),
+        ({"max_replicas": math.nan}, "max_replicas nan"),
         ({"mode": "off"}, "off"),
+        *(
+            ({f"{name}_seconds": value}, f"{name}_seconds is .*; give a finite number above 0")
+            for name in ("objective", "catchup", "decision", "report")
+            for value in (math.nan, math.inf, -1.0, 0.0, None)
+        ),
+        *(
+            ({f"{name}_seconds": value}, f"{name}_seconds is .*; give a finite number of 0 or more")
+            for name in ("startup", "handoff")
+            for value in (math.nan, math.inf, -1.0, None)
+        ),
     ],
 )
 def test_settings_that_cannot_be(changes: dict[str, Any], word: str) -> None:
