@@ -224,7 +224,6 @@ def _task(args: argparse.Namespace) -> Task:
     """What is to be played; whatever can be refused is refused here, before anything was played for minutes."""
     _check(args)
     load = _load(args)
-    _check_replicas(args, load)
     options = _options(args, load)
     configs = [_config(args, choice) for choice in args.policy or ["objective"]]
     for config in configs:
@@ -273,23 +272,6 @@ def _check(args: argparse.Namespace) -> None:
         raise WrongLoadError(
             f"--min is {args.min}{most} replicas, which no group could keep to; give a --min of at least 1, and a "
             "--max that is no smaller."
-        )
-
-
-def _check_replicas(args: argparse.Namespace, load: Load) -> None:
-    partitions = len(load.partitions)
-    if args.min > partitions:
-        raise WrongLoadError(
-            f"--min is {args.min}, more than there are partitions ({partitions}), so replicas would never have "
-            f"anything to do; give --min of 1 to {partitions}."
-        )
-    most, why = partitions, "there are partitions"
-    if args.max is not None and args.max < partitions:
-        most, why = args.max, f"--max {args.max}"
-    if args.replicas > most:
-        raise WrongLoadError(
-            f"--replicas is {args.replicas}, more than {why} ({most} at most), so the group would begin with what it "
-            f"may never have; give --replicas of 1 to {most}, or raise the limit."
         )
 
 
@@ -381,8 +363,6 @@ def _options(args: argparse.Namespace, load: Load) -> Options:
     known = Costs(mean_seconds=load.cost_seconds) if load.cost_seconds else COST_DEFAULT
     protocol = protocol_of(args.protocol)
     if args.heartbeat is not None:
-        if not 0.0 < args.heartbeat < float("inf"):
-            raise WrongLoadError(f"--heartbeat is {args.heartbeat}; it must be a finite number of seconds above 0.")
         if not protocol.rebalances:
             raise WrongLoadError(
                 f"--heartbeat is for Kafka's protocols, and {protocol.name!r} waits for no heartbeat; leave it out."

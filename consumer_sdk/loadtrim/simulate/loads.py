@@ -7,16 +7,17 @@ it up, cutting a part out, dealing it out over partitions) is said once.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 
 from loadtrim_agent.core.model import LoadtrimError, Partition
+from loadtrim_agent.core.plan.naming import nearest
 
 __all__ = [
     "ARRIVALS",
@@ -27,11 +28,15 @@ __all__ = [
     "LoadFileError",
     "Moment",
     "WrongLoadError",
+    "check_known",
+    "digits",
     "generator_lines",
+    "is_count",
     "parse_generator",
     "poisson",
     "shares_even",
     "shares_skewed",
+    "within",
 ]
 
 TOPIC = "load"
@@ -51,6 +56,21 @@ class LoadFileError(WrongLoadError):
     """A file that is no load, with the place in it."""
 
 
+def within(value: object, least: float, most: float = sys.float_info.max) -> bool:
+    """Is it a number in these bounds, and so a finite one? Not of NaN, not of what is none."""
+    return isinstance(value, int | float) and least <= value <= most
+
+
+def is_count(value: object) -> bool:
+    """Is it a whole number of at least 1?"""
+    return isinstance(value, int) and value >= 1
+
+
+def digits(value: object) -> str:
+    """A number with as many digits as it takes to see what is wrong with it, for messages; anything else as it is."""
+    return f"{value:,}".removesuffix(".0") if isinstance(value, int | float) else repr(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records that arrive at one moment."""
@@ -63,14 +83,30 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a recording says came at one moment."""
+    """What a recording says came at one moment.
+
+    Raises:
+        WrongLoadError: an offset outside the second, records that are no number of 0 or more.
+    """
 
     offset_seconds: float
-    """From the beginning of its second, 0 .. 1."""
+    """From the beginning of its second, 0 to below 1."""
     records: float
     """Fractions add up over time."""
     partition: int | None = None
     """Its index; None: it falls on one as ``keys`` say."""
+
+    def __post_init__(self) -> None:
+        if not (within(self.offset_seconds, 0.0, 1.0) and self.offset_seconds < 1.0):
+            raise WrongLoadError(
+                f"A moment lies {digits(self.offset_seconds)} s behind the beginning of its second, so it is in none "
+                "or in another; give 0 to below 1."
+            )
+        if not within(self.records, 0.0):
+            raise WrongLoadError(
+                f"{digits(self.records)} records came at a moment, so it is not known what arrives; give a finite "
+                "number of 0 or more."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +115,7 @@ class Load:
 
     Raises:
         WrongLoadError: a rate that is negative or no finite number, no second, no partition, shares that do not fit,
-            arrivals as recorded where no moments were.
+            a moment of a partition that is not there, arrivals as recorded where no moments were.
     """
 
     per_second: tuple[float, ...]
@@ -114,14 +150,19 @@ class Load:
                 "at once; make it shorter."
             )
         check_partitions(len(self.partitions))
+        if len(set(self.partitions)) < len(self.partitions):
+            raise WrongLoadError("A partition is there twice, so it is not known which one is meant; give each once.")
         for second, rate in enumerate(self.per_second):
-            if not 0.0 <= rate <= RATE_MAX:
+            if not within(rate, 0.0, RATE_MAX):
                 raise WrongLoadError(
-                    f"The load at second {second} is {rate:,.6g} records/s, which is negative, not a number or more "
+                    f"The load at second {second} is {digits(rate)} records/s, which is negative, not a number or more "
                     f"than {RATE_MAX:,.0f}, so it is not known what arrives; correct the input."
                 )
         if len(self.shares) not in (1, len(self.per_second)):
-            raise WrongLoadError(f"{len(self.shares)} rows of shares for {len(self.per_second)} seconds.")
+            raise WrongLoadError(
+                f"There are {len(self.shares)} rows of shares for {len(self.per_second)} seconds, so it is not known "
+                "where a second's records go; give one row for all of the load, or one for each second."
+            )
         for row in self.shares:
             _check_shares(row, len(self.partitions))
         for name, value, allowed in (
@@ -130,8 +171,20 @@ class Load:
         ):
             if value not in allowed:
                 raise WrongLoadError(f"{name} is {value!r}; it can be {' or '.join(allowed)}.")
+        self._check_moments()
+
+    def _check_moments(self) -> None:
         if len(self.moments) not in (0, len(self.per_second)):
-            raise WrongLoadError(f"{len(self.moments)} rows of moments for {len(self.per_second)} seconds.")
+            raise WrongLoadError(
+                f"There are {len(self.moments)} rows of moments for {len(self.per_second)} seconds, so it is not known "
+                "when a second's records come; give one row for each second, or none at all."
+            )
+        told = {moment.partition for second in self.moments for moment in second if moment.partition is not None}
+        if lost := told.difference(range(len(self.partitions))):
+            raise WrongLoadError(
+                f"A moment is of the partition with the index {min(lost)}, and there are {len(self.partitions)}, so "
+                f"its records have nowhere to go; give 0 to {len(self.partitions) - 1}, or None."
+            )
         if self.arrivals == "recorded" and not self.moments:
             raise WrongLoadError(
                 "Records cannot arrive as recorded: this load does not tell at which moments of a second they came; "
@@ -180,10 +233,11 @@ class Load:
         return replace(self, per_second=self.per_second[begin:end], shares=shares, moments=self.moments[begin:end])
 
     def dealt(self, partitions: int, shares: Sequence[float]) -> Load:
-        """The same total on other partitions."""
+        """The same total on other partitions. Which record was whose is lost with the old ones, so each falls on one by
+        chance."""
         named = tuple(Partition(TOPIC, index) for index in range(partitions))
         moments = tuple(tuple(replace(moment, partition=None) for moment in second) for second in self.moments)
-        return replace(self, partitions=named, shares=(tuple(shares),), moments=moments)
+        return replace(self, partitions=named, shares=(tuple(shares),), moments=moments, keys="random")
 
     def batches(self, random: Random) -> Iterator[tuple[Batch, ...]]:
         """What arrives in each second, in order of time. Deterministic for one state of ``random``."""
@@ -409,7 +463,7 @@ def parse_generator(text: str, partitions: int) -> Load:
             comes of it.
     """
     name, _, rest = text.partition(":")
-    _known("generator", name, [*GENERATORS, *SHARE_GENERATORS])
+    check_known("generator", name, [*GENERATORS, *SHARE_GENERATORS])
     check_partitions(partitions)
     given = _numbers(text, rest)
     source = text
@@ -420,7 +474,7 @@ def parse_generator(text: str, partitions: int) -> Load:
     maker = GENERATORS[name]
     allowed = _defaults(maker) | MODIFIERS
     for key in given:
-        _known(f"parameter of {name} called", key, allowed)
+        check_known(f"parameter of {name} called", key, allowed)
     values = allowed | given
     _count("seconds", values["seconds"], least=0, most=SECONDS_MAX)
     rates = _noisy(maker(**{key: value for key, value in given.items() if key not in MODIFIERS}), values)
@@ -450,7 +504,7 @@ def _noisy(rates: list[float], values: Mapping[str, float]) -> list[float]:
 def _drift(given: Mapping[str, float], partitions: int, source: str) -> Load:
     allowed = {"rate": 200.0, "seconds": 600.0, "from": 1.0 / partitions, "to": 0.5} | MODIFIERS
     for key in given:
-        _known("parameter of drift called", key, allowed)
+        check_known("parameter of drift called", key, allowed)
     values = allowed | dict(given)
     for key in ("from", "to"):
         if not 0.0 <= values[key] <= 1.0:
@@ -470,7 +524,7 @@ def _landau(given: Mapping[str, float], partitions: int, source: str) -> Load:
     """Source: Landau'24, section VI-A, and its published generator: integer steps, clamped to 0 .. 100."""
     allowed = {"delta": 5.0, "iterations": 100.0, "interval": 30.0, "capacity": 100.0, "seed": 0.0}
     for key in given:
-        _known("parameter of landau called", key, allowed)
+        check_known("parameter of landau called", key, allowed)
     values = allowed | dict(given)
     delta, seed = _count("delta", values["delta"], least=0), _count("seed", values["seed"], least=0)
     random = Random(f"landau:{seed}")
@@ -523,15 +577,14 @@ def _count(name: str, value: float, least: int = 1, most: int | None = None) -> 
     return int(value)
 
 
-def _known(kind: str, name: str, known: Mapping[str, object] | Sequence[str]) -> None:
-    if name in known:
-        return
-    raise WrongLoadError(
-        f"There is no {kind} {name!r}, so no load can be made; choose one of {', '.join(sorted(known))} "
-        f"(the nearest is {nearest(name, known)!r})."
-    )
+def check_known(kind: str, name: str, known: Collection[str], means: str = "no load can be made") -> None:
+    """Is there one of this name?
 
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Which of the known names was probably meant."""
-    return difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
+    Raises:
+        WrongLoadError: there is not; the message says what that means, lists them and the nearest.
+    """
+    if name not in known:
+        raise WrongLoadError(
+            f"There is no {kind} {name!r}, so {means}; choose one of {', '.join(sorted(known))} "
+            f"(the nearest is {nearest(name, known)!r})."
+        )

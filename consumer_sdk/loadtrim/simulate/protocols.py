@@ -17,17 +17,23 @@ Every figure is a default of Kafka's or was measured on this stack; what was mea
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
-from .loads import WrongLoadError
+from .loads import WrongLoadError, check_known, digits, within
 
-__all__ = ["PROTOCOLS", "Protocol", "protocol_of"]
+__all__ = ["INTERVAL_SECONDS_MIN", "PROTOCOLS", "Protocol", "protocol_of"]
+
+INTERVAL_SECONDS_MIN = 1e-3
+"""Of what comes again and again: with much less the time, seconds since the epoch, would not get on at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """One way of rebalancing."""
+    """One way of rebalancing.
+
+    Raises:
+        WrongLoadError: a time that is none.
+    """
 
     name: str
     rebalances: bool
@@ -43,6 +49,19 @@ class Protocol:
     handoff_seconds: tuple[float, float] = (0.010, 0.018)
     """Least and most from giving a partition up until the new owner starts on it (evenly between)."""
     source: str = ""
+
+    def __post_init__(self) -> None:
+        if not within(self.heartbeat_seconds, INTERVAL_SECONDS_MIN):
+            raise WrongLoadError(
+                f"A heartbeat (--heartbeat) comes every {digits(self.heartbeat_seconds)} s, which nobody can keep to; "
+                f"give a finite number of seconds of at least {INTERVAL_SECONDS_MIN:g}."
+            )
+        least, most = self.handoff_seconds
+        if not (within(least, 0.0) and within(most, least) and within(self.sync_seconds, 0.0)):
+            raise WrongLoadError(
+                f"A handoff takes {digits(least)} to {digits(most)} s, and a sync {digits(self.sync_seconds)} s, which "
+                "cannot be played; give finite numbers of seconds, none below 0, the least of a handoff first."
+            )
 
 
 _KINDS = (
@@ -80,10 +99,5 @@ def protocol_of(name: str) -> Protocol:
     Raises:
         WrongLoadError: there is none; the message lists them and the nearest.
     """
-    if name not in PROTOCOLS:
-        near = difflib.get_close_matches(name, sorted(PROTOCOLS), n=1, cutoff=0.0)[0]
-        raise WrongLoadError(
-            f"There is no protocol {name!r}, so no handover can be played; choose one of "
-            f"{', '.join(sorted(PROTOCOLS))} (the nearest is {near!r})."
-        )
+    check_known("protocol", name, PROTOCOLS, means="no handover can be played")
     return PROTOCOLS[name]

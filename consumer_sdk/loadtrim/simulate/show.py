@@ -172,7 +172,7 @@ def decision_lines(outcome: Outcome) -> list[str]:
 
 def curves_of(load: Load, outcome: Outcome) -> dict[str, Any]:
     """A run's curves for JSON output: a list per curve, an entry per second; all but ``load`` go on beyond its end,
-    until everything was done."""
+    until everything was done or the time for that was over."""
     curves = outcome.curves
     return {
         "load": [round(rate, 3) for rate in load.per_second],

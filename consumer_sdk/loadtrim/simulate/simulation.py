@@ -21,6 +21,7 @@ from random import Random
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.baseline_records import BaselineRecord, Baselines
+from loadtrim_agent.core.plan.monitored import MonitorName, monitor_of
 from loadtrim_agent.core.plan.planner import Planner, scale_request
 from loadtrim_agent.core.plan.policies import Future, UnmeasuredError, make_policy
 from loadtrim_agent.core.plan.values import GroupState, MemberState, PlanConfig
@@ -28,9 +29,9 @@ from loadtrim_agent.core.records import BrakeRecord, DecisionRecord, MovePlan, R
 from loadtrim_agent.local_week import LocalWeek
 
 from .handover import make_handover
-from .loads import Batch, Load, WrongLoadError
+from .loads import Batch, Load, WrongLoadError, digits, is_count, within
 from .outcome import Curves, Outcome
-from .protocols import PROTOCOLS, Protocol
+from .protocols import INTERVAL_SECONDS_MIN, PROTOCOLS, Protocol
 from .slices import Slicer
 from .work import Costs, Machines
 from .world import EPOCH, Member, World
@@ -104,8 +105,7 @@ class Options:
     Empty: the policy does."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.gather_seconds < float("inf"):
-            raise WrongLoadError(f"Members gather every {self.gather_seconds} s; give a finite number above 0.")
+        _check_interval("Members gather", self.gather_seconds)
         if self.phase_seconds is not None and not 0.0 <= self.phase_seconds <= 1.0:
             raise WrongLoadError(f"The phase is {self.phase_seconds} s; give 0 to 1, or none to have it drawn.")
         if not 0.0 <= self.reports_spread < DECISION_PHASE:
@@ -113,17 +113,23 @@ class Options:
                 f"Members report within {self.reports_spread} of the interval, so the leader would decide before all "
                 f"of them are heard; give 0 to below {DECISION_PHASE}."
             )
-        if self.replicas < 1:
+        if not is_count(self.replicas):
             raise WrongLoadError(
                 f"{self.replicas} replicas are to be there at the start; with no member there is no leader and nothing "
-                "is ever done. Give at least 1."
+                "is ever done, and half a member there is not. Give a whole number of at least 1."
             )
-        if any(replicas < 1 for _, replicas in self.replicas_at):
-            raise WrongLoadError(f"replicas_at asks for less than one replica ({self.replicas_at}); give at least 1.")
+        if not all(within(at, -math.inf) and is_count(replicas) for at, replicas in self.replicas_at):
+            raise WrongLoadError(
+                f"replicas_at is {self.replicas_at}, and so many replicas cannot be there, or at no such time; give "
+                "finite seconds, each with a whole number of at least 1."
+            )
         if list(self.replicas_at) != sorted(self.replicas_at, key=lambda entry: entry[0]):
             raise WrongLoadError(f"replicas_at is not in order of time ({self.replicas_at}); sort it.")
-        if not 0.0 <= self.startup_seconds < float("inf"):
-            raise WrongLoadError(f"The start-up time is {self.startup_seconds} s; give 0 or more.")
+        if not within(self.startup_seconds, 0.0):
+            raise WrongLoadError(
+                f"The start-up time is {digits(self.startup_seconds)} s, so it is not known when replicas come; give a "
+                "finite number of 0 or more."
+            )
         if self.begins_at is None and self.baselines:
             raise WrongLoadError(
                 "Baselines speak of times of the week, and it was not said when the load began; give --begins-at."
@@ -135,6 +141,50 @@ class Options:
                 f"Members cannot pass work on with the protocol {self.protocol.name!r}, where every move is a "
                 "rebalance of the group; leave --slicing out, or take the protocol loadtrim."
             )
+
+
+def _check_interval(what: str, seconds: float) -> None:
+    if not within(seconds, INTERVAL_SECONDS_MIN):
+        raise WrongLoadError(
+            f"{what} every {digits(seconds)} s, so that a run would never end; give a finite number of at least "
+            f"{INTERVAL_SECONDS_MIN:g}."
+        )
+
+
+def _check_config(config: PlanConfig) -> None:
+    """Of what a group can be set to, what cannot be played."""
+    _check_interval("The leader decides", config.decision_seconds)
+    _check_interval("Members report", config.report_seconds)
+    if (monitor := monitor_of(config.monitor)) is not MonitorName.REPORTS:
+        raise WrongLoadError(
+            f"The monitor {monitor.value!r} asks a broker, and there is none in a simulation, so the group would hold "
+            f"whatever comes; leave monitor at {MonitorName.REPORTS.value!r}, or measure a real group with "
+            f"LOADTRIM_MONITOR={monitor.value}."
+        )
+
+
+def _check_replicas(load: Load, config: PlanConfig, options: Options) -> None:
+    """A replica without a partition never has anything to do."""
+    partitions = len(load.partitions)
+    if config.min_replicas > partitions:
+        raise WrongLoadError(
+            f"min_replicas (--min) is {config.min_replicas}, more than there are partitions ({partitions}), so "
+            f"replicas would never have anything to do; give --min of 1 to {partitions}."
+        )
+    most, why = partitions, "there are partitions"
+    if config.max_replicas is not None and config.max_replicas < partitions:
+        most, why = config.max_replicas, f"max_replicas (--max) {config.max_replicas}"
+    if options.replicas > most:
+        raise WrongLoadError(
+            f"replicas (--replicas) is {options.replicas}, more than {why} ({most} at most), so the group would "
+            f"begin with what it may never have; give --replicas of 1 to {most}, or raise the limit."
+        )
+    # Who scales by hand is not held to --max, as with `loadtrim scale`.
+    if (asked := max((replicas for _, replicas in options.replicas_at), default=0)) > partitions:
+        raise WrongLoadError(
+            f"replicas_at asks for {asked} replicas, more than there are partitions ({partitions}), so some would "
+            f"never have anything to do; give 1 to {partitions}."
+        )
 
 
 def drain_seconds(objective_seconds: float) -> float:
@@ -150,11 +200,18 @@ class Simulation:
         config: of the planner.
         options: of the group.
         progress: told each second of the load as it begins.
+
+    Raises:
+        WrongLoadError: more replicas than partitions or than the group may have, a monitor that asks a broker, an
+            interval that no run would get on with.
+        UnknownNameError: no policy, packer or monitor has that name.
     """
 
     def __init__(
         self, load: Load, config: PlanConfig, options: Options, progress: Callable[[int], None] | None = None
     ) -> None:
+        _check_config(config)
+        _check_replicas(load, config, options)
         self._load = load
         self._config = config
         self._options = options

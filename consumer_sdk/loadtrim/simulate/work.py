@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from .loads import LoadFileError, WrongLoadError
+from .loads import LoadFileError, WrongLoadError, check_known, digits, is_count, within
 
 __all__ = ["COST_SECONDS_MIN", "Costs", "Machines", "parse_costs"]
 
@@ -24,7 +24,7 @@ class Costs:
 
     Raises:
         WrongLoadError: a mean or a sample that is not finite and at least 1e-6, a variation that is not above 0 and at
-            most 100, a kind that there is not.
+            most 100, a kind that there is not, measured costs without a sample.
     """
 
     mean_seconds: float
@@ -36,8 +36,9 @@ class Costs:
     """Of ``measured``: drawn from, each as often as the others."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise WrongLoadError(f"There is no kind of cost {self.kind!r}; choose one of {', '.join(KINDS)}.")
+        check_known("kind of cost", self.kind, KINDS, means="it is not known what a record takes")
+        if self.kind == "measured" and not self.samples:
+            raise WrongLoadError("Costs are measured, and there is no sample to draw them from; give at least one.")
         for cost in (self.mean_seconds, *self.samples):
             _check_cost(cost)
         if not 0.0 < self.variation <= VARIATION_MAX:
@@ -87,10 +88,10 @@ def parse_costs(text: str) -> Costs:
 
 
 def _check_cost(seconds: float, place: str = "") -> None:
-    if not COST_SECONDS_MIN <= seconds < math.inf:
+    if not within(seconds, COST_SECONDS_MIN):
         raise WrongLoadError(
             f"{place}A record's cost must be finite and at least {COST_SECONDS_MIN:g} s, else a member could do any "
-            f"number of them; it is {seconds:g}."
+            f"number of them; it is {digits(seconds)}."
         )
 
 
@@ -147,8 +148,11 @@ class Machines:
                 f"A member's speed must be a finite number above 0, else it has no capacity; given: "
                 f"{', '.join(map(str, self.speeds)) or 'none'}."
             )
-        if self.concurrency < 1:
-            raise WrongLoadError(f"The concurrency is {self.concurrency}; a member without any has no capacity.")
+        if not is_count(self.concurrency):
+            raise WrongLoadError(
+                f"The concurrency is {self.concurrency!r}, and a member that works on no partition at once, or on half "
+                "of one, has no capacity; give a whole number of at least 1."
+            )
 
     def speed(self, number: int) -> float:
         """Of the ``number``-th member that is started, from 0."""

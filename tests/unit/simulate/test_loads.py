@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from loadtrim.simulate import Load, WrongLoadError, parse_costs, parse_generator, protocol_of, shares_skewed
+from loadtrim.simulate import Costs, Load, WrongLoadError, parse_costs, parse_generator, protocol_of, shares_skewed
+from loadtrim.simulate.loads import Moment
 from loadtrim.simulate.work import Machines
 from loadtrim_agent.core.model import Partition
 
@@ -133,10 +136,38 @@ def test_rates_that_are_no_rates_are_refused(bad: float) -> None:
         load(1.0, bad)
 
 
+def test_a_rate_that_is_too_large_is_told_with_all_its_digits() -> None:
+    with pytest.raises(WrongLoadError, match="is 10,000,001 records/s, which is .* more than 10,000,000"):
+        load(1e7 + 1)
+    with pytest.raises(WrongLoadError, match="second 0 is None"):
+        load(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("offset", "records"),
+    [(math.nan, 1.0), (-0.1, 1.0), (1.0, 1.0), (7.0, 1.0), (0.0, math.nan), (0.0, math.inf), (0.0, -3.0)],
+)
+def test_a_moment_that_is_none_is_refused(offset: float, records: float) -> None:
+    with pytest.raises(WrongLoadError, match="moment"):
+        Moment(offset, records)
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_moment_of_a_partition_that_is_not_there_is_refused(index: int) -> None:
+    with pytest.raises(WrongLoadError, match=f"index {index}, and there are 2, .* give 0 to 1, or None"):
+        load(1.0, moments=((Moment(0.0, 1.0, index),),))
+
+
+def test_rows_of_moments_must_fit() -> None:
+    with pytest.raises(WrongLoadError, match="2 rows of moments for 1 seconds, so .* give one row for each second"):
+        load(1.0, moments=((), ()))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"partitions": (), "shares": ((),)},
+        {"partitions": (TWO[0], TWO[0])},
         {"shares": ((0.5, 0.6),)},
         {"shares": ((1.5, -0.5),)},
         {"shares": ((math.nan, 1.0),)},
@@ -155,6 +186,8 @@ def test_a_load_is_cut_scaled_and_dealt_out() -> None:
     assert made.part(1, 1).per_second == (2.0,)
     assert made.scaled(2.0).per_second == (2.0, 4.0, 6.0)
     assert made.dealt(4, shares_skewed(4)).rates(1) == {Partition("load", i): 0.5 for i in range(4)}
+    exact = load(1.0, 2.0, keys="fixed")
+    assert exact.dealt(2, (0.5, 0.5)).keys == "random", "whose record was whose is not known any more"
     for wrong in (lambda: made.part(3, 1), lambda: made.part(-1, 1), lambda: made.scaled(0.0), lambda: made.scaled(-1)):
         with pytest.raises(WrongLoadError):
             wrong()
@@ -188,6 +221,7 @@ def test_costs_that_are_none_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("lognorm:5ms", "no kind of cost 'lognorm'.*choose one of .* .the nearest is 'lognormal'"),
         ("lognormal:5ms,0", "standard deviation over their mean is 0; it must be a number above 0, at most 100"),
         ("lognormal:5ms,inf", "mean is inf"),
         ("lognormal:5ms,800ms", "no cost of a record"),
@@ -211,6 +245,32 @@ def test_a_wrong_cost_is_named(text: str, said: str, tmp_path: Path, monkeypatch
 def test_a_member_without_capacity_is_refused(speeds: tuple[float, ...]) -> None:
     with pytest.raises(WrongLoadError, match="no capacity"):
         Machines(speeds=speeds)
+
+
+def test_measured_costs_need_a_sample() -> None:
+    """It was an IndexError in the middle of the run."""
+    with pytest.raises(WrongLoadError, match="no sample"):
+        Costs(mean_seconds=0.005, kind="measured")
+
+
+@pytest.mark.parametrize("concurrency", [0, 1.5, math.nan])
+def test_a_member_works_on_whole_partitions(concurrency: int) -> None:
+    with pytest.raises(WrongLoadError, match="has no capacity"):
+        Machines(concurrency=concurrency)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"heartbeat_seconds": value} for value in (math.nan, math.inf, 0.0, -1.0, 1e-9)),
+        {"sync_seconds": math.nan},
+        {"handoff_seconds": (-1.0, 1.0)},
+        {"handoff_seconds": (0.2, 0.1)},
+    ],
+)
+def test_a_protocol_with_a_time_that_is_none_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(WrongLoadError, match="give .*finite number"):
+        replace(protocol_of("eager"), **changes)
 
 
 def test_an_unknown_protocol_names_the_nearest() -> None:
