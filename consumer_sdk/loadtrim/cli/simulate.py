@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,8 @@ from loadtrim.simulate import (
 from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
 from loadtrim.simulate.picture import check_plot, draw
 from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
-from loadtrim_agent.core.plan.naming import UnknownNameError
+from loadtrim.simulate.tables import is_number
+from loadtrim_agent.core.plan.naming import UnknownNameError, nearest
 from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS
 from loadtrim_agent.core.plan.packers.problem import LoadError
 from loadtrim_agent.core.plan.policies import POLICIES
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 COST_DEFAULT = Costs(mean_seconds=0.005)
+SHARES: dict[str, Callable[[int], tuple[float, ...]]] = {"even": shares_even, "skewed": shares_skewed}
 PAST_SECONDS = 3600.0
 PROGRESS_SECONDS = 0.1
 """Between two lines of progress."""
@@ -245,9 +248,9 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _others(arguments: Mapping[str, Any]) -> list[str]:
-    """What was given and the head does not tell otherwise, as it is given."""
+    """What was given and the head does not tell otherwise, as it can be given again."""
     return [
-        f"--{name.replace('_', '-')} {arguments[name]}"
+        f"--{name.replace('_', '-')} {shlex.quote(str(arguments[name]))}"
         for name, default in _defaults().items()
         if arguments[name] != default and name not in TOLD
     ]
@@ -291,10 +294,9 @@ def _load(args: argparse.Namespace) -> Load:
     if args.partitions is not None:
         check_partitions(args.partitions)
     load = _source(args)
-    if args.partitions is not None or args.shares is not None:
-        count = args.partitions or len(load.partitions)
-        if args.shares is not None or count != len(load.partitions):
-            load = load.dealt(count, _shares("even" if args.shares is None else args.shares, count))
+    if args.shares is not None:
+        count = len(load.partitions)
+        load = load.dealt(count, _shares(args.shares, count))
     if args.scale is not None:
         load = load.scaled(args.scale)
     return replace(load, arrivals=args.arrivals or load.arrivals, keys=args.keys or load.keys)
@@ -321,6 +323,11 @@ def _source(args: argparse.Namespace) -> Load:
         return read_load(path, reading)
     kind = "a generator, which takes only what stands behind its name"
     check_applies(args.load, kind, args, "speed_up", "capacity", "interval", "record_bytes")
+    if name in SHARE_GENERATORS and args.shares is not None:
+        raise WrongLoadError(
+            f"{args.load}: --shares would undo the partitions' shares that {name} is there to make; leave it out, or "
+            "take a generator of a rate alone."
+        )
     return parse_generator(args.load, args.partitions or PARTITIONS_DEFAULT).part(args.begin, args.seconds)
 
 
@@ -339,10 +346,14 @@ async def _reports(args: argparse.Namespace) -> list[ReportRecord]:
 
 
 def _shares(text: str, partitions: int) -> tuple[float, ...]:
-    if text == "even":
-        return shares_even(partitions)
-    if text == "skewed":
-        return shares_skewed(partitions)
+    if text in SHARES:
+        return SHARES[text](partitions)
+    if not any(is_number(part) for part in text.split(",")):
+        raise WrongLoadError(
+            f"--shares {text!r} is no way to share, so it is not known what a partition gets; choose one of "
+            f"{', '.join(SHARES)} (the nearest is {nearest(text, SHARES)!r}), or give {partitions} numbers with commas "
+            "between them."
+        )
     weights = _numbers("--shares", text)
     total = sum(weights)
     if len(weights) != partitions or min(weights) < 0 or not 0 < total < float("inf"):
@@ -438,9 +449,7 @@ def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Nam
     seeds = list(range(options.seed, options.seed + args.seeds))
     for seed in seeds:
         progress = _progress(f"{config.policy}, seed {seed}", load.seconds)
-        outcome = Simulation(load, config, replace(options, seed=seed), progress).run()
-        # Only the first seed's curves are shown, and decisions of hours are hundreds of megabytes.
-        outcomes.append(outcome)
+        outcomes.append(Simulation(load, config, replace(options, seed=seed), progress).run())
     _clear()
     summary = summary_of(
         outcomes,

@@ -64,16 +64,19 @@ def text_lines(task: Task, runs: Sequence[Run], *, decisions: bool) -> list[str]
     summaries = [run.summary for run in runs]
     terminal = sys.stdout.isatty()
     lines = table_lines(summaries, shutil.get_terminal_size().columns if terminal else None, bold=terminal)
-    lines += [_left(each, task.configs[0].objective_seconds) for each in summaries if each.left]
+    lines += [_left(run, task.configs[0].objective_seconds) for run in runs if run.summary.left]
     lines += ["", *legend_lines(summaries)]
     for run in runs if decisions else ():
         lines += ["", f"{run.name}, seed {run.summary.seeds[0]}:", *decision_lines(run.first)]
     return lines
 
 
-def _left(summary: Summary, objective_seconds: float) -> str:
+def _left(run: Run, objective_seconds: float) -> str:
+    summary, several = run.summary, len(run.summary.seeds) > 1
+    # A mean may be below 1.
+    left = f"a mean of {summary.left:,.1f}" if several else f"{summary.left:,.0f}"
     return (
-        f"{summary.policy}: {summary.left:,.0f} records ({summary.left / summary.records:.2%}) were not done "
+        f"{run.name}: {left} records ({summary.left / summary.records:.2%}) were not done "
         f"{drain_seconds(objective_seconds):g} s after the load's end; they are late, and > means at least"
     )
 

@@ -7,7 +7,8 @@ taken as no load) is said in the load's ``notes``, and what makes no sense is an
   them, see :data:`.tables.COLUMNS`). Each row says what arrived from its time until the next one's (:class:`_Pace`),
   or, where they are less than a second apart, at its time.
 * CSV without one, of two columns: time in seconds, records per second.
-* Numbers separated by commas, of one column: records/s, one a minute (Koper'22).
+* One line of numbers with commas between them, three at least: records/s, one a minute (Koper'22). Two may as well be a
+  time and a rate, and are refused.
 * JSON: Landau'24's streams, a list of objects topic -> partition -> percent of a capacity.
 * JSON lines: what a group's control topic holds, as ``loadtrim`` members wrote it.
 * Parquet, or a directory of such files: as CSV with a header (extra ``parquet``).
@@ -40,6 +41,7 @@ from .loads import (
     Moment,
     WrongLoadError,
     check_partitions,
+    digits,
     part_end,
     shares_even,
 )
@@ -80,7 +82,7 @@ class Reading:
     """How to read what a file does not say."""
 
     partitions: int | None = None
-    """Deal the total out over so many, evenly; None: those in the file, 9 where it names none."""
+    """Deal the total out over so many, evenly and by chance; None: those in the file, 9 where it names none."""
     record_bytes: float | None = None
     """Size of a record, for files that tell bytes and no others: above 0, at most 1 GiB."""
     capacity: float | None = None
@@ -102,11 +104,11 @@ class Reading:
         ):
             if value is not None and not 0.0 < value <= most:
                 raise WrongLoadError(
-                    f"{_option(name)} is {value:g}; it must be a number of {unit} above 0, at most {most:,.0f}."
+                    f"{_option(name)} is {digits(value)}; it must be a number of {unit} above 0, at most {most:,.0f}."
                 )
         if not 1.0 / SPEED_UP_MAX <= self.speed_up <= SPEED_UP_MAX:
             raise WrongLoadError(
-                f"--speed-up is {self.speed_up:g}; it must be a number from {1.0 / SPEED_UP_MAX:g} to "
+                f"--speed-up is {digits(self.speed_up)}; it must be a number from {1.0 / SPEED_UP_MAX:g} to "
                 f"{SPEED_UP_MAX:,.0f}."
             )
         if self.partitions is not None:
@@ -160,14 +162,20 @@ class _Grid:
             )
         self.cells: list[dict[Partition | None, float]] = [{} for _ in range(self.begin, self.end)]
         self.moments: dict[int, list[tuple[float, Partition | None, float]]] = {}
-        """Second -> (seconds since it began, partition, records), in the order of time."""
+        """Second -> (seconds since it began, partition, records)."""
 
     def add(self, at: float, partition: Partition | None, records: float) -> None:
-        """So many records at one moment, which is not before the last one."""
+        """So many records at one moment."""
         second = int(at + 1e-9)
         self._add(second, partition, records)
         if records > 0.0:
             self.moments.setdefault(second, []).append((max(0.0, at - second), partition, records))
+
+    def spread(self, begin: float, length: float, partition: Partition | None, rate: float, step: float) -> None:
+        """A rate that lasts, as a moment each ``step``, or for each record where these are rarer."""
+        every = max(step, 1.0 / rate) if rate > 0.0 else length
+        for place in range(math.ceil(length / every - 1e-9)):
+            self.add(begin + place * every, partition, rate * min(every, length - place * every))
 
     def fill(self, begin: float, length: float, partition: Partition | None, rate: float) -> None:
         """A rate in each of the seconds that it lasts for."""
@@ -203,13 +211,18 @@ def read_load(path: Path, reading: Reading | None = None) -> Load:
     if stripped[0] in "{[":
         return _control_lines(path, stripped, reading)
     lines = stripped.splitlines()
-    if not any(line.strip() for line in lines[1:]) and _is_numbers(values := lines[0].split(",")):
+    if not any(line.strip() for line in lines[1:]) and _is_numbers(path, values := lines[0].split(",")):
         return _one_line(path, values, reading)
     return _tabular(rows_of(csv_table(path, text), reading.record_bytes), reading)
 
 
-def _is_numbers(values: Sequence[str]) -> bool:
+def _is_numbers(path: Path, values: Sequence[str]) -> bool:
     """One of three is enough: what is wrong with the others is said then. A header has none."""
+    if len(values) == 2 and all(is_number(value) for value in values):
+        raise LoadFileError(
+            f"{path} is one line of two numbers, which may be a time and records/s or the records/s of two minutes, so "
+            "it is not known what arrives; give it a header (time,records_per_second), or a third number."
+        )
     return len(values) > 2 and any(is_number(value) for value in values)
 
 
@@ -248,13 +261,13 @@ class _Pace:
         number = round(distance / self.step)
         return number if abs(distance - number * self.step) <= STEPS_TOLERANCE * self.step else 0
 
-    def notes(self, moments: bool) -> list[str]:
-        """What is to be told of gaps and of rows at odd times; ``moments``: rows count in the second of their time."""
+    def notes(self, lasting: bool) -> list[str]:
+        """What is to be told of gaps, and of rows at odd times where rows last; else each counts at its time alone."""
         notes = []
         if self.missing:
             total = self.missing + len(self.lasting)
             notes.append(f"{self.missing} of {total} steps of {self.step:g} s are missing and count as no load")
-        if self.odd and not moments:
+        if self.odd and lasting:
             steps = f"no steps of {self.step:g} s" if self.regular else "no regular steps"
             shortest, longest = min(self.odd), max(self.odd)
             after = f"{longest:g} s" if shortest == longest else f"{shortest:g} to {longest:g} s"
@@ -278,35 +291,39 @@ def _tabular(told: Rows, reading: Reading) -> Load:
     pace = _Pace(times)
     # Rows less than a second apart have the times they came at. Rates at odd times cannot: they last.
     moments = pace.step < min(1.0, reading.speed_up) and (pace.regular or not per_second)
-    notes += pace.notes(moments)
+    notes += pace.notes(lasting=per_second or not moments)
     if again := len(rows) - len({(row.at, row.partition) for row in rows}):
         where = "time and partition" if named else "time"
         notes.append(f"{again} rows have the {where} of another one and were added to it")
     length = pace.lasting[times[-1]] / reading.speed_up
     span = (times[-1] - times[0]) / reading.speed_up
-    grid = _Grid(str(path), int(span + 1e-9) + 1 if moments or length < 1.0 else span + length, reading)
+    grid = _Grid(str(path), int(span + 1e-9) + 1 if moments else span + length, reading)
     for row in rows:
-        at, lasting = (row.at - times[0]) / reading.speed_up, pace.lasting[row.at]
+        at, lasting = (row.at - times[0]) / reading.speed_up, pace.lasting[row.at] / reading.speed_up
         # A rate is kept when the time runs faster: a recorded day then is as heavy as it was, and shorter.
-        if moments:
-            records = (row.amount * lasting if per_second else row.amount) / reading.speed_up
+        if moments and not per_second:
+            records = row.amount / reading.speed_up
             _check_rate(told.table.place(row.number), records)
             grid.add(at, row.partition, records)
+            continue
+        rate = row.amount if per_second else row.amount / pace.lasting[row.at]
+        _check_rate(told.table.place(row.number), rate)
+        if moments:
+            grid.spread(at, lasting, row.partition, rate, pace.step / reading.speed_up)
         else:
-            rate = row.amount if per_second else row.amount / lasting
-            _check_rate(told.table.place(row.number), rate)
-            grid.fill(at, lasting / reading.speed_up, row.partition, rate)
+            grid.fill(at, lasting, row.partition, rate)
     load = _load(grid, named, reading, path.name, notes)
     return replace(load, arrivals="recorded", moments=_moments(grid, load)) if moments else load
 
 
 def _moments(grid: _Grid, load: Load) -> tuple[tuple[Moment, ...], ...]:
-    """Those of each second. What is dealt out falls on partitions by chance."""
+    """Those of each second, in order of time: a row that lasts goes on beside others. What is dealt out falls on
+    partitions by chance."""
     index = {partition: number for number, partition in enumerate(load.partitions)} if load.keys == "fixed" else {}
     return tuple(
         tuple(
             Moment(offset, records, None if partition is None else index.get(partition))
-            for offset, partition, records in grid.moments.get(second, ())
+            for offset, partition, records in sorted(grid.moments.get(second, ()), key=lambda moment: moment[0])
         )
         for second in range(grid.begin, grid.end)
     )
@@ -315,7 +332,7 @@ def _moments(grid: _Grid, load: Load) -> tuple[tuple[Moment, ...], ...]:
 def _check_rate(place: str, rate: float) -> None:
     if rate > RATE_MAX:
         raise LoadFileError(
-            f"{place}: {rate:,.0f} records/s are more than the {RATE_MAX:,.0f} that can be played, so it is "
+            f"{place}: {digits(rate)} records/s are more than the {RATE_MAX:,.0f} that can be played, so it is "
             "probably in another unit; correct it."
         )
 
@@ -385,8 +402,7 @@ def _streams(path: Path, text: str, reading: Reading) -> Load:
         for partition in partitions:
             percent = amount_of(f"{path}, row {number + 1}", str(partition), flat.get(partition))
             grid.fill(number * length, length, partition, percent / 100.0 * capacity)
-    # Dealing the total out anew is the caller's, as with telemetry.
-    return replace(_load(grid, partitions, replace(reading, partitions=None), path.name, ()), arrivals="even")
+    return replace(_load(grid, partitions, reading, path.name, ()), arrivals="even")
 
 
 def _named(path: Path, topic: str, index: str) -> Partition:
@@ -451,6 +467,5 @@ def load_of_reports(
     for at, interval, partition, arrived in entries:
         grid.fill((at - interval - begin) / speed_up, interval / speed_up, partition, arrived / interval)
     named = sorted({partition for _, _, partition, _ in entries})
-    # Every partition that was reported is played as it was: dealing the total out anew is the caller's.
-    load = _load(grid, named, replace(reading, partitions=None), source, notes)
+    load = _load(grid, named, reading, source, notes)
     return replace(load, cost_seconds=work / records if records else None, arrivals="even")

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from loadtrim_agent.core.model import Partition
+from loadtrim_agent.core.plan.naming import nearest
 
-from .loads import TOPIC, LoadFileError, nearest
+from .loads import TOPIC, LoadFileError
 
 __all__ = [
     "COLUMNS",
@@ -44,16 +45,16 @@ COLUMNS = {
 """Names of columns, in any case."""
 RATES = frozenset({"records_per_second", "rate", "bytes_per_second"})
 """Columns that hold so many per second, not so many in the time of the row."""
-EPOCH_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
-"""(above, a second's worth): nano-, micro- and milliseconds since the epoch. A number that is larger than seconds can
-be (the year 5138) is told by its size, and no unit's years 1973 to 5138 overlap with another one's."""
+EPOCH_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
+"""(above, a second's worth, what they are) of numbers since the epoch. One that is larger than seconds can be (the year
+5138) is told by its size, and no unit's years 1973 to 5138 overlap with another one's."""
 TIME_MAX = 1e11
 """Seconds: the year 5138."""
 COMPACT = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-"""Digits -> a date that is written with nothing else. As milliseconds these would be of 1976 or after 2600."""
+"""Digits -> a date that is written with nothing else. As milliseconds these would be of 1976, or of 2572 to 2635."""
 AMBIGUOUS = {8: "%Y%m%d", 10: "%Y%m%d%H"}
 """Digits -> a date that may as well be seconds: since the start of a machine, or of 2030 and later."""
-NUMBER = "a number"
+NUMBER = "a number of seconds"
 ZONED, UNZONED = "a date with a time zone", "a date without one"
 DIGITS = "a date of digits alone"
 PARQUET_MAGIC = b"PAR1"
@@ -183,7 +184,7 @@ def csv_table(path: Path, text: str) -> Table:
 def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
     """Those with anything in them, each with the line it begins at: a quoted value may go over several."""
     sample = text.lstrip()[:4096]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=sample.count))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=sample.count), strict=True)
     rows, begins = [], 1
     try:
         for values in reader:
@@ -191,7 +192,10 @@ def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
                 rows.append((begins, values))
             begins = reader.line_num + 1
     except csv.Error as error:
-        raise LoadFileError(f"{path} cannot be read as CSV ({error}); correct it, or name another file.") from error
+        raise LoadFileError(
+            f"{path}, line {begins}: what begins there cannot be read as CSV ({error}), so it is not known where its "
+            "values end; correct it (a quote that is not closed?), or name another file."
+        ) from error
     return rows
 
 
@@ -355,12 +359,17 @@ def _partition(table: Table, number: int, values: Sequence[Any], place: Mapping[
         raise LoadFileError(
             f"{table.place(number)}: the partition {value!r} is no whole number from 0 on; correct it."
         ) from None
-    return Partition(str(values[place["topic"]]).strip() if "topic" in place else TOPIC, index)
+    topic = str(values[place["topic"]] or "").strip() if "topic" in place else TOPIC
+    if not topic:
+        raise LoadFileError(
+            f"{table.place(number)}: the topic is missing, so it is not known whose partition {index} is; name it."
+        )
+    return Partition(topic, index)
 
 
 def _times(table: Table, column: int) -> tuple[list[float], list[str]]:
     """Seconds of each row, and what is to be told of them. All must be written in one way: what lies between a number
-    and a date, or between a date with a zone and one without, is not known."""
+    and a date, between numbers of unlike units, or between a date with a zone and one without, is not known."""
     times: list[float] = []
     first, expected = table.rows[0][0], ""
     for number, values in table.rows:
@@ -396,12 +405,13 @@ def _time(place: str, value: Any) -> tuple[str, float]:
             return ZONED if date.tzinfo else UNZONED, _seconds(date)
         except (ValueError, OverflowError):
             number = math.nan
-    number /= next((worth for above, worth in EPOCH_UNITS if number > above), 1.0)
+    worth, unit = next(((worth, unit) for above, worth, unit in EPOCH_UNITS if number > above), (1.0, ""))
+    number /= worth
     if not abs(number) <= TIME_MAX:
         raise LoadFileError(
             f"{place}: the time {value!r} is neither a number of seconds nor like 2024-05-01 12:30:00; correct it."
         )
-    return NUMBER, number
+    return f"a number of {unit} since the epoch" if unit else NUMBER, number
 
 
 def _seconds(date: datetime) -> float:

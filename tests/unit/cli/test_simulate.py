@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,31 @@ def test_records_that_were_not_done_are_told(capsys: pytest.CaptureFixture[str])
     (run,) = told(words, capsys)["runs"]
     assert run["left"] > 0
     assert "latency_max" in run["lower_bounds"]
+
+
+def test_runs_of_one_policy_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two lines were the same, and a mean of several seeds was told as if it were one run's."""
+    words = ["simulate", "constant:rate=20,seconds=5", "--partitions", "1", "--cost", "1s", "--policy", "fixed/trim"]
+    assert main([*words, "--policy", "fixed/sticky", "--seeds", "2"]) == 0
+    left = [line for line in capsys.readouterr().out.splitlines() if "were not done" in line]
+    assert [line.partition(": a mean of ")[0] for line in left] == ["fixed/trim", "fixed/sticky"]
+
+
+def test_what_was_given_can_be_given_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SHORT, "--speeds", "1, 2", "--begins-at", "2024-05-01 12:00:00"]) == 0
+    others = capsys.readouterr().out.splitlines()[2]
+    assert shlex.split(others)[2:] == ["--speeds", "1, 2", "--begins-at", "2024-05-01 12:00:00"]
+
+
+def test_a_papers_streams_are_dealt_out_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With as many partitions as the file has, the option was passed over."""
+    path = tmp_path / "stream.json"
+    path.write_text('[{"a": {"0": 30, "1": 10}}]')
+    words = ["simulate", str(path), "--interval", "2", "--policy", "fixed"]
+    dealt = told([*words, "--partitions", "2"], capsys)["load"]
+    assert (dealt["partitions"], dealt["shares"], dealt["keys"]) == (["load-0", "load-1"], [0.5, 0.5], "random")
+    exact = told([*words, "--shares", "3,1", "--keys", "fixed"], capsys)["load"]
+    assert (exact["shares"], exact["keys"]) == ([0.75, 0.25], "fixed")
 
 
 def test_a_terminal_gets_what_fits_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,6 +272,10 @@ def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.Ca
         ([LOAD, "--replicas", "15", "--max", "20", "--partitions", "3"], "--replicas of 1 to 3"),
         ([LOAD, "--min", "20"], "--min of 1 to 9"),
         ([LOAD, "--partitions", "100000"], "more than the 10000"),
+        ([LOAD, "--shares", "evn"], "even, skewed (the nearest is 'even'), or give 9 numbers"),
+        (["drift", "--shares", "even"], "--shares would undo the partitions' shares that drift is there to make"),
+        (["landau:seed=3", "--shares", "skewed"], "--shares would undo"),
+        ([LOAD, "--cost", "lognorm:5ms"], "the nearest is 'lognormal'"),
         ([LOAD, "--shares", ""], "--shares ''"),
         ([LOAD, "--cost", ""], "no cost of a record"),
         ([LOAD, "--capacity", "200"], "--capacity is for files of Landau'24's streams, and this is a generator"),
@@ -266,7 +296,7 @@ def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.Ca
         ([LOAD, "--scale", "nan"], "cannot be scaled"),
         ([LOAD, "--begin", "100"], "no part"),
         ([LOAD, "--seeds", "0"], "at least one run"),
-        ([LOAD, "--heartbeat", "0"], "--heartbeat"),
+        ([LOAD, "--heartbeat", "0", "--protocol", "eager"], "A heartbeat (--heartbeat) comes every 0 s"),
         ([LOAD, "--slicing", "--protocol", "eager"], "rebalance"),
     ],
 )

@@ -154,6 +154,74 @@ def test_records_at_odd_moments_fall_into_their_seconds(tmp_path: Path) -> None:
     assert made.per_second == (4, 0, 0, 2)
 
 
+@pytest.mark.parametrize(
+    ("rows", "speed_up", "records"),
+    [("0,100\n10,100\n", 15.0, 200 / 15), ("0,10\n2,10\n4,10\n4.9,10\n5.8,10\n", 1.0, 50.0)],
+)
+def test_what_the_last_row_says_is_played_to_its_end(
+    tmp_path: Path, rows: str, speed_up: float, records: float
+) -> None:
+    """It was cut off at the second's end where it lasts for less than one."""
+    made = read_load(file(tmp_path, "time,records\n" + rows), Reading(speed_up=speed_up))
+    assert made.arrivals == "burst"
+    assert made.records == pytest.approx(records)
+
+
+def test_a_rate_that_lasts_for_an_odd_time_goes_on_until_the_next_row(tmp_path: Path) -> None:
+    """100/s every 0.1 s, and one row 5.05 s before the next: 505 records came at once, and 4 s without any."""
+    times = [at / 10 for at in range(10)] + [5.95 + at / 10 for at in range(11)]
+    rows = "".join(f"{at},{partition},{rate}\n" for at in times for partition, rate in ((0, 75), (1, 25)))
+    made = read_load(file(tmp_path, "time,partition,rate\n" + rows))
+    assert made.arrivals == "recorded"
+    assert made.per_second == pytest.approx([100.0] * 5 + [105.0, 100.0])
+    assert max(count for *_, count in came(made)) <= 8
+    offsets = [[moment.offset_seconds for moment in second] for second in made.moments]
+    assert offsets == [sorted(second) for second in offsets]
+    (note,) = made.notes
+    assert note.startswith("1 rows are followed by the next one after 5.05 s, which are no steps of 0.1 s")
+    slow = read_load(file(tmp_path, "time,rate\n" + "".join(f"{at},0.5\n" for at in times)))
+    assert len(slow.moments[3]) <= 1, "no more moments than records"
+    assert slow.records == pytest.approx(0.5 * 7.05)
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "forms"),
+    [
+        (
+            ("1700000000", "1700000001000", "1700000002000000"),
+            3,
+            "is a number of milliseconds since the epoch, and that of line 2 is a number of seconds",
+        ),
+        (("1", "1700000001000"), 3, "is a number of milliseconds since the epoch"),
+        (("1700000001000000", "1700000002000000000"), 3, "is a number of nanoseconds.* line 2 is .* of microseconds"),
+    ],
+)
+def test_times_of_unlike_units_are_refused(tmp_path: Path, rows: tuple[str, ...], line: int, forms: str) -> None:
+    """Each row's unit was told alone."""
+    path = file(tmp_path, "time,records\n" + "".join(f"{at},1\n" for at in rows))
+    with pytest.raises(LoadFileError, match=f"line {line}: .* {forms}"):
+        read_load(path, Reading(seconds=2))
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,partition,records\n0,0,30\n0,1,10\n",
+        '[{"a": {"0": 30, "1": 10}}]',
+        encode(report(101.0, 10)).decode(),
+    ],
+    ids=["csv", "landau", "telemetry"],
+)
+def test_any_file_is_dealt_out_anew_over_as_many_partitions_as_are_asked_for(
+    tmp_path: Path, text: str, partitions: int
+) -> None:
+    """Not those of the papers and of telemetry, nor in the same way where the file has as many."""
+    made = read_load(file(tmp_path, text), Reading(partitions=partitions))
+    assert made.partitions == tuple(Partition("load", index) for index in range(partitions))
+    assert (made.keys, made.shares) == ("random", ((1 / partitions,) * partitions,))
+
+
 @pytest.mark.parametrize("worth", [1, 10**3, 10**6, 10**9])
 def test_a_time_is_in_seconds_milliseconds_microseconds_or_nanoseconds(tmp_path: Path, worth: int) -> None:
     """Microseconds were taken for milliseconds: ten seconds became ten thousand."""
@@ -347,15 +415,21 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ('"","",""\n', "no row"),
         ("\n\ntime,records\n0,1\n\n1,-1\n", "line 6: records"),
         ('time,partition,topic,records\n0,0,"a\nb",1\n1,0,b,-1\n', "line 4: records"),
+        ("100,200\n", "one line of two numbers, .*a time and records/s or .* two minutes"),
+        ("time,topic,partition,records\n0,a,0,1\n1,,0,1\n", "line 3: the topic is missing"),
+        ('time,records\n0,1\n1,"5\n2,3\n', "line 3: what begins there cannot be read as CSV"),
         ("1,x,3\n", "value 2: records/s is 'x'"),
         ("time,records\n20240501,1\n20240502,1\n", "line 2: the time '20240501' may be seconds or the date 2024-05-01"),
         ("time,records\n2024050111,1\n2024050112,1\n", "may be seconds or the date 2024-05-01 11:00"),
-        ("time,records\n20240501123000,1\n20240501126000,1\n", "line 3: .* is a number, and that of line 2 is a date"),
+        (
+            "time,records\n20240501123000,1\n20240501126000,1\n",
+            "line 3: .* milliseconds since the epoch, and that of line 2 is a date",
+        ),
         ("time,records\n0,1\n2024-05-01,1\n", "line 3: .* is a date without one, and that of line 2 is a number"),
         ("time,records\n2024-05-01 12:00:00,1\n2024-05-01 12:00:01Z,1\n", "line 3: .* is a date with a time zone"),
         ("time,records\n1e300,1\n", "line 2: the time '1e300'"),
         ("time,records\n0,1\n1,1e12\n", "line 3: 1,000,000,000,000 records/s are more than the 10,000,000"),
-        ("time,records\n0,1e7\n0,1\n1,1\n", "load.csv: The load at second 0 is 1e\\+07 records/s"),
+        ("time,records\n0,1e7\n0,1\n1,1\n", "load.csv: The load at second 0 is 10,000,001 records/s"),
         ("1,1e12,3\n", "value 2: 1,000,000,000,000 records/s"),
         ('[{"a": {"0": 5}}, {"a": {"0": -5}}]', "row 2: a-0"),
         ("partition,records\n0,1\n", "a column 'time'"),
