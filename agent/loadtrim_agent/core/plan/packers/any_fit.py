@@ -3,10 +3,12 @@
 Plain (``ffd``): the k-th bin that is opened is the k-th of the supply. Sticky (``ffd_sticky``): the bin that is opened
 for a partition is its owner's if that is not open yet, else the lowest that is not open. First fit takes the lowest
 open bin, as the authors' does; with sticky that need not be the oldest, so there even the number of bins may differ a
-little. The non-decreasing forms take the items in the problem's order; the paper shuffles them. An empty bin takes any
-item, even a larger one.
+little. Next fit begins with the lowest bin, whoever owns the first item, as theirs does: it has that bin open before it
+looks at any item. The non-decreasing forms take the items in the problem's order; the paper shuffles them. An empty bin
+takes any item, even a larger one.
 
-Source: Landau'24, sections II-B and VI-A (equations 12 to 14); ties, and the empty bin, as its authors ran it.
+Source: Landau'24, sections II-B and VI-A (equations 12 to 14); ties, the empty bin and next fit's first one as its
+authors ran it (``NextFit.run`` of ``approximation_algorithms.py``, landaudiogo/kafka-consumer-group-autoscaler).
 """
 
 from __future__ import annotations
@@ -52,9 +54,14 @@ class AnyFit:
 
         def fill(shelf: Shelf, items: list[Item]) -> None:
             for item in decreasing(items) if self._decreasing else items:
-                shelf.place(item, self._fit, shelf.index_of(item.owner) if self._sticky else None)
+                shelf.place(item, self._fit, self._preferred(shelf, item))
 
         return opening(problem, fill, f"packed anew by {self.name}")
+
+    def _preferred(self, shelf: Shelf, item: Item) -> int | None:
+        """The bin to open if one has to be; None: the lowest. Next fit's first one is nobody's."""
+        begins = self._fit is latest and shelf.last is None
+        return shelf.index_of(item.owner) if self._sticky and not begins else None
 
 
 ANY_FITS = tuple(f"{rule}{order}{form}" for form in ("", "_sticky") for order in ("", "d") for rule in FITS)

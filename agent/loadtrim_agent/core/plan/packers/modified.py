@@ -9,16 +9,11 @@ partition.
 3. In the end what is left over, largest first, by the fit rule; a bin that has to be opened is the partition's owner's
    if that is not open yet, else the lowest.
 
-Parameter ``exchanged`` 1: step 1 by the opposite rule, as in the controller that the authors published.
-
-Source: Landau'24, section IV-B, algorithm 1 and table II.
+Source: Landau'24, section IV-B, algorithm 1 and table II. The authors' controller does the same, by the same fit rule
+in steps 1 and 3 (docs/decisions/0041).
 """
 
 from __future__ import annotations
-
-from typing import Annotated
-
-from msgspec import Meta
 
 from ..parameters import Parameters
 from ..values import Placement
@@ -28,31 +23,24 @@ from .supply import Fit, Shelf, best, opening, worst
 
 __all__ = ["MODIFIED", "ModifiedAnyFit"]
 
-MODIFIED: dict[str, tuple[Fit, Fit, bool]] = {
-    "mwf": (worst, best, False),
-    "mbf": (best, worst, False),
-    "mwfp": (worst, best, True),
-    "mbfp": (best, worst, True),
+MODIFIED: dict[str, tuple[Fit, bool]] = {
+    "mwf": (worst, False),
+    "mbf": (best, False),
+    "mwfp": (worst, True),
+    "mbfp": (best, True),
 }
-"""Name -> fit rule, its opposite, by largest partition."""
-
-
-class ModifiedParameters(Parameters, frozen=True, kw_only=True):
-    """As published."""
-
-    exchanged: Annotated[bool, Meta(description="the first step as in the published controller")] = False
+"""Name -> fit rule, by largest partition."""
 
 
 class ModifiedAnyFit:
     """One of the four. Cost: ``O(p n)``."""
 
-    kind = ModifiedParameters
+    kind = Parameters
 
-    def __init__(self, name: str, given: ModifiedParameters | None = None) -> None:
+    def __init__(self, name: str) -> None:
         """``name``: one of :data:`MODIFIED`."""
         self.name = name
-        self._fit, opposite, self._by_largest = MODIFIED[name]
-        self._inner = opposite if (given or ModifiedParameters()).exchanged else self._fit
+        self._fit, self._by_largest = MODIFIED[name]
 
     def pack(self, problem: Problem) -> Placement:
         """See :class:`.problem.Packer`."""
@@ -67,7 +55,7 @@ class ModifiedAnyFit:
                 else:
                     groups.setdefault(home, []).append(item)
             for home in sorted(groups, key=lambda index: (-self._weight(groups[index]), index)):
-                left += _kept(shelf, home, decreasing(groups[home]), self._inner)
+                left += _kept(shelf, home, decreasing(groups[home]), self._fit)
             for item in decreasing(left):
                 shelf.place(item, self._fit, shelf.index_of(item.owner))
 

@@ -52,9 +52,17 @@ def test_the_owner_s_bin_is_opened_where_it_is_closed(rule: str) -> None:
 
 def test_next_fit_sticky_keeps_what_opens_a_bin() -> None:
     """NFD, section VI-E: large partitions seldom fit behind another, so their own consumer is opened."""
-    given = packing([9, 8, 7], ["c2", "c0", "c1"])
-    assert packed("nfd_sticky", given) == {"c0": [8], "c1": [7], "c2": [9]}
+    given = packing([9, 8, 7], ["c0", "c2", "c1"])
+    assert packed("nfd_sticky", given) == {"c0": [9], "c1": [7], "c2": [8]}
     assert make_packer("nfd_sticky").pack(given).moves == ()
+
+
+def test_next_fit_sticky_begins_with_the_lowest_bin() -> None:
+    """Its authors' opens that before it looks at an item. NFD: 9 into c0, though c1 owns it; 8 finds its own, c0, open,
+    so c1; 7 opens its own. NF: 7 into c0, though c2 owns it; 8 and 9 find their own open, so c1 and c2."""
+    given = packing([7, 8, 9], ["c2", "c0", "c1"])
+    assert packed("nfd_sticky", given) == {"c0": [9], "c1": [8], "c2": [7]}
+    assert packed("nf_sticky", given) == {"c0": [7], "c1": [8], "c2": [9]}
 
 
 def test_ties_go_to_the_lowest_bin() -> None:

@@ -45,12 +45,6 @@ def test_the_first_that_does_not_fit_and_all_smaller_ones_are_left_over() -> Non
     assert packed("mbf", packing([6, 5, 1], ["c0"] * 3)) == {"c0": [6, 1], "c1": [5]}
 
 
-def test_as_in_the_published_controller_the_first_step_uses_the_other_rule() -> None:
-    given = packing([6, 5, 2, 1], ["c0", "c1", "c2", "c2"])
-    assert packed("mwf:exchanged=1", given) == packed("mbf", given)
-    assert packed("mbf:exchanged=1", given) == packed("mwf", given)
-
-
 @pytest.mark.parametrize("name", MODIFIED)
 def test_from_nothing_they_are_their_rule_s_decreasing_form(name: str) -> None:
     sizes = [4.0, 8.0, 1.0, 4.0, 2.0, 1.0, 6.0]
