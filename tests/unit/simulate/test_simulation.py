@@ -390,5 +390,9 @@ def test_one_seed_plays_one_way_under_any_hash_seed() -> None:
         "    options = Options(costs=Costs(mean_seconds=0.005, kind='exponential'), protocol=protocol)\n"
         "    outcome = simulate(load, PlanConfig(objective_seconds=0.5), options)\n"
         "    print(protocol.name, sum(outcome.latencies), outcome.moves, outcome.replica_minutes)\n"
+        "options = Options(costs=Costs(mean_seconds=0.005, kind='exponential'), replicas=3, slicing=True)\n"
+        "outcome = simulate(load, PlanConfig(objective_seconds=0.5), options)\n"
+        "print(sum(outcome.latencies), outcome.moves, outcome.slices)\n"
     )
-    assert printed.count("\n") == len(PROTOCOLS)
+    assert printed.count("\n") == len(PROTOCOLS) + 1
+    assert not printed.endswith(" 0\n"), "nothing was passed on"
