@@ -1,7 +1,8 @@
 """Kafka's own assignors as packers: they look at counts only, and use every member that stays.
 
 ``range`` and ``roundrobin`` deal everything out anew; ``kd_n`` deals round-robin over ``n`` members once and never
-again (what Landau'24 compares with): a partition that has an owner keeps it. ``sticky`` is in :mod:`.sticky`.
+again (what Landau'24 compares with): a partition that has an owner keeps it. Silent members keep what they have and are
+dealt nothing. ``sticky`` is in :mod:`.sticky`.
 
 Source: ``org.apache.kafka.clients.consumer.RangeAssignor``, ``RoundRobinAssignor``; Landau'24, section VI-C.
 """
@@ -39,8 +40,8 @@ class Dealt:
         """See :class:`.problem.Packer`."""
         victims = going(problem)
         receivers = [entry for entry in problem.staying if entry.member not in victims]
-        owners = _kept(problem, receivers, fixed_only=problem.may_move)
-        dealt = _dealt(self._deal, problem.items, receivers)
+        owners = _kept(problem, receivers, dealt_anew=problem.may_move)
+        dealt = _dealt(self._deal, problem.items, [entry for entry in receivers if not entry.silent])
         owners = {**dealt, **owners}
         return placement(problem, owners, victims, f"dealt out by {self.name}")
 
@@ -64,11 +65,11 @@ class KafkaOnce:
         """See :class:`.problem.Packer`. In a group the first ``n`` members are dealt to; the others stay idle."""
         victims = going(problem)
         receivers = [entry for entry in problem.staying if entry.member not in victims]
-        owners = _kept(problem, receivers, fixed_only=False)
-        chosen = receivers[: self._count]
-        dealt = _dealt(roundrobin_assign, problem.items, chosen)
+        owners = _kept(problem, receivers, dealt_anew=False)
+        speaking = [entry for entry in receivers if not entry.silent]
+        dealt = _dealt(roundrobin_assign, problem.items, speaking[: self._count])
         if len(dealt) < len(problem.items):  # what only others may own goes to them
-            dealt = {**_dealt(roundrobin_assign, problem.items, receivers), **dealt}
+            dealt = {**_dealt(roundrobin_assign, problem.items, speaking), **dealt}
         return placement(problem, {**dealt, **owners}, victims, "dealt out once")
 
 
@@ -88,12 +89,12 @@ def _dealt(deal: Deal, items: Sequence[Item], receivers: Sequence[Bin]) -> dict[
     }
 
 
-def _kept(problem: Problem, receivers: Sequence[Bin], *, fixed_only: bool) -> dict[Partition, str]:
-    """Partitions that keep their owner: all, or only those that may not move."""
+def _kept(problem: Problem, receivers: Sequence[Bin], *, dealt_anew: bool) -> dict[Partition, str]:
+    """Partitions that keep their owner: all, or only those that may not move and those of silent members."""
     members = {entry.member: entry for entry in receivers}
     kept: dict[Partition, str] = {}
     for item in problem.items:
         entry = members.get(item.owner) if item.owner is not None else None
-        if entry is not None and entry.may_have(item) and not (fixed_only and item.movable):
+        if entry is not None and entry.may_have(item) and (entry.silent or not (dealt_anew and item.movable)):
             kept[item.partition] = entry.member
     return kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 
 from .problem import Problem
 
@@ -25,19 +25,20 @@ def lower_bound(problem: Problem, fill: float = 1.0, dimensions: Sequence[Sequen
     Args:
         problem: items and bins.
         fill: share of every bin that may be filled.
-        dimensions: per dimension what each item asks for at least; None: worked out here.
+        dimensions: per dimension what each item asks for at least, in the problem's order; None: worked out here.
 
-    An item that is larger than every bin takes one for itself. Which bin may own what is left out of account, so it
-    stays a bound where not every member may own everything. Items without load count for nothing but that one bin
-    must hold them.
+    An item that is larger than every bin takes one for itself, and one that no bin may have takes none. Which bin may
+    own what of the others is left out of account, so it stays a bound where not every member may own everything. Items
+    without load count for nothing but that one bin must hold them.
 
     Cost: ``O(d p log p)`` for d dimensions: 2 ms for 1,000 partitions.
     """
     capacities = sorted((entry.capacity * fill for entry in problem.bins if not entry.leaving), reverse=True)
-    if not capacities or not problem.items:
+    able = problem.ownable()
+    if not capacities or not any(able):
         return 0
     asked = _dimensions(problem) if dimensions is None else dimensions
-    return max(1, *(bound_of(sizes, capacities) for sizes in asked))
+    return max(1, *(bound_of(list(compress(sizes, able)), capacities) for sizes in asked))
 
 
 def bound_of(sizes: Sequence[float], capacities: Sequence[float]) -> int:

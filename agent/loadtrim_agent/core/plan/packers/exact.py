@@ -12,6 +12,7 @@ A running group refuses this packer: its leader could not answer its heartbeats 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -43,6 +44,11 @@ class NotProvenError(LoadtrimError, TimeoutError):
 
 TOLERANCE = 1e-6
 """Share by which a bin may be overfilled. The solver's own: with less it lost bins that are filled to the brim."""
+BITS = 7
+"""Every bin is put to the solver as one of 64 to 128. What the solver may be off by (1e-6) is far less than the
+tolerance of such a bin, and sizes may lie further apart than the numbers that it takes, from 1e-9 to 1e15."""
+NOTHING = 1e-9
+"""Of such a bin: what is less counts as nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,8 @@ class Exact:
         proven: list[int] = []
 
         def fill(shelf: Shelf, items: list[Item]) -> None:
-            able = tuple(item for item in problem.items if any(entry.may_have(item) for entry in shelf.bins))
             try:
-                optimum = fewest_bins(replace(problem, items=able, bins=tuple(shelf.bins)), self._limit_seconds)
+                optimum = fewest_bins(problem.onto(shelf.bins), self._limit_seconds)
             except (NoPlacementError, NotProvenError):
                 for item in decreasing(items):
                     shelf.place(item, best)
@@ -140,15 +145,14 @@ def fewest_bins(problem: Problem, seconds: float = 60.0) -> Optimum:
     for index, capacity in enumerate(capacities):
         held = [(at, placed[at, index]) for at in range(len(items)) if (at, index) in placed]
         if held:
-            solver.addConstr(
-                solver.qsum(items[at].work * variable for at, variable in held) <= capacity * opened[index]
-            )
+            filled = solver.qsum(_scaled(items[at].work, capacity) * variable for at, variable in held)
+            solver.addConstr(filled <= _scaled(capacity, capacity) * opened[index])
         for _, variable in held:
             solver.addConstr(variable <= opened[index])
     for index in range(len(bins) - 1 if alike else 0):
         solver.addConstr(opened[index] >= opened[index + 1])
     # Of this very program: the bound that is told beside plans counts windows and what is expected, too.
-    least = lower_bound(problem, problem.fill * (1.0 + TOLERANCE), [[item.work for item in items]])
+    least = lower_bound(problem, problem.fill * (1.0 + TOLERANCE), [[item.work for item in problem.items]])
     solver.addConstr(solver.qsum(opened) >= least)
     solver.minimize(solver.qsum(opened))
     _judge(highspy, solver.getModelStatus(), f"{seconds} s ({len(items)} partitions, {len(bins)} bins)")
@@ -158,6 +162,12 @@ def fewest_bins(problem: Problem, seconds: float = 60.0) -> Optimum:
         if solver.val(variable) > 0.5
     }
     return Optimum(len(set(owners.values())), dict(sorted(owners.items())))
+
+
+def _scaled(work: float, capacity: float) -> float:
+    """What fits a bin of this capacity, were that 64 to 128: by a power of two, so that no digit is lost."""
+    scaled = math.ldexp(work, BITS - math.frexp(capacity)[1])
+    return scaled if scaled >= NOTHING else 0.0
 
 
 def _judge(highspy: Any, status: object, within: str) -> None:

@@ -243,11 +243,12 @@ class LeastLoaded:
         return placement(problem, owners, victims, f"packed anew by {self.name}", bound=bound)
 
     def _packed(self, problem: Problem, receivers: Sequence[Bin]) -> tuple[list[list[Partition]], int]:
-        """Partitions per receiver, and the fewest bins that could take them."""
-        if not receivers:
+        """Partitions per receiver, and the fewest bins that could take them. What none may have takes no room."""
+        able = problem.onto(receivers).items
+        if not able:
             return [], 0
         supply = self._sizes(problem, receivers)
-        items = [replace(item, lag=item.lag_high) for item in problem.items]
+        items = [replace(item, lag=item.lag_high) for item in able]
         # What is larger than every bin counts as the largest, or it would be tried for ever.
         largest = BinSize(max(size.rate for size in supply), max(size.lag for size in supply))
         sized = _sized(items, largest, problem.extra_lag_seconds)
@@ -256,7 +257,7 @@ class LeastLoaded:
         else:
             count = min(first_fit(items, supply[0], problem.extra_lag_seconds), len(receivers))
             packed = dealt_by_count(items, count)
-        bounds = [1 if items else 0]
+        bounds = [1]
         if 0.0 < largest.rate < math.inf:
             bounds.append(bound_of([rate for rate, _, _ in sized], sorted((one.rate for one in supply), reverse=True)))
         if largest.lag > 0 and largest.rate < math.inf:

@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from operator import le, mul
 from typing import Protocol
 
@@ -33,7 +34,8 @@ RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
 WINDOW_MIN_SHARE = 0.25
 """Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
-NO_CURVE = (0.0,) * len(TAUS_SECONDS)
+WINDOWS = len(TAUS_SECONDS)
+NO_CURVE = (0.0,) * WINDOWS
 """Of an item whose windows were not measured."""
 
 
@@ -95,7 +97,8 @@ class Item:
     """One partition with its load. What was not measured weighs nothing (the defaults); it is placed all the same.
 
     Raises:
-        LoadError: a load that is negative, infinite, not a number or None.
+        LoadError: a load that is negative, infinite, not a number or None, or windows that are not one for each of
+            :data:`..values.TAUS_SECONDS`.
     """
 
     partition: Partition
@@ -130,7 +133,7 @@ class Item:
             least = min(least, self.lag_low, self.lag_high)
             if self.mean is not NO_CURVE or self.sd is not NO_CURVE:
                 total += sum(self.mean) + sum(self.sd)
-                least = min(least, *self.mean, *self.sd)
+                least = min((least, *self.mean, *self.sd))
             good = least >= 0.0 and total < math.inf
         except TypeError:
             good = False
@@ -140,11 +143,21 @@ class Item:
                 f"lag {self.lag}, {self.lag_low} to {self.lag_high}), so it cannot be packed; "
                 "where nothing was measured leave the fields out"
             )
+        if not len(self.mean) == len(self.sd) == WINDOWS:
+            raise LoadError(
+                f"the load of {self.partition} has {len(self.mean)} means and {len(self.sd)} standard deviations, not "
+                f"one of each for the {WINDOWS} windows, so it cannot be packed; where nothing was measured leave the "
+                "fields out"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a member must do within the objective."""
+    """What a member must do within the objective.
+
+    Raises:
+        LoadError: an objective that is not above 0, another number that is negative, or any that is not finite.
+    """
 
     objective_seconds: float
     overhead_seconds: float = 0.0
@@ -153,13 +166,22 @@ class Limits:
     handoff_seconds: float = 0.015
     load_factor: float = 1.0
     """What arrives is planned for as so many times what it is now."""
-    kept: tuple[int, ...] = tuple(range(len(TAUS_SECONDS)))
+    kept: tuple[int, ...] = tuple(range(WINDOWS))
     """Indices of the windows that can bind; see :meth:`for_items`."""
 
     windows: tuple[float, ...] = field(init=False)
     """Seconds that a member of capacity 1 may take for the work of each window."""
 
     def __post_init__(self) -> None:
+        others = (self.overhead_seconds, self.z, self.correlation, self.handoff_seconds, self.load_factor)
+        # NaN and infinity survive a sum.
+        if not (self.objective_seconds > 0.0 <= min(others) and self.objective_seconds + sum(others) < math.inf):
+            raise LoadError(
+                f"no member can be held to an objective of {self.objective_seconds} s with an overhead of "
+                f"{self.overhead_seconds} s, z {self.z}, correlation {self.correlation}, a handoff of "
+                f"{self.handoff_seconds} s and {self.load_factor} times the load, so nothing can be packed by it; give "
+                "a finite objective above 0, and of the others finite numbers of at least 0"
+            )
         spare = max(self.objective_seconds - self.overhead_seconds, self.objective_seconds * WINDOW_MIN_SHARE)
         object.__setattr__(self, "windows", tuple(tau + spare for tau in TAUS_SECONDS))
 
@@ -302,7 +324,7 @@ class Problem:
     """Items with their owners, an ordered supply of bins, and what is wanted.
 
     Raises:
-        LoadError: a share, a length of time or a rate that nothing can be packed by.
+        LoadError: a share, a length of time, a rate or a number of replicas that nothing can be packed by.
     """
 
     items: tuple[Item, ...]
@@ -312,7 +334,7 @@ class Problem:
     there are items."""
     limits: Limits = field(default_factory=lambda: Limits(objective_seconds=1.0))
     replicas: int | None = None
-    """How many instances may stay; None: all that are not leaving."""
+    """How many instances may stay, at least 1; None: all that are not leaving."""
     fewest: bool = False
     """Open no more bins than are needed; the rest stay empty. Packers that open bins one by one always do."""
     victims: tuple[str, ...] = ()
@@ -335,6 +357,8 @@ class Problem:
             wrong = f"extra_lag_seconds is {self.extra_lag_seconds}; it is a finite length of time, 0 or more"
         elif not (self.mu is None or _is_positive(self.mu)):
             wrong = f"mu is {self.mu}; it is a finite number of records/s above 0, or None to have it measured"
+        elif not (self.replicas is None or self.replicas >= 1):
+            wrong = f"replicas is {self.replicas}; at least one instance stays, or all with None"
         if wrong:
             raise LoadError(f"nothing can be packed by this problem, for its {wrong}")
 
@@ -342,6 +366,27 @@ class Problem:
     def staying(self) -> list[Bin]:
         """Bins that are not leaving, in the order of the supply."""
         return [entry for entry in self.bins if not entry.leaving]
+
+    def ownable(self) -> list[bool]:
+        """Per item: may a bin that is not leaving have it? What nobody may have is placed nowhere. O(p + n)."""
+        silent: dict[str, Bin] = {}
+        topics: set[str] = set()
+        for entry in self.staying:
+            if entry.silent:
+                silent[entry.member] = entry
+            elif entry.topics is None:
+                return [True] * len(self.items)
+            else:
+                topics |= entry.topics
+        return [
+            item.partition.topic in topics or (item.owner in silent and silent[item.owner].may_have(item))
+            for item in self.items
+        ]
+
+    def onto(self, bins: Sequence[Bin]) -> Problem:
+        """The same with these bins alone, and without what none of them may have."""
+        onto = replace(self, bins=tuple(bins))
+        return replace(onto, items=tuple(compress(self.items, onto.ownable())))
 
 
 class Packer(Protocol):

@@ -45,6 +45,22 @@ def test_what_may_not_move_stays() -> None:
         assert make_packer(name).pack(given).moves == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "owners"),
+    [
+        ("range", ["c1", "c0", "c2", "c2"]),
+        ("roundrobin", ["c1", "c2", "c0", "c2"]),
+        ("kd_n", ["c1", "c2", "c0", "c2"]),
+        ("kd_n:n=1", ["c1", "c0", "c0", "c0"]),
+    ],
+)
+def test_a_silent_member_is_dealt_nothing_and_keeps_what_it_has(name: str, owners: list[str]) -> None:
+    given = packing([1.0] * 4, ["c1"], bins=3)
+    silent = replace(given.bins[1], silent=True)
+    placed = make_packer(name).pack(replace(given, bins=(given.bins[0], silent, given.bins[2])))
+    assert list(placed.owners.values()) == owners
+
+
 def test_round_robin_over_n_members_once() -> None:
     """Landau'24, section VI-C: 32 partitions on 20 consumers: twelve have 2, eight have 1."""
     given = packing([1.0] * 32)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.bounds import bound_of, fractional_bound, l2_bound, lower_bound
 from loadtrim_agent.core.plan.packers.problem import Limits
 from unit.core.plan.packers.packing import packing
@@ -42,6 +43,21 @@ def test_nothing_to_place_and_no_load() -> None:
     assert lower_bound(packing([])) == 0
     assert lower_bound(packing([1.0], bins=0)) == 0
     assert lower_bound(packing([0.0, 0.0])) == 1
+
+
+@pytest.mark.parametrize("name", ["trim", "ffd", "sticky", "exact", "closer24", "iccbdc22_as_run"])
+def test_what_no_member_may_own_counts_for_nothing(name: str) -> None:
+    """Three that would need a member each, of a topic that nobody subscribes; beside one that fits, and alone."""
+    foreign = [item(number, None, 0.9, topic="u", rate=90.0, cost=0.01) for number in range(3)]
+    members = tuple(replace(entry, topics=frozenset({"orders"})) for entry in bins("a", "b", "c", "d"))
+    placed = make_packer(name).pack(problem([item(9, None, 0.1, rate=10.0, cost=0.01), *foreign], members))
+    assert (placed.opened, placed.bound) == (1, 1)
+    placed = make_packer(name).pack(problem(foreign, members))
+    assert (placed.opened, placed.bound) == (0, 0)
+    silent = tuple(replace(entry, topics=None, silent=True) for entry in members)
+    assert lower_bound(problem(foreign, silent)) == 0, "nor may they be given anything"
+    kept = [replace(one, owner=member) for one, member in zip(foreign, "abc", strict=True)]
+    assert lower_bound(problem(kept, silent)) == 3
 
 
 def test_windows_bound_too_and_variance_only_as_far_as_it_adds_up() -> None:

@@ -48,6 +48,17 @@ def test_bins_that_are_filled_to_the_brim_count() -> None:
     assert fewest_bins(packing([size / 3 for size in thirds], capacity=100.0)).opened == 6
 
 
+@pytest.mark.parametrize("large", [1e12, 1e15, 1e300])
+def test_bins_and_items_of_very_unlike_sizes(large: float) -> None:
+    """The solver refuses numbers from 1e15 on and below 1e-9; as shares of a bin none is."""
+    given = packing([6, 6, 6], bins=2)
+    small, other = given.bins
+    assert fewest_bins(replace(given, bins=(small, replace(other, capacity=large)))).opened == 1
+    tiny = packing([6, 6, 6 / large], bins=2)
+    assert fewest_bins(tiny).opened == 2
+    assert len(fewest_bins(tiny).owners) == 3
+
+
 def test_only_where_a_member_may_own_it() -> None:
     given = packing([4, 4], bins=2)
     apart = replace(given, bins=(replace(given.bins[0], topics=frozenset({"u"})), given.bins[1]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
-from loadtrim_agent.core.plan.packers.problem import Bin, Item, LoadError, Problem
+from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, LoadError, Problem
 from loadtrim_agent.core.plan.packers.supply import wanted
 from unit.core.plan.packers.packing import held, packed, packing
 from unit.core.plan.virtual_group import partition
@@ -103,6 +103,32 @@ def test_loads_that_are_none_are_refused_by_name(wrong: dict[str, object]) -> No
         Item(partition=partition(3), owner=None, **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"mean": ()}, {"sd": ()}, {"mean": (), "sd": ()}, {"mean": (0.1,)}, {"sd": (0.1,) * 8}]
+)
+def test_windows_that_are_not_one_each_are_refused(wrong: dict[str, tuple[float, ...]]) -> None:
+    with pytest.raises(LoadError, match="orders-3 has . means and . standard deviations.*7 windows.*leave the fields"):
+        Item(partition=partition(3), owner=None, **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"objective_seconds": float("nan")},
+        {"objective_seconds": -1.0},
+        {"objective_seconds": 0.0},
+        {"objective_seconds": float("inf")},
+        {"overhead_seconds": -0.1},
+        {"z": float("nan")},
+        {"load_factor": float("inf")},
+        {"handoff_seconds": float("nan")},
+    ],
+)
+def test_limits_that_nobody_can_keep_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(LoadError, match="no member can be held.*give a finite objective above 0"):
+        Limits(**{"objective_seconds": 1.0} | wrong)
+
+
 @pytest.mark.parametrize("capacity", [0.0, -1.0, float("nan"), float("inf"), None, "1"])
 def test_a_capacity_that_nothing_can_be_placed_on_is_refused(capacity: float) -> None:
     with pytest.raises(LoadError, match="capacity of 'm' is .* above 0"):
@@ -119,6 +145,8 @@ def test_a_capacity_that_nothing_can_be_placed_on_is_refused(capacity: float) ->
         ({"extra_lag_seconds": float("inf")}, "extra_lag_seconds is inf"),
         ({"mu": 0.0}, "mu is 0.0.*above 0"),
         ({"mu": float("nan")}, "mu is nan"),
+        ({"replicas": 0}, "replicas is 0; at least one"),
+        ({"replicas": -1}, "replicas is -1"),
     ],
 )
 def test_a_problem_that_nothing_can_be_packed_by_is_refused(wrong: dict[str, float], said: str) -> None:
