@@ -1,8 +1,9 @@
 """Runs the papers' experiments and writes docs/papers.md.
 
 ``python -m papers [NAME...]``: those named, or all. Each keeps what came of it in docs/papers/NAME.json; the page
-is put together from these files and nothing else, so one paper can be run again alone. ``--quick`` plays much less of
-everything and writes the same below ``out/papers/quick`` instead.
+is put together from these files and nothing else, so one paper can be run again alone; those that other code made
+than there is now are named. ``--quick`` plays much less of everything and writes the same below ``out/papers/quick``
+instead.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from papers import closer24, iccbdc22, koper22, landau24, li_ku, real
-from papers.bench import PROJECT, add_arguments, measured
+from papers.bench import PROJECT, add_arguments, code_of, measured
 from papers.real_page import load_runs, section
 from papers.sheet import Sheet, markdown
 
@@ -35,7 +36,7 @@ over the moment inside the second at which the scaler looks (its phase): where r
 scaler that looks just after a burst sees another group than one that looks before it. *Within*: the paper's figure
 lies between these. **Why** says where a difference comes from; what is only supposed begins with "guess".
 
-But for the last section these are simulations with the real planner, policies and packers
+{simulated} with the real planner, policies and packers
 ([simulator](simulator.md)). `make papers REAL=1` plays CLOSER'24's W1 and its skewed form and ICCBDC'22's experiments 1
 and 2 on a real Kafka, with the reference assignors as real consumers beside the policies: 28 runs of ten minutes, which
 may be cut off and resumed. Koper'22's queries are there as real consumers too, to be run one by one:
@@ -51,14 +52,19 @@ is said first under each. The page that is to be read, with what its columns mea
 
 
 def write_page(quick: bool = False) -> Path:
-    """Put papers.md together from the results that are there; where it is."""
+    """Put papers.md together from the results that are there, and tell of those that other code made; where it is."""
     place = QUICK if quick else DOCS
-    lines = [QUICK_INTRODUCTION if quick else INTRODUCTION]
+    runs = load_runs(place / FOLDER)
+    simulated = "But for the last section these are simulations" if runs else "All of these are simulations"
+    lines = [QUICK_INTRODUCTION if quick else INTRODUCTION.format(simulated=simulated)]
     for name in EXPERIMENTS:
         path = place / FOLDER / f"{name}.json"
         if path.exists():
-            lines += markdown(msgspec.json.decode(path.read_bytes(), type=Sheet), FOLDER)
-    lines += section(load_runs(place / FOLDER), FOLDER)
+            sheet = msgspec.json.decode(path.read_bytes(), type=Sheet)
+            if sheet.code != code_of(name):
+                print(f"{path}: made by other code than there is now; play {name} again", file=sys.stderr)
+            lines += markdown(sheet, FOLDER)
+    lines += section(runs, FOLDER)
     page = place / "papers.md"
     page.write_text("\n".join(lines).rstrip() + "\n")
     return page
@@ -67,7 +73,8 @@ def write_page(quick: bool = False) -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is named and write the page."""
     words = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__.splitlines()[0])
+    # No "--rea": what is meant by it would be looked for literally, and everything else played instead.
+    parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("--page", action="store_true", help="run nothing, put the page together anew")
     parser.add_argument("--real", action="store_true", help="real runs, and nothing else: see --real --help")

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kept import code_digest
 from papers.sheet import Plot, Sheet, text
 
-__all__ = ["Context", "Experiment", "context", "main", "measured"]
+__all__ = ["Context", "Experiment", "code_of", "context", "main", "measured"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,14 +45,15 @@ class Context:
     """Where pictures go; None: none are drawn."""
     plots: list[Plot] = field(default_factory=list)
     only: str = ""
-    """Tables whose titles do not contain it are left out, with the runs that only they need; and all pictures."""
+    """Tables whose titles do not contain it (``=TITLE``: are not it) are left out, with the runs that only they need;
+    and all pictures."""
 
     spent: list[float] = field(default_factory=list)
     """CPU seconds that runs took which are not played again."""
 
     def wants(self, title: str) -> bool:
         """Is this table to be made?"""
-        return self.only in title
+        return title == self.only[1:] if self.only.startswith("=") else self.only in title
 
     def map(self, function: Callable[[T], R], jobs: Iterable[T]) -> list[R]:
         """Results in the order of the jobs; the function and the jobs must be picklable."""
@@ -119,8 +121,16 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
         plots=plots,
         command=command,
         quick=quick,
+        code=code_of(experiment.name),
         seconds=round(_cpu_seconds() - before + kept, 1),
     )
+
+
+def code_of(name: str) -> str:
+    """Digest of the code that an experiment's figures depend on: its modules, how loads are played, the simulator."""
+    here = Path(__file__).parent
+    # None of the papers' experiments plays our own policy.
+    return code_digest(*here.glob(f"{name}*.py"), here / "playing.py", here / "traces.py", without=("objective.py",))
 
 
 def _cpu_seconds() -> float:
@@ -134,7 +144,9 @@ def main(experiment: Experiment) -> int:
     add_arguments(parser, "it says how much less it plays, and compares only what can be compared")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw the pictures into it")
-    parser.add_argument("--table", default="", metavar="TEXT", help="only tables whose titles contain it; no pictures")
+    parser.add_argument(
+        "--table", default="", metavar="TEXT", help="only tables whose titles contain it (=TITLE: are it); no pictures"
+    )
     args = parser.parse_args()
     sheet = measured(experiment, args.quick, args.processes, args.plots, args.table)
     if not sheet.tables:

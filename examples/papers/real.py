@@ -99,7 +99,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     stolen: float = 0.0
     """Share of the machine's CPU time that its host gave to others meanwhile, 0 to 1."""
     reported_after_seconds: float | None = None
-    """Median time from a burst to the members' reports, 0 to 1; None: nobody reported."""
+    """Median time from a burst to the members' reports, 0 to 1; None: nobody reported, or it was kept before this was
+    (:func:`kept` works it out then)."""
 
 
 def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: dict[str, tuple[float, float]]) -> list[Plan]:
@@ -206,12 +207,16 @@ def directory_of(plan: Plan, begin: int, seconds: int | None) -> Path:
 
 def kept(plan: Plan, begin: int, seconds: int | None) -> Kept | None:
     """What came of it, if it was played to its end, and by the policy and packer that it has now."""
-    path = directory_of(plan, begin, seconds) / KEPT_FILE
+    directory = directory_of(plan, begin, seconds)
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Kept)
+        found = msgspec.json.decode((directory / KEPT_FILE).read_bytes(), type=Kept)
     except (OSError, msgspec.MsgspecError):
         return None
-    return found if found.played == plan.played else None
+    if found.played != plan.played:
+        return None
+    if found.reported_after_seconds is None:
+        found = msgspec.structs.replace(found, reported_after_seconds=_reported_after(directory, found.at))
+    return found
 
 
 def all_kept(begin: int, seconds: int | None, stolen: float) -> dict[str, Kept]:
@@ -270,9 +275,7 @@ def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Ke
         machine=machine(),
         played=plan.played,
         stolen=round((stolen_seconds() - stolen) / passed, 4),
-        reported_after_seconds=reported_after(
-            fold(load_entries(directory / CONTROL_FILE)).reported_at, report.setting.started_at
-        ),
+        reported_after_seconds=_reported_after(directory, report.setting.started_at),
     )
     # Written last and in one step: what is there was played to its end.
     half = directory / f"{KEPT_FILE}.half"
@@ -306,6 +309,11 @@ def reported_after(reported_at: Sequence[float], started_at: float) -> float | N
     first = reported_at[0]
     apart = median((at - first + 0.5) % 1.0 - 0.5 for at in reported_at)
     return round((first + apart - started_at) % 1.0, 3)
+
+
+def _reported_after(directory: Path, started_at: float) -> float | None:
+    """The same of a run that is kept there."""
+    return reported_after(fold(load_entries(directory / CONTROL_FILE)).reported_at, started_at)
 
 
 def told(plan: Plan, result: Kept) -> RealRun:
@@ -345,7 +353,9 @@ def publish(found: Mapping[str, Kept], folder: Path) -> None:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m papers.real", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m papers.real", description=__doc__.splitlines()[0], allow_abbrev=False
+    )
     parser.add_argument("--runs", default="", metavar="TEXT", help="only those whose names contain it")
     parser.add_argument("--seconds", type=int, metavar="N", help="play so many seconds of each load (all of it)")
     parser.add_argument("--begin", type=int, default=0, metavar="N", help="with --seconds: from this second on (0)")

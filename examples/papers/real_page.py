@@ -21,7 +21,7 @@ HEAD = (
 )  # fmt: skip
 INTRODUCTION = """## On a real Kafka
 
-Ten minutes each, on a broker of its own, on {machine}{together}:
+Ten minutes each, on {machine}{together}; those that one command plays come one after the other, on one broker:
 every consumer a process that waits for as long as a record costs, a producer with one burst a second, replicas that
 take as long to come as their processes do to start. The paper's policy and `objective` scale a group of loadtrim's
 consumers; then the reference assignors get as many replicas, at the same moments, as the first one's leader asked for
@@ -57,7 +57,7 @@ class RealRun(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     repeated: int
     reported_after_seconds: float | None = None
-    """From a burst to the members' reports; None: nobody reports."""
+    """From a burst to the members' reports; None: nobody reported."""
     stolen: float
     """Percent of the machine's CPU time that its host gave to others."""
     at: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
@@ -124,6 +125,13 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """CPU seconds it took."""
     quick: bool = False
+    code: str = ""
+    """Digest of the code that made it; empty: made before it was kept."""
+
+    def alone(self, table: Table) -> str:
+        """The command that makes one of its tables."""
+        quick = " --quick" if self.quick else ""
+        return f"PYTHONPATH=examples python -m papers.{self.name}{quick} --table {shlex.quote(f'={table.title}')}"
 
 
 def text(sheet: Sheet) -> str:
@@ -150,7 +158,7 @@ def markdown(sheet: Sheet, folder: str) -> list[str]:
         lines += [f"### {table.title}", ""]
         lines += [line(HEAD), line(["---"] * len(HEAD))]
         lines += [line(row.cells()) for row in table.rows]
-        lines += ["", *([table.note, ""] if table.note else [])]
+        lines += ["", *([table.note, ""] if table.note else []), f"Alone: `{sheet.alone(table)}`.", ""]
     for plot in sheet.plots:
         lines += [f"![{plot.caption}]({folder}/{plot.file})", "", f"*{plot.caption}*", ""]
     return lines

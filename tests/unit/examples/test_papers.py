@@ -231,6 +231,38 @@ def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPa
     assert "0.02, 0.3, 0.6 s after the burst (seeds 1, 2, 3)" in "".join(whole.setting)
 
 
+def test_every_table_says_how_it_is_made_alone() -> None:
+    """A title that begins another one means itself only."""
+    sheet = Sheet(name="x", title="X", source="", setting=(), tables=(Table(title="Query 1", rows=()),))
+    assert "Alone: `PYTHONPATH=examples python -m papers.x --table '=Query 1'`." in markdown(sheet, "papers")
+    alone = Context(False, None, None, only="=Query 1")
+    assert [alone.wants(title) for title in ("Query 1", "Query 11", "My Query 1")] == [True, False, False]
+    assert Context(False, None, None, only="Query 1").wants("Query 11")
+
+
+def test_sheets_of_other_code_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "DOCS", tmp_path)
+    assert papers.main(["x", "--processes", "1"]) == 0
+    assert papers.main(["--page"]) == 0
+    assert "other code" not in capsys.readouterr().err
+    path = tmp_path / "papers" / "x.json"
+    path.write_text(path.read_text().replace('"code": "', '"code": "0'))
+    assert papers.main(["--page"]) == 0
+    assert f"{path}: made by other code" in capsys.readouterr().err
+    assert "other code" not in (tmp_path / "papers.md").read_text()
+
+
+@pytest.mark.parametrize("abbreviated", ["--rea", "--quic"])
+def test_options_are_not_guessed(abbreviated: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Found by a reader: ``--rea`` played everything but what it asked for, and wrote over the page."""
+    with pytest.raises(SystemExit):
+        papers.main([abbreviated])
+    assert abbreviated in capsys.readouterr().err
+
+
 def test_a_quick_run_leaves_the_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a reader: it wrote its figures and pictures over docs/papers.md."""
     docs, out = tmp_path / "docs", tmp_path / "out"
@@ -243,7 +275,9 @@ def test_a_quick_run_leaves_the_page_alone(tmp_path: Path, monkeypatch: pytest.M
     assert "QUICK: 100 s of its 10 minutes." in (out / "papers.md").read_text()
     docs.mkdir()
     assert papers.main(["x", "--processes", "1"]) == 0
-    assert "QUICK" not in (docs / "papers.md").read_text()
+    page = (docs / "papers.md").read_text()
+    assert "QUICK" not in page
+    assert "All of these are simulations" in page, "no real run is told of"
 
 
 def test_help_says_where_a_quick_run_writes(capsys: pytest.CaptureFixture[str]) -> None:

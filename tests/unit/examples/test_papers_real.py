@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from demo.report import Latency, Summary
+from demo.telemetry import Entry, save_entries
+from loadtrim_agent.core.records import TELEMETRY, ReportRecord, encode
 from papers import __main__ as papers
 from papers import real
 from papers.bench import Context
@@ -108,6 +110,34 @@ def test_what_was_kept_of_another_group_is_played_again(tmp_path: Path, monkeypa
     path.write_bytes(msgspec.json.encode(found))
     assert real.kept(first, 0, None) == found
     assert real.kept(replace(first, policy="linear:mu=200"), 0, None) is None
+
+
+def test_when_members_reported_is_worked_out_of_what_was_kept_before_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "OUT", tmp_path)
+    plan = real.plans()[0]
+    keep(plan, at=100.0)
+    directory = real.directory_of(plan, 0, None)
+    result = real.kept(plan, 0, None)
+    assert result is not None
+    assert real.told(plan, result).reported_after_seconds is None, "nobody reported"
+    reports = [
+        ReportRecord(group="g", member="m", at=at, sequence=sequence, generation=1)
+        for sequence, at in enumerate((101.25, 102.25))
+    ]
+    save_entries(
+        directory / real.CONTROL_FILE,
+        [Entry(TELEMETRY, offset, each.at, encode(each).decode()) for offset, each in enumerate(reports)],
+    )
+    result = real.kept(plan, 0, None)
+    assert result is not None
+    assert real.told(plan, result).reported_after_seconds == pytest.approx(0.25)
+
+
+def test_real_runs_take_no_abbreviations() -> None:
+    with pytest.raises(SystemExit):
+        real.main(["--lis"])
 
 
 def keep(plan: real.Plan, at: float, stolen: float = 0.0) -> None:
