@@ -16,11 +16,11 @@ from loadtrim_agent.core.model import Partition
 from papers import __main__ as papers
 from papers import closer24, iccbdc22, koper22, landau24, li_ku, traces
 from papers.bench import Context, Experiment, measured
-from papers.closer24 import optimal
+from papers.closer24_optimal import optimal
 from papers.koper22_whys import CALIBRATED, LATENCY, REPLICAS, SCALINGS, Compared, why
 from papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
 from papers.landau24_latency import Iteration, latencies, percentile_of_bytes
-from papers.playing import Result, needed, scaled_alike
+from papers.playing import Result, _played, looks, needed, scaled_alike
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown, text
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -154,13 +154,67 @@ def figures(share: float, minutes: float) -> Result:
 def test_a_why_goes_by_the_figures_that_it_explains() -> None:
     """Evenly spread records explain a better share, too few replicas a worse one; a range that misses says so."""
     reported = closer24.W1["Alg. 2"]
-    late = closer24._pair("linear", AS_PUBLISHED, closer24.W1["linear"], [figures(0.93, 17.7)])
-    early = closer24._pair("linear", AS_PUBLISHED, closer24.W1["linear"], [figures(0.99, 17.7)])
-    assert (late[0].why, early[0].why) == (closer24.FEWER, closer24.SPREAD_OUT)
+    late, early = (
+        closer24._linear(closer24.PUBLISHED, closer24.W1["linear"], [figures(share, 17.7)], 426.0)
+        for share in (0.93, 0.99)
+    )
+    assert "3 replicas do for the peak, 426/s" in late[0].why
+    assert early[0].why == closer24.SPREAD_OUT
+    assert late[1].why == early[1].why == late[0].why
+    calm = replace(figures(0.8, 25.0), replicas=(2,) * 600, ups=6)
+    shares = [closer24._pair("Alg. 1", AS_PUBLISHED, reported, [calm, replace(calm, ups=ups)])[0] for ups in (6, 91)]
+    assert [row.why for row in shares] == [closer24.STANDS, closer24.RESTLESS]
     within = closer24._pair("Alg. 2", AS_RUN, reported, [figures(0.95, 25.0), figures(0.99, 35.0)])
     assert within[0].why == closer24.PHASE
     outside = closer24._pair("Alg. 2", AS_RUN, reported, [figures(0.81, 19.0), figures(0.939, 24.9)])
     assert "93.9 % with 24.9 replica-minutes" in outside[0].why
+
+
+def test_a_look_has_one_why() -> None:
+    """Found by a reader: one look was called early in the row of its minutes and late in that of its share."""
+    times = closer24.LOOKS_SECONDS
+    played = {
+        "W1/as run/Alg. 2": [figures(0.957, 32.1)] * len(times),
+        "phases/members": [figures(0.957, 32.1)] * (len(times) + 1),
+        "phases/drifting": [figures(0.957, 32.1)],
+    }
+    rows = closer24._phases(times, played, whole=True).rows
+    for share, minutes in zip(rows[:-2:2], rows[1:-2:2], strict=True):
+        assert share.why == minutes.why
+    assert "17 records" in rows[2].why
+    assert "17 to 42 records" in rows[2 * len(times) + 2].why
+
+
+def test_heartbeats_are_compared_at_the_same_looks() -> None:
+    """Found by a reader: W2 had one look with the short ones and two with the long."""
+    jobs = closer24._jobs(Context(False, None, None), [100.0], [50.0])
+    for name in ("W1/as published", "W1/as run", "W2/as published", "W2/as run"):
+        short, plain = (
+            [job.options.phase_seconds for job in jobs[title]] for title in (f"heartbeat/{name}", f"{name}/Alg. 2")
+        )
+        assert short == plain
+    assert "0.02 and 0.3 s after the burst" in closer24._w2_looks(Context(False, None, None))
+
+
+def test_optimal_is_played_without_a_wait() -> None:
+    """80/s on each of two partitions, then 40: 2 replicas of 100, then 1, as soon as 3 s are measured."""
+    load = traces.loaded([160.0] * 10 + [80.0] * 5, partitions=2, arrivals="even")
+    (job,) = looks(closer24._optimal_job(closer24.PUBLISHED, load), (closer24.OPTIMAL_LOOK_SECONDS,))
+    outcome = Simulation(job.load, job.config, job.options).run()
+    assert outcome.share_in_time > 0.99
+    assert outcome.curves.replicas[4:15] == (2,) * 6 + (1,) * 5
+
+
+def test_kafka_deals_out_partitions_in_several_orders() -> None:
+    orders = iccbdc22._orders(12)
+    assert orders == iccbdc22._orders(12)
+    assert orders[0] == [0, 1, 2, 3, 4]
+    assert all(sorted(order) == orders[0] for order in orders)
+    load = iccbdc22._reordered(traces.by_partition([[1.0, 2.0, 5.0]]), (2, 0, 1))
+    assert load.shares == ((0.625, 0.125, 0.25),)
+    within, outside = ([figures(share, 20.0) for share in shares] for shares in ((0.4, 0.8), (0.5, 0.8)))
+    assert "guess" not in iccbdc22._kafka(44.0, within)
+    assert iccbdc22._kafka(44.0, outside).endswith("guess: the paper's is one that is worse than all these")
 
 
 def test_small_chances_of_a_stream_are_told_in_bins() -> None:
@@ -221,9 +275,9 @@ def test_every_experiment_says_what_its_quick_run_leaves_out(experiment: Experim
 def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (closer24, iccbdc22):
         monkeypatch.setattr(module, "play", lambda given, jobs: {name: [RESULT] * len(js) for name, js in jobs.items()})
-    for run, looks in ((iccbdc22.run, "0.02 s after the burst (seed 1)"), (closer24.run, "0.02, 0.2 s after the")):
+    for run, told in ((iccbdc22.run, "0.02 s after the burst (seed 1)"), (closer24.run, "0.02, 0.2 s after the")):
         sheet = run(Context(True, None, None))
-        assert looks in "".join(sheet.setting)
+        assert told in "".join(sheet.setting)
         assert all(each.difference is None and not each.why for table in sheet.tables for each in table.rows)
         assert any(each.paper is not None for table in sheet.tables for each in table.rows)
         assert "no mean of these looks" not in "".join(table.note for table in sheet.tables)
@@ -365,7 +419,7 @@ def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
 
 def test_tables_that_nobody_asked_for_take_no_runs() -> None:
     given = Context(False, None, None, only="skewed")
-    parts = closer24._parts([100.0], [50.0])
+    parts = closer24._parts(given, [100.0], [50.0])
     jobs = needed(given, parts, closer24._jobs(given, [100.0], [50.0]))
     assert {name.partition("/")[0] for name in jobs} == {"W1 skewed", "W2 skewed"}
 
