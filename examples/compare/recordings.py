@@ -22,7 +22,7 @@ from random import Random
 
 from loadtrim.simulate import Load, parse_generator
 from loadtrim.simulate.readers import Reading, read_load
-from recorded import data_file
+from recorded import data_file, not_here
 
 __all__ = ["Rates", "landau_stream", "taxi", "world_cup"]
 
@@ -81,7 +81,7 @@ def landau_stream(iterations: int) -> tuple[Load, bool]:
 
 
 def _instead_of(name: str) -> str:
-    return f"STAND-IN, for {name} is not here (LOADTRIM_DATA names the directory of recorded loads)"
+    return f"STAND-IN, for {not_here(name)}"
 
 
 def _sped_up(values: Sequence[float], seconds: int, most: float) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from demo.journal import Journal, clock_ns
-from recorded import DATA_VARIABLE, data_file
+from recorded import DATA_VARIABLE, data_file, not_here
 
 __all__ = [
     "Due",
@@ -104,10 +104,7 @@ def trace(*, every: int = 5) -> Rates:
     path = trace_file()
     if path is None:
         rates = [_generated_rate(second + 0.5) for second in range(600)]
-        source = (
-            f"generated three humps in the shape of the 10-minute trace, for {TRACE_NAME} is not here "
-            f"({DATA_VARIABLE} names the directory of recorded loads)"
-        )
+        source = f"generated three humps in the shape of the 10-minute trace, for {not_here(TRACE_NAME)}"
     else:
         with path.open(newline="") as file:
             rates = [float(row[1]) for row in csv.reader(file)]

@@ -22,8 +22,8 @@ from papers.koper22_whys import LATENCY, SCALINGS, Compared, why
 from papers.koper22_whys import REPLICAS as MEMBERS
 from papers.playing import Job, Part, Result, needed, play, tables
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
-from papers.traces import loaded, not_here
-from recorded import data_file
+from papers.traces import loaded
+from recorded import data_file, not_here
 
 __all__ = ["EXPERIMENT", "Query", "run"]
 

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from kept import code_digest
-from loadtrim.simulate import Load, Options, Outcome, PlanConfig, percentile, simulate
+from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Simulation, percentile
+from loadtrim.simulate.world import World
 from papers.bench import PROJECT, Context
 from papers.sheet import Spread, Table
 
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 SAMPLE_SECONDS = 15
+WATCH_SECONDS = 0.05
 QUANTILES = 200
 KEPT = PROJECT / "out" / "papers" / "runs.jsonl"
 
@@ -44,6 +46,8 @@ class Job:
     load: Load
     config: PlanConfig
     options: Options
+    timed: bool = False
+    """Is it kept how long replicas take to come and to go?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ class Result:
     """It took."""
     wanted: tuple[tuple[float, int], ...] = ()
     """(seconds of the load, replicas wanted from then on): enough to have another group scaled alike."""
+    up_seconds: tuple[float, ...] = ()
+    """Of each replica that came, from the request for it until it has partitions; where the job is timed."""
+    down_seconds: tuple[float, ...] = ()
+    """Of each that went, from then until others have its partitions."""
 
     @property
     def replicas_mean(self) -> float:
@@ -91,7 +99,9 @@ class Result:
 
 def _played(job: Job) -> Result:
     began = time.process_time()
-    outcome = simulate(job.load, job.config, job.options)
+    simulation = Simulation(job.load, job.config, job.options)
+    watch = _Watch(simulation.world, job.load.seconds) if job.timed else None
+    outcome = simulation.run()
     ups, downs = outcome.scaled()
     up_actions, down_actions = outcome.actions()
     end = job.load.seconds
@@ -112,7 +122,33 @@ def _played(job: Job) -> Result:
         latencies=tuple(percentile(latencies, at / QUANTILES) for at in range(QUANTILES + 1)),
         cpu_seconds=time.process_time() - began,
         wanted=_changes(outcome),
+        up_seconds=tuple(watch.ups.values()) if watch else (),
+        down_seconds=tuple(watch.downs.values()) if watch else (),
     )
+
+
+class _Watch:
+    """Looks every :data:`WATCH_SECONDS` of a load who has come and who has gone; it changes nothing."""
+
+    def __init__(self, world: World, seconds: int) -> None:
+        self.ups: dict[str, float] = {}
+        self.downs: dict[str, float] = {}
+        self._world = world
+        self._end = world.begin + seconds
+        self._goes_since: dict[str, float] = {}
+        world.agenda.at(world.begin, self._look)
+
+    def _look(self) -> None:
+        now = self._world.now
+        for member in self._world.members.values():
+            if member.worker.owned and member.requested_at >= self._world.begin:
+                self.ups.setdefault(member.name, now - member.requested_at)
+            if member.leaving:
+                since = self._goes_since.setdefault(member.name, now)
+                if member.left:
+                    self.downs.setdefault(member.name, now - since)
+        if now < self._end:
+            self._world.agenda.at(now + WATCH_SECONDS, self._look)
 
 
 def _changes(outcome: Outcome) -> tuple[tuple[float, int], ...]:

@@ -10,20 +10,15 @@ from random import Random
 from loadtrim.simulate import Load, shares_even, shares_skewed
 from loadtrim.simulate.loads import TOPIC
 from loadtrim_agent.core.model import Partition
-from recorded import DATA_VARIABLE, data_file
+from recorded import data_file, not_here
 
-__all__ = ["by_partition", "loaded", "not_here", "taxi", "three_humps"]
+__all__ = ["by_partition", "loaded", "taxi", "three_humps"]
 
 HUMPS_NAME, TAXI_NAME = "chindanonda_10min_per_second.csv", "nab_nyc_taxi_30min.csv"
 TAXI_SECONDS, TAXI_RECORDS, TAXI_SPEED = 7200, 1_350_000, 40
 TAXI_BEGIN = "2015-01-05"
 """A Monday of January: the nearest there is to January 2013."""
 TAXI_STEP_SECONDS = 1800
-
-
-def not_here(name: str) -> str:
-    """Why a stand-in is played, and how to have the recording instead."""
-    return f"{name} is not here ({DATA_VARIABLE} names the directory of recorded loads)"
 
 
 def three_humps() -> tuple[list[float], str]:

@@ -453,9 +453,36 @@ def test_slices_have_the_papers_maximum_and_mean(
 def test_a_table_of_li_and_ku_says_what_each_scaling_cost() -> None:
     """Of the paper: 14.53 % of 210 s over 7.4 scalings. Here: 10 % over 2."""
     table = li_ku._table("smooth", {f"smooth/{name}": [RESULT, RESULT] for name in li_ku.POLICIES})
-    assert len(table.rows) == 22
+    assert len(table.rows) == 27
     assert "4.1 s for each of the 7.4 scalings" in table.note
     assert "Here it is 10.5 s for each of 2.0" in table.note
+
+
+def test_whys_of_li_and_ku_go_by_measure_and_sign() -> None:
+    """Found by a reader: what a window rules out, and fewer consumer-seconds, were explained by more replicas."""
+    still = replace(RESULT, down_actions=0)
+    table = li_ku._table("smooth", {f"smooth/{name}": [still] for name in li_ku.POLICIES})
+    whys = {row.what: row.why for row in table.rows}
+    assert whys["KEDA: scalings down"] == li_ku.NO_DOWNS
+    assert "300 s" in li_ku.NO_DOWNS
+    assert whys[f"{li_ku.SHORTER}: scalings down"].startswith("guess")
+    assert "first minute" in whys["FLAS: consumer-seconds"], "120 of the paper's 1,380"
+
+
+def test_scaling_intervals_are_measured() -> None:
+    """From 1 to 2 replicas, which come 2 s after they were asked for and get partitions at the next assignment; and
+    back."""
+    job = li_ku.job([10.0] * 40, "fixed:replicas=1", "eager", seed=1)
+    job = replace(job, options=replace(job.options, startup_seconds=2.0, replicas_at=((5.0, 2), (25.0, 1))))
+    result = _played(job)
+    (up,), (down,) = result.up_seconds, result.down_seconds
+    assert 2.0 + li_ku.SYNC_SECONDS["eager"] <= up <= 2.0 + 3.0 + li_ku.SYNC_SECONDS["eager"] + 0.5
+    assert li_ku.SYNC_SECONDS["eager"] <= down <= 3.0 + li_ku.SYNC_SECONDS["eager"] + 0.5
+    unwatched = _played(replace(job, timed=False))
+    assert replace(unwatched, cpu_seconds=0.0) == replace(result, cpu_seconds=0.0, up_seconds=(), down_seconds=())
+    rows = li_ku._intervals("proposed, eager", (10.25, 10.8), [result, replace(RESULT, up_seconds=())])
+    assert [row.ours.mean for row in rows] == [up, down]
+    assert li_ku._intervals("proposed, eager", (10.25, 10.8), [RESULT]) == []
 
 
 @pytest.mark.parametrize(("make", "smooth"), [(li_ku.smooth, True), (li_ku.clumped, False)])
