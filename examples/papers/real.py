@@ -329,7 +329,7 @@ def told(plan: Plan, result: Kept) -> RealRun:
         share=100 * summary.share_in_time,
         replica_minutes=summary.replica_minutes,
         p99=summary.latency.p99,
-        rebalances=summary.generations,
+        rebalances=summary.generations or None,
         lost=summary.lost + summary.left_over,
         repeated=summary.repeated,
         stolen=100 * result.stolen,

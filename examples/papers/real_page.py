@@ -52,8 +52,8 @@ class RealRun(msgspec.Struct, frozen=True, kw_only=True):
     replica_minutes: float
     p99: float
     """Seconds."""
-    rebalances: int
-    """Generations of the group, its first included."""
+    rebalances: int | None
+    """Generations of the group, its first included; None: its consumers do not tell."""
     lost: int
     repeated: int
     reported_after_seconds: float | None = None
@@ -118,7 +118,8 @@ def _cells(run: RealRun) -> tuple[str, ...]:
     after = "-" if run.reported_after_seconds is None else f"{run.reported_after_seconds:.2f}"
     who = f"{run.consumers}, scaled as {run.scaled_as}" if run.scaled_as else run.consumers
     return (
-        who, f"{run.share:.2f}", share, f"{run.replica_minutes:.2f}", minutes, f"{run.p99:.2f}", f"{run.rebalances}",
+        who, f"{run.share:.2f}", share, f"{run.replica_minutes:.2f}", minutes, f"{run.p99:.2f}",
+        "-" if run.rebalances is None else f"{run.rebalances}",
         f"{run.lost}", f"{run.repeated}", after, f"{run.stolen:.1f}",
     )  # fmt: skip
 
