@@ -27,7 +27,9 @@ take as long to come as their processes do to start. The paper's policy and `obj
 consumers; then the reference assignors get as many replicas, at the same moments, as the first one's leader asked for
 ("scaled as"). Late is what was not *done* within W. Repeated: records that were handed out twice, because their owner
 changed before they were committed. Members report at the same moment of every second, which lies now here, now there
-between two bursts (median). Stolen: of the machine's CPU time, what its host gave to others meanwhile.
+between two bursts (median): Algorithm 2 by the lag at that one phase asks for what waits then, and half a second after
+a burst that is nothing. Stolen: of the machine's CPU time, what its host gave to others meanwhile. Why the papers' own
+figures differ stands in the tables of the same runs, simulated, above.
 
 Made by `make papers REAL=1` (which can be cut off and resumed), {first} to {last}.
 """
