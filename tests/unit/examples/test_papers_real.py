@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import get_origin
@@ -167,6 +168,28 @@ def test_the_moment_of_the_reports_is_told_from_the_burst_on() -> None:
     assert real.reported_after([], 100.9) is None, "a group of others' consumers does not report"
     assert real.reported_after([103.1, 104.1, 105.2], 100.9) == pytest.approx(0.2)
     assert real.reported_after([103.98, 105.02, 106.02], 100.0) == pytest.approx(0.02), "around a burst"
+
+
+def test_what_another_command_has_played_meanwhile_is_not_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "OUT", tmp_path)
+    monkeypatch.setattr(real, "publish", lambda found, folder: None)
+    monkeypatch.setattr(real, "any_kafka", lambda: contextlib.nullcontext("a broker"))
+    first, second, *others = [plan for plan in real.plans() if plan.load == "ICCBDC'22 experiment 1"]
+    played: list[str] = []
+
+    def play(plan: real.Plan, *_: object) -> real.Kept:
+        played.append(plan.name)
+        keep(plan, at=10.0 + len(played))
+        keep(second, at=10.0)  # by somebody else
+        found = real.kept(plan, 0, None)
+        assert found is not None
+        return found
+
+    monkeypatch.setattr(real, "play", play)
+    assert real.main(["--runs", "experiment 1/"]) == 0
+    assert played == [first.name, *(plan.name for plan in others)]
 
 
 def test_real_runs_take_their_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
