@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ __all__ = ["RealRun", "load_runs", "merge_runs", "paint", "section", "table"]
 
 FILE, PICTURE = "real.json", "real.png"
 RUN_SECONDS = 600.0
+LABEL_GAP = 0.035
+"""Between two labels, of the shares that a panel shows."""
 HEAD = (
     "consumers", "% in time", "paper", "replica-minutes", "paper", "p99, s", "rebalances", "lost", "repeated",
     "reports, s after a burst", "stolen, %",
@@ -130,16 +133,20 @@ def paint(figure: Any, runs: Sequence[RealRun]) -> None:
     """A panel for each load."""
     loads = list(dict.fromkeys(run.load for run in runs))
     for panel, load in zip(figure.subplots(1, len(loads), squeeze=False)[0], loads, strict=True):
-        for run in (run for run in runs if run.load == load):
+        shown = sorted((run for run in runs if run.load == load), key=lambda run: -run.share)
+        gap = LABEL_GAP * (shown[0].share - shown[-1].share)
+        below = math.inf
+        for run in shown:
             color = "tab:red" if run.consumers == "objective" else "0.45" if run.scaled_as else "tab:blue"
             panel.plot(run.replica_minutes, run.share, "o", color=color, markersize=4)
+            below = min(run.share, below - gap)
             panel.annotate(
-                run.consumers, (run.replica_minutes, run.share), fontsize=6, color=color, xytext=(3, 3),
-                textcoords="offset points",
+                f"{run.consumers}   ", (run.replica_minutes, run.share), (run.replica_minutes, below), color=color,
+                fontsize=6, ha="right", va="center", arrowprops={"arrowstyle": "-", "color": "0.85", "linewidth": 0.5},
             )  # fmt: skip
             if run.paper_share is not None and run.paper_minutes is not None:
                 panel.plot(run.paper_minutes, run.paper_share, "x", color=color, markersize=6)
         panel.set_title(load, fontsize=8)
         panel.set_xlabel("replica-minutes")
-        panel.margins(x=0.3)
+        panel.margins(x=0.6)
     figure.axes[0].set_ylabel("in time, %")
