@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loadtrim_agent.core.model import Partition
@@ -192,6 +192,7 @@ PEERS = st.lists(st.tuples(st.floats(0.0, 0.6), st.floats(0.2, 3.0), st.floats(-
 
 
 @given(QUEUES, PEERS, st.floats(0.0, 0.5))
+@example([(2, False, 0.0), (6, True, 0.0)], [(0.25, 1.0, 0.0)], 0.25)
 def test_nobody_is_given_what_all_together_cannot_do_in_time(
     queues: list[tuple[int, bool, float]], others: list[tuple[float, float, float]], incoming: float
 ) -> None:
