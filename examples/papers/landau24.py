@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -134,10 +135,15 @@ def assignments(
 
 
 def _problem(loads: Loads, owners: Mapping[Partition, str], *, fewest: bool = False) -> Problem:
-    """As many bins as there are partitions, each of :data:`CAPACITY`."""
-    bins = tuple(Bin(member=f"c{at:03}", unit=f"c{at:03}", capacity=CAPACITY) for at in range(len(loads)))
     items = tuple(Item(partition=p, owner=owners.get(p), work=load) for p, load in loads.items())
-    return Problem(items=items, bins=bins, limits=Limits(objective_seconds=1.0, handoff_seconds=0.0), fewest=fewest)
+    limits = Limits(objective_seconds=1.0, handoff_seconds=0.0)
+    return Problem(items=items, bins=_bins(len(loads)), limits=limits, fewest=fewest)
+
+
+@lru_cache(maxsize=4)
+def _bins(count: int) -> tuple[Bin, ...]:
+    """As many as there are partitions, each of :data:`CAPACITY`."""
+    return tuple(Bin(member=f"c{at:03}", unit=f"c{at:03}", capacity=CAPACITY) for at in range(count))
 
 
 def cardinal_bin_scores(opened: Mapping[str, Sequence[int]]) -> dict[str, float]:
