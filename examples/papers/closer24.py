@@ -384,7 +384,7 @@ def _runs(workload: Workload, reported: Mapping[str, Reported], results: Mapping
 def _linear(form: Form, reported: Reported, results: Sequence[Result], peak: float) -> list[Row]:
     """By the formula's letter; ``peak``: records/s."""
     fewer = (
-        f"by the formula with mu = 200 {math.ceil(peak / (200.0 * 0.9))} replicas do for the peak, {peak:g}/s; the "
+        f"by the formula with mu = 200, {math.ceil(peak / (200.0 * 0.9))} replicas do for the peak, {peak:g}/s; the "
         "paper's shares are those of mu x W (as run, below)"
     )
     share, *others = _pair("linear", form.name, reported, results, fewer)
