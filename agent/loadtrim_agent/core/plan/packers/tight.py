@@ -7,6 +7,7 @@ packing is taken, with the bins named so that the most work stays where it is, w
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +41,8 @@ def tightly(problem: Problem, supply: Sequence[Bin]) -> Board:
         for item in board.largest_first(board.seat(problem.items)):
             place(board, item, "nobody owns it")
         return board
-    bound = lower_bound(replace(problem, bins=tuple(supply)), 1.0, board.dimensions())
+    onto = replace(problem, bins=tuple(supply))
+    bound, placeable = lower_bound(onto, 1.0, board.dimensions()), sum(onto.ownable())
     groups = _from_scratch(board, bound)
     carried = _carried(board)
     if any(carried.values()):
@@ -52,7 +54,7 @@ def tightly(problem: Problem, supply: Sequence[Bin]) -> Board:
         )
         for number in range(fewest, min(len(groups), fewest + COUNTS_MAX) + 1):
             kept = _kept(problem, [supply[index] for index in sorted(ranked[:number])])
-            if kept is not None:
+            if kept is not None and len(kept.owners) == placeable:
                 return kept
     _put(board, groups, "packed onto fewer members")
     return board
@@ -97,8 +99,7 @@ def _kept(problem: Problem, supply: Sequence[Bin]) -> Board | None:
         _place_tightly(board, item)
     if repair(board, tight=True):
         settle(board)
-    placed = len(board.owners) == len(problem.items)
-    return board if placed and all(len(board.items[member]) == 1 for member in board.over()) else None
+    return board if all(len(board.items[member]) == 1 for member in board.over()) else None
 
 
 def _place_tightly(board: Board, item: Item) -> None:
@@ -206,11 +207,13 @@ def _closest(negative: Sequence[float], room: float, nodes: int) -> list[int]:
             chosen.append(at)
             if room - size < least:
                 least, best = room - size, list(chosen)
-            descend(at + 1, room - size)
+            if room - size >= smallest:
+                descend(at + 1, room - size)
             chosen.pop()
             # Another item of the same size leads nowhere new.
             at = bisect_left(negative, -size + 1e-15 * size, at + 1)
 
+    smallest = -negative[-1] if negative else math.inf
     if room > 0.0:
         descend(0, room)
     return best

@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS, make_packer
@@ -82,7 +83,7 @@ def test_variance_is_kept_free() -> None:
     """Mean 0.2 + 0.2 of 0.5 fit; with a standard deviation of 0.1 each, in phase, they do not."""
     sd = (0.1,) * 7
     items = [item(number, "a", 0.1, burst=0.2, sd=sd) for number in range(2)]
-    calm = [replace(entry, sd=(0.0,) * 7) for entry in items]
+    calm = [structs.replace(entry, sd=(0.0,) * 7) for entry in items]
     assert pack(problem(calm, bins("a"))).misfits == ()
     assert pack(problem(items, bins("a"))).misfits == ("a",)
     apart = Limits(objective_seconds=0.5, correlation=0.0, z=0.5)
@@ -103,7 +104,7 @@ def test_a_newcomer_gets_a_share_however_small_the_partitions(count: int) -> Non
     items = [item(number, "a", 0.9 / count) for number in range(count)]
     placed = pack(problem(items, bins("a", "b")))
     assert Counter(placed.owners.values())["b"] >= 0.4 * count
-    again = [replace(entry, owner=placed.owners[entry.partition]) for entry in items]
+    again = [structs.replace(entry, owner=placed.owners[entry.partition]) for entry in items]
     assert pack(problem(again, bins("a", "b"))).moves == ()
 
 
@@ -122,7 +123,9 @@ def test_what_was_spread_is_not_spread_further_once_its_handoffs_are_over() -> N
     first = pack(given)
     assert first.misfits == ()
     assert moved(first) != []
-    done = replace(given, items=tuple(replace(entry, owner=first.owners[entry.partition]) for entry in given.items))
+    done = replace(
+        given, items=tuple(structs.replace(entry, owner=first.owners[entry.partition]) for entry in given.items)
+    )
     again = pack(done)
     assert moved(again) == []
     assert again.pressures == pytest.approx(first.pressures)
@@ -149,7 +152,7 @@ def test_nothing_that_could_stay_moves_when_nothing_may() -> None:
 def test_what_is_on_its_way_is_not_moved_again() -> None:
     items = [item(0, "a", 0.6, movable=False), item(1, "a", 0.6), item(2, "b", 0.1)]
     assert moved(pack(problem(items, bins("a", "b")))) == [(1, "a", "b")]
-    stuck = [replace(entry, movable=False) for entry in items]
+    stuck = [structs.replace(entry, movable=False) for entry in items]
     placed = pack(problem(stuck, bins("a", "b")))
     assert placed.moves == ()
     assert placed.misfits == ("a",)
@@ -227,8 +230,17 @@ def test_as_few_as_can_be_leaves_what_may_not_move_where_it_is() -> None:
     items = [item(0, "c", movable=False), item(1, "c", topic="u", movable=False)]
     placed = pack(problem(items, (*bins("a", "b"), narrow), fewest=True))
     assert placed.owners == {partition(0): "c", partition(1, "u"): "a"}
-    again = [replace(entry, owner=placed.owners[entry.partition]) for entry in items]
+    again = [structs.replace(entry, owner=placed.owners[entry.partition]) for entry in items]
     assert pack(problem(again, (*bins("a", "b"), narrow), fewest=True)).moves == ()
+
+
+def test_as_few_as_can_be_keeps_owners_though_nobody_may_own_something() -> None:
+    """Best fit from scratch would exchange a and b's partitions; u is nobody's, and no reason to pack anew."""
+    items = [item(0, "b", 0.5), item(1, "b", 0.3), item(2, "a", 0.4), item(3, "a", 0.4), item(4, None, 0.2, topic="u")]
+    members = [structs.replace(entry, topics=frozenset({partition(0).topic})) for entry in bins("a", "b", "c")]
+    placed = pack(problem(items, members, fewest=True))
+    assert placed.moves == ()
+    assert partition(4, "u") not in placed.owners
 
 
 def test_as_few_as_can_be_under_curves() -> None:
@@ -375,7 +387,7 @@ def test_overload_is_a_steady_state() -> None:
     members = bins(*(f"m{n}" for n in range(7)))
     for _ in range(3):
         placed = pack(problem(items, members))
-        items = [replace(entry, owner=placed.owners[entry.partition]) for entry in items]
+        items = [structs.replace(entry, owner=placed.owners[entry.partition]) for entry in items]
     assert pack(problem(items, members)).moves == ()
 
 
@@ -384,13 +396,14 @@ def test_overload_is_a_steady_state() -> None:
 SCRIPT = """
 from random import Random
 from unit.core.plan.virtual_group import bins, item, problem
-from dataclasses import replace
+from msgspec import structs
 from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS, make_packer
 random = Random(7)
 names = [f"m{n}" for n in range(6)]
 topics = ["orders", "payments", "returns", "visits"]
 members = bins(*names, leaving=["m3"])
-narrow = [replace(entry, topics=frozenset(random.sample(topics, 3)), silent=entry.member == "m5") for entry in members]
+narrow = [structs.replace(entry, topics=frozenset(random.sample(topics, 3)), silent=entry.member == "m5")
+          for entry in members]
 items = [item(n, random.choice([*names, None]), random.choice((0.0, 0.1, 0.2, 0.4)), queue=random.random(),
               topic=random.choice(topics)) for n in range(40)]
 for name in sorted(PACKERS | LABORATORY):
