@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 
+from loadtrim_agent.core.checks import within
 from loadtrim_agent.core.model import LoadtrimError, Partition
 from loadtrim_agent.core.plan.naming import nearest
 
@@ -31,12 +31,10 @@ __all__ = [
     "check_known",
     "digits",
     "generator_lines",
-    "is_count",
     "parse_generator",
     "poisson",
     "shares_even",
     "shares_skewed",
-    "within",
 ]
 
 TOPIC = "load"
@@ -54,16 +52,6 @@ class WrongLoadError(LoadtrimError, ValueError):
 
 class LoadFileError(WrongLoadError):
     """A file that is no load, with the place in it."""
-
-
-def within(value: object, least: float, most: float = sys.float_info.max) -> bool:
-    """Is it a number in these bounds, and so a finite one? Not of NaN, not of what is none."""
-    return isinstance(value, int | float) and least <= value <= most
-
-
-def is_count(value: object) -> bool:
-    """Is it a whole number of at least 1?"""
-    return isinstance(value, int) and value >= 1
 
 
 def digits(value: object) -> str:

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .loads import WrongLoadError, check_known, digits, within
+from loadtrim_agent.core.checks import within
+
+from .loads import WrongLoadError, check_known, digits
 
 __all__ = ["INTERVAL_SECONDS_MIN", "PROTOCOLS", "Protocol", "protocol_of"]
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from loadtrim_agent.core.checks import is_count, within
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.core.plan.monitored import MonitorName, monitor_of
@@ -29,7 +30,7 @@ from loadtrim_agent.core.records import BrakeRecord, DecisionRecord, MovePlan, R
 from loadtrim_agent.local_week import LocalWeek
 
 from .handover import make_handover
-from .loads import Batch, Load, WrongLoadError, digits, is_count, within
+from .loads import Batch, Load, WrongLoadError, digits
 from .outcome import Curves, Outcome
 from .protocols import INTERVAL_SECONDS_MIN, PROTOCOLS, Protocol
 from .slices import Slicer

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from .loads import LoadFileError, WrongLoadError, check_known, digits, is_count, within
+from loadtrim_agent.core.checks import is_count, within
+
+from .loads import LoadFileError, WrongLoadError, check_known, digits
 
 __all__ = ["COST_SECONDS_MIN", "Costs", "Machines", "parse_costs"]
 

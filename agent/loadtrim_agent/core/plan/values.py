@@ -12,7 +12,6 @@ work per second.
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,6 +19,7 @@ from statistics import NormalDist
 
 import msgspec
 
+from ..checks import is_count, is_positive, within
 from ..model import Partition
 from ..records import BrakeRecord, RejectedPlan
 from .baseline_records import TopicCurve
@@ -136,17 +136,17 @@ class PlanConfig:
 
     def __post_init__(self) -> None:
         for name in ("objective_seconds", "catchup_seconds", "decision_seconds", "report_seconds"):
-            if not (_is_duration(value := getattr(self, name)) and value > 0):
+            if not is_positive(value := getattr(self, name)):
                 raise ValueError(f"{name} is {value!r}, so nothing can be planned; give a finite number above 0")
         for name in ("startup_seconds", "handoff_seconds"):
-            if not _is_duration(value := getattr(self, name)):
+            if not within(value := getattr(self, name), 0.0):
                 raise ValueError(f"{name} is {value!r}, which no time is; give a finite number of 0 or more")
         if not 0.5 <= self.objective_share < 1:
             raise ValueError(
                 f"objective_share is {self.objective_share}, which nothing can be sized for; give 0.5 to below 1"
             )
         least, most = self.min_replicas, self.max_replicas
-        if not (_is_count(least) and (most is None or (_is_count(most) and least <= most))):
+        if not (is_count(least) and (most is None or (is_count(most) and least <= most))):
             raise ValueError(
                 f"min_replicas is {least!r} and max_replicas {most!r}, which no group could keep to; give whole "
                 "numbers of at least 1, and a max_replicas that is no smaller"
@@ -158,14 +158,6 @@ class PlanConfig:
     def z(self) -> float:
         """Standard deviations kept free: 1 at a share of 0.999, in proportion to the normal quantile for others."""
         return _z_of(self.objective_share)
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and 0.0 <= value < math.inf
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value >= 1
 
 
 @lru_cache(maxsize=16)  # asked for in every window of every decision, and of one share nearly always
