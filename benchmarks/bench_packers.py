@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
 from loadtrim_agent.core.plan.packers.exact import fewest_bins
 from loadtrim_agent.core.plan.packers.problem import Problem
@@ -60,7 +62,7 @@ def costs(repeat: int, details: dict[str, Any]) -> list[Figure]:
                     peer=f"{over} members over, {len(placed.moves)} moves, {len(placed.misfits)} stay over",
                 )
             )
-        cold = replace(group, items=tuple(replace(item, owner=None) for item in group.items))
+        cold = replace(group, items=tuple(structs.replace(item, owner=None) for item in group.items))
         seconds, placed = timed(trim, cold, repeat if targets else 3)
         details[f"cold {size}"] = {"misfits": len(placed.misfits)}
         figures.append(Figure(name=f"trim, cold, {size}", value=seconds, unit="ms", at_most=0.100 if targets else None))

@@ -13,6 +13,8 @@ import statistics
 import time
 from dataclasses import asdict, dataclass, replace
 
+from msgspec import structs
+
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.core.plan.packers.trim import Trim
@@ -172,7 +174,9 @@ def repaired(problem: Problem, repeat: int) -> tuple[list[float], int]:
 def overloaded(problem: Problem) -> Problem:
     """Every tenth partition gets three times the load."""
     items = tuple(
-        replace(item, work=3 * item.work, mean=tuple(3 * mean for mean in item.mean)) if index % 10 == 0 else item
+        structs.replace(item, work=3 * item.work, mean=tuple(3 * mean for mean in item.mean))
+        if index % 10 == 0
+        else item
         for index, item in enumerate(problem.items)
     )
     return replace(problem, items=items)

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
@@ -76,7 +78,7 @@ def drifted(problem: Problem, *, every: int, times: float, seed: int = 1) -> Pro
     for at, item in enumerate(problem.items):
         factor = 1.0 + 0.1 * (2.0 * rng.random() - 1.0)
         factor *= 1.0 if at % every else times
-        items.append(replace(item, work=factor * item.work, mean=tuple(factor * mean for mean in item.mean)))
+        items.append(structs.replace(item, work=factor * item.work, mean=tuple(factor * mean for mean in item.mean)))
     return replace(problem, items=tuple(items))
 
 

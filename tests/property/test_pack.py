@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS, make_packer
@@ -136,9 +137,10 @@ def test_trim_finds_a_placement_where_there_is_one(given_problem: Problem) -> No
     """
     simple = replace(
         given_problem,
-        items=tuple(replace(entry, movable=True) for entry in given_problem.items),
+        items=tuple(structs.replace(entry, movable=True) for entry in given_problem.items),
         bins=tuple(
-            replace(entry, topics=None, leaving=False, silent=False, capacity=1.0) for entry in given_problem.bins
+            structs.replace(entry, topics=None, leaving=False, silent=False, capacity=1.0)
+            for entry in given_problem.bins
         ),
         limits=Limits(objective_seconds=0.5, handoff_seconds=0.0),
         replicas=None,
@@ -165,7 +167,7 @@ def test_what_was_planned_and_done_is_not_planned_anew(given_problem: Problem) -
     first = make_packer("trim").pack(given_problem)
     done = replace(
         given_problem,
-        items=tuple(replace(e, owner=first.owners.get(e.partition, e.owner)) for e in given_problem.items),
+        items=tuple(structs.replace(e, owner=first.owners.get(e.partition, e.owner)) for e in given_problem.items),
         victims=first.victims,
     )
     second = make_packer("trim").pack(done)
@@ -201,7 +203,8 @@ def packings(draw: st.DrawFn, items: int = 9, *, alike: bool = True) -> Problem:
     if alike:
         return given
     capacities = draw(st.lists(st.sampled_from([10.0, 12.0, 20.0]), min_size=len(sizes), max_size=len(sizes)))
-    return replace(given, bins=tuple(replace(b, capacity=c) for b, c in zip(given.bins, capacities, strict=True)))
+    bins = tuple(structs.replace(b, capacity=c) for b, c in zip(given.bins, capacities, strict=True))
+    return replace(given, bins=bins)
 
 
 def fewest_by_trying(sizes: list[float], capacities: list[float]) -> int:
@@ -319,7 +322,7 @@ def test_the_bound_is_never_above_the_best_placement_and_trim_at_most_one(given_
 @given(given_problem=packings(items=40))
 @settings(max_examples=100, deadline=None)
 def test_trim_from_cold_never_opens_more_than_first_fit_decreasing(given_problem: Problem) -> None:
-    cold = replace(given_problem, items=tuple(replace(entry, owner=None) for entry in given_problem.items))
+    cold = replace(given_problem, items=tuple(structs.replace(entry, owner=None) for entry in given_problem.items))
     ours, theirs = make_packer("trim").pack(cold), make_packer("ffd").pack(cold)
     assert ours.opened <= theirs.opened
     assert ours.misfits == ()
@@ -335,7 +338,7 @@ def test_nothing_moves_when_nothing_changed(name: str, given_problem: Problem, g
     first = make_packer(name).pack(given_problem)
     done = replace(
         given_problem,
-        items=tuple(replace(e, owner=first.owners.get(e.partition, e.owner)) for e in given_problem.items),
+        items=tuple(structs.replace(e, owner=first.owners.get(e.partition, e.owner)) for e in given_problem.items),
     )
     second = make_packer(name).pack(done)
     if name == "trim" and not group and second.opened < first.opened:
@@ -354,7 +357,7 @@ def test_what_is_in_time_all_on_one_member_is_in_time_dealt_out(
     given_problem: Problem, scale: float, factor: float, capacities: list[float]
 ) -> None:
     items = [
-        replace(
+        structs.replace(
             entry,
             work=entry.work * scale,
             mean=tuple(mean * scale for mean in entry.mean),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from msgspec import structs
 
 from ..model import Partition
 from .packers.problem import Bin, Dealer, Item, Limits, Problem, Whole, expected_by, limits_of
@@ -49,7 +51,7 @@ def problem_of(
     """
     items = stock.items
     if resting:
-        items = tuple(replace(item, movable=False) if item.partition in resting else item for item in items)
+        items = tuple(structs.replace(item, movable=False) if item.partition in resting else item for item in items)
     return Problem(
         items=items,
         bins=stock.bins,
@@ -97,36 +99,29 @@ def view_of(
     per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
     items = tuple(item for item in stock.items if seen.partitions[item.partition].sized)
     capacities = _by_unit(units, seen)
-    late: dict[tuple[int, float], float] = {}
-    dealers: dict[float, tuple[Limits, Dealer | None]] = {}
     whole = Whole(items)
 
-    members: dict[int, tuple[list[float], float]] = {}
-    """Replicas -> capacity of each of their members, and of all."""
-
+    @cache
     def members_of(replicas: int) -> tuple[list[float], float]:
-        found = members.get(replicas)
-        if found is None:
-            added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
-            each = [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
-            found = members[replicas] = each, sum(each)
-        return found
+        """Capacity of each member of so many replicas, and of all."""
+        added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
+        each = [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
+        return each, sum(each)
 
+    @cache
+    def limits_at(factor: float) -> Limits:
+        return expected_by(limits_of(seen, config, factor), seen)
+
+    @cache
+    def dealer_at(factor: float) -> Dealer:
+        return Dealer(items, limits_at(factor))
+
+    @cache
     def late_of(replicas: int, factor: float) -> float:
-        key = (replicas, factor)
-        if key not in late:
-            if factor not in dealers:
-                dealers[factor] = expected_by(limits_of(seen, config, factor), seen), None
-            limits, dealer = dealers[factor]
-            each = members_of(replicas)[0]
-            if each and whole.in_time(limits, min(each)):
-                late[key] = 0.0  # a group with little to do is not dealt out at all
-            else:
-                if dealer is None:
-                    dealer = Dealer(items, limits)
-                    dealers[factor] = limits, dealer
-                late[key] = dealer.late(each)
-        return late[key]
+        each = members_of(replicas)[0]
+        if each and whole.in_time(limits_at(factor), min(each)):
+            return 0.0  # a group with little to do is not dealt out at all
+        return dealer_at(factor).late(each)
 
     # More members than partitions would own nothing.
     useful = max(1, -(-len(group.owners) // per_unit))
@@ -145,6 +140,7 @@ def view_of(
         replicas_max=replicas_max,
         capacity=lambda replicas: members_of(replicas)[1],
         late=late_of,
+        dealer=dealer_at,
         supply=(
             *(entry for entry in stock.bins if not entry.leaving),
             *_added(max(0, replicas_max - len(units)), per_unit, seen.capacity_typical),

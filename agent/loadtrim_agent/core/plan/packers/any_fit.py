@@ -14,6 +14,7 @@ authors ran it (``NextFit.run`` of ``approximation_algorithms.py``, landaudiogo/
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ..parameters import Parameters
 from ..values import Placement
@@ -33,7 +34,7 @@ FITS: dict[str, Fit] = {"nf": latest, "ff": first, "wf": worst, "bf": best}
 
 def decreasing(items: Sequence[Item]) -> list[Item]:
     """Largest first, ties by partition."""
-    return sorted(items, key=lambda item: (-item.work, item.partition))
+    return sorted(sorted(items, key=attrgetter("partition")), key=attrgetter("work"), reverse=True)
 
 
 class AnyFit:

@@ -29,7 +29,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from ...model import Partition
 from ..parameters import Mu, Parameters
@@ -248,7 +250,7 @@ class LeastLoaded:
         if not able:
             return [], 0
         supply = self._sizes(problem, receivers)
-        items = [replace(item, lag=item.lag_high) for item in able]
+        items = [structs.replace(item, lag=item.lag_high) for item in able]
         # What is larger than every bin counts as the largest, or it would be tried for ever.
         largest = BinSize(max(size.rate for size in supply), max(size.lag for size in supply))
         sized = _sized(items, largest, problem.extra_lag_seconds)

@@ -9,20 +9,10 @@ from ..values import Placement, PlannedMove
 from .bounds import lower_bound
 from .problem import Item, Load, Problem
 
-__all__ = ["FULL", "owned_by", "placement"]
+__all__ = ["FULL", "placement"]
 
 FULL = 1.0 + 1e-9
 """Pressure up to which a member fits; the rest is rounding of sums that items were taken off again."""
-
-
-def owned_by(problem: Problem, owners: Mapping[Partition, str]) -> dict[str, list[Item]]:
-    """Member -> its items, in the order of the problem; members without any are absent."""
-    owned: dict[str, list[Item]] = {}
-    for item in problem.items:
-        owner = owners.get(item.partition)
-        if owner is not None:
-            owned.setdefault(owner, []).append(item)
-    return owned
 
 
 def placement(
@@ -45,15 +35,18 @@ def placement(
         pressures: of every member that stays; None: worked out here.
         bound: fewest bins that could do; None: worked out for bins that may be filled.
     """
-    owned = owned_by(problem, owners)
+    why = reasons or {}
+    owned: dict[str, list[Item]] = {}
+    moves: list[PlannedMove] = []
+    for item in problem.items:
+        partition = item.partition
+        if (owner := owners.get(partition)) is None:
+            continue
+        owned.setdefault(owner, []).append(item)
+        if owner != item.owner:
+            moves.append(PlannedMove(partition, item.owner, owner, why.get(partition, reason)))
     if pressures is None:
         pressures = _pressures(problem, owned, frozenset(victims))
-    why = reasons or {}
-    moves = [
-        PlannedMove(item.partition, item.owner, owners[item.partition], why.get(item.partition, reason))
-        for item in problem.items
-        if item.partition in owners and owners[item.partition] != item.owner
-    ]
     return Placement(
         owners=dict(sorted(owners.items())),
         moves=tuple(sorted(moves, key=lambda move: move.partition)),

@@ -10,7 +10,7 @@ nowhere goes to the bin with the most room, so that every partition has an owner
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...model import Partition
@@ -36,6 +36,8 @@ class Shelf:
         self.held: list[list[Item]] = [[] for _ in supply]
         self.open: list[int] = []
         """Open bins, lowest in the supply first."""
+        self._closed = list(range(len(supply)))
+        """The others, likewise."""
         self.last: int | None = None
         """The bin that was opened last."""
         self.free = all(entry.topics is None and not entry.silent for entry in supply)
@@ -67,6 +69,7 @@ class Shelf:
     def start(self, index: int) -> None:
         """Open a bin."""
         insort(self.open, index)
+        del self._closed[bisect_left(self._closed, index)]
         self.last = index
         if self._ranked is not None:
             insort(self._ranked, (self.room[index], index))
@@ -76,15 +79,6 @@ class Shelf:
         if self._ranked is None:
             self._ranked = sorted((self.room[index], index) for index in self.open)
         return self._ranked
-
-    def _closed(self) -> Iterator[int]:
-        opened = iter(self.open)
-        following = next(opened, None)
-        for index in range(len(self.bins)):
-            if index == following:
-                following = next(opened, None)
-            else:
-                yield index
 
     def open_for(self, item: Item, preferred: int | None = None) -> int | None:
         """Open a bin for an item that fits none: the preferred one if it is closed, else the lowest that holds it.
@@ -96,7 +90,7 @@ class Shelf:
             self.start(preferred)
             return preferred
         best: int | None = None
-        for index in self._closed():
+        for index in self._closed:
             if not self.may(index, item):
                 continue
             if item.work <= self.room[index]:

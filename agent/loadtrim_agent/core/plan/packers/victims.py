@@ -27,8 +27,10 @@ def going(problem: Problem, passed_over: Sequence[str] = ()) -> tuple[str, ...]:
         problem: ``replicas`` says how many instances may stay.
         passed_over: instances to spare where there are others.
     """
+    if problem.replicas is None:
+        return ()
     there = units(problem)
-    if problem.replicas is None or len(there) <= problem.replicas:
+    if len(there) <= problem.replicas:
         return ()
     owned = _owned(problem.items)
     before = set(problem.victims)

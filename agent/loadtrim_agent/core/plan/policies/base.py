@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ...model import LoadtrimError, Partition
 from ...records import RejectedPlan
-from ..packers.problem import Bin, Item, LoadError
+from ..packers.problem import Bin, Dealer, Item, LoadError
 from ..parameters import Parameters
 from ..values import Estimate, Forecast, PlanConfig, Reason, Sizing
 
@@ -113,6 +113,8 @@ class View:
     """Work per second of so many instances: those that would stay, then typical ones."""
     late: Callable[[int, float], float]
     """(instances, load factor) -> work per second that would be late with whole partitions dealt out over them."""
+    dealer: Callable[[float], Dealer]
+    """Load factor -> who says what would be late where partitions lie otherwise."""
     supply: tuple[Bin, ...] = ()
     """Members that are there and not leaving, then as many typical ones as could be added."""
     generation: int = 0

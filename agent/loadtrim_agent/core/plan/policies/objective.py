@@ -25,7 +25,7 @@ from ...model import Partition
 from ...records import RejectedPlan
 from ..forecast import reach_seconds
 from ..packers import make_packer
-from ..packers.problem import Dealer, Item, Problem, expected_by, limits_of
+from ..packers.problem import Dealer, Item, Problem, limits_of
 from ..parameters import Amount, Parameters
 from ..values import TAUS_SECONDS, Reason, Sizing
 from ..words import listed
@@ -326,8 +326,7 @@ class _Present:
         return min(dealt, self._late[factor])
 
     def _least(self, lying: Mapping[Partition, str | None], factor: float) -> float:
-        seen = self._view.estimate
-        dealer = Dealer(self._view.items, expected_by(limits_of(seen, self._view.config, factor), seen))
+        dealer = self._view.dealer(factor)
         late = self._as(dealer, lying)
         return min(late, self._as(dealer, self._repaired())) if late > 0.0 else late
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ..parameters import Fill, Mu, Parameters, Positive
 from ..values import Reason, Sizing
@@ -51,7 +51,7 @@ class Overprovisioned:
             )
         if view.service_rate(given.mu) is None:
             return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
-        items = [replace(item, rate=peak / len(view.items), lag=0) for item in view.items]
+        items = [structs.replace(item, rate=peak / len(view.items), lag=0) for item in view.items]
         count = opened(view, items, member_size(view, given.f_up, given.mu))
         # A capacity that is measured a little less or more is no reason to scale.
         count = max(count, round(memory.get("most", 1.0)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from ..packers.least_loaded import BinSize, bin_size, first_fit, least_loaded
 from ..packers.problem import Item
@@ -31,12 +32,12 @@ def opened_in_one_pass(view: View, items: Sequence[Item], size: BinSize) -> int:
 
 def after_burst(view: View, sampled: bool) -> list[Item]:
     """Items with the lag just after a usual burst; ``sampled``: with the lag when the member reported."""
-    return [item if sampled else replace(item, lag=item.lag_high) for item in view.items]
+    return [item if sampled else structs.replace(item, lag=item.lag_high) for item in view.items]
 
 
 def before_burst(view: View, sampled: bool) -> list[Item]:
     """Items with the least lag of the last interval; ``sampled``: with the lag when the member reported."""
-    return [item if sampled else replace(item, lag=item.lag_low) for item in view.items]
+    return [item if sampled else structs.replace(item, lag=item.lag_low) for item in view.items]
 
 
 def violated(items: Sequence[Item], size: BinSize) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
@@ -52,5 +54,5 @@ def held(given: Problem, placed: Placement) -> dict[str, list[float]]:
 
 def owned(given: Problem, placed: Placement) -> Problem:
     """The same loads after the plan was carried out."""
-    items = tuple(replace(item, owner=placed.owners.get(item.partition, item.owner)) for item in given.items)
+    items = tuple(structs.replace(item, owner=placed.owners.get(item.partition, item.owner)) for item in given.items)
     return replace(given, items=items)

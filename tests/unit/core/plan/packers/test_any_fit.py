@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.any_fit import ANY_FITS
@@ -93,7 +94,7 @@ def test_sticky_forms_keep_what_they_packed(name: str) -> None:
 def test_unlike_bins_are_opened_in_order_past_those_that_are_too_small() -> None:
     given = packing([9, 4], capacity=5.0)
     small, large = given.bins
-    assert packed("ffd", replace(given, bins=(small, replace(large, capacity=10.0)))) == {"c0": [4], "c1": [9]}
+    assert packed("ffd", replace(given, bins=(small, structs.replace(large, capacity=10.0)))) == {"c0": [4], "c1": [9]}
 
 
 def test_only_so_much_of_a_bin_is_filled() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
@@ -56,7 +57,7 @@ def test_what_may_not_move_stays() -> None:
 )
 def test_a_silent_member_is_dealt_nothing_and_keeps_what_it_has(name: str, owners: list[str]) -> None:
     given = packing([1.0] * 4, ["c1"], bins=3)
-    silent = replace(given.bins[1], silent=True)
+    silent = structs.replace(given.bins[1], silent=True)
     placed = make_packer(name).pack(replace(given, bins=(given.bins[0], silent, given.bins[2])))
     assert list(placed.owners.values()) == owners
 
@@ -67,7 +68,7 @@ def test_round_robin_over_n_members_once() -> None:
     placed = make_packer("kd_n:n=20").pack(given)
     assert placed.opened == 20
     assert Counter(Counter(placed.owners.values()).values()) == {2: 12, 1: 8}
-    heavier = replace(given, items=tuple(replace(item, work=9.0) for item in given.items))
+    heavier = replace(given, items=tuple(structs.replace(item, work=9.0) for item in given.items))
     assert make_packer("kd_n:n=20").pack(owned(heavier, placed)).moves == ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.bounds import bound_of, fractional_bound, l2_bound, lower_bound
@@ -49,14 +50,14 @@ def test_nothing_to_place_and_no_load() -> None:
 def test_what_no_member_may_own_counts_for_nothing(name: str) -> None:
     """Three that would need a member each, of a topic that nobody subscribes; beside one that fits, and alone."""
     foreign = [item(number, None, 0.9, topic="u", rate=90.0, cost=0.01) for number in range(3)]
-    members = tuple(replace(entry, topics=frozenset({"orders"})) for entry in bins("a", "b", "c", "d"))
+    members = tuple(structs.replace(entry, topics=frozenset({"orders"})) for entry in bins("a", "b", "c", "d"))
     placed = make_packer(name).pack(problem([item(9, None, 0.1, rate=10.0, cost=0.01), *foreign], members))
     assert (placed.opened, placed.bound) == (1, 1)
     placed = make_packer(name).pack(problem(foreign, members))
     assert (placed.opened, placed.bound) == (0, 0)
-    silent = tuple(replace(entry, topics=None, silent=True) for entry in members)
+    silent = tuple(structs.replace(entry, topics=None, silent=True) for entry in members)
     assert lower_bound(problem(foreign, silent)) == 0, "nor may they be given anything"
-    kept = [replace(one, owner=member) for one, member in zip(foreign, "abc", strict=True)]
+    kept = [structs.replace(one, owner=member) for one, member in zip(foreign, "abc", strict=True)]
     assert lower_bound(problem(kept, silent)) == 3
 
 

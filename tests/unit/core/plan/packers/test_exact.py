@@ -9,6 +9,7 @@ from itertools import product
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from loadtrim.settings import Settings, SettingsError
 from loadtrim_agent.core.plan.naming import UnknownNameError
@@ -35,7 +36,8 @@ def tried_out(given: Problem) -> int:
 def test_it_is_the_fewest_of_all_placements(seed: int) -> None:
     random = Random(seed)
     given = packing([random.randint(1, 9) for _ in range(6)], bins=5)
-    unlike = replace(given, bins=tuple(replace(b, capacity=random.choice([6.0, 10.0, 14.0])) for b in given.bins))
+    bins = tuple(structs.replace(b, capacity=random.choice([6.0, 10.0, 14.0])) for b in given.bins)
+    unlike = replace(given, bins=bins)
     for one in (given, unlike):
         exact = fewest_bins(one)
         assert exact.opened == tried_out(one)
@@ -53,7 +55,7 @@ def test_bins_and_items_of_very_unlike_sizes(large: float) -> None:
     """The solver refuses numbers from 1e15 on and below 1e-9; as shares of a bin none is."""
     given = packing([6, 6, 6], bins=2)
     small, other = given.bins
-    assert fewest_bins(replace(given, bins=(small, replace(other, capacity=large)))).opened == 1
+    assert fewest_bins(replace(given, bins=(small, structs.replace(other, capacity=large)))).opened == 1
     tiny = packing([6, 6, 6 / large], bins=2)
     assert fewest_bins(tiny).opened == 2
     assert len(fewest_bins(tiny).owners) == 3
@@ -61,7 +63,7 @@ def test_bins_and_items_of_very_unlike_sizes(large: float) -> None:
 
 def test_only_where_a_member_may_own_it() -> None:
     given = packing([4, 4], bins=2)
-    apart = replace(given, bins=(replace(given.bins[0], topics=frozenset({"u"})), given.bins[1]))
+    apart = replace(given, bins=(structs.replace(given.bins[0], topics=frozenset({"u"})), given.bins[1]))
     assert set(fewest_bins(apart).owners.values()) == {"c1"}
 
 
@@ -103,7 +105,7 @@ def test_bursts_open_no_members_for_it() -> None:
     """Found with `simulate --arrivals burst`: the solver was given a bound that counts the windows, so that a member
     was opened that owned nothing. Beside the plan that bound is right: no fewer keep the objective."""
     even = packing([2, 2, 2])
-    burst = replace(even, items=tuple(replace(item, mean=(12.0,) * len(item.mean)) for item in even.items))
+    burst = replace(even, items=tuple(structs.replace(item, mean=(12.0,) * len(item.mean)) for item in even.items))
     assert fewest_bins(burst).opened == 1
     placed, peer = make_packer("exact").pack(burst), make_packer("bfd").pack(burst)
     assert placed.opened == peer.opened == wanted(make_packer("exact"), burst) == 1
@@ -136,10 +138,10 @@ def test_at_the_limit_it_is_best_fit_decreasing(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_may_not_move_stays_and_what_nobody_may_own_is_left() -> None:
     given = packing([6, 4], ["c1", "c0"])
-    fixed = replace(given, items=(given.items[0], replace(given.items[1], movable=False)))
+    fixed = replace(given, items=(given.items[0], structs.replace(given.items[1], movable=False)))
     assert held(fixed, make_packer("exact").pack(fixed)) == {"c0": [6, 4]}
     assert make_packer("exact").pack(replace(given, may_move=False)).moves == ()
-    nobody = replace(given, bins=tuple(replace(one, topics=frozenset({"u"})) for one in given.bins))
+    nobody = replace(given, bins=tuple(structs.replace(one, topics=frozenset({"u"})) for one in given.bins))
     assert make_packer("exact").pack(nobody).owners == {}
 
 

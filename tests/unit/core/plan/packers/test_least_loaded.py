@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
@@ -126,7 +127,7 @@ def test_packer_leaves_what_may_not_move() -> None:
     packer = make_packer("least_loaded")
     placed = packer.pack(problem(items, bins("a", "b"), may_move=False))
     assert [owner for _, owner in sorted(placed.owners.items())] == ["b", "b", "a"]
-    fixed = [replace(one, movable=False) if one.partition == partition(0) else one for one in items]
+    fixed = [structs.replace(one, movable=False) if one.partition == partition(0) else one for one in items]
     placed = packer.pack(problem(fixed, bins("a", "b"), limits=Limits(objective_seconds=0.5)))
     assert placed.owners[partition(0)] == "b"
 
@@ -213,7 +214,7 @@ def test_closer24_as_run_counts_whole_records_of_lag() -> None:
 
 def unlike(*capacities: float) -> tuple[Bin, ...]:
     members = bins(*"abcd"[: len(capacities)])
-    return tuple(replace(one, capacity=capacity) for one, capacity in zip(members, capacities, strict=True))
+    return tuple(structs.replace(one, capacity=capacity) for one, capacity in zip(members, capacities, strict=True))
 
 
 @pytest.mark.parametrize("name", ["iccbdc22", "closer24", "closer24_as_run", "least_loaded", "iccbdc22:mu=100"])
@@ -249,7 +250,7 @@ def test_the_bound_is_that_of_the_stricter_dimension() -> None:
 
 
 def test_the_last_members_go_when_fewer_are_filled() -> None:
-    items = [replace(one, owner="c") for one in iccbdc([15.0] * 5, [0] * 5)]
+    items = [structs.replace(one, owner="c") for one in iccbdc([15.0] * 5, [0] * 5)]
     placed = make_packer("iccbdc22").pack(
         problem(items, bins("a", "b", "c"), limits=Limits(objective_seconds=5.0), replicas=1)
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec import structs
 
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin
@@ -28,7 +29,7 @@ def test_a_newcomer_gets_its_share_with_as_few_moves_as_needed() -> None:
 
 def test_a_leaver_is_emptied_and_what_is_on_its_way_stays() -> None:
     items = [item(number, "a") for number in range(4)]
-    held = [replace(entry, movable=False) for entry in items]
+    held = [structs.replace(entry, movable=False) for entry in items]
     packer = make_packer("sticky")
     assert packer.pack(problem(held, bins("a", "b"))).moves == ()
     gone = packer.pack(problem(held, bins("a", "b", leaving=["a"])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.core.plan.packers import PACKERS, make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, LoadError, Problem
@@ -45,7 +46,9 @@ def test_a_policy_asks_how_many_a_packer_would_open(name: str, count: int) -> No
 
 def test_instances_are_asked_for_not_members() -> None:
     given = packing([9, 8, 7])
-    given = replace(given, bins=tuple(replace(entry, unit=f"u{at // 2}") for at, entry in enumerate(given.bins)))
+    given = replace(
+        given, bins=tuple(structs.replace(entry, unit=f"u{at // 2}") for at, entry in enumerate(given.bins))
+    )
     assert wanted(make_packer("ffd"), given) == 2
     assert wanted(make_packer("ffd"), packing([])) == 0
     assert wanted(make_packer("ffd"), packing([], bins=3)) == 1
@@ -75,7 +78,7 @@ def test_what_was_not_measured_weighs_nothing_and_is_placed(name: str) -> None:
 @pytest.mark.parametrize("name", OPENERS)
 def test_a_partition_larger_than_any_member_is_placed_and_named(name: str) -> None:
     given = packing([25.0, 3.0])
-    given = replace(given, items=tuple(replace(i, rate=i.work, cost=1.0) for i in given.items), fewest=True)
+    given = replace(given, items=tuple(structs.replace(i, rate=i.work, cost=1.0) for i in given.items), fewest=True)
     placed = make_packer(name).pack(given)
     assert len(placed.owners) == 2
     assert placed.misfits == (placed.owners[given.items[0].partition],)

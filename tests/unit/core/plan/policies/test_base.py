@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from loadtrim_agent.core.plan.packers.problem import Item, Limits, LoadError, divide
+from loadtrim_agent.core.plan.packers.problem import Dealer, Item, Limits, LoadError
 from loadtrim_agent.core.plan.parameters import ParameterError, described
 from loadtrim_agent.core.plan.past import Second
 from loadtrim_agent.core.plan.policies import (
@@ -94,6 +95,10 @@ def view(
         past=steady(items, replicas, now) if past is None else past,
     )
     limits = Limits(objective_seconds=config.objective_seconds, overhead_seconds=0.015, z=config.z)
+
+    def dealer(factor: float) -> Dealer:
+        return Dealer(items, replace(limits, load_factor=factor))
+
     return View(
         now=now,
         config=config,
@@ -112,7 +117,8 @@ def view(
         members_per_replica=1,
         replicas_max=replicas_max if replicas_max is not None else max(1, len(items)),
         capacity=lambda count: count * member_capacity,
-        late=lambda count, factor: divide(items, [member_capacity] * count, replace(limits, load_factor=factor)),
+        late=lambda count, factor: dealer(factor).late([member_capacity] * count),
+        dealer=dealer,
         generation=generation,
         future=future,
         memory=memory or {},
@@ -323,7 +329,8 @@ def test_no_capacity_and_no_members_are_refused_where_the_view_is_made() -> None
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_missing_data_holds(name: str) -> None:
     """Records wait; nothing was done, so there is no cost and no past: what was wanted stays, and it is said why."""
-    items = tuple(replace(entry(number, 0.0), cost=0.0, lag=500, lag_high=500, lag_low=500) for number in range(6))
+    waiting = {"cost": 0.0, "lag": 500, "lag_high": 500, "lag_low": 500}
+    items = tuple(structs.replace(entry(number, 0.0), **waiting) for number in range(6))
     bare = view(items, 3, past=(), memory={WANTED: 3.0})
     bare = replace(bare, estimate=replace(bare.estimate, cost=0.0, series=(1.0,) * 5))
     answer = make_policy(name, EVERYTHING).decide(bare)

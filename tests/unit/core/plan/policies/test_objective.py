@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from loadtrim_agent.core.plan.packers.problem import Item, Limits, divide
+from loadtrim_agent.core.plan.packers.problem import Dealer, Item, Limits
 from loadtrim_agent.core.plan.policies import make_policy
 from loadtrim_agent.core.plan.policies.objective import _all_own, _Present, needed
 from loadtrim_agent.core.plan.values import TAUS_SECONDS, Curve, PlanConfig, Sizing
@@ -126,7 +127,7 @@ def lying(owned: dict[str, tuple[float, ...]]) -> tuple[Item, ...]:
 
 def test_partitions_that_lie_better_than_they_can_be_dealt_out_ask_for_nobody() -> None:
     items = lying(WELL)
-    assert divide(items, [1.0, 1.0], Limits(objective_seconds=1.0, overhead_seconds=0.015)) > 0.9
+    assert Dealer(items, Limits(objective_seconds=1.0, overhead_seconds=0.015)).late([1.0, 1.0]) > 0.9
     answer = make_policy("objective").decide(view(items, 2))
     assert (answer.replicas, answer.reason) == (2, "fits")
     assert make_policy("objective").decide(view(items, 3)).replicas == 3  # it is not known how they would lie on two
@@ -143,7 +144,7 @@ def test_what_a_move_mends_asks_for_nobody() -> None:
 def test_what_is_late_alone_does_not_hide_that_the_others_lie_well() -> None:
     """One partition is larger than any member: nothing helps it, and nothing is asked for."""
     items = lying({"m0": (0.48, 0.48), "m1": (0.315, 0.315, 0.315), "m2": (1.3,)})
-    items = (*items[:5], replace(items[5], serial=True))
+    items = (*items[:5], structs.replace(items[5], serial=True))
     answer = make_policy("objective").decide(view(items, 3))
     assert (answer.replicas, answer.reason) == (3, "serial")
 
@@ -177,7 +178,7 @@ def at_last(past: list[tuple[Item, ...]], now: tuple[Item, ...], replicas_max: i
 def test_what_is_late_in_a_partition_that_has_a_member_to_itself_is_not_the_placements() -> None:
     """Two partitions near what one member can do: no replica helps them, so none is bought when the load falls."""
     hot = in_bursts([0.47, 0.47, *[0.1] * 7], noise=0.1)
-    alone = [divide(hot, [1.0] * count, Limits(objective_seconds=0.5, overhead_seconds=0.015)) for count in (5, 9)]
+    alone = [Dealer(hot, Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * count) for count in (5, 9)]
     assert alone == [0.0, 0.0]
     fallen = in_bursts([0.25, 0.25, *[0.09] * 7], noise=0.15)
     assert at_last([hot] * 60, fallen, 9) == at_last([fallen] * 60, fallen, 9) == 4
@@ -187,7 +188,7 @@ def test_no_replica_that_brings_next_to_nothing_is_bought_to_make_up_for_the_pas
     """A time with too few replicas to keep the share; then a load at which four do as well as nine but for a hair."""
     badly = in_bursts([0.3] * 3, noise=0.1)
     now = in_bursts([0.25, 0.25, *[0.09] * 7], noise=0.15)
-    late = [divide(now, [1.0] * count, Limits(objective_seconds=0.5, overhead_seconds=0.015)) for count in (4, 9)]
+    late = [Dealer(now, Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * count) for count in (4, 9)]
     assert 0.0 < late[0] - late[1] < 0.001
     assert at_last([badly] * 60, now, 2) == 4
 
@@ -221,7 +222,7 @@ def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_ke
         known = view(items, wanted, config=config, now=1000.0 + second, memory=memory, curve=at_once, error=0.01 * load)
         sizing = make_policy("objective").decide(known)
         memory, wanted = dict(sizing.memory), sizing.replicas
-    late = divide(items, [1.0] * wanted, Limits(objective_seconds=0.5, overhead_seconds=0.015))
+    late = Dealer(items, Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * wanted)
     assert late <= 0.01 * load
 
 
@@ -231,7 +232,7 @@ def test_what_was_saved_up_buys_no_smaller_group_under_a_constant_load() -> None
     permitted: for the seconds until that is spent, replicas are not sent away and called back."""
     at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     known = {noise: in_bursts([1.23 / 5] * 5, noise) for noise in (0.1, 0.05)}
-    late = divide(known[0.05], [1.0] * 3, Limits(objective_seconds=0.5, overhead_seconds=0.015))
+    late = Dealer(known[0.05], Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * 3)
     assert late == pytest.approx(0.022 * 1.23, rel=0.05)
     memory, wanted = {"wanted": 5.0}, []
     for second, noise in enumerate([0.1] * 80 + [0.05] * 10):
@@ -459,7 +460,8 @@ def test_members_that_own_nothing_yet_are_not_judged() -> None:
 def test_who_waits_for_its_first_partition_does_not_own_one() -> None:
     def of(*owners: str | None, moving: int | None = None) -> bool:
         items = tuple(
-            replace(entry(number, 20.0, owner=owner), movable=number != moving) for number, owner in enumerate(owners)
+            structs.replace(entry(number, 20.0, owner=owner), movable=number != moving)
+            for number, owner in enumerate(owners)
         )
         return _all_own(view(items, 3))
 
