@@ -12,7 +12,7 @@ from .board import Board
 from .outcome import FULL
 from .problem import Item
 
-__all__ = ["Start", "chain", "reliefs"]
+__all__ = ["Offers", "Start", "chain", "reliefs"]
 
 TRIED_MAX = 1500
 """Changes that one search looks at before giving up."""
@@ -32,40 +32,61 @@ Start = tuple[float, Moves, tuple[Item, ...]]
 """Cost so far, moves so far, items in hand."""
 
 
+class Offers:
+    """What each member may give away. For one search, in which the board stays as it is: each member is sorted once."""
+
+    def __init__(self, board: Board, cost: Cost) -> None:
+        """``cost``: of moving an item away from where it is."""
+        self._board = board
+        self._cost = cost
+        self._of: dict[str, tuple[list[tuple[float, Item]], list[Item]]] = {}
+
+    def of(self, member: str) -> tuple[list[tuple[float, Item]], list[Item]]:
+        """Its items with their costs, the cheapest first; and its items, the largest first."""
+        found = self._of.get(member)
+        if found is None:
+            here = self._board.movable(member)
+            costs = [(self._cost(item), item) for item in here]
+            costs.sort(key=lambda entry: (entry[0], entry[1].partition))
+            found = self._of[member] = costs, self._board.largest_first(here)
+        return found
+
+
 def reliefs(
-    board: Board, member: str, come: Sequence[Item], cost: Cost, gone: Sequence[Item] = ()
+    board: Board, member: str, come: Sequence[Item], offers: Offers, gone: Sequence[Item] = ()
 ) -> list[tuple[float, tuple[Item, ...]]]:
     """What a member could give away so that it fits with what comes: the cheapest single item, and pairs and threes
     that are cheaper still. With costs, cheapest first.
     """
-    here = [item for item in board.movable(member) if item not in gone]
-    costs = sorted(((cost(item), item.partition, item) for item in here), key=lambda entry: entry[:2])
+    costs, largest = offers.of(member)
+    if gone:
+        costs = [entry for entry in costs if entry[1] not in gone]
+        largest = [item for item in largest if item not in gone]
     found: list[tuple[float, tuple[Item, ...]]] = []
 
     def fits(*items: Item) -> bool:
         return board.pressure_with(member, come, (*gone, *items)) <= FULL
 
-    largest = board.largest_first(here)[:3]
-    if not here or not fits(*largest):
+    if not costs or not fits(*largest[:3]):
         return found  # nor would any other three be enough
     least = float("inf")
-    for one, _, item in costs:
+    for one, item in costs:
         if fits(item):
             least = min(least, one)
             found.append((one, (item,)))
             if len(found) == 3:
                 break
     costs = costs[:TOGETHER]
-    for i, (one, _, a) in enumerate(costs):
+    for i, (one, a) in enumerate(costs):
         for j in range(i + 1, len(costs)):
             two = one + costs[j][0]
             if two >= least:
                 break
-            b = costs[j][2]
+            b = costs[j][1]
             if fits(a, b):
                 found.append((two, (a, b)))
                 continue
-            for three, _, c in costs[j + 1 :]:
+            for three, c in costs[j + 1 :]:
                 if two + three >= least:
                     break
                 if fits(a, b, c):
@@ -74,13 +95,13 @@ def reliefs(
     return sorted(found, key=lambda entry: (entry[0], [item.partition for item in entry[1]]))[:6]
 
 
-def chain(board: Board, starts: Sequence[Start], cost: Cost, *, tight: bool) -> list[tuple[Item, str]]:
+def chain(board: Board, starts: Sequence[Start], offers: Offers, *, tight: bool) -> list[tuple[Item, str]]:
     """Places for everything in hand.
 
     Args:
         board: as it stands; nothing is changed.
         starts: (cost so far, moves so far, items in hand) of each way to begin.
-        cost: of moving an item away from where it is.
+        offers: of this board.
         tight: among members that take an item the fullest is preferred, else the emptiest.
 
     Returns:
@@ -97,7 +118,7 @@ def chain(board: Board, starts: Sequence[Start], cost: Cost, *, tight: bool) -> 
         if not hand:
             return [(item, member) for member, (come, _) in sorted(moves.items()) for item in come]
         item, rest = hand[0], hand[1:]
-        for added, target, out in _targets(board, item, moves, cost, tight=tight):
+        for added, target, out in _targets(board, item, moves, offers, tight=tight):
             come, gone = moves.get(target, ((), ()))
             number = sum(len(entry[0]) for entry in moves.values()) + 1 + len(rest) + len(out)
             if out and number > DEPTH_MAX + len(starts[0][2]):
@@ -110,7 +131,7 @@ def chain(board: Board, starts: Sequence[Start], cost: Cost, *, tight: bool) -> 
 
 
 def _targets(
-    board: Board, item: Item, moves: Moves, cost: Cost, *, tight: bool
+    board: Board, item: Item, moves: Moves, offers: Offers, *, tight: bool
 ) -> list[tuple[float, str, tuple[Item, ...]]]:
     """Where an item could go: what that costs besides, and what has to leave for it."""
     away = board.owners.get(item.partition)
@@ -130,7 +151,7 @@ def _targets(
         return result
     size = board.sizes[item.partition]
     for _, member, come, gone in near:
-        for added, out in reliefs(board, member, (*come, item), cost, gone):
+        for added, out in reliefs(board, member, (*come, item), offers, gone):
             # Only smaller ones are pushed out, so that every chain ends.
             if all(board.sizes[other.partition] < size for other in out):
                 result.append((added, member, out))

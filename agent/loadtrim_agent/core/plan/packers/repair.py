@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...model import Partition
 from .board import Board
-from .chain import Start, chain, reliefs
+from .chain import Offers, Start, chain, reliefs
 from .outcome import FULL
 from .problem import Item
 
@@ -60,15 +61,12 @@ def repair(board: Board, *, tight: bool = False) -> set[str]:
 
 def _relief(board: Board, member: str, *, tight: bool) -> list[tuple[Item, str]]:
     """The cheapest partitions whose going makes the member fit, and where they go; they may push others out."""
-
-    def cost(item: Item) -> float:
-        return move_cost(board, item)
-
+    offers = Offers(board, partial(move_cost, board))
     starts: list[Start] = [
         (cost_so_far, {member: ((), out)}, tuple(board.largest_first(out)))
-        for cost_so_far, out in reliefs(board, member, (), cost)
+        for cost_so_far, out in reliefs(board, member, (), offers)
     ]
-    return chain(board, starts, cost, tight=tight) if starts else []
+    return chain(board, starts, offers, tight=tight) if starts else []
 
 
 def _best_move(board: Board, member: str) -> list[tuple[Item, str]]:

@@ -7,7 +7,6 @@ packing is taken, with the bins named so that the most work stays where it is, w
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import replace
@@ -207,13 +206,11 @@ def _closest(negative: Sequence[float], room: float, nodes: int) -> list[int]:
             chosen.append(at)
             if room - size < least:
                 least, best = room - size, list(chosen)
-            if room - size >= smallest:
-                descend(at + 1, room - size)
+            descend(at + 1, room - size)
             chosen.pop()
             # Another item of the same size leads nowhere new.
             at = bisect_left(negative, -size + 1e-15 * size, at + 1)
 
-    smallest = -negative[-1] if negative else math.inf
     if room > 0.0:
         descend(0, room)
     return best
