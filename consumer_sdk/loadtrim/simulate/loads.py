@@ -103,7 +103,8 @@ class Load:
 
     Raises:
         WrongLoadError: a rate that is negative or no finite number, no second, no partition, shares that do not fit,
-            a moment of a partition that is not there, arrivals as recorded where no moments were.
+            moments that do not add up to their second, are not in order of time, or are of a partition that is not
+            there; arrivals as recorded where no moments were.
     """
 
     per_second: tuple[float, ...]
@@ -173,6 +174,19 @@ class Load:
                 f"A moment is of the partition with the index {min(lost)}, and there are {len(self.partitions)}, so "
                 f"its records have nowhere to go; give 0 to {len(self.partitions) - 1}, or None."
             )
+        for second, moments in enumerate(self.moments):
+            came = math.fsum(moment.records for moment in moments)
+            if not math.isclose(came, self.per_second[second], rel_tol=1e-6, abs_tol=1e-6):
+                raise WrongLoadError(
+                    f"The moments of second {second} have {digits(came)} records and the second itself "
+                    f"{digits(self.per_second[second])}, so it is not known what arrives; give moments that add up to "
+                    "their second."
+                )
+            offsets = [moment.offset_seconds for moment in moments]
+            if offsets != sorted(offsets):
+                raise WrongLoadError(
+                    f"The moments of second {second} are not in order of time, and records arrive in it; sort them."
+                )
         if self.arrivals == "recorded" and not self.moments:
             raise WrongLoadError(
                 "Records cannot arrive as recorded: this load does not tell at which moments of a second they came; "

@@ -158,6 +158,18 @@ def test_a_moment_of_a_partition_that_is_not_there_is_refused(index: int) -> Non
         load(1.0, moments=((Moment(0.0, 1.0, index),),))
 
 
+@pytest.mark.parametrize(
+    ("moments", "told"),
+    [
+        ((Moment(0.0, 1.0), Moment(0.5, 1.5)), "have 2.5 records and the second itself 2,"),
+        ((Moment(0.5, 1.0), Moment(0.0, 1.0)), "not in order of time"),
+    ],
+)
+def test_moments_must_be_those_of_their_second(moments: tuple[Moment, ...], told: str) -> None:
+    with pytest.raises(WrongLoadError, match=told):
+        load(2.0, moments=(moments,))
+
+
 def test_rows_of_moments_must_fit() -> None:
     with pytest.raises(WrongLoadError, match="2 rows of moments for 1 seconds, so .* give one row for each second"):
         load(1.0, moments=((), ()))
