@@ -1,5 +1,5 @@
-"""How many replicas, and when. One module each; a new one is a class with ``name``, ``needs``, ``parameters`` and
-``decide`` (:class:`.base.Policy`) and a line below.
+"""How many replicas, and when. One module each; a new one is a class with ``name``, ``kind``, ``decide`` and, if
+it has any, ``needs`` (:class:`.base.Policy`) and a line below.
 
 * :mod:`.objective`        ours: pool sizing by work curves, forecast, patience
 * :mod:`.iccbdc22`         ICCBDC'22, as published and as run
@@ -74,6 +74,9 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     **{name: partial(Varga, name) for name in VARGA},
 }
 
+SHARED = frozenset({"mu"})
+"""Parameters that a policy hands on to the packer, whether or not it has them itself."""
+
 
 def make_policy(
     choice: str, measured: Collection[Measure] = MEASURED, given: Mapping[str, float] | None = None
@@ -83,17 +86,18 @@ def make_policy(
     Args:
         choice: name and parameters.
         measured: what is known where it is to decide; a running group's by default.
-        given: further parameters, which come first; those of others are ignored.
+        given: further parameters, which come first; :data:`SHARED` may be the packer's alone.
 
     Raises:
-        UnknownNameError: there is none; the message lists them and the nearest.
+        UnknownNameError: there is none, or it has no such parameter; the message lists them and the nearest.
         ParameterError: a parameter is out of its range.
         UnmeasuredError: it needs to know what is not measured.
     """
     name, parameters = parse_choice(choice)
     policy = chosen("policy", name, POLICIES)()
-    check_parameters("policy", name, parameters, policy.kind.__struct_fields__)
-    read(policy.kind, parameters | dict(given or {}), name)
+    given = given or {}
+    check_parameters("policy", name, {*parameters, *(given.keys() - SHARED)}, policy.kind.__struct_fields__)
+    read(policy.kind, parameters | dict(given), name)
     # A policy that does not say looks at what every group measures.
     lacking = sorted(getattr(policy, "needs", frozenset()) - frozenset(measured))
     if lacking:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from loadtrim_agent.core.plan.naming import UnknownNameError
 from loadtrim_agent.core.plan.packers.problem import Dealer, Item, Limits, LoadError
 from loadtrim_agent.core.plan.parameters import ParameterError, described
 from loadtrim_agent.core.plan.past import Second
@@ -271,7 +272,10 @@ def test_a_parameter_out_of_its_range_is_refused(choice: str, message: str) -> N
 def test_parameters_given_beside_the_name_come_first_and_are_checked_too() -> None:
     with pytest.raises(ParameterError):
         make_policy("linear:f_up=0.8", given={"f_up": 7.0})
-    assert make_policy("linear", given={"spread": 7.0}).name == "linear"
+    told = r"no parameter of policy 'linear' called 'f_upp'.*the nearest is 'f_up'"
+    with pytest.raises(UnknownNameError, match=told):
+        make_policy("linear", given={"f_upp": 0.8})
+    assert make_policy("objective", given={"mu": 200.0}).name == "objective", "the packer's"
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
