@@ -50,6 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_idle.BENCHMARK,
         bench_measuring.BENCHMARK,
         bench_packers.BENCHMARK,
+        bench_packers.GRID,
         bench_planner.BENCHMARK,
         bench_simulator.BELIEVABLE,
         bench_simulator.SPEED,

@@ -25,7 +25,17 @@ from papers.landau24_published import PUBLISHED
 from papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
 from recorded import data_file, not_here
 
-__all__ = ["EXPERIMENT", "Played", "Stream", "cardinal_bin_scores", "measurements", "pareto_front", "play", "run"]
+__all__ = [
+    "EXPERIMENT",
+    "SCORES",
+    "Played",
+    "Stream",
+    "cardinal_bin_scores",
+    "measurements",
+    "pareto_front",
+    "play",
+    "run",
+]
 
 CAPACITY = 100.0
 PARTITIONS, MEASUREMENTS = 200, 500
