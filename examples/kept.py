@@ -1,22 +1,34 @@
-"""What results of long runs are kept with: a digest of the code that made them, so that a run that was cut off goes on,
-the machine that they were made on, and what its host took from it meanwhile."""
+"""Long runs that may be cut off: results a line each, with a digest of the code that made them, so that what was played
+is not played again; their processes; the machine that they were made on, and what its host took from it meanwhile."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from multiprocessing import parent_process
 from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
 
 import loadtrim
 import loadtrim_agent.core
 
-__all__ = ["code_digest", "machine", "stolen_seconds"]
+__all__ = ["code_digest", "end_with_parent", "keeping", "machine", "read_kept", "stolen_seconds"]
+
+T = TypeVar("T")
+NOT_PLAYED = ("baselines.py", "picture.py", "readers.py", "show.py", "tables.py")
+"""Of the simulator: what reads inputs and shows results. A load that was read is told second by second."""
 
 
-def code_digest(*further: Path, without: Collection[str] = (), beside: str = "") -> str:
-    """Of everything that a simulated run depends on.
+@cache  # what was imported is what runs, whatever becomes of the files meanwhile
+def code_digest(*further: Path, without: tuple[str, ...] = (), beside: str = "") -> str:
+    """Of everything that a simulated run depends on, as it was when this process first asked.
 
     Args:
         further: more files.
@@ -24,11 +36,50 @@ def code_digest(*further: Path, without: Collection[str] = (), beside: str = "")
         beside: what else it depends on.
     """
     core, sdk = Path(loadtrim_agent.core.__file__).parent, Path(loadtrim.__file__).parent
+    files = [*core.glob("*.py"), *core.glob("plan/**/*.py"), core.parent / "local_week.py"]
+    files += sdk.glob("simulate/*.py")
     told = hashlib.sha256(beside.encode())
-    for path in sorted([*core.glob("plan/**/*.py"), core / "slicing.py", *sdk.glob("simulate/*.py"), *further]):
-        if path.name not in without:
+    for path in sorted([*files, *further]):
+        if path.name not in (*without, *NOT_PLAYED):
             told.update(path.read_bytes())
     return told.hexdigest()[:12]
+
+
+@contextmanager
+def keeping(path: Path) -> Iterator[Callable[[Any], None]]:
+    """Keep results, each in a line of its own as soon as it is there; what was cut off ends before them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        if file.tell():
+            file.write(b"\n")
+
+        def keep(result: Any) -> None:
+            file.write(msgspec.json.encode(result) + b"\n")
+            file.flush()
+
+        yield keep
+
+
+def read_kept(path: Path, kind: type[T]) -> Iterator[T]:
+    """What is kept there, without lines that were cut off."""
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            yield msgspec.json.decode(line, type=kind)
+        except msgspec.MsgspecError:
+            continue
+
+
+def end_with_parent() -> None:
+    """A pool's processes wait for work for ever when the one that began them is killed; these end."""
+    parent = parent_process()
+    if parent is None:
+        return  # this is no process of a pool
+
+    def wait_for_end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def machine() -> str:

@@ -9,22 +9,19 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from multiprocessing import parent_process
 from pathlib import Path
 from random import Random
 
 import msgspec
 
 from compare.scenes import Scene, scene_of
-from kept import code_digest
+from kept import code_digest, end_with_parent, keeping, read_kept
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
 from loadtrim.simulate.worker import FETCH_SECONDS
 
@@ -182,7 +179,8 @@ def digest(job: Job) -> str:
     """
     scene = scene_of(job.scene, job.quick)
     code = _code(*(() if choice_of(job.choice).policy.startswith("objective") else ("objective.py",)))
-    played = f"{code} {scene.load!r} {config_of(job, scene)!r} {options_of(job, scene)!r}"
+    load = replace(scene.load, source="", notes=())
+    played = f"{code} {load!r} {config_of(job, scene)!r} {options_of(job, scene)!r}"
     return hashlib.sha256(played.encode()).hexdigest()[:12]
 
 
@@ -259,11 +257,7 @@ def load_kept(path: Path, jobs: Sequence[Job]) -> dict[str, Result]:
     """Those jobs' results that were made as they would be made now, by job; a line that was cut off is left out."""
     codes = {job.key: digest(job) for job in jobs}
     kept: dict[str, Result] = {}
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            result = msgspec.json.decode(line, type=Result)
-        except msgspec.MsgspecError:
-            continue
+    for result in read_kept(path, Result):
         if result.code == codes.get(result.job.key):
             kept[result.job.key] = result
     return kept
@@ -292,29 +286,12 @@ def play_all(
     waiting = iter([job for job in jobs if job.key not in found])
     began, total = time.monotonic(), len(jobs)
     tell(f"{len(found)} of {total} runs are kept in {path}, {total - len(found)} are missing")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file, ProcessPoolExecutor(processes, initializer=_end_with_parent) as pool:
-        if file.tell():
-            file.write(b"\n")  # what was cut off ends here
+    with keeping(path) as keep, ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
         for result in _finished(pool, waiting, processes, lambda: time.monotonic() - began < seconds):
             found[result.job.key] = result
-            file.write(msgspec.json.encode(result) + b"\n")
-            file.flush()
+            keep(result)
             tell(_line(len(found), total, time.monotonic() - began, result))
     return found
-
-
-def _end_with_parent() -> None:
-    """A pool's processes wait for work for ever when the one that began them is killed; these end."""
-    parent = parent_process()
-    if parent is None:
-        return  # this is no process of a pool
-
-    def wait_for_end() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def _finished(

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kept import code_digest
+from kept import code_digest, end_with_parent
 from papers.sheet import Plot, Sheet, text
 
 __all__ = ["Context", "Experiment", "code_of", "context", "main", "measured"]
@@ -104,13 +104,13 @@ def context(quick: bool, processes: int, folder: Path | None, only: str = "") ->
     if processes <= 1:
         yield Context(quick, None, folder, only=only)
         return
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
         yield Context(quick, pool, folder, only=only)
 
 
 def measured(experiment: Experiment, quick: bool, processes: int, folder: Path | None, only: str = "") -> Sheet:
     """Run it; the sheet with its pictures, the command that makes it again, and the CPU seconds it took."""
-    before = _cpu_seconds()
+    before, code = _cpu_seconds(), code_of(experiment.name)
     with context(quick, processes, folder, only) as given:
         sheet = experiment.run(given)
         plots, kept = tuple(given.plots), sum(given.spent)
@@ -121,7 +121,7 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
         plots=plots,
         command=command,
         quick=quick,
-        code=code_of(experiment.name),
+        code=code,
         seconds=round(_cpu_seconds() - before + kept, 1),
     )
 

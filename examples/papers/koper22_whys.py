@@ -31,7 +31,7 @@ class Compared:
     """Autoscaler and parameter."""
     reported: Reported
     ours: Mapping[str, Result]
-    """All of this query, by name."""
+    """All of this query, by name; those by the thesis' text behind ``published/``."""
     busy: float
     """Share of the time that the thesis' replicas would be busy with the records alone, 0 to 1."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kept import code_digest
+from kept import code_digest, keeping, read_kept
 from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Simulation, percentile
 from loadtrim.simulate.world import World
 from papers.bench import PROJECT, Context
@@ -171,15 +171,13 @@ def play(given: Context, jobs: Mapping[str, Iterable[Job]]) -> dict[str, list[Re
     """
     flat = [(name, job) for name, listed in jobs.items() for job in listed]
     keys = [_key(job) for _, job in flat]
-    known = _kept()
+    known = dict(read_kept(KEPT, tuple[str, Result]))
     missing = {key: job for key, (_, job) in zip(keys, flat, strict=True) if key not in known}
     given.spent.extend(known[key].cpu_seconds for key in dict.fromkeys(keys) if key in known)
-    KEPT.parent.mkdir(parents=True, exist_ok=True)
-    with KEPT.open("ab") as file:
+    with keeping(KEPT) as keep:
         for (key, _), result in zip(missing.items(), given.each(_played, missing.values()), strict=True):
             known[key] = result
-            file.write(msgspec.json.encode((key, result)) + b"\n")
-            file.flush()
+            keep((key, result))
     found: dict[str, list[Result]] = {name: [] for name in jobs}
     for key, (name, _) in zip(keys, flat, strict=True):
         found[name].append(known[key])
@@ -189,17 +187,6 @@ def play(given: Context, jobs: Mapping[str, Iterable[Job]]) -> dict[str, list[Re
 def _key(job: Job) -> str:
     told = f"{code_digest(Path(__file__), without=('objective.py',))}/{job!r}"
     return hashlib.sha256(told.encode()).hexdigest()[:24]
-
-
-def _kept() -> dict[str, Result]:
-    known: dict[str, Result] = {}
-    for line in KEPT.read_bytes().splitlines() if KEPT.exists() else ():
-        try:
-            key, result = msgspec.json.decode(line, type=tuple[str, Result])
-        except msgspec.MsgspecError:
-            continue  # it was cut off
-        known[key] = result
-    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +208,13 @@ def needed(given: Context, parts: Iterable[Part], jobs: Mapping[str, list[Job]])
 def tables(
     given: Context, parts: Iterable[Part], results: Mapping[str, Sequence[Result]], *, comparable: bool = True
 ) -> tuple[Table, ...]:
-    """Those that are wanted; ``comparable`` False: without differences from the paper (see :meth:`Table.apart`)."""
-    made = ((part, part.make(results)) for part in parts if given.wants(part.title))
+    """Those that are wanted, each of what it needs; ``comparable`` False: without differences from the paper (see
+    :meth:`Table.apart`)."""
+    made = (
+        (part, part.make({name: found for name, found in results.items() if name.startswith(part.needs)}))
+        for part in parts
+        if given.wants(part.title)
+    )
     titled = (msgspec.structs.replace(table, title=part.title) for part, table in made)
     return tuple(table if comparable else table.apart() for table in titled)
 

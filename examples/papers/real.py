@@ -16,12 +16,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,11 +38,11 @@ from demo.telemetry import fold, load_entries
 from kept import machine, stolen_seconds
 from loadtrim.simulate import shares_skewed
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
-from papers import iccbdc22
+from papers import closer24, iccbdc22
 from papers.bench import PROJECT, Context
-from papers.closer24 import IN_W, LINEAR_IN_W
+from papers.closer24 import IN_W, Reported
 from papers.real_page import CAPTION, PICTURE, RealRun, merge_runs, paint, table
-from papers.traces import three_humps
+from papers.traces import by_partition, three_humps
 
 __all__ = ["Kept", "Plan", "main", "plans", "publish"]
 
@@ -49,9 +50,7 @@ DOCS = PROJECT / "docs" / "papers"
 OUT = PROJECT / "out" / "papers-real"
 KEPT_FILE = "kept.json"
 REFERENCES = ("aiokafka", "aiokafka-sticky", "librdkafka-cooperative", "librdkafka-kip848")
-CLOSER_COST, ICCBDC_COST = 0.0059, 1.0 / 95.0
-CLOSER_AS_RUN, ONE_PHASE = "closer24_as_run:mu=200", "Alg. 2, lag at one phase"
-ICCBDC_AS_RUN = "iccbdc22_as_run:mu=95,sampled_lag=1,cooldown_seconds=30"
+ONE_PHASE = "Alg. 2, lag at one phase"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,56 +97,53 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """:attr:`Plan.played` of its plan."""
     stolen: float = 0.0
     """Share of the machine's CPU time that its host gave to others meanwhile, 0 to 1."""
-    reported_after_seconds: float | None = None
-    """Median time from a burst to the members' reports, 0 to 1; None: nobody reported, or it was kept before this was
-    (:func:`kept` works it out then)."""
 
 
-def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: dict[str, tuple[float, float]]) -> list[Plan]:
-    def plan(name: str, policy: str, packer: str) -> Plan:
+def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: Mapping[str, Reported]) -> list[Plan]:
+    def plan(name: str, policy: str, packer: str, reported: Reported | None = None) -> Plan:
         return Plan(
             name=f"{load}/{name}",
             load=load,
             rates=rates,
             shares=shares,
-            objective_seconds=0.5,
-            busy_seconds=CLOSER_COST,
+            objective_seconds=closer24.OBJECTIVE_SECONDS,
+            busy_seconds=closer24.RUN.cost_seconds,
             policy=policy,
             packer=packer,
-            paper=paper.get(name.partition(",")[0] if policy.startswith("closer24") else name),
+            paper=(reported.in_time, reported.replica_minutes) if reported else None,
         )
 
-    own = [
+    # Not by the formula's letter, mu = 200: two replicas would do for 350/s, and which assignment is better cannot be
+    # seen in a group that is too small for any. The paper's figures are those of what a replica does within W.
+    linear = plan(IN_W, closer24.LINEAR_IN_W, "sticky", paper["linear"])
+    return [
         # The paper's looks drifted through the bursts. Members report at the same moment of every second, which by
         # chance lies here or there after a burst: its lag is the one case, what drifting looks end up with the other.
-        plan("Alg. 2", CLOSER_AS_RUN, "closer24_as_run"),
-        plan(ONE_PHASE, f"{CLOSER_AS_RUN},sampled_lag=1", "closer24_as_run"),
-        # Not by the formula's letter, mu = 200: two replicas would do for 350/s, and which assignment is better cannot
-        # be seen in a group that is too small for any. The paper's figures are those of what a replica does within W.
-        plan(IN_W, LINEAR_IN_W, "sticky"),
+        plan("Alg. 2", closer24.DRIFTING, "closer24_as_run", paper["Alg. 2"]),
+        plan(ONE_PHASE, closer24.RUN.policy, "closer24_as_run", paper["Alg. 2"]),
+        linear,
         plan("objective", "objective", "trim"),
+        *_references(linear),
     ]
-    return [*own, *_references(own[2])]
 
 
-def _iccbdc(
-    number: int, rates: Rates, shares: tuple[float, ...], kafka: float, paper: tuple[float, float]
-) -> list[Plan]:
-    load = f"ICCBDC'22 experiment {number}"
+def _iccbdc(experiment: str, rates: Rates, shares: tuple[float, ...]) -> list[Plan]:
+    load = f"ICCBDC'22 {experiment}"
+    kafka, minutes = iccbdc22.REPORTED_KAFKA[experiment], iccbdc22.REPORTED_MINUTES[experiment]
     first = Plan(
         name=f"{load}/load-aware",
         load=load,
         rates=rates,
         shares=shares,
-        objective_seconds=5.0,
-        busy_seconds=ICCBDC_COST,
-        policy=ICCBDC_AS_RUN,
+        objective_seconds=iccbdc22.OBJECTIVE_SECONDS,
+        busy_seconds=iccbdc22.RUN.cost_seconds,
+        policy=f"{iccbdc22.RUN.policy},cooldown_seconds={iccbdc22.COOLDOWN_SECONDS:g}",
         packer="iccbdc22_as_run",
         monitor="iccbdc22",
-        paper=paper,
+        paper=(100.0, minutes),
     )
     ours = replace(first, name=f"{load}/objective", policy="objective", packer="trim", monitor="reports", paper=None)
-    return [first, ours, *_references(first, {"librdkafka-cooperative": (kafka, paper[1])})]
+    return [first, ours, *_references(first, {"librdkafka-cooperative": (kafka, minutes)})]
 
 
 def _references(base: Plan, paper: dict[str, tuple[float, float]] | None = None) -> list[Plan]:
@@ -174,17 +170,16 @@ def plans() -> list[Plan]:
     first = iccbdc22.first_workload()
     rows, second_origin = iccbdc22.second_workload()
     return [
-        *_closer("CLOSER'24 W1", closer, (0.2,) * 5, {"Alg. 2": (97.4, 30.21), IN_W: (94.7, 25.5)}),
-        *_closer("CLOSER'24 W1 skewed", closer, shares_skewed(9), {"Alg. 2": (98.9, 29.8), IN_W: (84.7, 25.5)}),
-        *_iccbdc(1, *_of_rows(first, "experiment 1 by the paper's rule"), 44.0, (100.0, 18.0)),
-        *_iccbdc(2, *_of_rows(rows, second_origin), 77.0, (100.0, 26.1)),
+        *_closer("CLOSER'24 W1", closer, (0.2,) * 5, closer24.W1),
+        *_closer("CLOSER'24 W1 skewed", closer, shares_skewed(9), closer24.W1_SKEWED),
+        *_iccbdc("experiment 1", *_of_rows(first, "experiment 1 by the paper's rule")),
+        *_iccbdc("experiment 2", *_of_rows(rows, second_origin)),
     ]
 
 
-def _of_rows(rows: Sequence[Sequence[float]], source: str) -> tuple[Rates, tuple[float, ...]]:
-    totals = [sum(row) for row in rows]
-    shares = tuple(tuple(rate / total for rate in row) for row, total in zip(rows, totals, strict=True))
-    return Rates(tuple(totals), source, shares), shares[0]
+def _of_rows(rows: list[list[float]], source: str) -> tuple[Rates, tuple[float, ...]]:
+    load = by_partition(rows)
+    return Rates(load.per_second, source, load.shares), load.shares[0]
 
 
 def _part(rates: Rates, begin: int, seconds: int | None) -> Rates:
@@ -207,16 +202,11 @@ def directory_of(plan: Plan, begin: int, seconds: int | None) -> Path:
 
 def kept(plan: Plan, begin: int, seconds: int | None) -> Kept | None:
     """What came of it, if it was played to its end, and by the policy and packer that it has now."""
-    directory = directory_of(plan, begin, seconds)
     try:
-        found = msgspec.json.decode((directory / KEPT_FILE).read_bytes(), type=Kept)
+        found = msgspec.json.decode((directory_of(plan, begin, seconds) / KEPT_FILE).read_bytes(), type=Kept)
     except (OSError, msgspec.MsgspecError):
         return None
-    if found.played != plan.played:
-        return None
-    if found.reported_after_seconds is None:
-        found = msgspec.structs.replace(found, reported_after_seconds=_reported_after(directory, found.at))
-    return found
+    return found if found.played == plan.played else None
 
 
 def all_kept(begin: int, seconds: int | None, stolen: float) -> dict[str, Kept]:
@@ -275,13 +265,25 @@ def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Ke
         machine=machine(),
         played=plan.played,
         stolen=round((stolen_seconds() - stolen) / passed, 4),
-        reported_after_seconds=_reported_after(directory, report.setting.started_at),
     )
     # Written last and in one step: what is there was played to its end.
     half = directory / f"{KEPT_FILE}.half"
     half.write_bytes(msgspec.json.encode(found))
     half.rename(directory / KEPT_FILE)
     return found
+
+
+@contextlib.contextmanager
+def _claimed(directory: Path) -> Iterator[bool]:
+    """Is it this command's to play? Who plays it holds the file beside its directory, until it ends in whatever way."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_name(f"{directory.name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def _scaling(report: Report, first: int) -> tuple[tuple[float, int], ...]:
@@ -311,13 +313,8 @@ def reported_after(reported_at: Sequence[float], started_at: float) -> float | N
     return round((first + apart - started_at) % 1.0, 3)
 
 
-def _reported_after(directory: Path, started_at: float) -> float | None:
-    """The same of a run that is kept there."""
-    return reported_after(fold(load_entries(directory / CONTROL_FILE)).reported_at, started_at)
-
-
-def told(plan: Plan, result: Kept) -> RealRun:
-    """What the page needs of it."""
+def told(plan: Plan, result: Kept, directory: Path) -> RealRun:
+    """What the page needs of a run that is kept in a directory."""
     summary = result.summary
     share, minutes = plan.paper or (None, None)
     return RealRun(
@@ -333,7 +330,7 @@ def told(plan: Plan, result: Kept) -> RealRun:
         lost=summary.lost + summary.left_over,
         repeated=summary.repeated,
         stolen=100 * result.stolen,
-        reported_after_seconds=result.reported_after_seconds,
+        reported_after_seconds=reported_after(fold(load_entries(directory / CONTROL_FILE)).reported_at, result.at),
         at=result.at,
         machine=result.machine,
     )
@@ -344,7 +341,7 @@ def publish(found: Mapping[str, Kept], folder: Path) -> None:
     listed = plans()
     runs = merge_runs(
         folder,
-        [told(plan, found[plan.name]) for plan in listed if plan.name in found],
+        [told(plan, found[plan.name], directory_of(plan, 0, None)) for plan in listed if plan.name in found],
         [(plan.load, plan.consumers) for plan in listed],
     )
     if runs:
@@ -389,23 +386,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with any_kafka() if missing else contextlib.nullcontext() as kafka:
             for plan in missing:
-                # Another command may have played it meanwhile, or what it is to be scaled as.
-                found |= all_kept(given.begin, given.seconds, given.stolen / 100)
-                if plan.name in found:
-                    continue
-                if plan.scaled_as and plan.scaled_as not in found:
-                    print(f"{plan.name}: left out, for {plan.scaled_as} was not played", file=sys.stderr)
-                    continue
-                print(f"{plan.name} ...", file=sys.stderr, flush=True)
-                assert kafka is not None
-                found[plan.name] = play(plan, kafka, given.begin, given.seconds, found.get(plan.scaled_as))
+                with _claimed(directory_of(plan, given.begin, given.seconds)) as claimed:
+                    # Another command may have played it meanwhile, or what it is to be scaled as.
+                    found |= all_kept(given.begin, given.seconds, given.stolen / 100)
+                    if plan.name in found:
+                        continue
+                    if not claimed:
+                        print(f"{plan.name}: left to another command, which plays it now", file=sys.stderr)
+                        continue
+                    if plan.scaled_as and plan.scaled_as not in found:
+                        print(f"{plan.name}: left out, for {plan.scaled_as} was not played", file=sys.stderr)
+                        continue
+                    print(f"{plan.name} ...", file=sys.stderr, flush=True)
+                    assert kafka is not None
+                    found[plan.name] = play(plan, kafka, given.begin, given.seconds, found.get(plan.scaled_as))
     except (RunFailedError, LocalKafkaError) as error:
         print(f"A run failed, those before it are kept: {error}", file=sys.stderr)
         return 3
     if given.seconds is None:
         publish(found, DOCS)
     for load in dict.fromkeys(plan.load for plan in chosen):
-        rows = [told(plan, found[plan.name]) for plan in chosen if plan.load == load and plan.name in found]
+        rows = [
+            told(plan, found[plan.name], directory_of(plan, given.begin, given.seconds))
+            for plan in chosen
+            if plan.load == load and plan.name in found
+        ]
         print("\n".join(["", load, *table(rows)]))
     whole = all(plan.name in found for plan in chosen)
     lost = any(found[plan.name].summary.lost for plan in chosen if plan.name in found)

@@ -29,6 +29,15 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         listed = list(values)
         return cls(mean=fmean(listed), low=min(listed), high=max(listed))
 
+    @classmethod
+    def one(cls, value: float) -> Spread:
+        """A figure that there is one of."""
+        return cls.of([value])
+
+    def holds(self, value: float) -> bool:
+        """Does it lie between the least and the most?"""
+        return self.low <= value <= self.high
+
     def scaled(self, factor: float) -> Spread:
         """In another unit; ``factor`` above 0."""
         return Spread(mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
@@ -59,7 +68,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def within(self) -> bool:
         """Does the paper's figure lie within what was seen here?"""
-        return self.paper is not None and self.ours.low <= self.paper <= self.ours.high
+        return self.paper is not None and self.ours.holds(self.paper)
 
     def cells(self) -> tuple[str, ...]:
         """As shown, in the order of the head."""

@@ -300,8 +300,8 @@ def test_a_run_goes_on_where_it_ended_and_other_code_is_played_anew(
 def test_a_pools_processes_end_when_the_one_that_began_them_is_killed() -> None:
     """They have its output open, so that it ends when they do."""
     code = (
-        "import os; from concurrent.futures import ProcessPoolExecutor; from compare.runs import _end_with_parent;"
-        "pool = ProcessPoolExecutor(2, initializer=_end_with_parent);"
+        "import os; from concurrent.futures import ProcessPoolExecutor; from kept import end_with_parent;"
+        "pool = ProcessPoolExecutor(2, initializer=end_with_parent);"
         "print(sum(pool.map(abs, range(8))), flush=True); os.kill(os.getpid(), 9)"
     )
     examples = Path(runs.__file__).resolve().parents[1]

@@ -113,16 +113,14 @@ def test_what_was_kept_of_another_group_is_played_again(tmp_path: Path, monkeypa
     assert real.kept(replace(first, policy="linear:mu=200"), 0, None) is None
 
 
-def test_when_members_reported_is_worked_out_of_what_was_kept_before_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_members_reported_is_worked_out_of_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real, "OUT", tmp_path)
     plan = real.plans()[0]
     keep(plan, at=100.0)
     directory = real.directory_of(plan, 0, None)
     result = real.kept(plan, 0, None)
     assert result is not None
-    assert real.told(plan, result).reported_after_seconds is None, "nobody reported"
+    assert real.told(plan, result, directory).reported_after_seconds is None, "nobody reported"
     reports = [
         ReportRecord(group="g", member="m", at=at, sequence=sequence, generation=1)
         for sequence, at in enumerate((101.25, 102.25))
@@ -131,9 +129,22 @@ def test_when_members_reported_is_worked_out_of_what_was_kept_before_it_was(
         directory / real.CONTROL_FILE,
         [Entry(TELEMETRY, offset, each.at, encode(each).decode()) for offset, each in enumerate(reports)],
     )
-    result = real.kept(plan, 0, None)
-    assert result is not None
-    assert real.told(plan, result).reported_after_seconds == pytest.approx(0.25)
+    assert real.told(plan, result, directory).reported_after_seconds == pytest.approx(0.25)
+
+
+def test_what_another_command_plays_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be taken the directory that it is writing to."""
+    monkeypatch.setattr(real, "OUT", tmp_path)
+    monkeypatch.setattr(real, "any_kafka", lambda: contextlib.nullcontext())
+    plan = next(plan for plan in real.plans() if plan.name == "CLOSER'24 W1/objective")
+    with real._claimed(real.directory_of(plan, 0, 60)) as mine:
+        assert mine
+        assert real.main(["--runs", plan.name, "--seconds", "60"]) == 1
+    assert f"{plan.name}: left to another command" in capsys.readouterr().err
+    with real._claimed(real.directory_of(plan, 0, 60)) as mine:
+        assert mine, "it has ended"
 
 
 def test_real_runs_take_no_abbreviations() -> None:
