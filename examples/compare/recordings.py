@@ -3,12 +3,13 @@
 They are looked for in ``LOADTRIM_DATA``, else in ``../shared/data`` beside the project. What is played of them follows
 from rules that look at no result:
 
+* The papers' 10-minute trace, per second: as it is, in whole records.
 * World Cup 98, requests per minute: the day with the most requests, all of it, in 10 minutes.
 * Taxi trips in New York, per half hour: the Monday that the papers' experiments begin with and the day after it, in 5
   minutes. They do not tell what the seconds were like, so these get the stand-in's noise.
 * Landau'24: the published stream, from its beginning.
 
-The first two are scaled so that their busiest minute or half hour takes as many replicas as the stand-in's.
+World Cup and taxi are scaled so that their busiest minute or half hour takes as many replicas as the stand-in's.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from random import Random
 
 from loadtrim.simulate import Load, parse_generator
 from loadtrim.simulate.readers import Reading, read_load
-from recorded import data_file, not_here
+from recorded import TRACE_NAME, data_file, not_here, trace_rates
 
-__all__ = ["Rates", "landau_stream", "taxi", "world_cup"]
+__all__ = ["Rates", "landau_stream", "taxi", "ten_minutes", "world_cup"]
 
 WORLD_CUP_NAME, WORLD_CUP_DAY = "worldcup98_per_minute.csv.gz", "1998-06-30"
 WORLD_CUP_SECONDS, WORLD_CUP_MOST = 600, 350.0
@@ -43,6 +44,14 @@ class Rates:
     source: str
     recorded: bool
     """False: a stand-in."""
+
+
+def ten_minutes() -> Rates:
+    """Three humps, each higher than the one before."""
+    path = data_file(TRACE_NAME)
+    rates = tuple(float(math.ceil(rate)) for rate in trace_rates(path))
+    source = _instead_of(TRACE_NAME) if path is None else f"recorded 10-minute trace ({TRACE_NAME})"
+    return Rates(per_second=rates, source=source, recorded=path is not None)
 
 
 def world_cup() -> Rates:

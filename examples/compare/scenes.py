@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from compare.recordings import Rates, landau_stream, taxi, world_cup
-from demo.load import trace, trace_file
+from compare.recordings import Rates, landau_stream, taxi, ten_minutes, world_cup
 from loadtrim.simulate import Load, parse_generator, shares_even, shares_skewed
 from loadtrim_agent.core.model import Partition
 
@@ -56,29 +55,19 @@ class Scene:
         return replace(self, load=self.load.part(0, seconds))
 
 
-def _trace(partitions: int, shares: Sequence[float]) -> Load:
-    rates = trace(every=1)
-    return Load(
-        per_second=tuple(float(math.ceil(rate)) for rate in rates.per_second),
-        partitions=tuple(Partition("payments", index) for index in range(partitions)),
-        shares=(tuple(shares),),
-        keys="fixed",
-        source=rates.source,
-    )
+def _trace(name: str, title: str, shares: Sequence[float]) -> Callable[[], Scene]:
+    def make() -> Scene:
+        rates = ten_minutes()
+        load = Load(
+            per_second=rates.per_second,
+            partitions=tuple(Partition("payments", index) for index in range(len(shares))),
+            shares=(tuple(shares),),
+            keys="fixed",
+            source=rates.source,
+        )
+        return Scene(name=name, title=title, load=load, recorded=rates.recorded)
 
-
-def _even() -> Scene:
-    load = _trace(5, shares_even(5))
-    return Scene(name="trace", title="10-minute trace, 5 partitions", load=load, recorded=trace_file() is not None)
-
-
-def _skewed() -> Scene:
-    return Scene(
-        name="trace-skewed",
-        title="10-minute trace, half of it on 2 of 9 partitions",
-        load=_trace(9, shares_skewed(9)),
-        recorded=trace_file() is not None,
-    )
+    return make
 
 
 def _made(name: str, title: str, text: str, partitions: int) -> Callable[[], Scene]:
@@ -157,8 +146,8 @@ def constant_name(level: float, seed: int) -> str:
 
 
 SCENES: dict[str, Callable[[], Scene]] = {
-    "trace": _even,
-    "trace-skewed": _skewed,
+    "trace": _trace("trace", "10-minute trace, 5 partitions", shares_even(5)),
+    "trace-skewed": _trace("trace-skewed", "10-minute trace, half of it on 2 of 9 partitions", shares_skewed(9)),
     "cosine": _made(
         "cosine",
         "cosine of 200 +- 130/s, period 150 s, noise +-5 %; 9 partitions",

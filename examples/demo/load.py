@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import csv
 import math
 import os
 import random
@@ -22,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +33,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from demo.journal import Journal, clock_ns
-from recorded import DATA_VARIABLE, data_file, not_here
+from recorded import DATA_VARIABLE, TRACE_NAME, data_file, not_here, trace_rates
 
 __all__ = [
     "Due",
@@ -57,9 +55,6 @@ __all__ = [
 
 LEAD_SECONDS = 0.1
 """From the call until the first record of a load that begins at once."""
-TRACE_NAME = "chindanonda_10min_per_second.csv"
-TRACE_KNOTS = ((0, 0), (125, 200), (212, 152), (300, 275), (387, 155), (475, 350), (600, 0))
-"""Where the recorded trace turns: (time in s, records/s). In between it runs like a cosine."""
 
 
 class TooLateError(Exception):
@@ -102,25 +97,14 @@ def trace(*, every: int = 5) -> Rates:
     ``every`` = 5 makes 2 minutes that rise and fall five times as steeply as what was recorded.
     """
     path = trace_file()
+    rates = trace_rates(path)
     if path is None:
-        rates = [_generated_rate(second + 0.5) for second in range(600)]
         source = f"generated three humps in the shape of the 10-minute trace, for {not_here(TRACE_NAME)}"
     else:
-        with path.open(newline="") as file:
-            rates = [float(row[1]) for row in csv.reader(file)]
         source = f"recorded 10-minute trace ({path.name})"
     if every > 1:
         source = f"every {every}th second of the {source}"
     return Rates(tuple(rates[::every]), source)
-
-
-def _generated_rate(second: float) -> float:
-    """Three humps that rise and fall as the recorded ones do: half a cosine from knot to knot."""
-    for (begin, low), (end, high) in pairwise(TRACE_KNOTS):
-        if begin <= second <= end:
-            way = (1.0 - math.cos(math.pi * (second - begin) / (end - begin))) / 2.0
-            return low + (high - low) * way
-    raise ValueError(f"the trace has 600 seconds; {second} is not one of them")
 
 
 def constant(rate: float, seconds: int) -> Rates:

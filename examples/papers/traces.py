@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 from random import Random
 
 from loadtrim.simulate import Load, shares_even, shares_skewed
 from loadtrim.simulate.loads import TOPIC
 from loadtrim_agent.core.model import Partition
-from recorded import data_file, not_here
+from recorded import TRACE_NAME, data_file, not_here, trace_rates
 
 __all__ = ["by_partition", "loaded", "taxi", "three_humps"]
 
-HUMPS_NAME, TAXI_NAME = "chindanonda_10min_per_second.csv", "nab_nyc_taxi_30min.csv"
+TAXI_NAME = "nab_nyc_taxi_30min.csv"
 TAXI_SECONDS, TAXI_RECORDS, TAXI_SPEED = 7200, 1_350_000, 40
 TAXI_BEGIN = "2015-01-05"
 """A Monday of January: the nearest there is to January 2013."""
@@ -23,24 +22,11 @@ TAXI_STEP_SECONDS = 1800
 
 def three_humps() -> tuple[list[float], str]:
     """Records/s of the 10-minute trace: whole numbers, rounded up as the papers' producers do."""
-    path = data_file(HUMPS_NAME)
-    if path is not None:
-        with path.open(newline="") as file:
-            return [
-                math.ceil(float(row[1])) for row in csv.reader(file)
-            ], f"the recorded 10-minute trace ({HUMPS_NAME})"
-    knots = ((0, 75), (125, 200), (210, 100), (300, 275), (390, 120), (475, 350), (600, 100))
-    return (
-        [math.ceil(_cosine_between(knots, second)) for second in range(600)],
-        f"STAND-IN: three humps made in the shape of the 10-minute trace, for {not_here(HUMPS_NAME)}",
-    )
-
-
-def _cosine_between(knots: tuple[tuple[int, int], ...], at: float) -> float:
-    for (begin, low), (end, high) in itertools.pairwise(knots):
-        if begin <= at <= end:
-            return low + (high - low) * (1.0 - math.cos(math.pi * (at - begin) / (end - begin))) / 2.0
-    raise ValueError(f"second {at} lies beyond the last knot, {knots[-1][0]}")
+    path = data_file(TRACE_NAME)
+    rates: list[float] = [math.ceil(rate) for rate in trace_rates(path)]
+    if path is None:
+        return rates, f"STAND-IN: three humps made in the shape of the 10-minute trace, for {not_here(TRACE_NAME)}"
+    return rates, f"the recorded 10-minute trace ({TRACE_NAME})"
 
 
 def taxi() -> tuple[list[float], str]:

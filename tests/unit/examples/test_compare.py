@@ -165,12 +165,23 @@ def test_what_was_played_with_several_seeds_is_a_range_and_competes_with_the_fir
 
 def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
-    for rates in (recordings.world_cup(), recordings.taxi()):
+    for rates in (recordings.ten_minutes(), recordings.world_cup(), recordings.taxi()):
         assert not rates.recorded
         assert rates.source.startswith("STAND-IN")
         assert min(rates.per_second) >= 0.0
     load, recorded = recordings.landau_stream(2)
     assert (recorded, load.seconds, len(load.partitions)) == (False, 60, 32)
+
+
+@pytest.mark.parametrize("name", ["trace", "trace-skewed", *PLAYED])
+def test_every_recorded_load_has_a_stand_in_where_a_directory_is_named_without_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
+    scene_of.cache_clear()
+    scene = scene_of(name)
+    scene_of.cache_clear()
+    assert scene.recorded is False
 
 
 def test_recordings_are_played_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo import load
+from recorded import TRACE_NAME
 
 
 class TestSchedule:
@@ -87,7 +88,7 @@ class TestRates:
             load.trace()
 
     def test_data_directory_can_be_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        (tmp_path / load.TRACE_NAME).write_text("0.5,1.5\n1.5,2.5\n")
+        (tmp_path / TRACE_NAME).write_text("0.5,1.5\n1.5,2.5\n")
         monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
         assert load.trace(every=1).per_second == (1.5, 2.5)
 
