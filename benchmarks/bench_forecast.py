@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recorded import DATA_VARIABLE, data_file
+from recorded import DATA_VARIABLE, TAXI_NAME, WORLD_CUP_NAME, data_file
 
 from .results import Figure
 from .suite import Benchmark, Context, Finding
@@ -33,7 +33,7 @@ class Recorded:
 
 TAXI = Recorded(
     name="taxi",
-    file="nab_nyc_taxi_30min.csv",
+    file=TAXI_NAME,
     words="taxi rides in New York, November to January, storm and holidays included",
     first="2014-11-01",
     end="2015-02-01",
@@ -44,7 +44,7 @@ TAXI = Recorded(
 """Nothing was chosen by these months (decisions 31 and 37)."""
 WORLD_CUP = Recorded(
     name="World Cup",
-    file="worldcup98_per_minute.csv.gz",
+    file=WORLD_CUP_NAME,
     words="requests to the World Cup's site of 1998, the weeks with matches: no choice was made by them",
     first="1998-06-10",
     end="1998-07-12",

@@ -1,5 +1,5 @@
-"""Recorded loads, which are not part of the project: where they are looked for, and the one that demo, papers and
-comparison all play."""
+"""Recorded loads, which are not part of the project: their names, where they are looked for, and the one that
+demo, papers and comparison all play."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ import os
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["DATA_VARIABLE", "TRACE_NAME", "data_file", "not_here", "trace_rates"]
+__all__ = [
+    "DATA_VARIABLE",
+    "LANDAU_NAME",
+    "TAXI_NAME",
+    "TRACE_NAME",
+    "WORLD_CUP_NAME",
+    "data_file",
+    "not_here",
+    "trace_rates",
+]
 
 DATA_VARIABLE = "LOADTRIM_DATA"
+LANDAU_NAME = "landau_stream_delta5.json"
+TAXI_NAME = "nab_nyc_taxi_30min.csv"
 TRACE_NAME = "chindanonda_10min_per_second.csv"
+WORLD_CUP_NAME = "worldcup98_per_minute.csv.gz"
 TRACE_KNOTS = ((0, 0), (125, 200), (212, 152), (300, 275), (387, 155), (475, 350), (600, 0))
 """Where the recorded trace turns: (time in s, records/s). In between it runs like a cosine."""
 _PROJECT = Path(__file__).resolve().parents[1]

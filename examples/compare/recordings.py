@@ -23,15 +23,15 @@ from random import Random
 
 from loadtrim.simulate import Load, parse_generator
 from loadtrim.simulate.readers import Reading, read_load
-from recorded import TRACE_NAME, data_file, not_here, trace_rates
+from recorded import LANDAU_NAME, TAXI_NAME, TRACE_NAME, WORLD_CUP_NAME, data_file, not_here, trace_rates
 
 __all__ = ["Rates", "landau_stream", "taxi", "ten_minutes", "world_cup"]
 
-WORLD_CUP_NAME, WORLD_CUP_DAY = "worldcup98_per_minute.csv.gz", "1998-06-30"
+WORLD_CUP_DAY = "1998-06-30"
 WORLD_CUP_SECONDS, WORLD_CUP_MOST = 600, 350.0
-TAXI_NAME, TAXI_DAYS = "nab_nyc_taxi_30min.csv", ("2015-01-05", "2015-01-06")
+TAXI_DAYS = ("2015-01-05", "2015-01-06")
 TAXI_SECONDS, TAXI_MOST, TAXI_NOISE = 300, 300.0, 0.08
-LANDAU_NAME, LANDAU_INTERVAL_SECONDS = "landau_stream_delta5.json", 30
+LANDAU_INTERVAL_SECONDS = 30
 LANDAU_CAPACITY = 25.0
 """Records/s that 100 % means: C = 5/6 of the 30 that a member does, as in section VI-C."""
 

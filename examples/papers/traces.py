@@ -9,11 +9,10 @@ from random import Random
 from loadtrim.simulate import Load, shares_even, shares_skewed
 from loadtrim.simulate.loads import TOPIC
 from loadtrim_agent.core.model import Partition
-from recorded import TRACE_NAME, data_file, not_here, trace_rates
+from recorded import TAXI_NAME, TRACE_NAME, data_file, not_here, trace_rates
 
 __all__ = ["by_partition", "loaded", "taxi", "three_humps"]
 
-TAXI_NAME = "nab_nyc_taxi_30min.csv"
 TAXI_SECONDS, TAXI_RECORDS, TAXI_SPEED = 7200, 1_350_000, 40
 TAXI_BEGIN = "2015-01-05"
 """A Monday of January: the nearest there is to January 2013."""

@@ -37,6 +37,7 @@ from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simul
 from loadtrim_agent.core.plan.naming import parse_choice
 from loadtrim_agent.core.plan.packers import PACKERS
 from loadtrim_agent.core.plan.policies import POLICIES
+from recorded import LANDAU_NAME, TAXI_NAME, WORLD_CUP_NAME
 
 RESULT = Result(
     job=Job(scene="spike", choice="objective", startup_seconds=1.0),
@@ -190,12 +191,12 @@ def test_recordings_are_played_where_they_are(monkeypatch: pytest.MonkeyPatch, t
     scene_of.cache_clear()
     before = digest(job)
     minutes = "".join(f"1998-06-{day} 12:{minute:02}:00,{count}\n" for day in (29, 30) for minute, count in MATCH[day])
-    (tmp_path / recordings.WORLD_CUP_NAME).write_bytes(gzip.compress(f"period,count\n{minutes}".encode()))
-    (tmp_path / recordings.TAXI_NAME).write_text(
+    (tmp_path / WORLD_CUP_NAME).write_bytes(gzip.compress(f"period,count\n{minutes}".encode()))
+    (tmp_path / TAXI_NAME).write_text(
         "timestamp,value\n2015-01-04 23:30:00,900\n2015-01-05 00:00:00,100\n2015-01-06 23:30:00,300\n"
     )
     stream = [{"a": {"0": 20 * row, "1": 40}, "b": {"0": 100}} for row in range(3)]
-    (tmp_path / recordings.LANDAU_NAME).write_text(json.dumps(stream))
+    (tmp_path / LANDAU_NAME).write_text(json.dumps(stream))
     cup, taxi = recordings.world_cup(), recordings.taxi()
     assert cup.recorded
     assert taxi.recorded
