@@ -19,7 +19,7 @@ from papers import landau24
 from papers.bench import measured
 
 from .bench_planner import problem_of
-from .packing import FAMILIES, HARD, drifted, instance, landau_stream, play, small
+from .packing import FAMILIES, HARD, drifted, instance, play, small
 from .results import Figure
 from .suite import Benchmark, Context, Finding
 
@@ -137,7 +137,7 @@ def optima(seeds: int, details: dict[str, Any]) -> list[Figure]:
 
 def rscores(details: dict[str, Any]) -> tuple[list[Figure], str]:
     """What is moved on Landau'24's stream, everybody with the number of bins that MWF opens."""
-    stream, origin = landau_stream()
+    stream, origin = landau24.published_stream()
     mwf = play("mwf", stream)
     calm, spread = play("trim:spread=0", stream, mwf.opened), play("trim", stream, mwf.opened)
     for name in sorted(PACKERS):
@@ -177,8 +177,8 @@ def measure_all(quick: bool) -> Finding:
     moved, origin = rscores(details)
     return Finding(
         setting="Packers alone, in one thread; CPU time, medians. Repair: the group filled to 75 %, every load up to "
-        f"10 % off what it was placed by, every 100th five times that. Rscore: {origin} (32 partitions, 100 "
-        "measurements).",
+        f"10 % off what it was placed by, every 100th five times that. Rscore: {origin}; 32 partitions, 100 "
+        "measurements.",
         figures=tuple(figures + moved),
         details=details,
     )

@@ -1,8 +1,7 @@
-"""Instances for packers, fixed by their seeds, and Landau'24's stream."""
+"""Instances for packers, fixed by their seeds, and what a packer does with a stream."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +11,10 @@ from msgspec import structs
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
-from recorded import data_file
 
-__all__ = ["FAMILIES", "HARD", "Played", "drifted", "instance", "landau_stream", "play", "small"]
+__all__ = ["FAMILIES", "HARD", "Played", "drifted", "instance", "play", "small"]
 
 CAPACITY = 100.0
-STREAM_NAME = "landau_stream_delta5.json"
 
 Draw = Callable[[random.Random], float]
 
@@ -80,28 +77,6 @@ def drifted(problem: Problem, *, every: int, times: float, seed: int = 1) -> Pro
         factor *= 1.0 if at % every else times
         items.append(structs.replace(item, work=factor * item.work, mean=tuple(factor * mean for mean in item.mean)))
     return replace(problem, items=tuple(items))
-
-
-def landau_stream() -> tuple[list[dict[Partition, float]], str]:
-    """The stream of 32 partitions and 100 measurements that was published, or one made by the paper's generator.
-
-    Returns:
-        Load per partition, percent of a bin, for every measurement; and where it comes from.
-    """
-    path = data_file(STREAM_NAME)
-    if path is not None:
-        listed = json.loads(path.read_text())
-        return [
-            {Partition(topic, int(n)): float(load) for topic, loads in one.items() for n, load in loads.items()}
-            for one in listed
-        ], "the published stream"
-    rng = random.Random("landau/5")
-    loads = {Partition(topic, n): float(rng.randint(0, 100)) for topic in ("t1", "t2") for n in range(16)}
-    stream = [loads]
-    for _ in range(99):
-        loads = {p: min(100.0, max(0.0, load + rng.randint(-5, 5))) for p, load in loads.items()}
-        stream.append(loads)
-    return stream, "generated as the paper says (seed landau/5): the published stream was not found"
 
 
 @dataclass(frozen=True, slots=True)
