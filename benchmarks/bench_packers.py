@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -88,11 +88,11 @@ def gaps(seeds: int, details: dict[str, Any]) -> list[Figure]:
             theirs.append(100.0 * plain.gap / plain.bound)
         by_family[name] = (statistics.mean(ours), statistics.mean(theirs))
     details["gap in percent: trim, ffd"] = {name: [round(gap, 2) for gap in pair] for name, pair in by_family.items()}
-    mean = statistics.mean(by_family[name][0] for name in FAMILIES)
-    peer = statistics.mean(by_family[name][1] for name in FAMILIES)
-    hard = statistics.mean(by_family[name][0] for name in HARD)
-    hard_peer = statistics.mean(by_family[name][1] for name in HARD)
-    every = [statistics.mean(pair[at] for pair in by_family.values()) for at in (0, 1)]
+
+    def means(names: Iterable[str]) -> tuple[float, ...]:
+        return tuple(map(statistics.mean, zip(*(by_family[name] for name in names), strict=True)))
+
+    (mean, peer), (hard, hard_peer), every = means(FAMILIES), means(HARD), means(by_family)
     worst = max(FAMILIES, key=lambda name: by_family[name][0])
     return [
         Figure(

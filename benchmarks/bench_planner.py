@@ -13,8 +13,6 @@ import statistics
 import time
 from dataclasses import asdict, dataclass, replace
 
-from msgspec import structs
-
 from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.core.plan.packers.trim import Trim
@@ -22,6 +20,7 @@ from loadtrim_agent.core.plan.planner import Planner
 from loadtrim_agent.core.plan.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig
 from loadtrim_agent.core.records import PartitionReport, ReportRecord, WorkWindow
 
+from .packing import loaded
 from .results import Figure
 from .suite import Benchmark, Context, Finding
 
@@ -173,12 +172,7 @@ def repaired(problem: Problem, repeat: int) -> tuple[list[float], int]:
 
 def overloaded(problem: Problem) -> Problem:
     """Every tenth partition gets three times the load."""
-    items = tuple(
-        structs.replace(item, work=3 * item.work, mean=tuple(3 * mean for mean in item.mean))
-        if index % 10 == 0
-        else item
-        for index, item in enumerate(problem.items)
-    )
+    items = tuple(item if index % 10 else loaded(item, 3.0) for index, item in enumerate(problem.items))
     return replace(problem, items=items)
 
 

@@ -12,7 +12,7 @@ from loadtrim_agent.core.model import Partition
 from loadtrim_agent.core.plan.packers import make_packer
 from loadtrim_agent.core.plan.packers.problem import Bin, Item, Limits, Problem
 
-__all__ = ["FAMILIES", "HARD", "Played", "drifted", "instance", "play", "small"]
+__all__ = ["FAMILIES", "HARD", "Played", "drifted", "instance", "loaded", "play", "small"]
 
 CAPACITY = 100.0
 
@@ -68,6 +68,11 @@ def small(seed: int, count: int = 14) -> Problem:
     return packing([draw(rng) for _ in range(count)])
 
 
+def loaded(item: Item, factor: float) -> Item:
+    """With so many times its load. What its load varies by stays as it was."""
+    return structs.replace(item, work=factor * item.work, mean=tuple(factor * mean for mean in item.mean))
+
+
 def drifted(problem: Problem, *, every: int, times: float, seed: int = 1) -> Problem:
     """Every load is up to 10 % more or less than what it was placed by, and every so-many-th is so many times that."""
     rng = random.Random(seed)
@@ -75,7 +80,7 @@ def drifted(problem: Problem, *, every: int, times: float, seed: int = 1) -> Pro
     for at, item in enumerate(problem.items):
         factor = 1.0 + 0.1 * (2.0 * rng.random() - 1.0)
         factor *= 1.0 if at % every else times
-        items.append(structs.replace(item, work=factor * item.work, mean=tuple(factor * mean for mean in item.mean)))
+        items.append(loaded(item, factor))
     return replace(problem, items=tuple(items))
 
 
