@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Choice, Result, choice_of, config_of, grouped
+from compare.runs import CHOICES, FIRST_SEED, STARTUPS, Choice, Result, choice_of, grouped
 from compare.scenes import scene_of
 from compare.targets import OURS, RANGE_SEEDS, RANGED, Verdict, on_front, rivals
 
@@ -88,16 +88,13 @@ def origins(scenes: Sequence[str], quick: bool = False) -> str:
 
 
 def packers(results: Mapping[str, Result]) -> str:
-    """Which rows were played with which packer, by the runs' own settings."""
-    used: dict[str, set[str]] = {}
-    for each in results.values():
-        packer = config_of(each.job, scene_of(each.job.scene, each.job.quick)).packer
-        used.setdefault(packer, set()).add(each.job.choice)
-    rows = {
-        packer: ", ".join(_row_name(choice) for choice in CHOICES if choice.name in names)
-        for packer, names in used.items()
-    }
-    return PACKERS.format(rows="\n".join(f"- `{packer}`: {rows[packer]}" for packer in sorted(rows)))
+    """Which rows were played with which packer."""
+    played = {each.job.choice for each in results.values()}
+    rows: dict[str, list[str]] = {}
+    for choice in CHOICES:
+        if choice.name in played:
+            rows.setdefault(choice.packer, []).append(_row_name(choice))
+    return PACKERS.format(rows="\n".join(f"- `{packer}`: {', '.join(rows[packer])}" for packer in sorted(rows)))
 
 
 def _head() -> list[str]:
