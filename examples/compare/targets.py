@@ -15,7 +15,7 @@ OURS = "objective"
 SLICED = "objective, slicing"
 SEEDS = range(1, 11)
 RANGED = ("trace", "trace-skewed")
-"""The loads on which `objective` is played with further seeds, so that its rows are ranges."""
+"""The loads on which `objective`, with and without slicing, is played with further seeds: its rows are ranges."""
 RANGE_SEEDS = range(FIRST_SEED, FIRST_SEED + 3)
 
 

@@ -38,8 +38,8 @@ lies between these. **Why** says where a difference comes from; what is only sup
 
 {simulated} with the real planner, policies and packers
 ([simulator](simulator.md)). `make papers REAL=1` plays CLOSER'24's W1 and its skewed form and ICCBDC'22's experiments 1
-and 2 on a real Kafka, with the reference assignors as real consumers beside the policies: 28 runs of ten minutes, which
-may be cut off and resumed. Koper'22's queries are there as real consumers too, to be run one by one:
+and 2 on a real Kafka, with the reference assignors as real consumers beside the policies: {real} runs of ten minutes,
+which may be cut off and resumed. Koper'22's queries are there as real consumers too, to be run one by one:
 `python examples/nexmark --query q1`, `q3` or `q11` with any `--policy`, its rates divided by 100.
 """
 
@@ -56,7 +56,7 @@ def write_page(quick: bool = False) -> Path:
     place = QUICK if quick else DOCS
     runs = load_runs(place / FOLDER)
     simulated = "But for the last section these are simulations" if runs else "All of these are simulations"
-    lines = [QUICK_INTRODUCTION if quick else INTRODUCTION.format(simulated=simulated)]
+    lines = [QUICK_INTRODUCTION if quick else INTRODUCTION.format(simulated=simulated, real=len(real.plans()))]
     for name in EXPERIMENTS:
         path = place / FOLDER / f"{name}.json"
         if path.exists():

@@ -166,8 +166,8 @@ def run(given: Context) -> Sheet:
                 f"replicas at first, 1 to 16; {SCALE:,.0f} records of theirs are one here; seed 1."
             ),
             (
-                "As run: Varga's threshold counts for each replica, and Dhalion goes down where fewer than 0.2 s' worth "
-                "of records wait, as the thesis' runs did; as published: by its text, without these."
+                "As run: Varga's threshold counts for each replica, and Dhalion goes down where less than 0.2 s of "
+                "records waits, as the thesis' runs did; as published: by its text, without these."
             ),
             (
                 "A replica can do, and every rescaling stops everything for: "

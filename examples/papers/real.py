@@ -1,8 +1,8 @@
 """The papers' loads on a real Kafka: real processes, real rebalances, real time.
 
 ``python -m papers.real`` (with ``PYTHONPATH=examples``), or ``python -m papers --real``: CLOSER'24's W1 and its skewed
-form, ICCBDC'22's experiments 1 and 2, ten minutes each. The paper's policy runs in a group of loadtrim's consumers;
-then the reference assignors get as many replicas, at the same moments, as that group asked for ("the same scaling"):
+form, ICCBDC'22's experiments 1 and 2, ten minutes each. The paper's policies run in groups of loadtrim's consumers;
+then the reference assignors get as many replicas, at the same moments, as one of them asked for ("the same scaling"):
 aiokafka's round-robin and sticky, librdkafka's cooperative-sticky, and the broker's own (KIP-848).
 
 What was played is kept below ``out/papers-real`` and not played again, so that hours of it can be cut off and gone on

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from papers.closer24 import DRIFTING, RUN
 from papers.sheet import line
 
 __all__ = ["RealRun", "load_runs", "merge_runs", "paint", "section", "table"]
@@ -24,15 +25,17 @@ HEAD = (
 )  # fmt: skip
 INTRODUCTION = """## On a real Kafka
 
-Ten minutes each, on {machine}{together}; those that one command plays come one after the other, on one broker:
-every consumer a process that waits for as long as a record costs, a producer with one burst a second, replicas that
-take as long to come as their processes do to start. The paper's policy and `objective` scale a group of loadtrim's
-consumers; then the reference assignors get as many replicas, at the same moments, as the first one's leader asked for
-("scaled as"). Late is what was not *done* within W. Repeated: records that were handed out twice, because their owner
+Ten minutes each, on {machine}{together}; those that one command plays come one after the other, on one broker: every
+consumer a process that waits for as long as a record costs, a producer with one burst a second, replicas that take as
+long to come as their processes do to start. The paper's policy and `objective` scale a group of loadtrim's consumers;
+then the reference assignors get as many replicas, at the same moments, as the run asked for that is named behind
+"scaled as". Late is what was not *done* within W. Repeated: records that were handed out twice, because their owner
 changed before they were committed. Members report at the same moment of every second, which lies now here, now there
-between two bursts (median): Algorithm 2 by the lag at that one phase asks for what waits then, and half a second after
-a burst that is nothing. Stolen: of the machine's CPU time, what its host gave to others meanwhile. Why the papers' own
-figures differ stands in the tables of the same runs, simulated, above.
+between two bursts (median). So Algorithm 2 is played twice: *Alg. 2* (`{drifting}`) goes up by the lag just after a
+burst, as looks end up that drift; *lag at one phase* (`{sampled}`, the "as run" of the tables above) asks for what
+waits when members report, and half a second after a burst that is nothing. Stolen: of the machine's CPU time, what its
+host gave to others meanwhile. Why the papers' own figures differ stands in the tables of the same runs, simulated,
+above.
 
 Made by `make papers REAL=1` (which can be cut off and resumed), {first} to {last}.
 """
@@ -100,7 +103,12 @@ def section(runs: Sequence[RealRun], folder: str) -> list[str]:
     machine = ", or ".join(dict.fromkeys(run.machine for run in runs))
     most = _together(runs)
     lines = INTRODUCTION.format(
-        machine=machine, together=f", up to {most} of them at once" if most > 1 else "", first=days[0], last=days[-1]
+        machine=machine,
+        together=f", up to {most} of them at once" if most > 1 else "",
+        drifting=DRIFTING,
+        sampled=RUN.policy,
+        first=days[0],
+        last=days[-1],
     ).splitlines()
     for load in dict.fromkeys(run.load for run in runs):
         lines += ["", f"### {load}, real", "", *table([run for run in runs if run.load == load])]

@@ -70,7 +70,7 @@ _KINDS = (
     Protocol(
         name="loadtrim",
         rebalances=False,
-        source="docs/benchmarks.md: move and membership (handoff 7.5 / 13.5 ms p50 / p99 with the record in hand)",
+        source="measured on two cores, 7.5 / 13.5 ms p50 / p99 beside the record in hand; today's: docs/benchmarks.md",
     ),
     Protocol(
         name="eager",

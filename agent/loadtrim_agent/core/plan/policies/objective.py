@@ -7,9 +7,10 @@ largest first; over those that are there, by what their packer makes of it): fur
 would be late by the division than the share permits over time.
 
 They are given back when fewer have been enough for 2 s, or for twice what no trend foresees of the start-up time where
-that is longer; every down that is regretted doubles the 2 s for a time. Replicas that brought no throughput to a group
-that was saturated before and after (something else is the bottleneck) are not asked for again for 5 minutes, doubling
-up to an hour; as many as there were then still are.
+that is longer; every down that is regretted doubles that, and it halves every minute again (from a start-up of a minute
+on that adds nothing). Replicas that brought no throughput to a group that was saturated before and after (something
+else is the bottleneck) are not asked for again for 5 minutes, doubling up to an hour; as many as there were then still
+are.
 """
 
 from __future__ import annotations
