@@ -76,7 +76,8 @@ def main() -> int:
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+        spark = "; those of Spark come with `make bench-spark`" if importlib.util.find_spec("pyspark") is None else ""
+        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(BENCHMARKS)}{spark}")
     chosen = [BENCHMARKS[name] for name in options.names or BENCHMARKS]
     if options.list:
         for each in chosen:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from demo.load import shares_even, trace, trace_file
+from demo.load import shares_even, trace
 from demo.report import Summary
 from demo.run import RunOptions
 from demo.run import run as run_demo
+from recorded import TRACE_NAME, data_file
 
 from .results import Figure
 from .suite import Benchmark, Context, Finding
@@ -63,7 +64,7 @@ async def run(context: Context, policy: str, packer: str, share: float = TARGET_
     summary = await _play(context, policy, packer, share)
     closer = policy.startswith("closer24")
     # A part of the trace is not the trace: no target then. The target is for a share of 97.5 %.
-    judged = not context.quick and trace_file() is not None and share == TARGET_SHARE
+    judged = not context.quick and data_file(TRACE_NAME) is not None and share == TARGET_SHARE
     in_time = Figure(
         name="share of records in time",
         value=summary.share_in_time * 100,

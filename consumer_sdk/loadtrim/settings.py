@@ -67,8 +67,8 @@ class Settings(RunOptions, frozen=True, kw_only=True):
         ):
             if not 0 < getattr(self, name) < float("inf"):
                 raise _bad(name, getattr(self, name), "a number of seconds above 0")
-        if not 0 < self.sla_share < 1:
-            raise _bad("sla_share", self.sla_share, "a share above 0 and below 1, e.g. 0.999")
+        if not 0.5 <= self.sla_share < 1:
+            raise _bad("sla_share", self.sla_share, "a share of at least 0.5 and below 1, e.g. 0.999")
         if self.min_replicas < 1:
             raise _bad(
                 "min_replicas", self.min_replicas, "1 or more: with no member there is no leader to scale up again"

@@ -52,7 +52,6 @@ def run_options(env: Mapping[str, str], bootstrap: str, topic: str, group: str) 
 
     Raises:
         ValueError: one of them cannot be used; the message names it.
-        FileNotFoundError: ``LOADTRIM_DATA`` has no trace.
     """
     full = env.get("FULL", "0") not in ("", "0")
     partitions = int(number(env, "PARTITIONS", 9, least=1))
@@ -100,7 +99,7 @@ def main() -> int:
     """Run the demo. Returns the exit code (see the module)."""
     try:
         report = _demo(os.environ)
-    except (ValueError, FileNotFoundError) as error:
+    except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     except (RunFailedError, LocalKafkaError) as error:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
-import os
 import random
 import sys
 import time
@@ -33,7 +32,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from demo.journal import Journal, clock_ns
-from recorded import DATA_VARIABLE, TRACE_NAME, data_file, not_here, trace_rates
+from recorded import TRACE_NAME, data_file, not_here, trace_rates
 
 __all__ = [
     "Due",
@@ -50,7 +49,6 @@ __all__ = [
     "shares_skewed",
     "step",
     "trace",
-    "trace_file",
 ]
 
 LEAD_SECONDS = 0.1
@@ -77,26 +75,12 @@ class Rates:
         return sum(map(math.ceil, self.per_second))
 
 
-def trace_file() -> Path | None:
-    """The recorded 10-minute trace: in ``LOADTRIM_DATA``, else in ``../shared/data`` beside the project.
-
-    Raises:
-        FileNotFoundError: ``LOADTRIM_DATA`` is set and the trace is not there.
-    """
-    path, named = data_file(TRACE_NAME), os.environ.get(DATA_VARIABLE)
-    if path is None and named:
-        raise FileNotFoundError(
-            f"LOADTRIM_DATA is {named!r}, and there is no {TRACE_NAME} in it; unset it for a generated load"
-        )
-    return path
-
-
 def trace(*, every: int = 5) -> Rates:
     """Every ``every``-th second of the 10-minute trace, rates unchanged; a generated one without the file.
 
     ``every`` = 5 makes 2 minutes that rise and fall five times as steeply as what was recorded.
     """
-    path = trace_file()
+    path = data_file(TRACE_NAME)
     rates = trace_rates(path)
     if path is None:
         source = f"generated three humps in the shape of the 10-minute trace, for {not_here(TRACE_NAME)}"
@@ -351,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             journal=options.journal,
             even=options.even,
         )
-    except (ValueError, FileNotFoundError) as error:
+    except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     progress = asyncio.run(play(load))

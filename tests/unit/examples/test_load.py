@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo import load
-from recorded import TRACE_NAME
+from recorded import TRACE_NAME, data_file
 
 
 class TestSchedule:
@@ -59,8 +59,10 @@ class TestSchedule:
 
 
 class TestRates:
-    def test_generated_trace_has_the_shape_of_the_recorded_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(load, "trace_file", lambda: None)
+    def test_generated_trace_has_the_shape_of_the_recorded_one(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
         rates = load.trace(every=1)
         assert len(rates.per_second) == 600
         assert "generated" in rates.source
@@ -71,7 +73,7 @@ class TestRates:
         assert 105_000 < rates.records < 113_000
 
     def test_recorded_trace(self) -> None:
-        if load.trace_file() is None:
+        if data_file(TRACE_NAME) is None:
             pytest.skip("the recorded trace is not on this machine")
         rates = load.trace(every=1)
         assert rates.records == 109_053
@@ -79,13 +81,6 @@ class TestRates:
         assert every_fifth.per_second == rates.per_second[::5]
         assert len(every_fifth.per_second) == 120
         assert "every 5th second" in every_fifth.source
-
-    def test_named_directory_without_the_trace_is_an_error(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
-        monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
-        with pytest.raises(FileNotFoundError, match="unset it for a generated load"):
-            load.trace()
 
     def test_data_directory_can_be_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / TRACE_NAME).write_text("0.5,1.5\n1.5,2.5\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from loadtrim.settings import Settings, SettingsError
@@ -28,6 +30,13 @@ def test_what_cannot_be_followed_stops_the_start_with_one_line(value: str, messa
     with pytest.raises(SettingsError, match=f"LOADTRIM_POLICY={value} cannot be used: .*{message}") as caught:
         Settings.from_env({"LOADTRIM_POLICY": value})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "good"), [("0.4", False), ("0.5", True), ("0.999", True), ("1", False)])
+def test_a_share_that_nothing_can_be_sized_for_stops_the_start(value: str, good: bool) -> None:
+    """It was taken, and refused by the planner later, in other words."""
+    with contextlib.nullcontext() if good else pytest.raises(SettingsError, match="LOADTRIM_SLA_SHARE"):
+        Settings.from_env({"LOADTRIM_SLA_SHARE": value})
 
 
 @pytest.mark.parametrize("name", ["reports", "landau24", "iccbdc22"])

@@ -127,7 +127,7 @@ def lying(owned: dict[str, tuple[float, ...]]) -> tuple[Item, ...]:
 
 def test_partitions_that_lie_better_than_they_can_be_dealt_out_ask_for_nobody() -> None:
     items = lying(WELL)
-    assert Dealer(items, Limits(objective_seconds=1.0, overhead_seconds=0.015)).late([1.0, 1.0]) > 0.9
+    assert late_dealt(items, 2, 1.0) > 0.9
     answer = make_policy("objective").decide(view(items, 2))
     assert (answer.replicas, answer.reason) == (2, "fits")
     assert make_policy("objective").decide(view(items, 3)).replicas == 3  # it is not known how they would lie on two
@@ -153,7 +153,13 @@ def test_what_a_move_would_mend_does_not_depend_on_what_was_asked_first() -> Non
     items = lying({"m0": (0.26, 0.38, 0.38), "m1": (0.4, 0.35), "m2": (0.49, 0.55)})
     given = view(items, 3)
     present, again = _Present(given), _Present(given)
-    assert present.late(3, 1.0) == (again.late(3, 1.05), again.late(3, 1.0))[1]
+    again.late(3, 1.05)
+    assert present.late(3, 1.0) == again.late(3, 1.0)
+
+
+def late_dealt(items: tuple[Item, ...], count: int, objective_seconds: float = 0.5) -> float:
+    """With so many members of capacity 1, dealt out."""
+    return Dealer(items, Limits(objective_seconds=objective_seconds, overhead_seconds=0.015)).late([1.0] * count)
 
 
 def in_bursts(works: list[float], noise: float) -> tuple[Item, ...]:
@@ -178,7 +184,7 @@ def at_last(past: list[tuple[Item, ...]], now: tuple[Item, ...], replicas_max: i
 def test_what_is_late_in_a_partition_that_has_a_member_to_itself_is_not_the_placements() -> None:
     """Two partitions near what one member can do: no replica helps them, so none is bought when the load falls."""
     hot = in_bursts([0.47, 0.47, *[0.1] * 7], noise=0.1)
-    alone = [Dealer(hot, Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * count) for count in (5, 9)]
+    alone = [late_dealt(hot, count) for count in (5, 9)]
     assert alone == [0.0, 0.0]
     fallen = in_bursts([0.25, 0.25, *[0.09] * 7], noise=0.15)
     assert at_last([hot] * 60, fallen, 9) == at_last([fallen] * 60, fallen, 9) == 4
@@ -188,7 +194,7 @@ def test_no_replica_that_brings_next_to_nothing_is_bought_to_make_up_for_the_pas
     """A time with too few replicas to keep the share; then a load at which four do as well as nine but for a hair."""
     badly = in_bursts([0.3] * 3, noise=0.1)
     now = in_bursts([0.25, 0.25, *[0.09] * 7], noise=0.15)
-    late = [Dealer(now, Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * count) for count in (4, 9)]
+    late = [late_dealt(now, count) for count in (4, 9)]
     assert 0.0 < late[0] - late[1] < 0.001
     assert at_last([badly] * 60, now, 2) == 4
 
@@ -222,7 +228,7 @@ def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_ke
         known = view(items, wanted, config=config, now=1000.0 + second, memory=memory, curve=at_once, error=0.01 * load)
         sizing = make_policy("objective").decide(known)
         memory, wanted = dict(sizing.memory), sizing.replicas
-    late = Dealer(items, Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * wanted)
+    late = late_dealt(items, wanted)
     assert late <= 0.01 * load
 
 
@@ -232,7 +238,7 @@ def test_what_was_saved_up_buys_no_smaller_group_under_a_constant_load() -> None
     permitted: for the seconds until that is spent, replicas are not sent away and called back."""
     at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     known = {noise: in_bursts([1.23 / 5] * 5, noise) for noise in (0.1, 0.05)}
-    late = Dealer(known[0.05], Limits(objective_seconds=0.5, overhead_seconds=0.015)).late([1.0] * 3)
+    late = late_dealt(known[0.05], 3)
     assert late == pytest.approx(0.022 * 1.23, rel=0.05)
     memory, wanted = {"wanted": 5.0}, []
     for second, noise in enumerate([0.1] * 80 + [0.05] * 10):
@@ -384,12 +390,14 @@ def test_patience_is_longer_where_a_replica_takes_long_to_start(startup: float, 
     assert decisions_until_down(run) == decisions
 
 
-def test_a_regret_adds_nothing_where_a_replica_takes_a_minute_to_start() -> None:
-    run = Run(2, startup_seconds=60.0)
-    run.at(1.8)
-    first = decisions_until_down(run)
+@pytest.mark.parametrize(("startup", "first", "then"), [(10.0, 5, 7), (30.0, 23, 31), (60.0, 67, 67)])
+def test_a_regret_doubles_patience_which_adds_nothing_at_a_minute(startup: float, first: int, then: int) -> None:
+    """It halves every minute, so that the longer half of two minutes is over when it counts."""
+    run = Run(2, startup_seconds=startup)
     run.at(1.8)
     assert decisions_until_down(run) == first
+    run.at(1.8)
+    assert decisions_until_down(run) == then
 
 
 def test_an_up_long_after_a_down_is_no_regret() -> None:
