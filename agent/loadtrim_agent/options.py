@@ -12,7 +12,7 @@ from .core.names import BASELINE_TOPIC
 __all__ = ["Count", "Mode", "Positive", "RunOptions", "ScalerName", "Share"]
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
-Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+Share = Annotated[float, msgspec.Meta(ge=0.5, lt=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Mode = Literal["active", "shadow"]
 ScalerName = Literal["none", "webhook", "kubernetes"]
