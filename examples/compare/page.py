@@ -195,7 +195,7 @@ def page(
     if results:
         lines.append(packers(results))
     if missing:
-        lines.append(f"**{missing} runs of it were not played yet**; the same command goes on where it ended.\n")
+        lines.append(f"**Not played yet: {missing} of the runs**; the same command goes on where it ended.\n")
     lines += ["## Targets", "", "| target | measured | |", "|---|---|---|"]
     lines += [f"| {each.target} | {each.measured} | {_mark(each)} |" for each in told]
     lines += ["", "Two hours of 9 partitions in 5 s: see `simulator-speed` in [benchmarks](benchmarks.md).", ""]

@@ -360,7 +360,7 @@ def test_a_result_is_the_same_each_time_and_stands_on_the_page() -> None:
     assert msgspec.structs.replace(first, cpu_seconds=0.0) == msgspec.structs.replace(again, cpu_seconds=0.0)
     text = page({job.key: first}, ["spike"], [], "make compare", 3, True)
     assert f"/ {first.replica_minutes:.2f} /" in text
-    assert "3 runs of it were not played yet" in text
+    assert "Not played yet: 3 of the runs" in text
 
 
 def test_the_jobs_are_every_load_with_every_policy_and_start_up_time_once() -> None:
