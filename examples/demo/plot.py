@@ -24,7 +24,7 @@ _HEAVY, _LIGHT = "#2a6f97", "#a9cfe3"
 _MEMBERS = (
     "#4477aa", "#ee8866", "#228833", "#ccbb44", "#aa3377", "#66ccee", "#99582a", "#7a77c9", "#44bb99", "#bbbbbb",
 )  # fmt: skip
-_NAMES_MAX = 4
+_NAMES_MAX = 3
 """Instances of one colour that the legend names."""
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -47,7 +47,7 @@ def plot(report: Report, path: Path) -> None:
         axes: Sequence[Axes] = figure.subplots(
             4, 1, sharex=True, gridspec_kw={"height_ratios": [2.0, 1.5, 2.4, 2.6], "hspace": 0.16}
         )
-        figure.subplots_adjust(left=0.085, right=0.87, top=0.885, bottom=0.06)
+        figure.subplots_adjust(left=0.085, right=0.83, top=0.885, bottom=0.06)
         _headline(figure, report)
         end = max(report.setting.ended_at - report.setting.started_at, len(report.seconds))
         _load(axes[0], report)
