@@ -192,8 +192,8 @@ def measure_all(quick: bool) -> Finding:
     figures += optima(SMALL_SEEDS_QUICK if quick else SMALL_SEEDS, details)
     moved, origin = rscores(details)
     return Finding(
-        setting=f"Packers alone, in one thread; CPU time, medians of {rounds} rounds. "
-        "Repair: the group filled to 75 %, every load up to 10 % off what it was placed by, every 100th five times that. "
+        setting=f"Packers alone, in one thread; CPU time, medians of {rounds} rounds. Repair: the group filled to "
+        "75 %, every load up to 10 % off what it was placed by, every 100th five times that. "
         f"Rscore: {origin}; 32 partitions, 100 measurements.",
         figures=tuple(figures + moved),
         details=details,
