@@ -24,8 +24,9 @@ demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (
 test: lint types test-core test-kafka ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
 
 demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
-	$(BIN)/python examples/demo_spark
+	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.baselines
 
+CORE := $(addprefix --cov=loadtrim_agent.,common wire protocol metering planning)
 UNIT := tests/unit tests/property tests/contract tests/golden
 
 test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones
@@ -33,7 +34,7 @@ test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests withou
 
 test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
 	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto -q \
-		--cov=loadtrim_agent.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
+		$(CORE) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 	$(BIN)/python -m pytest tests/integration tests/chaos -q
@@ -60,10 +61,10 @@ bench: $(STAMP) ## Benchmarks beside their peers; writes docs/benchmarks.md and 
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks
 
 papers: $(STAMP) ## The papers' experiments again; writes docs/papers.md (PAPER=NAME: one; REAL=1: on Kafka, hours)
-	PYTHONPATH=examples $(BIN)/python -m papers $(PAPER) $(if $(REAL),--real)
+	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.papers $(PAPER) $(if $(REAL),--real)
 
 compare: $(STAMP) ## Every policy on every load in the simulator; writes docs/comparison.md
-	$(BIN)/python examples/compare
+	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.compare
 
 clean: ## Remove what was built and installed here
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

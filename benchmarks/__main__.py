@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import (
+from .suite import (
     bench_forecast,
     bench_idle,
     bench_measuring,
@@ -32,8 +32,8 @@ from . import (
     bench_wide,
     results,
 )
-from .results import merge, render_text
-from .suite import Benchmark, measure
+from .suite.results import merge, render_text
+from .suite.suite import Benchmark, measure
 
 SPARK = (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST, bench_forecast.STEEP)
 BENCHMARKS: dict[str, Benchmark] = {

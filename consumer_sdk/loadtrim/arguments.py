@@ -14,8 +14,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 
-from loadtrim_agent.core.group.values import HEARTBEATS_PER_SESSION, GroupConfig
 from loadtrim_agent.kafka.connections import TokensOfUser
+from loadtrim_agent.protocol.group_config import HEARTBEATS_PER_SESSION, GroupConfig
 
 from .settings import Settings
 

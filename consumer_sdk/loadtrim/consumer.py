@@ -16,17 +16,17 @@ from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from aiokafka.util import commit_structure_validate
 
-from loadtrim_agent.agent import Agent, AgentOptions
-from loadtrim_agent.assembly import Assembly
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.names import control_topic
-from loadtrim_agent.handout import Handout
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.record_buffer import Handout
 from loadtrim_agent.kafka.connections import check_settings
+from loadtrim_agent.kafka.fetch.fetcher import FetchPlane
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
-from loadtrim_agent.kafka.fetch.plane import FetchPlane
-from loadtrim_agent.kafka.topics import Subscription
-from loadtrim_agent.stream import Stream
-from loadtrim_agent.thread import AgentThread
+from loadtrim_agent.kafka.subscription import Subscription
+from loadtrim_agent.runtime.agent import Agent, AgentOptions
+from loadtrim_agent.runtime.services import Assembly
+from loadtrim_agent.runtime.thread import AgentThread
+from loadtrim_agent.wire.topic_names import control_topic
 
 from .arguments import Arguments, check_subscription, compiled, loop_of
 from .settings import Settings

@@ -12,12 +12,12 @@ from typing import Any, get_args
 
 import msgspec
 
-from loadtrim_agent.core.model import LoadtrimError
-from loadtrim_agent.core.plan.monitored import monitor_of
-from loadtrim_agent.core.plan.packers import make_packer
-from loadtrim_agent.core.plan.policies import make_policy
-from loadtrim_agent.observe.http import parse_address
-from loadtrim_agent.options import Mode, Positive, RunOptions, ScalerName
+from loadtrim_agent.common.errors import LoadtrimError
+from loadtrim_agent.observability.http import parse_address
+from loadtrim_agent.planning.packer_registry import make_packer
+from loadtrim_agent.planning.policy_registry import make_policy
+from loadtrim_agent.planning.rate_source import monitor_of
+from loadtrim_agent.runtime.settings import Mode, Positive, RunOptions, ScalerName
 
 __all__ = ["Settings", "SettingsError"]
 

@@ -17,9 +17,9 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.producer.sender import CoordinationType, TxnOffsetCommitHandler
 from aiokafka.producer.transaction_manager import TransactionState
 
-from loadtrim_agent.core.group.values import Code
+from loadtrim_agent.delivery.transactions import Fence
 from loadtrim_agent.kafka.transactional import FencedOffsetsRequest
-from loadtrim_agent.transactions import Fence
+from loadtrim_agent.protocol.group_config import Code
 
 __all__ = ["FencedGroup", "send_offsets"]
 

@@ -8,11 +8,11 @@ from collections.abc import Collection
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 from aiokafka.structs import TopicPartition
 
-from loadtrim_agent.agent import Agent
-from loadtrim_agent.clock import boot_time
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.handout import Handout
-from loadtrim_agent.thread import AgentThread
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.runtime.agent import Agent
+from loadtrim_agent.runtime.thread import AgentThread
 
 __all__ = ["AgentWatch"]
 

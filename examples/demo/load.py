@@ -31,8 +31,8 @@ if __package__ in (None, ""):
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from demo.datasets import TRACE_NAME, data_file, not_here, trace_rates
 from demo.journal import Journal, clock_ns
-from recorded import TRACE_NAME, data_file, not_here, trace_rates
 
 __all__ = [
     "Due",

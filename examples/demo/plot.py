@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from demo.report import Replica, Report, Setting
 from demo.telemetry import OwnerChange
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 __all__ = ["FAINT", "GREY", "INK", "RED", "STYLE", "plot", "steps"]
 

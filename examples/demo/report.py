@@ -27,7 +27,7 @@ if __package__ in (None, ""):
 from demo.checker import Verdict, check
 from demo.journal import Handout, JournalError, Run, Tp, read_run
 from demo.telemetry import OwnerChange, Telemetry, fold, load_entries
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 __all__ = [
     "CONTROL_FILE",

@@ -26,9 +26,9 @@ from demo.load import LoadOptions, Progress, Rates, TooLateError, play
 from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import control_topic_ends, fold, read_control_topic, save_entries
 from loadtrim import Settings
-from loadtrim.cli.control import topic_of
-from loadtrim.cli.instances import EventKind, OrchestratorEvent, OrchestratorOptions
-from loadtrim.cli.orchestrator import LocalOrchestrator
+from loadtrim.observer.control_topic import topic_of
+from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
+from loadtrim.orchestrator.orchestrator import LocalOrchestrator
 from payments.clients import KIP_848, described
 
 __all__ = ["Live", "RunFailedError", "RunOptions", "check_names", "run"]

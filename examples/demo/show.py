@@ -12,9 +12,9 @@ from typing import Any
 from demo.journal import clock_ns
 from demo.report import percentile
 from demo.run import Live
-from loadtrim.cli.connection import Connection
-from loadtrim.cli.follow import GroupFollower, following
-from loadtrim_agent.observe.words import decision_line
+from loadtrim.observer.connection import Connection
+from loadtrim.observer.follow import GroupFollower, following
+from loadtrim_agent.observability.text import decision_line
 
 __all__ = ["show"]
 

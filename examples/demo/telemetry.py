@@ -13,9 +13,9 @@ from types import MappingProxyType
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from loadtrim_agent.core.group.ownership import Ownership
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import (
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.ownership import Ownership
+from loadtrim_agent.wire.records import (
     COORDINATION,
     TELEMETRY,
     BaseRecord,

@@ -1,7 +1,9 @@
 """The Spark pipeline: members' telemetry becomes a history, the history becomes baselines for the groups' leaders.
 
-Transformations (:mod:`.parse`, :mod:`.days`, :mod:`.learn`, :mod:`.records`) are pure functions on DataFrames;
-:mod:`.history`, :mod:`.ingest` and :mod:`.baselines` read and write. The command line: ``python -m loadtrim_spark``.
+Transformations (:mod:`.pipeline.parse`, :mod:`.learning.days`, :mod:`.learning.learn`, :mod:`.learning.records`) are
+pure functions on DataFrames;
+:mod:`.pipeline.history`, :mod:`.pipeline.ingest` and :mod:`.pipeline.baselines` read and write. The command line:
+``python -m loadtrim_spark``.
 """
 
 from __future__ import annotations

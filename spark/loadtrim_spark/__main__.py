@@ -2,6 +2,6 @@ from __future__ import annotations
 
 import sys
 
-from loadtrim_spark.cli import main
+from loadtrim_spark.cli.main import main
 
 sys.exit(main())

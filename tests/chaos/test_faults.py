@@ -14,7 +14,7 @@ from contract.webhook_receiver import Receiver, answer, hang, hang_up
 from integration.harness import Group, Member, eventually, group_of_processes
 from loadtrim.testing import Cluster
 from loadtrim.testing.ports import free_ports
-from loadtrim_agent.core.names import control_topic
+from loadtrim_agent.wire.topic_names import control_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 

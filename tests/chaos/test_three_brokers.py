@@ -13,7 +13,7 @@ import pytest
 from integration.harness import Group, accepted_commits, group_of_processes
 from integration.harness_brokers import lead, leaders, replicated
 from loadtrim.testing import LocalKafka
-from loadtrim_agent.core.names import control_topic
+from loadtrim_agent.wire.topic_names import control_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from contract import webhook_receiver as receiver
-from loadtrim_agent.scaling.fake import FakeScaler
-from loadtrim_agent.scaling.none import NoneScaler
-from loadtrim_agent.scaling.port import DETAIL_MAX, Answer, ScaleOutcome, Scaler, ScaleRequest
-from loadtrim_agent.scaling.webhook import WebhookScaler
+from loadtrim_agent.leader.scaling.fake import FakeScaler
+from loadtrim_agent.leader.scaling.none import NoneScaler
+from loadtrim_agent.leader.scaling.port import DETAIL_MAX, Answer, ScaleOutcome, Scaler, ScaleRequest
+from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 
 TOKEN = "s3cret-t0ken"
 

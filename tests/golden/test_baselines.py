@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from loadtrim_agent.core.plan.baseline_records import decode_baseline
+from loadtrim_agent.wire.baseline_records import decode_baseline
 
 LINES = (Path(__file__).parent / "baselines-v1.jsonl").read_bytes().splitlines()
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from loadtrim_agent.core.plan.past import Second
-from loadtrim_agent.core.plan.policies import POLICIES, make_policy
-from loadtrim_agent.core.plan.policies.li_ku import queueing
-from loadtrim_agent.core.plan.values import Sizing
-from unit.core.plan.policies.test_base import CONFIG, EVERYTHING, entry, seconds, tomorrow, view
-from unit.core.plan.virtual_group import T
+from loadtrim_agent.planning.history import Second
+from loadtrim_agent.planning.policy_registry import POLICIES, make_policy
+from loadtrim_agent.planning.published.policies.li_ku import queueing
+from loadtrim_agent.planning.values import Sizing
+from unit.planning.sizing.test_policy import CONFIG, EVERYTHING, entry, seconds, tomorrow, view
+from unit.planning.virtual_group import T
 
 PARTITIONS = 10
 

@@ -11,7 +11,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from loadtrim_agent.core.records import Record, UnreadableRecord, decode, encode
+from loadtrim_agent.wire.records import Record, UnreadableRecord, decode, encode
 
 LINES = (Path(__file__).parent / "records-v1.jsonl").read_bytes().splitlines()
 

@@ -50,7 +50,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("member.py")
 PLAIN_SCRIPT = PROJECT / "examples" / "payments" / "service.py"
-IMPORT_PATHS = ("agent", "consumer_sdk", "examples", "tests")
+IMPORT_PATHS = ("agent", "consumer_sdk", "examples", "tests", ".")
 
 
 async def eventually(

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
 from loadtrim.testing import Cluster
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
-from loadtrim_agent.kafka.fetch.plane import FetchPlane
+from loadtrim_agent.kafka.fetch.fetcher import FetchPlane
 
 __all__ = ["Reads", "administering", "produce", "producing", "reading", "some"]
 

@@ -17,10 +17,10 @@ from aiokafka import AIOKafkaProducer
 from contract.webhook_receiver import Receiver
 from integration.harness import eventually, group_of_processes
 from loadtrim.testing import Cluster
-from loadtrim_agent.core.plan.baseline_records import WEEK_SECONDS, Baselines
 from loadtrim_agent.kafka import baselines as reading
 from loadtrim_agent.kafka.baselines import BaselineReader
-from unit.core.plan.baseline_feed import MONDAY, data, key, utc_slots, value
+from loadtrim_agent.wire.baseline_records import WEEK_SECONDS, Baselines
+from unit.planning.baseline_feed import MONDAY, data, key, utc_slots, value
 
 pytestmark = pytest.mark.kafka
 

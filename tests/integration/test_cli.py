@@ -17,13 +17,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
 from loadtrim.cli import main
-from loadtrim.cli.connection import Connection
-from loadtrim.cli.follow import following
-from loadtrim.cli.orchestrator import LocalOrchestrator, OrchestratorOptions
-from loadtrim.cli.view import GroupState
+from loadtrim.observer.connection import Connection
+from loadtrim.observer.follow import following
+from loadtrim.observer.view import GroupState
+from loadtrim.orchestrator.orchestrator import LocalOrchestrator, OrchestratorOptions
 from loadtrim.testing import Cluster
-from loadtrim_agent.core.names import control_topic
-from loadtrim_agent.core.records import (
+from loadtrim_agent.wire.records import (
     COORDINATION,
     BaseRecord,
     BrakeRecord,
@@ -39,6 +38,7 @@ from loadtrim_agent.core.records import (
     decode,
     encode,
 )
+from loadtrim_agent.wire.topic_names import control_topic
 
 pytestmark = pytest.mark.kafka
 
@@ -202,8 +202,8 @@ async def test_the_map_is_found_far_back_in_the_log(group: Group, run: Run) -> N
 async def test_without_a_map_within_reach_the_reports_are_shown(
     group: Group, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loadtrim.cli.control.CHUNK_RECORDS", 10)
-    monkeypatch.setattr("loadtrim.cli.control.SCAN_SECONDS", 0.0)
+    monkeypatch.setattr("loadtrim.observer.control_topic.CHUNK_RECORDS", 10)
+    monkeypatch.setattr("loadtrim.observer.control_topic.SCAN_SECONDS", 0.0)
     await group.write(group.base(), *[group.load() for _ in range(100)])
     await group.write(group.report("b", "pay-2", PartitionReport(topic="payments", partition=3)))
     code, out, _ = await run("status", group.name)
@@ -279,7 +279,7 @@ async def test_a_group_of_plain_consumers_is_told_apart(kafka: Cluster, run: Run
 MEMBER = """
 import asyncio, json, os, signal, sys, time, urllib.request
 from aiokafka import AIOKafkaProducer
-from loadtrim_agent.core.records import ReportRecord, encode
+from loadtrim_agent.wire.records import ReportRecord, encode
 
 async def main(bootstrap, group, topic):
     stop = asyncio.Event()

@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 from aiokafka.structs import TopicPartition
 
-from loadtrim_agent.companion import Companion, Guard
-from loadtrim_agent.core.group import commands as c
-from loadtrim_agent.core.group import events as e
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.handout import Handout
-from loadtrim_agent.kafka.data import DataPlane
-from loadtrim_agent.listener import Listener
-from loadtrim_agent.partitions import Partitions
-from loadtrim_agent.stream import Stream
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.listener import Listener
+from loadtrim_agent.delivery.observer import Companion, Guard
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.partitions import Partitions
+from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.kafka.fetch.port import DataPlane
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
 
 AT = Partition("topic", 0)
 

@@ -17,11 +17,11 @@ from integration.harness_consumers import Recorder, make, new_group, send, start
 from loadtrim import Consumer
 from loadtrim.testing import Cluster
 from loadtrim.transactions import FencedGroup, send_offsets
-from loadtrim_agent.clock import boot_time
-from loadtrim_agent.core.group.events import HeartbeatAnsweredEvent, MoveWantedEvent
-from loadtrim_agent.core.group.values import Code
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.transactions import Fence
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.transactions import Fence
+from loadtrim_agent.protocol.events import HeartbeatAnsweredEvent, MoveWantedEvent
+from loadtrim_agent.protocol.group_config import Code
 
 pytestmark = pytest.mark.kafka
 

@@ -18,10 +18,10 @@ from integration.harness import eventually
 from integration.harness_consumers import started
 from integration.harness_fetch import administering, produce, producing, reading, some
 from loadtrim.testing import Cluster, LocalKafka
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.fetch import plane
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.fetch import fetcher as plane
+from loadtrim_agent.kafka.fetch.channels import BUNDLE_PARTITIONS
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
-from loadtrim_agent.kafka.fetch.lanes import BUNDLE_PARTITIONS
 
 pytestmark = pytest.mark.kafka
 

@@ -18,7 +18,7 @@ from integration.harness import committed_offsets, eventually
 from integration.harness_consumers import drain, new_group, send, started, take
 from integration.harness_fetch import Reads, administering, produce, reading, some
 from loadtrim.testing import Cluster, LocalKafka
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.session import SessionRequest
 
 pytestmark = pytest.mark.kafka

@@ -14,9 +14,9 @@ from integration.harness import eventually
 from integration.harness_brokers import limit_reading
 from integration.harness_fetch import Reads, produce, producing, reading, some
 from loadtrim.testing import Cluster, LocalKafka
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.kafka.fetch.lanes import Channel, Lane
-from loadtrim_agent.kafka.fetch.plane import ANSWERS_BYTES_MAX
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.fetch.channels import Channel, Lane
+from loadtrim_agent.kafka.fetch.fetcher import ANSWERS_BYTES_MAX
 
 pytestmark = pytest.mark.kafka
 

@@ -11,7 +11,7 @@ from integration.harness import eventually
 from integration.harness_brokers import lead
 from integration.harness_fetch import Reads, produce, producing, reading, some
 from loadtrim.testing import LocalKafka
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 pytestmark = pytest.mark.kafka
 

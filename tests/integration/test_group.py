@@ -23,8 +23,8 @@ from integration.harness_consumers import drain, make, new_group, send, started,
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim.testing.ports import free_ports
-from loadtrim_agent.core.names import control_topic
-from loadtrim_agent.core.records import TELEMETRY, Record, ReportRecord, decode
+from loadtrim_agent.wire.records import TELEMETRY, Record, ReportRecord, decode
+from loadtrim_agent.wire.topic_names import control_topic
 
 pytestmark = pytest.mark.kafka
 
@@ -173,7 +173,7 @@ async def test_control_topic_not_creatable(
 ) -> None:
     """Said, with the topic, the command and the ACLs; the group goes on as a mixed one. With the ACLs it is ours again,
     by itself."""
-    monkeypatch.setattr("loadtrim_agent.agent.LOG_RETRY_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("loadtrim_agent.runtime.agent.LOG_RETRY_SECONDS_MAX", 0.5)
     topic, group = guarded_kafka.create_topic(partitions=2), new_group()
     own = control_topic(group)
     await allow(

@@ -17,11 +17,11 @@ from aiokafka.errors import KafkaError
 
 from integration.harness import eventually, group_of_processes
 from loadtrim.testing import Cluster
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.plan.monitored import DELAY_SECONDS
-from loadtrim_agent.core.plan.values import Rates, RateUnit
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
-from loadtrim_agent.kafka.monitors import LogSizesMonitor, TimesMonitor
+from loadtrim_agent.kafka.rate_sources import LogSizesMonitor, TimesMonitor
+from loadtrim_agent.planning.rate_source import DELAY_SECONDS
+from loadtrim_agent.planning.values import Rates, RateUnit
 
 pytestmark = pytest.mark.kafka
 

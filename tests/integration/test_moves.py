@@ -12,8 +12,8 @@ from integration.harness import eventually
 from integration.harness_consumers import consumers, drain, new_group, started
 from loadtrim import Consumer
 from loadtrim.testing import Cluster
-from loadtrim_agent.clock import wall_time
-from loadtrim_agent.core.records import MovePlan, PlanRecord
+from loadtrim_agent.common.clock import wall_time
+from loadtrim_agent.wire.records import MovePlan, PlanRecord
 
 pytestmark = pytest.mark.kafka
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from benchmarks.papers import real
 
 from demo.load import constant
 from demo.run import RunOptions, run
@@ -20,7 +21,6 @@ from nexmark.events import Generator
 from nexmark.queries import Session, SessionCount
 from nexmark.service import changelog_of, results_of
 from nexmark.state import APPLIED
-from papers import real
 
 pytestmark = pytest.mark.kafka
 

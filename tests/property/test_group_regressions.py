@@ -10,19 +10,19 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtrim_agent.core.group import events as e
-from loadtrim_agent.core.group import ownership
-from loadtrim_agent.core.group.attempts import Attempts
-from loadtrim_agent.core.group.commits import CommitOutcome, CommitQueue
-from loadtrim_agent.core.group.departure import Departure
-from loadtrim_agent.core.group.holdings import Holdings
-from loadtrim_agent.core.group.lease import Lease
-from loadtrim_agent.core.group.machine import Machine
-from loadtrim_agent.core.group.membership import Membership, Phase
-from loadtrim_agent.core.group.ownership import HoldState, Ownership
-from loadtrim_agent.core.group.prefetches import Prefetches
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol import ownership
+from loadtrim_agent.protocol.commits import CommitOutcome, CommitQueue
+from loadtrim_agent.protocol.join_sequence import Attempts
+from loadtrim_agent.protocol.lease import Lease
+from loadtrim_agent.protocol.leave import Departure
+from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.protocol.membership import Membership, Phase
+from loadtrim_agent.protocol.ownership import HoldState, Ownership
+from loadtrim_agent.protocol.partitions import Holdings
+from loadtrim_agent.protocol.prefetch import Prefetches
+from loadtrim_agent.wire.records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
 from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
 from sim.invariants import Violation

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtrim_agent.clock import boot_time
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.handout import Handout
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.record_buffer import Handout
 from loadtrim_agent.kafka.fetch.chunk import frame
-from loadtrim_agent.stream import Stream
 from unit.kafka.fetch.batches import batch
 
 PARTITIONS = [Partition("topic", index) for index in range(3)]

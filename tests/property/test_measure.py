@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.plan.arrivals import Arrivals, spread
-from loadtrim_agent.core.plan.cost import CostEstimate
-from loadtrim_agent.core.plan.lateness import Judge, LateCause, Mark, RecordQueue, runs_of
-from loadtrim_agent.core.plan.measure import Meter, MeterConfig, split_report
-from loadtrim_agent.core.plan.windows import SlidingWindows, SlotGrid
-from loadtrim_agent.core.records import PartitionReport, ReportRecord, decode, encode
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.metering.arrivals import Arrivals, spread
+from loadtrim_agent.metering.cost import CostEstimate
+from loadtrim_agent.metering.lateness import Judge, LateCause, Mark, RecordQueue, runs_of
+from loadtrim_agent.metering.meter import Meter, MeterConfig, split_report
+from loadtrim_agent.metering.windows import SlidingWindows, SlotGrid
+from loadtrim_agent.wire.records import PartitionReport, ReportRecord, decode, encode
 
 T = 1_700_000_000.0
 W = 0.5

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS, make_packer
-from loadtrim_agent.core.plan.packers.least_loaded import LEAST_LOADED
-from loadtrim_agent.core.plan.packers.modified import MODIFIED
-from loadtrim_agent.core.plan.packers.problem import Bin, Dealer, Item, Limits, Load, Problem, Whole
-from loadtrim_agent.core.plan.packers.supply import Shelf, best, worst
-from loadtrim_agent.core.plan.values import Placement
-from unit.core.plan.packers.packing import packing
-from unit.core.plan.virtual_group import item, problem
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.planning.packer_registry import LABORATORY, PACKERS, make_packer
+from loadtrim_agent.planning.placement.bin_source import Shelf, best, worst
+from loadtrim_agent.planning.placement.problem import Bin, Dealer, Item, Limits, Load, Problem, Whole
+from loadtrim_agent.planning.published.packers.least_loaded import LEAST_LOADED
+from loadtrim_agent.planning.published.packers.modified import MODIFIED
+from loadtrim_agent.planning.values import Placement
+from unit.planning.placement.packing import packing
+from unit.planning.virtual_group import item, problem
 
 TOPICS = ("orders", "u")
 MEMBERS = ("a", "b", "c", "d")

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from loadtrim.simulate import Costs, Load, Options, Outcome, PlanConfig, shares_even, simulate
-from loadtrim.simulate.worker import FETCH_SECONDS
-from loadtrim_agent.core.model import Partition
+from loadtrim.simulate.model.worker import FETCH_SECONDS
+from loadtrim_agent.common.partition import Partition
 
 COST = 0.0059
 PARTITIONS = 9

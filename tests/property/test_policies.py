@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hash_seeds import same_under_two_hash_seeds
-from loadtrim_agent.core.plan.past import Second
-from loadtrim_agent.core.plan.planner import Planner
-from loadtrim_agent.core.plan.policies import MEASURED, POLICIES, Future, Measure, View, make_policy
-from loadtrim_agent.core.plan.values import GroupState, PlanConfig, Reason, Sizing
-from unit.core.plan.policies.test_base import entry, seconds, tomorrow, view
-from unit.core.plan.virtual_group import Fleet, T, even, steps
+from loadtrim_agent.planning.history import Second
+from loadtrim_agent.planning.planner import Planner
+from loadtrim_agent.planning.policy_registry import MEASURED, POLICIES, Future, Measure, View, make_policy
+from loadtrim_agent.planning.values import GroupState, PlanConfig, Reason, Sizing
+from unit.planning.sizing.test_policy import entry, seconds, tomorrow, view
+from unit.planning.virtual_group import Fleet, T, even, steps
 
 EVERYTHING = MEASURED | {Measure.FUTURE}
 NAMES = sorted(POLICIES)
@@ -162,9 +162,9 @@ def test_a_new_leader_goes_on_with_what_was_remembered(name: str) -> None:
 
 
 SCRIPT = """
-from unit.core.plan.virtual_group import steps
+from unit.planning.virtual_group import steps
 from property.test_policies import NAMES, group_with
-from loadtrim_agent.core.records import encode
+from loadtrim_agent.wire.records import encode
 
 for name in NAMES:
     group = group_with(name, steps(7, (0, 60.0), (10, 900.0), (30, 30.0)), 2)

@@ -1,6 +1,6 @@
 """A whole consumer group in memory: broker, control log, members and their user code, in virtual time, from one seed.
 
-What is real: :class:`loadtrim_agent.core.group.machine.Machine`, one per member. What is a model of it: everything that
+What is real: :class:`loadtrim_agent.protocol.machine.Machine`, one per member. What is a model of it: everything that
 the machine talks to, as ``docs/protocol.md`` and the measurements say that Kafka behaves.
 
 * :mod:`.options`      how much load, which faults, how often: frozen values with units in their names

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loadtrim_agent.core.records import MovePlan, Record, ReleaseRecord
+from loadtrim_agent.wire.records import MovePlan, Record, ReleaseRecord
 
 from .controllog import AppendFate
 from .coordinator import CommitRequest, FetchRequest

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from loadtrim_agent.core.records import BaseRecord, Record
+from loadtrim_agent.wire.records import BaseRecord, Record
 
 from .scheduler import Scheduler
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from loadtrim_agent.core.group.events import GroupAnswer, JoinedMember
-from loadtrim_agent.core.group.values import Code
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.events import GroupAnswer, JoinedMember
+from loadtrim_agent.protocol.group_config import Code
 
 from .scheduler import Scheduler
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 __all__ = ["DataPartition", "Handed", "Holder"]
 

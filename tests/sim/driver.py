@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from loadtrim_agent.core.group import commands as c
-from loadtrim_agent.core.group import events as e
-from loadtrim_agent.core.group.machine import Machine
-from loadtrim_agent.core.group.values import LOADTRIM, Code, GroupConfig
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import BaseRecord, MemberEntry, Record, ReleaseRecord
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.group_config import LOADTRIM, Code, GroupConfig
+from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.wire.records import BaseRecord, MemberEntry, Record, ReleaseRecord
 
 __all__ = ["GROUP", "ME", "OTHER", "Driver", "base_of", "release"]
 

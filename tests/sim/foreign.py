@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loadtrim_agent.core.group.assignment import assign_standard
-from loadtrim_agent.core.group.events import JoinedMember
-from loadtrim_agent.core.group.values import STANDARD_PROTOCOLS, Code
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.assignment import assign_standard
+from loadtrim_agent.protocol.events import JoinedMember
+from loadtrim_agent.protocol.group_config import STANDARD_PROTOCOLS, Code
 
 from .coordinator import (
     CommitRequest,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loadtrim_agent.core.group import commands as c
-from loadtrim_agent.core.group import events as e
-from loadtrim_agent.core.group.ownership import HoldState
-from loadtrim_agent.core.group.prefetches import PREFETCH_SECONDS
-from loadtrim_agent.core.group.values import LOADTRIM
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import PlanRecord
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.group_config import LOADTRIM
+from loadtrim_agent.protocol.ownership import HoldState
+from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
+from loadtrim_agent.wire.records import PlanRecord
 
 if TYPE_CHECKING:
     from .member import SimMember

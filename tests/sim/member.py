@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from loadtrim_agent.core.group import commands as c
-from loadtrim_agent.core.group import events as e
-from loadtrim_agent.core.group.machine import Machine
-from loadtrim_agent.core.group.values import GroupConfig
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import LoadRecord, MovePlan, PlanRecord, Record
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.group_config import GroupConfig
+from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.wire.records import LoadRecord, MovePlan, PlanRecord, Record
 
 from .coordinator import (
     CommitRequest,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loadtrim_agent.core.group.values import Code
+from loadtrim_agent.protocol.group_config import Code
 
 from .scheduler import Scheduler, Timer
 

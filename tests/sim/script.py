@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import Record
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import Record
 
 from .controllog import AppendFate
 from .member import SimMember

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 if TYPE_CHECKING:
     from .member import SimMember

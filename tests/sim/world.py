@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 
-from loadtrim_agent.core.group import commands as c
-from loadtrim_agent.core.group import events as e
-from loadtrim_agent.core.group.values import LOADTRIM, GroupConfig
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.group_config import LOADTRIM, GroupConfig
 
 from .controllog import ControlLog
 from .coordinator import Coordinator

@@ -7,9 +7,10 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from loadtrim.testing import LocalKafka
-from loadtrim_spark import cli, studies
+from loadtrim_spark.cli.main import main as cli
+from loadtrim_spark.cli.main import studies
+from loadtrim_spark.pipeline.source import Source
 from loadtrim_spark.session import session
-from loadtrim_spark.source import Source
 
 QUICK_JVM = {
     # Tests run each plan once, on a few rows: the second compiler would cost more than it saves. Without it the JVM

@@ -10,10 +10,10 @@ import os
 import signal
 from typing import Any
 
-from loadtrim_spark import history, ingest
-from loadtrim_spark.history import Tables
+from loadtrim_spark.pipeline import history, ingest
+from loadtrim_spark.pipeline.history import Tables
+from loadtrim_spark.pipeline.source import Source
 from loadtrim_spark.session import session
-from loadtrim_spark.source import Source
 
 
 def die() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from loadtrim.testing import Cluster
-from loadtrim_agent.core.names import control_topic
-from loadtrim_agent.core.records import DecisionRecord, PartitionReport, ReportRecord, encode
+from loadtrim_agent.wire.records import DecisionRecord, PartitionReport, ReportRecord, encode
+from loadtrim_agent.wire.topic_names import control_topic
 
 DAY = 86_400
 MONDAY = 1_763_942_400

@@ -12,8 +12,8 @@ from typing import Any
 
 from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError, for_code
 
-from loadtrim_agent.core.plan.baseline_records import TOPICS_MAX, Baselines
-from loadtrim_agent.core.records import UnreadableRecord
+from loadtrim_agent.wire.baseline_records import TOPICS_MAX, Baselines
+from loadtrim_agent.wire.records import UnreadableRecord
 
 from .connections import UNREACHABLE, Connections, Lane
 from .partition_log import REQUEST_SECONDS, PartitionLog

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from loadtrim_agent.clock import boot_time
+from loadtrim_agent.common.clock import boot_time
 
 from .client import Client
 

@@ -18,8 +18,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
-from loadtrim_agent.clock import boot_time
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
 
 from .connections import UNREACHABLE, Backoff, Connections, Lane
 from .fetch.request import NO_SESSION, SessionFetchRequest

@@ -12,12 +12,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError
+from loadtrim.observer.connection import CLIENT_LOG
 from loadtrim_agent import __version__
-from loadtrim_agent.core.model import LoadtrimError
+from loadtrim_agent.common.errors import LoadtrimError
 
-from . import brake, explain, kafka, simulate, status, up
-from .connection import CLIENT_LOG
-from .errors import EXIT_DONE, EXIT_FAILED, CommandError
+from . import explain, kafka, simulate, status, up
+from . import manual_override as brake
 
 __all__ = ["main"]
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadtrim_agent.core.records import DecisionRecord
-from loadtrim_agent.observe.words import decision_lines, time_of_day
-
-from .connection import Connection, add_arguments, connection_from
-from .control import ControlTopic
-from .errors import EXIT_DONE
-from .view import GroupView
+from loadtrim.errors import EXIT_DONE
+from loadtrim.observer.connection import Connection, add_arguments, connection_from
+from loadtrim.observer.control_topic import ControlTopic
+from loadtrim.observer.view import GroupView
+from loadtrim_agent.observability.text import decision_lines, time_of_day
+from loadtrim_agent.wire.records import DecisionRecord
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -18,12 +18,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from loadtrim_agent.observe.words import brake_line, counted, decision_line, duration, late_line, number, percent
+from loadtrim.observer.view import GroupState, MemberState
+from loadtrim.orchestrator.instances import InstanceInfo, OrchestratorEvent
+from loadtrim.orchestrator.supervisor import Phase
+from loadtrim_agent.observability.text import brake_line, counted, decision_line, duration, late_line, number, percent
 
-from .instances import InstanceInfo, OrchestratorEvent
-from .supervisor import Phase
 from .text import ago, in_time_words, latency_words, member_label, owns, partition_rows
-from .view import GroupState, MemberState
 
 __all__ = ["LiveView", "Scene", "bar", "render", "showing", "sparkline"]
 

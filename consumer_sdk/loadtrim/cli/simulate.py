@@ -12,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loadtrim.errors import EXIT_DONE, CommandError, UsageError
+from loadtrim.observer.connection import add_arguments, connection_from
+from loadtrim.observer.control_topic import ControlTopic
 from loadtrim.simulate import (
     PROTOCOLS,
     BaselineRecord,
@@ -32,19 +35,16 @@ from loadtrim.simulate import (
     shares_skewed,
     summary_of,
 )
-from loadtrim.simulate.loads import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
-from loadtrim.simulate.picture import check_plot, draw
-from loadtrim.simulate.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
-from loadtrim.simulate.tables import is_number
-from loadtrim_agent.core.plan.naming import UnknownNameError, nearest
-from loadtrim_agent.core.plan.packers import LABORATORY, PACKERS
-from loadtrim_agent.core.plan.packers.problem import LoadError
-from loadtrim_agent.core.plan.policies import POLICIES
-from loadtrim_agent.core.records import ReportRecord
+from loadtrim.simulate.loads.load import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
+from loadtrim.simulate.loads.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
+from loadtrim.simulate.loads.tables import is_number
+from loadtrim.simulate.report.picture import check_plot, draw
+from loadtrim_agent.common.naming import UnknownNameError, nearest
+from loadtrim_agent.planning.packer_registry import LABORATORY, PACKERS
+from loadtrim_agent.planning.placement.problem import LoadError
+from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.wire.records import ReportRecord
 
-from .connection import add_arguments, connection_from
-from .control import ControlTopic
-from .errors import EXIT_DONE, CommandError, UsageError
 from .simulated import Run, Task, head_lines, json_of, text_lines
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Summary
-from loadtrim.simulate.show import curves_of, decision_lines, decisions_of, legend_lines, table_lines
-from loadtrim.simulate.simulation import drain_seconds
+from loadtrim.simulate.model.simulation import drain_seconds
+from loadtrim.simulate.report.show import curves_of, decision_lines, decisions_of, legend_lines, table_lines
 
 __all__ = ["Run", "Task", "head_lines", "json_of", "text_lines"]
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .connection import Connection, add_arguments, connection_from
-from .control import ControlTopic
-from .errors import EXIT_DONE
+from loadtrim.errors import EXIT_DONE
+from loadtrim.observer.connection import Connection, add_arguments, connection_from
+from loadtrim.observer.control_topic import ControlTopic
+from loadtrim.observer.view import GroupState, GroupView
+
 from .text import status_lines
-from .view import GroupState, GroupView
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]

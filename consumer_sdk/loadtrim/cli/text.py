@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from loadtrim_agent.observe.words import (
+from loadtrim.observer.view import GroupState, MemberState, PartitionState
+from loadtrim_agent.observability.text import (
     brake_line,
     counted,
     decision_line,
@@ -15,8 +16,6 @@ from loadtrim_agent.observe.words import (
     number,
     percent,
 )
-
-from .view import GroupState, MemberState, PartitionState
 
 __all__ = [
     "ago",

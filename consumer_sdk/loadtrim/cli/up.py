@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loadtrim_agent.observe.words import duration, number
+from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
+from loadtrim.observer.connection import Connection, add_arguments, connection_from
+from loadtrim.observer.follow import GroupFollower
+from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
+from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrchestrator
+from loadtrim.orchestrator.supervisor import INSTANCES_MAX
+from loadtrim_agent.observability.text import duration, number
 
-from .connection import Connection, add_arguments, connection_from
-from .errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
-from .follow import GroupFollower
-from .instances import EventKind, OrchestratorEvent, OrchestratorOptions
-from .orchestrator import CommandNotFoundError, LocalOrchestrator
-from .supervisor import INSTANCES_MAX
 from .text import group_line
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ Record by record, with the planner that runs in the agent and the meters that ru
 
 from __future__ import annotations
 
-from loadtrim_agent.core.plan.baseline_records import BaselineRecord
-from loadtrim_agent.core.plan.values import PlanConfig
+from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.wire.baseline_records import BaselineRecord
 
-from .baselines import parse_moment, read_baselines
-from .loads import Load, LoadFileError, WrongLoadError, parse_generator, shares_even, shares_skewed
-from .outcome import Curves, Outcome, Summary, percentile, summary_of
-from .protocols import PROTOCOLS, Protocol, protocol_of
-from .simulation import Options, Simulation, simulate
-from .work import Costs, Machines, parse_costs
+from .loads.baselines import parse_moment, read_baselines
+from .loads.load import Load, LoadFileError, WrongLoadError, parse_generator, shares_even, shares_skewed
+from .model.outcome import Curves, Outcome, Summary, percentile, summary_of
+from .model.protocols import PROTOCOLS, Protocol, protocol_of
+from .model.simulation import Options, Simulation, simulate
+from .model.work import Costs, Machines, parse_costs
 
 __all__ = [
     "PROTOCOLS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtrim_agent.core.model import LoadtrimError
+from loadtrim_agent.common.errors import LoadtrimError
 
 __all__ = ["BrokerError", "DistributionError", "LocalKafkaError", "ToolMissingError"]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo import load
-from recorded import TRACE_NAME, data_file
+from demo.datasets import TRACE_NAME, data_file
 
 
 class TestSchedule:

@@ -11,8 +11,8 @@ from demo.follow import Follower
 from demo.journal import read_run
 from demo.report import NOT_THE_PAPERS, SETTING_FILE, Replica, Report, Setting, main, make_report, percentile, render
 from demo.telemetry import Entry, OwnerChange, Telemetry, fold, load_entries, save_entries
-from loadtrim_agent.core.model import Partition
-from loadtrim_agent.core.records import (
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import (
     BaseRecord,
     DecisionRecord,
     HelloRecord,

@@ -14,8 +14,8 @@ from demo import run as runs
 from demo.follow import Follower
 from demo.journal import Supervisor
 from demo.load import Progress, constant
-from loadtrim.cli.instances import OrchestratorOptions
-from loadtrim.cli.orchestrator import LocalOrchestrator
+from loadtrim.orchestrator.instances import OrchestratorOptions
+from loadtrim.orchestrator.orchestrator import LocalOrchestrator
 from nexmark import __main__ as nexmark
 
 

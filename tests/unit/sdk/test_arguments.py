@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loadtrim.arguments import Arguments
-from loadtrim_agent.core.group.values import GroupConfig
+from loadtrim_agent.protocol.group_config import GroupConfig
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from loadtrim.settings import Settings, SettingsError
-from loadtrim_agent.core.plan.policies import POLICIES
+from loadtrim_agent.planning.policy_registry import POLICIES
 
 
 @pytest.mark.parametrize("name", sorted(set(POLICIES) - {"clairvoyant"}))

@@ -26,7 +26,7 @@ from aiokafka.errors import CorrelationIdError, KafkaConnectionError
 
 from ..client import Client
 from .answer import read_answer
-from .lanes import Channel
+from .channels import Channel
 
 __all__ = ["AnswersProtocol", "ReceivingClient"]
 
@@ -42,7 +42,7 @@ must be able to hold that."""
 
 
 class ReceivingClient(Client):
-    """A client whose connections for fetching (those of a :class:`~.lanes.Channel`) receive as told above."""
+    """A client whose connections for fetching (those of a :class:`~.channels.Channel`) receive as told above."""
 
     async def _get_conn(
         self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, no_hint: bool = False

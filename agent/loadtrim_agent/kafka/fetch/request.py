@@ -17,7 +17,7 @@ from aiokafka.protocol.fetch import (
     FetchRequest_v11,
 )
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 __all__ = ["NO_SESSION", "SessionFetchRequest"]
 

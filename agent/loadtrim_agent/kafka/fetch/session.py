@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 __all__ = ["FetchSession", "SessionRequest", "Wanted"]
 

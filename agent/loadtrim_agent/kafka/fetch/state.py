@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 
 from .chunk import Chunk
 
@@ -21,7 +21,7 @@ class Route(NamedTuple):
 
 
 class Taken:
-    """One take of one partition: from :meth:`~.plane.FetchPlane.take` until the next, or the drop."""
+    """One take of one partition: from :meth:`~.fetcher.FetchPlane.take` until the next, or the drop."""
 
     __slots__ = (
         "ahead",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.request import NO_SESSION, SessionFetchRequest
 
 __all__ = ["batch", "control", "request"]

@@ -10,7 +10,7 @@ from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
 
 from .batches import ABORT, COMMIT, batch, control

@@ -17,8 +17,8 @@ from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.fetch import FetchResponse_v10
 
 from loadtrim_agent.kafka.connections import Backoff
-from loadtrim_agent.kafka.fetch.bundle import Bundle
-from loadtrim_agent.kafka.fetch.lanes import BrokerLanes, Lane
+from loadtrim_agent.kafka.fetch.channels import BrokerLanes, Lane
+from loadtrim_agent.kafka.fetch.fetch_group import Bundle
 from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol, ReceivingClient
 
 from .batches import request

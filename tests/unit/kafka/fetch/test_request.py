@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.request import NO_SESSION, SessionFetchRequest
 
 from .batches import request

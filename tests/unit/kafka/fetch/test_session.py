@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtrim_agent.core.model import Partition
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.session import FetchSession, SessionRequest
 
 PARTITIONS = [Partition("a", 0), Partition("a", 1), Partition("b", 0)]

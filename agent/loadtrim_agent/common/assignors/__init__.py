@@ -1,0 +1,1 @@
+"""Kafka's own assignors, and the assignor that spreads unclaimed partitions. Pure functions."""

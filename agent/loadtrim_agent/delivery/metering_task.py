@@ -1,0 +1,272 @@
+"""The measuring shell: gathers from the streams what was handed out and done, and reports it.
+
+Gathering is per batch and every 0.2 s, never per record in the agent's loop; user code's thread only appends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import zlib
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from operator import sub
+
+import msgspec
+
+from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.fetch.chunk import Chunk
+from loadtrim_agent.kafka.fetch.port import DataPlane
+from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
+from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
+from loadtrim_agent.observability.metrics import Metrics
+from loadtrim_agent.wire.records import LoadRecord, Record
+
+from .partition_stream import Finished, Stream
+from .record_buffer import Handout
+
+__all__ = ["Measuring", "process_started_at"]
+
+GATHER_SECONDS = 0.2
+REPORTS_SPREAD = 0.15
+"""Share of the report interval over which members spread their reports; the leader decides behind it."""
+FRESH_SECONDS = 1.0
+LOAD_SECONDS = 0.5
+LOAD_SECONDS_MAX = 1.0
+"""A ``load`` record is also the member's sign of life."""
+
+
+def process_started_at() -> float:
+    """When this process was started, seconds since the epoch; where that cannot be read, now."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        return wall_time() - (boot_time() - ticks / os.sysconf("SC_CLK_TCK"))
+    return wall_time()
+
+
+class Measuring:
+    """Feeds one :class:`Meter` and the metrics from one consumer's streams.
+
+    Args:
+        config: of the meter.
+        metrics: where what was done is counted.
+        report_seconds: how often a report is due.
+    """
+
+    def __init__(self, config: MeterConfig, metrics: Metrics, *, report_seconds: float) -> None:
+        self.meter = Meter(config)
+        self._metrics = metrics
+        self._report_seconds = report_seconds
+        self._report_phase = zlib.crc32(config.instance.encode()) / (1 << 32) * REPORTS_SPREAD * report_seconds
+        self._handout: Handout | None = None
+        self._plane: DataPlane | None = None
+        self._fetched = asyncio.Event()
+        """Set while records are there that are not done."""
+        self._watched: dict[Partition, Stream] = {}
+        """Those of which something could become done, so that nobody looks at those that are quiet."""
+        self._sequence = 0
+        self._loaded: LoadRecord | None = None
+        self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.objective_seconds}))
+        self._latencies: dict[int, int] = {}
+        """Records done since the last report, by the bucket of their latency."""
+        self.snapshot: MeterSnapshot = self.meter.snapshot(wall_time())
+
+    def attach(self, handout: Handout, plane: DataPlane) -> None:
+        """From now on these streams are measured."""
+        self._handout = handout
+        self._plane = plane
+
+    # -- what the agent tells ------------------------------------------------------------------------------------
+
+    def acquired(self, stream: Stream, seconds: float | None) -> None:
+        now = wall_time()
+        self._watched[stream.partition] = stream
+        self.meter.acquired(stream.partition, now, stream.position, self._fresh_end(stream.partition, now), seconds)
+        if seconds is not None:
+            self._metrics.handoff("acquire", seconds)
+
+    def _fresh_end(self, partition: Partition, now: float) -> int | None:
+        """End of the log, unless it was told in an earlier ownership: then backlog would count as arrivals."""
+        told_at = self._plane.end_offset_at(partition) if self._plane is not None else None
+        fresh = told_at is not None and now - told_at < FRESH_SECONDS
+        return self._plane.end_offset(partition) if self._plane is not None and fresh else None
+
+    def lost(self, stream: Stream) -> None:
+        self._gather(stream, wall_time(), wall_time() - boot_time())
+        self._watched.pop(stream.partition, None)
+        self.meter.lost(stream.partition, wall_time())
+        self._metrics.dropped_partition(*stream.partition)
+
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        stamps, counts = chunk.stamps()
+        self._watched[stream.partition] = stream
+        self._fetched.set()
+        self.meter.fetched(
+            stream.partition,
+            wall_time(),
+            stamps,
+            counts,
+            next_offset=chunk.end,
+            end_offset=end_offset,
+            answered_at=self._plane.end_offset_at(stream.partition) if self._plane is not None else None,
+        )
+
+    def sought(self, stream: Stream, offset: int) -> None:
+        self._watched[stream.partition] = stream
+        self.meter.sought(stream.partition, wall_time(), offset)
+
+    def paused(self, stream: Stream, paused: bool) -> None:
+        self.meter.paused(stream.partition, wall_time(), paused)
+
+    def committed(self, offsets: Mapping[Partition, int]) -> None:
+        for partition, offset in offsets.items():
+            self.meter.committed(partition, offset)
+
+    # -- gathering -----------------------------------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Take what was done since the last time. O(partitions of which something is to be done)."""
+        now = wall_time()
+        wall_offset = now - boot_time()
+        for stream in tuple(self._watched.values()):
+            self._gather(stream, now, wall_offset)
+            if _emptied(stream):
+                del self._watched[stream.partition]
+
+    def _gather(self, stream: Stream, now: float, wall_offset: float) -> None:
+        size_bytes = stream.size_bytes
+        if size_bytes != stream.size_told:
+            self.meter.unpacked(stream.partition, size_bytes - stream.size_told)
+            stream.size_told = size_bytes
+        # First this, then what was done: a position ahead of it would tell that nothing of what is fetched is left.
+        position = stream.done
+        finished = stream.take_finished()
+        if not finished and position == stream.done_told:
+            return
+        stream.done_told = position
+        latencies, busies, timed = unpack(finished, wall_offset)
+        self.meter.done(stream.partition, now, latencies, busies, position if position is not None else stream.position)
+        by_bound = self._metrics.records_done(*stream.partition, len(busies), timed, busies)
+        for bound, count in by_bound.items():
+            # Another consumer with the same labels may have bounds there that are none of ours.
+            bucket = bisect_left(self._latency_bounds, bound)
+            self._latencies[bucket] = self._latencies.get(bucket, 0) + count
+
+    async def run_gathering(self) -> None:
+        """Gather for ever; asleep while there is nothing that could become done."""
+        while True:
+            await self._fetched.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self.gather()
+            if not self._watched:
+                self._fetched.clear()
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    async def run_reports(
+        self,
+        who: Callable[[], tuple[str, int]],
+        committed: Callable[[], Mapping[Partition, int]],
+        publish: Callable[[Record, int], Awaitable[bool]],
+    ) -> None:
+        """Report for ever, soon after each multiple of the report interval by the wall clock.
+
+        All members do, so that the leader knows the whole group up to a moment that is hardly past when it decides; a
+        clock that is off costs that, and nothing else. They are spread over a part of the interval by their names.
+
+        Args:
+            who: (member id, generation) now.
+            committed: offset acknowledged last, per partition held.
+            publish: writes to the telemetry.
+        """
+        while True:
+            await asyncio.sleep(seconds_to_beat(wall_time(), self._report_seconds, self._report_phase))
+            self.committed(committed())
+            await self.report(*who(), publish)
+
+    async def report(self, member: str, generation: int, publish: Callable[[Record, int], Awaitable[bool]]) -> None:
+        """Report what happened since the last time."""
+        self.gather()
+        self._observe_ends()
+        report = self.meter.report(wall_time(), member, generation, self._sequence + 1)
+        report = msgspec.structs.replace(report, latency_counts=self._latency_counts())
+        self.show()
+        parts = split_report(report)
+        self._sequence = parts[-1].sequence  # before anything is waited for: the last report may come in between
+        for part in parts:
+            await publish(part, part.sequence)
+
+    def _latency_counts(self) -> tuple[tuple[float, int], ...]:
+        """Latencies since the last report, by bucket."""
+        counts, self._latencies = self._latencies, {}
+        bounds = self._latency_bounds
+        return tuple((bounds[index], count) for index, count in sorted(counts.items()) if index < len(bounds))
+
+    def _observe_ends(self) -> None:
+        """Idle partitions: what the last fetch said of the log's end costs no request."""
+        if self._handout is None or self._plane is None:
+            return
+        for partition in self._handout.streams:
+            end, at = self._plane.end_offset(partition), self._plane.end_offset_at(partition)
+            if end is not None and at is not None:
+                self.meter.observed(partition, at, end)
+
+    def show(self) -> None:
+        """Bring gauges and the snapshot for ``/status`` up to date."""
+        self.snapshot = seen = self.meter.snapshot(wall_time())
+        self._metrics.utilization(seen.utilization)
+        self._metrics.owned(len(seen.partitions))
+        for p in seen.partitions:
+            self._metrics.partition(*p.partition, p.lag_records, p.lag_seconds, p.arrival_rate)
+
+    async def run_loads(self, who: Callable[[], tuple[str, int]], write: Callable[[Record], Awaitable[bool]]) -> None:
+        """Tell slack and queues for ever: every half second when they changed, every second in any case."""
+        told_at = 0.0
+        while True:
+            await asyncio.sleep(LOAD_SECONDS)
+            member, generation = who()
+            if not member:
+                continue
+            load = self.meter.load(wall_time(), member, generation)
+            same = self._loaded is not None and (load.slack, load.queues) == (self._loaded.slack, self._loaded.queues)
+            if same and boot_time() - told_at < LOAD_SECONDS_MAX - LOAD_SECONDS / 2:
+                continue
+            self._loaded = load
+            told_at = boot_time()
+            await write(load)
+
+
+def _emptied(stream: Stream) -> bool:
+    """Everything fetched was handed out, is done, and was gathered. In this order: user code goes on meanwhile."""
+    return stream.exhausted and stream.in_hand is None and stream.gathered and stream.done == stream.done_told
+
+
+def unpack(finished: Iterable[Finished], wall_offset: float) -> tuple[list[float], list[float], list[float]]:
+    """Per record: latency, busy seconds; and the latencies of those that have a timestamp.
+
+    A batch's time is shared out evenly among its records; all of them are done when it is.
+    """
+    latencies: list[float] = []
+    busies: list[float] = []
+    timeless: list[int] = []
+    for stamps, times, at_once in finished:
+        begin = len(latencies)
+        if at_once:
+            at = times[1] + wall_offset
+            latencies += [at - stamp / 1000 for stamp in stamps]
+            busies += [(times[1] - times[0]) / len(stamps)] * len(stamps)
+        else:
+            ends = times[1:]
+            latencies += [end + wall_offset - stamp / 1000 for end, stamp in zip(ends, stamps, strict=True)]
+            busies += map(sub, ends, times)
+        if min(stamps) < 0:
+            timeless += [index for index, stamp in enumerate(stamps, begin) if stamp < 0]
+    if not timeless:
+        return latencies, busies, latencies
+    for index in timeless:
+        latencies[index] = 0.0
+    without = set(timeless)
+    return latencies, busies, [latency for index, latency in enumerate(latencies) if index not in without]

@@ -1,0 +1,409 @@
+"""Handing records out: where the agent's thread meets the user's.
+
+The agent appends batches; the user's thread takes records from them one by one, without a lock. For each record the
+user's thread *announces* its offset as in hand, then checks that the partition is running and the lease lasts; the
+agent *stops* the partition first and reads what is in hand afterwards. Under the interpreter's lock one of the two sees
+the other, so no record is handed out after the agent has read that nothing is in hand.
+
+A record (or a batch of ``getmany``) is done when the next call is made that could return records of its partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.fetch.chunk import Chunk
+from loadtrim_agent.kafka.fetch.state import Budget
+
+from .partition_stream import SLICE_RECORDS, Stream
+
+__all__ = ["Handout"]
+
+BATCH_RECORDS = 1024
+"""Records that ``getmany`` returns at most where user code names no limit; as many are unpacked at a time."""
+
+Deserializer = Callable[[bytes | None], Any]
+
+
+class Handout:
+    """All streams of one consumer, and the user's side of taking from them.
+
+    Args:
+        user_loop: the loop that user code runs in.
+        tell_agent: calls a function in the agent's loop, from the user's thread.
+        refill: agent's; called there when a chunk that wants it, or any while the buffers are full, is unpacked.
+        refetch: agent's; called there to have a stream fetched anew from its position, because what came is corrupt.
+        drained: agent's; called there when a stopped stream has nothing in hand any more.
+        key_deserializer, value_deserializer: the user's; they run in the user's thread, so that what they raise, they
+            raise there, again at each call, until the user seeks past the record.
+    """
+
+    def __init__(
+        self,
+        user_loop: asyncio.AbstractEventLoop,
+        tell_agent: Callable[..., object],
+        *,
+        refill: Callable[[Stream], None],
+        refetch: Callable[[Stream, int], None],
+        drained: Callable[[Stream], None],
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        self._user_loop = user_loop
+        self._tell_agent = tell_agent
+        self._refill = refill
+        self._refetch = refetch
+        self._drained = drained
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self._deserializes = key_deserializer is not None or value_deserializer is not None
+        self.streams: dict[Partition, Stream] = {}
+        """Agent writes (a new dict each time); both read."""
+        self._turn: deque[Stream] = deque()
+        """User: streams with something to hand out, whether or not it may be, in the order of their turns."""
+        self._turn_of: dict[Partition, Stream] = {}
+        self._fed: deque[Stream] = deque()
+        """Agent appends, user takes: something was added to these. So nobody looks at those that are quiet."""
+        self._left_in_slice = SLICE_RECORDS
+        self._leading: deque[Stream] = deque()
+        """Agent appends, user takes: their turn is next."""
+        self._in_hand: list[Stream] = []
+        """User: streams with something in hand, those given up meanwhile included."""
+        self._run: Stream | None = None
+        """User: one record of this stream is in hand and nothing else, and nothing happened since then but hand-outs
+        of the records behind it, up to :attr:`_run_end`."""
+        self._run_end = 0
+        self.lease_until = 0.0
+        """Agent."""
+        self.budget: Budget | None = None
+        """Agent: of all buffers."""
+        self.error: BaseException | None = None
+        """Agent: raised by the user's next call."""
+        self.failed = False
+        """Agent: :attr:`error` is for good, every call raises it."""
+        self.closing = False
+        """User or agent: the iteration ends after the record in hand."""
+        self._sleeper: asyncio.Future[None] | None = None
+        self.last_call = boot_time()
+        """User: when records were asked for last (max_poll_interval)."""
+        self.agent_seen_at = boot_time()
+        """Agent: when its loop turned last, to tell a stuck agent from a quiet topic."""
+        self.expired = False
+        """Agent sets it when it left for want of calls; user clears it and asks the agent to come back."""
+        self.waiting = False
+        """User: asleep for want of records; that time does not count as user code being busy."""
+
+    # -- agent's thread ------------------------------------------------------------------------------------------
+
+    def put(self, stream: Stream) -> None:
+        self.streams = {**self.streams, stream.partition: stream}
+
+    def remove(self, partition: Partition) -> None:
+        self.streams = {p: s for p, s in self.streams.items() if p != partition}
+
+    def feed(self, stream: Stream, chunk: Chunk) -> None:
+        """Add what was fetched and wake the user if asleep."""
+        stream.chunks.append(chunk)
+        self._fed.append(stream)
+        self.lead(stream)
+        self.wake()
+
+    def lead(self, stream: Stream) -> None:
+        """Where these are the first records of an acquisition that may be handed out, their turn is next."""
+        if not stream.led and stream.running and stream.chunks:
+            stream.led = True
+            self._leading.append(stream)
+
+    def wake(self) -> None:
+        """Wake user code that sleeps for want of records; costs nothing when it does not."""
+        sleeper = self._sleeper
+        if sleeper is not None:
+            self._sleeper = None
+            self._user_loop.call_soon_threadsafe(_wake, sleeper)
+
+    def fail(self, error: BaseException, *, for_good: bool = False) -> None:
+        """Raise this in the user's next call, or in the one that waits; ``for_good``: in every one."""
+        if not self.failed:
+            self.error = error
+            self.failed = for_good
+        self.wake()
+
+    # -- user's thread -------------------------------------------------------------------------------------------
+
+    def take_one(self, wanted: Collection[Partition] = ()) -> Any | None:
+        """The next record, or None where there is nothing to hand out now. Ends what was in hand before."""
+        now = boot_time()
+        self.last_call = now
+        stream = self._run
+        if (
+            stream is None
+            or wanted
+            or (index := stream.index) >= self._run_end
+            or now >= self.lease_until
+            or self.closing
+            or self._turn_of is not self.streams
+        ):
+            return self._look_for_one(now, wanted)
+        # Nearly every call: the same steps in the same order as there, without the calls.
+        stream.times.append(now)
+        stream.done = stream.position
+        record = stream.records[index]
+        offset = record.offset
+        stream.in_hand = offset
+        if not stream.running or stream.paused:
+            self._withdraw(stream)
+            return self._look_for_one(now, wanted)
+        if self._deserializes:
+            record = self._deserialized_in_hand(stream, record)
+        stream.index = index + 1
+        stream.position = offset + 1
+        return record
+
+    def _look_for_one(self, now: float, wanted: Collection[Partition]) -> Any | None:
+        self._run = None
+        if self._in_hand:
+            self._finish(now, wanted)
+        if now >= self.lease_until or self.closing:
+            return None
+        for _ in range(len(self._order()) + 1):
+            stream = self._current(wanted)
+            if stream is None:
+                return None
+            record = self._peek(stream, self._left_in_slice)
+            if record is None or not self._announce(stream, record.offset):
+                self._next_turn()
+                continue
+            if self._deserializes:
+                record = self._deserialized_in_hand(stream, record)
+            stream.begin(now)
+            stream.advance(1, record.offset)
+            self._left_in_slice -= 1
+            if not wanted and len(self._in_hand) == 1:
+                self._run_on(stream)
+            return record
+        return None
+
+    def _run_on(self, stream: Stream) -> None:
+        """What is left of the slice is handed out without looking for it, as long as nothing else happens."""
+        self._run = stream
+        more = max(0, min(len(stream.records) - stream.index, self._left_in_slice))
+        self._run_end = stream.index + more
+        self._left_in_slice -= more
+
+    def take_many(self, wanted: Collection[Partition], max_records: int | None) -> dict[Partition, list[Any]]:
+        """What is there now, by partition, oldest first; ends what was in hand before.
+
+        Args:
+            wanted: of these partitions; empty: of all.
+            max_records: at most so many; None: :data:`BATCH_RECORDS`.
+        """
+        now = boot_time()
+        self.last_call = now
+        self._run = None
+        if self._in_hand:
+            self._finish(now, wanted)
+        taken: dict[Partition, list[Any]] = {}
+        if now >= self.lease_until or self.closing:
+            return taken
+        left = max_records if max_records is not None else BATCH_RECORDS
+        for _ in range(len(self._order())):
+            stream = self._current(wanted)
+            if stream is None or left == 0 or stream.partition in taken:
+                break  # the last: its turn has come round again, and more was fetched meanwhile
+            records = self._take_batch(stream, left, now)
+            if records:
+                taken[stream.partition] = records
+                left -= len(records)
+            self._next_turn()
+        return taken
+
+    def _take_batch(self, stream: Stream, limit: int, now: float) -> list[Any]:
+        records: list[Any] = []
+        first = self._peek(stream, min(limit, BATCH_RECORDS))
+        if first is None or not self._announce(stream, first.offset):
+            return records
+        stamps: list[int] = []
+        try:
+            while len(records) < limit and self._peek(stream, min(limit - len(records), BATCH_RECORDS)) is not None:
+                self._read(stream, limit - len(records), records, stamps)
+        except BaseException:
+            if not records:
+                self._withdraw(stream)
+                raise
+        stream.begin_batch(now, stamps)
+        stream.in_hand = records[-1].offset
+        return records
+
+    def _read(self, stream: Stream, limit: int, records: list[Any], stamps: list[int]) -> None:
+        """Hand out what is unpacked; what cannot be deserialized raises, and stays to be handed out next."""
+        if not self._deserializes:
+            more, their_stamps = stream.read(limit)
+            records += more
+            stamps += their_stamps
+            return
+        for record in stream.records[stream.index : stream.index + limit]:
+            records.append(self._deserialized(record))
+            stamps.append(record.timestamp)
+            stream.advance(1, record.offset)
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Sleep until something may be there to hand out, or ``timeout`` seconds have passed."""
+        if self._ready():
+            return
+        sleeper: asyncio.Future[None] = self._user_loop.create_future()
+        self._sleeper = sleeper
+        self.waiting = True
+        try:
+            if not self._ready():  # the agent may have fed between the check and the announcement
+                await asyncio.wait((sleeper,), timeout=timeout)
+        finally:
+            self.waiting = False
+            if self._sleeper is sleeper:
+                self._sleeper = None
+
+    def seek(self, stream: Stream, offset: int) -> None:
+        """Hand out from ``offset`` on; the agent is told by the caller."""
+        self._run = None
+        stream.seeks += 1
+        stream.position = offset
+        stream.done = offset
+
+    def abandon(self) -> None:
+        """What is in hand is not done, and never will be (an exception, a break, then stop)."""
+        self._run = None
+        for stream in self._in_hand:
+            stream.in_hand = None
+            if stream.listening:
+                self._tell_agent(self._drained, stream)
+        self._in_hand.clear()
+
+    def _ready(self) -> bool:
+        if self.error is not None or self.closing:
+            return True
+        if boot_time() >= self.lease_until:
+            return False
+        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self._order())
+
+    def _finish(self, now: float, wanted: Collection[Partition]) -> None:
+        """What is in hand of the partitions that this call could return is done."""
+        kept: list[Stream] = []
+        for stream in self._in_hand:
+            if wanted and stream.partition not in wanted:
+                kept.append(stream)
+            else:
+                self._end(stream, now)
+        self._in_hand[:] = kept
+
+    def _end(self, stream: Stream, now: float) -> None:
+        stream.end(now)
+        if stream.listening:
+            self._tell_agent(self._drained, stream)
+
+    def _announce(self, stream: Stream, offset: int) -> bool:
+        """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
+        stream.in_hand = offset
+        if not stream.running or stream.paused:
+            self._clear_hand(stream)
+            return False
+        self._in_hand.append(stream)
+        return True
+
+    def _withdraw(self, stream: Stream) -> None:
+        self._run = None
+        self._in_hand.remove(stream)
+        self._clear_hand(stream)
+
+    def _clear_hand(self, stream: Stream) -> None:
+        stream.in_hand = None
+        if stream.listening:
+            self._tell_agent(self._drained, stream)
+
+    def _order(self) -> deque[Stream]:
+        """Streams in the order of their turns; new acquisitions first, the newest of them before the others."""
+        fed = [self._fed.popleft() for _ in range(len(self._fed))]
+        streams = self.streams  # after that: who was fed was put before
+        if streams is not self._turn_of:
+            turn = [s for s in self._turn if streams.get(s.partition) is s]
+            fresh = sorted((s for p, s in streams.items() if self._turn_of.get(p) is not s), key=lambda s: -s.take)
+            for stream in fresh:
+                stream.queued = True
+            self._turn = deque([*fresh, *turn])
+            self._turn_of = streams
+            self._left_in_slice = SLICE_RECORDS
+        for stream in fed:
+            if not stream.queued and streams.get(stream.partition) is stream:
+                stream.queued = True
+                self._turn.append(stream)
+        return self._turn
+
+    def _current(self, wanted: Collection[Partition]) -> Stream | None:
+        self._order()
+        if self._left_in_slice <= 0:
+            self._next_turn()
+        for _ in range(len(self._turn)):
+            if not self._turn:
+                return None
+            stream = self._turn[0]
+            eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
+            if eligible and stream.has_more():
+                return stream
+            self._next_turn()
+        return None
+
+    def _next_turn(self) -> None:
+        if self._turn:
+            stream = self._turn.popleft()
+            stream.let_go()
+            stream.queued = stream.has_more()  # what is fed after this look is in _fed
+            if stream.queued:
+                self._turn.append(stream)
+        self._left_in_slice = SLICE_RECORDS
+        while self._leading:
+            stream = self._leading.popleft()
+            turn = self._order()
+            waits = stream.done is None and stream.in_hand is None  # its turn may have come meanwhile
+            if waits and stream in turn:
+                turn.remove(stream)
+                turn.appendleft(stream)
+
+    def _peek(self, stream: Stream, records_max: int) -> Any | None:
+        try:
+            return stream.peek(lambda chunk: self._finished(stream, chunk), records_max)
+        except Exception:
+            # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
+            stream.seeks += 1
+            self._tell_agent(self._refetch, stream, stream.position)
+            raise
+
+    def _finished(self, stream: Stream, chunk: Chunk) -> None:
+        chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py
+        if chunk.refill or (self.budget is not None and self.budget.exhausted):
+            self._tell_agent(self._refill, stream)
+
+    def _deserialized_in_hand(self, stream: Stream, record: Any) -> Any:
+        try:
+            return self._deserialized(record)
+        except BaseException:
+            self._withdraw(stream)
+            raise
+
+    def _deserialized(self, record: Any) -> Any:
+        if self._key_deserializer is not None or self._value_deserializer is not None:
+            key, value = record.key, record.value
+            if self._key_deserializer is not None:
+                key = self._key_deserializer(key)
+            if self._value_deserializer is not None:
+                value = self._value_deserializer(value)
+            # Both or none: what raises is tried again on the raw bytes.
+            record.key, record.value = key, value
+        return record
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

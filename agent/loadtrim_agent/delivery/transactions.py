@@ -1,0 +1,119 @@
+"""Offsets on their way through a producer's transaction: whose they are, and that no handoff overtakes them.
+
+The broker takes such offsets from any producer for any group. What keeps them right is: they carry the member's
+generation (the broker refuses those of a member that was left behind), they are of partitions that this member holds
+(within a generation nobody but the owner knows), and a handoff that begins meanwhile waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from aiokafka.errors import CommitFailedError, IllegalStateError
+
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.protocol.ownership import HoldState
+
+__all__ = ["Fence", "Transactions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a commit in the group's name carries."""
+
+    member: str
+    generation: int
+
+
+class Transactions:
+    """All methods run in the agent's loop.
+
+    Args:
+        machine: the membership in force.
+        feed: gives it an event.
+        patience_seconds: longest wait for a barrier to end.
+    """
+
+    def __init__(
+        self, machine: Callable[[], Machine], feed: Callable[[e.Event], None], patience_seconds: float
+    ) -> None:
+        self._machine = machine
+        self._feed = feed
+        self._patience_seconds = patience_seconds
+        self._changed = asyncio.Event()
+
+    def generation_changed(self) -> None:
+        """Another generation has begun, or there will be none."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def begin(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Offsets of these will be sent: from now to :meth:`end` none of them is released.
+
+        Returns:
+            The acquisition of each.
+
+        Raises:
+            CommitFailedError: one was given to another member meanwhile. IllegalStateError: one is not held, or
+            auto-commit is on.
+        """
+        if self._machine().config.auto_commit:
+            raise IllegalStateError(
+                "Offsets cannot be part of a transaction while auto-commit commits them outside of it: create the "
+                "consumer with enable_auto_commit=False."
+            )
+        holds = self._machine().holdings.holds
+        takes: dict[Partition, int] = {}
+        for partition in sorted(partitions):
+            hold = holds.get(partition)
+            if hold is None:
+                raise IllegalStateError(f"Partition {partition} is not assigned")
+            takes[partition] = hold.take
+        self._check(takes)
+        self._feed(e.TransactionSendsEvent(now=boot_time(), takes=takes))
+        return takes
+
+    def end(self, takes: Mapping[Partition, int]) -> None:
+        """They were sent, or will not be."""
+        self._feed(e.TransactionSentEvent(now=boot_time(), takes=dict(takes)))
+
+    async def fence(self, takes: Mapping[Partition, int], refused: int | None) -> Fence:
+        """What a commit of these acquisitions carries now.
+
+        Args:
+            takes: as :meth:`begin` returned them.
+            refused: a generation that the broker refused: a later one is waited for.
+
+        Raises:
+            CommitFailedError: one of them is not held any more, or no later generation began in time.
+        """
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                while self._machine().membership.generation in (refused, -1):
+                    self._check(takes)
+                    await self._changed.wait()
+        except TimeoutError:
+            raise _failed("this member was shut out of its group") from None
+        self._check(takes)
+        membership = self._machine().membership
+        return Fence(membership.member, membership.generation)
+
+    def _check(self, takes: Mapping[Partition, int]) -> None:
+        holds = self._machine().holdings.holds
+        for partition, take in takes.items():
+            hold = holds.get(partition)
+            # Nothing of an acquisition that is not opened was handed out: the offsets are of one that was lost.
+            if hold is None or hold.take != take or hold.state is HoldState.RELEASED or not hold.opened:
+                raise _failed(f"{partition.topic}-{partition.partition} was given to another member meanwhile")
+
+
+def _failed(why: str) -> CommitFailedError:
+    return CommitFailedError(
+        f"The offsets were not added to the transaction: {why}. Abort the transaction: what it covers is handed out "
+        "again by the partition's owner."
+    )

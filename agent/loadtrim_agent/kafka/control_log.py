@@ -1,0 +1,431 @@
+"""The control topic: the coordination log (partition 0) and telemetry (partition 1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from aiokafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    OffsetOutOfRangeError,
+    for_code,
+)
+
+from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.protocol.commands import AppendCommand, ReadBaseCommand
+from loadtrim_agent.protocol.events import (
+    AppendedEvent,
+    BaseFoundEvent,
+    Event,
+    LogFailedEvent,
+    LogGapEvent,
+    LogPositionEvent,
+    LogReadEvent,
+)
+from loadtrim_agent.wire.records import (
+    COORDINATION,
+    TELEMETRY,
+    BaseRecord,
+    LoadRecord,
+    Record,
+    UnreadableRecord,
+    decode,
+    encode,
+)
+
+from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Connections, Lane
+from .partition_log import Appended, PartitionLog
+
+__all__ = [
+    "ControlLog",
+    "ControlTopicUnusable",
+    "TelemetryEntry",
+    "TelemetryTail",
+    "telemetry_key",
+    "topic_configs",
+]
+
+log = logging.getLogger("loadtrim")
+T = TypeVar("T")
+
+RETENTION_MS = 7 * 24 * 3600 * 1000
+RETENTION_BYTES = 1 << 30
+SEGMENT_BYTES = 64 << 20
+TOPIC_ALREADY_EXISTS = 36
+POLL_SECONDS = 1.0
+"""The broker answers a read as soon as there is a record; with none, after this long."""
+SILENT_SECONDS = 3.0
+"""No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
+ANSWER_SECONDS = 1.0
+"""No answer to a read that is not to wait for this long: the connection is given up."""
+TOPIC_SECONDS = 30.0
+"""How long a topic that is created may take until it has leaders."""
+LOOK_SECONDS_MAX = 0.2
+"""Between two looks whether it has them: the user's start() waits for it, once in a group's life."""
+PROBE_SECONDS = 5.0
+BASE_CHUNK_RECORDS = 2_000
+KEY_SEPARATOR = "\x00"
+
+
+class ControlTopicUnusable(Exception):
+    """The control topic cannot be created, read or written. The message says what to do.
+
+    Caught by the agent: the member offers the standard protocols only (mixed group), and says so.
+    """
+
+
+class TelemetryEntry(NamedTuple):
+    """One record of the telemetry partition."""
+
+    record: Record
+    heard_at: float
+    """When it was appended, by the broker's stamp on this machine's clock, seconds since the epoch. Where the topic
+    keeps the writers' times: now, and the writer's time of what was there before the first look."""
+    replayed: bool
+    """It was there before the first look."""
+
+
+class ControlLog:
+    """Reads and appends; decides nothing.
+
+    Args:
+        settings: the user's connection settings.
+        topic: name of the control topic.
+        feed: takes the machine's events, in the agent's loop.
+        spawn: starts a task that the agent owns.
+        on_unreadable: called for every record that is no record of ours.
+        on_clock: called with (own wall clock - broker's clock, round trip), seconds, for each own append.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topic: str,
+        *,
+        feed: Callable[[Event], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        on_unreadable: Callable[[], None],
+        on_clock: Callable[[float, float], None],
+    ) -> None:
+        self.topic = topic
+        self._settings = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
+        self._feed = feed
+        self._spawn = spawn
+        self._on_unreadable = on_unreadable
+        self._on_clock = on_clock
+        self._connections = Connections(settings)
+        self._coordination = self._partition(COORDINATION, Lane.TAIL, Lane.APPEND)
+        self._telemetry = self._partition(TELEMETRY, Lane.TELEMETRY, Lane.REPORT, compressed=True)
+        self._position = 0
+        """Of the tail: offset read next."""
+        self._answered_at = boot_time()
+        self._failed = False
+        self._clock_ahead: float | None = None
+        """Own wall clock - broker's clock, seconds."""
+
+    def _partition(self, partition: int, read: Lane, append: Lane, *, compressed: bool = False) -> PartitionLog:
+        return PartitionLog(self._connections, self.topic, partition, read=read, append=append, compressed=compressed)
+
+    # -- life cycle ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Create the topic where it is missing, find the log's end, and prove that it can be written and read.
+
+        Raises:
+            ControlTopicUnusable: one of these is not possible.
+        """
+        try:
+            await self._connections.start()
+            async with asyncio.timeout(TOPIC_SECONDS):
+                await self._ensure_topic()
+                await self._connections.client.set_topics([self.topic])
+                self._position = await self._patiently(self._coordination.end)
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._probe()
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, UNREACHABLE):
+                raise ControlTopicUnusable(self._advice(error)) from error
+            raise
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """A topic that was just created has no leader for a moment."""
+        backoff = Backoff(self._connections.retry_backoff, LOOK_SECONDS_MAX)
+        while True:
+            try:
+                return await ask()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(backoff.failed())
+
+    async def _probe(self) -> None:
+        """Write a record that means nothing and read it back."""
+        sent_at = wall_time()
+        probe = LoadRecord(group="", member="", at=sent_at, generation=-1)
+        written = await self._coordination.append(encode(probe))
+        self._tell_clock(sent_at, written)
+        while self._position <= written.offset:
+            await self._read_on()
+
+    # -- creating ------------------------------------------------------------------------------------------------
+
+    async def _ensure_topic(self) -> None:
+        partitions = await self._count_partitions()
+        if partitions is None:
+            await self._patiently(self._create_topic)
+            partitions = await self._patiently(self._created_partitions)
+        if partitions < 2:
+            raise ControlTopicUnusable(self._advice("it has fewer than 2 partitions"))
+
+    async def _count_partitions(self) -> int | None:
+        """None: the topic does not exist, or this principal may not see it."""
+        code, partitions = await self._connections.partitions_of(self.topic, Lane.APPEND, timeout=PROBE_SECONDS)
+        return len(partitions) if code == 0 else None
+
+    async def _created_partitions(self) -> int:
+        partitions = await self._count_partitions()
+        if partitions is None:
+            raise LeaderNotAvailableError(self.topic)
+        return partitions
+
+    async def _create_topic(self) -> None:
+        from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # once in a group's life, and slow to import
+
+        admin = AIOKafkaAdminClient(**self._settings)
+        await admin.start()
+        try:
+            # aiokafka's own request breaks where the controller is not known: a broker that has just started.
+            if admin._client.cluster.controller is None:
+                await admin._client.force_metadata_update()
+            if admin._client.cluster.controller is None:
+                raise NotControllerError("the brokers do not say yet which of them creates topics")
+            new = NewTopic(self.topic, 2, 1, topic_configs=topic_configs())
+            new.replication_factor = -1  # the broker's default (KIP-464); the constructor does not take it
+            answer = await admin.create_topics([new])
+            code = answer.topic_errors[0][1]
+            if code not in (0, TOPIC_ALREADY_EXISTS):
+                raise ControlTopicUnusable(self._advice(for_code(code).__name__))
+        finally:
+            await admin.close()
+
+    def _advice(self, error: object) -> str:
+        configs = " ".join(f"--config {name}={value}" for name, value in topic_configs().items())
+        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        return (
+            f"The control topic {self.topic} cannot be used ({why}). Without it this member shares the group as a "
+            "plain consumer would: no handoffs, no planning, no scaling, and the whole group becomes a mixed one. "
+            f"Create it with `kafka-topics.sh --create --topic {self.topic} --partitions 2 {configs}`, or allow this "
+            f"principal CREATE on it; and allow READ, WRITE and DESCRIBE on topic {self.topic}. This member tries "
+            "again, at least once a minute, and comes back to loadtrim by itself."
+        )
+
+    # -- the coordination log ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Tail the log for ever."""
+        backoff = Backoff(self._connections.retry_backoff)
+        while True:
+            try:
+                await self._read_on()
+            except UNREACHABLE as error:
+                log.debug("The coordination log %s cannot be read now (%r); trying again.", self.topic, error)
+                self._watch_silence()
+                await asyncio.sleep(backoff.failed())
+            else:
+                self._answered_at = boot_time()
+                self._watch_silence()
+                backoff.succeeded()
+
+    async def _read_on(self) -> None:
+        """One read of the tail."""
+        try:
+            fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
+        except OffsetOutOfRangeError:
+            self._feed(LogGapEvent(now=boot_time()))
+            self._position = await self._coordination.end()
+            return
+        now, position = boot_time(), self._position
+        for message in fetched.records:
+            if message.offset != position:
+                self._feed(LogGapEvent(now=now))
+            position = message.offset + 1
+            record = self._decode(message.value)
+            if record is not None:
+                self._feed(LogReadEvent(now=now, offset=message.offset, record=record))
+        self._position = fetched.following
+        if fetched.records:
+            self._feed(LogPositionEvent(now=now, position=position))
+
+    def _watch_silence(self) -> None:
+        failed = boot_time() - self._answered_at > SILENT_SECONDS
+        if failed != self._failed:
+            self._failed = failed
+            self._feed(LogFailedEvent(now=boot_time(), failed=failed))
+            if failed:
+                log.warning("The coordination log %s does not answer: nothing moves until it does.", self.topic)
+            else:
+                log.info("The coordination log %s answers again.", self.topic)
+
+    def _tell_clock(self, sent_at: float, written: Appended) -> None:
+        """The broker stamped the record somewhere between our sending it and its answer."""
+        if written.appended_at is not None:
+            answered_at = wall_time()
+            self._clock_ahead = (sent_at + answered_at) / 2 - written.appended_at
+            self._on_clock(self._clock_ahead, answered_at - sent_at)
+
+    def _decode(self, value: bytes | None) -> Record | None:
+        try:
+            return decode(value or b"")
+        except UnreadableRecord as error:
+            self._on_unreadable()
+            log.debug("A record of %s cannot be read and is skipped: %s", self.topic, error)
+            return None
+
+    def append(self, command: AppendCommand) -> None:
+        """Append a record of the machine's; its fate is told as an AppendedEvent."""
+        self._spawn(self._append(command), f"append-{command.append}")
+
+    async def _append(self, command: AppendCommand) -> None:
+        offset = await self._write(command.record)
+        self._feed(AppendedEvent(now=boot_time(), append=command.append, offset=offset))
+
+    async def write(self, record: Record) -> bool:
+        """Append a record of the agent's own (load, plan). False: it did not get through."""
+        return await self._write(record) is not None
+
+    async def _write(self, record: Record) -> int | None:
+        sent_at = wall_time()
+        try:
+            written = await self._coordination.append(encode(record))
+        except UNREACHABLE as error:
+            log.debug("An append to %s failed: %r", self.topic, error)
+            return None
+        self._tell_clock(sent_at, written)
+        return written.offset
+
+    def read_base(self, command: ReadBaseCommand) -> None:
+        """Look for the newest map in the log."""
+        self._spawn(self._read_base(command.timeout), "read-base")
+
+    async def _read_base(self, timeout: float) -> None:
+        found: BaseRecord | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                found = await self._newest_base()
+        except UNREACHABLE as error:
+            log.info("No earlier map was found in %s (%r): going by the claims.", self.topic, error)
+        self._feed(BaseFoundEvent(now=boot_time(), base=found))
+
+    async def _newest_base(self) -> BaseRecord | None:
+        # On a lane of its own: the tail's is held by its long poll.
+        reader = self._partition(COORDINATION, Lane.LOOK, Lane.LOOK)
+        begin, end = await reader.first(), await reader.end()
+        while end > begin:
+            start = max(begin, end - BASE_CHUNK_RECORDS)
+            newest: BaseRecord | None = None
+            position = start
+            while position < end:
+                fetched = await reader.read(position, wait_seconds=0.1, timeout=SILENT_SECONDS)
+                position = fetched.following
+                for record in self._decoded(message for message in fetched.records if message.offset < end):
+                    newest = record if isinstance(record, BaseRecord) else newest
+            if newest is not None:
+                return newest
+            end = start
+        return None
+
+    def _decoded(self, messages: Iterable[Any]) -> list[Record]:
+        return [record for message in messages if (record := self._decode(message.value)) is not None]
+
+    # -- telemetry -----------------------------------------------------------------------------------------------
+
+    async def publish(self, record: Record, *, sequence: int) -> bool:
+        """Write a report or a decision to the telemetry partition."""
+        key = telemetry_key(record.group, record.member, sequence)
+        try:
+            await self._telemetry.append(encode(record), key)
+        except UNREACHABLE as error:
+            log.debug("A record of the telemetry did not get through: %r", error)
+            return False
+        return True
+
+    def telemetry(self, since: float) -> TelemetryTail:
+        """The telemetry partition from ``since`` (epoch seconds) on."""
+        return TelemetryTail(self._telemetry, since, self._entry)
+
+    def _entry(self, message: Any, replayed: bool) -> TelemetryEntry | None:
+        record = self._decode(message.value)
+        if record is None:
+            return None
+        stamp, now = message.timestamp / 1000, wall_time()
+        if self._clock_ahead is not None:
+            at = min(now, stamp + self._clock_ahead)
+        else:
+            at = stamp if replayed else now
+        return TelemetryEntry(record=record, heard_at=at, replayed=replayed)
+
+
+class TelemetryTail:
+    """Reads a telemetry partition when it is asked to, and nothing in between: reports are many, and what is made of
+    them is made once a second.
+
+    Args:
+        log: of the partition.
+        since: where to begin, seconds since the epoch.
+        entry: makes an entry of a record, or nothing of one that cannot be read.
+    """
+
+    def __init__(self, log: PartitionLog, since: float, entry: Callable[[Any, bool], TelemetryEntry | None]) -> None:
+        self._log = log
+        self._since_ms = int(since * 1000)
+        self._entry = entry
+        self._position = -1
+        self._replay_end = -1
+        """What was there at the first call ends here."""
+
+    async def read(self, hear: Callable[[TelemetryEntry], None]) -> None:
+        """Hear everything that came since the last time. Cancelled in between, the next call goes on there.
+
+        Raises:
+            KafkaError, OSError, TimeoutError: it cannot be read now.
+        """
+        if self._position < 0:
+            end = await self._log.end()
+            found = await self._log.offset_at(self._since_ms)
+            self._replay_end, self._position = end, found if found >= 0 else end
+        end = self._position + 1
+        while self._position < end:
+            try:
+                fetched = await self._log.read(self._position, wait_seconds=0.0, timeout=ANSWER_SECONDS)
+            except OffsetOutOfRangeError:
+                self._position = end = await self._log.end()
+                continue
+            for message in fetched.records:
+                entry = self._entry(message, message.offset < self._replay_end)
+                if entry is not None:
+                    hear(entry)
+            self._position, end = fetched.following, fetched.end
+
+
+def telemetry_key(group: str, member: str, sequence: int) -> bytes:
+    """Key of a report or a decision."""
+    return KEY_SEPARATOR.join((group, member, str(sequence))).encode()
+
+
+def topic_configs() -> dict[str, str]:
+    """What a control topic is created with."""
+    return {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": str(RETENTION_MS),
+        "retention.bytes": str(RETENTION_BYTES),
+        "segment.bytes": str(SEGMENT_BYTES),
+    }

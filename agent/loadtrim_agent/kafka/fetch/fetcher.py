@@ -1,0 +1,585 @@
+"""The data plane's shell: connections, metadata, timers and errors around the parts that do no I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka import errors
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.common.clock import wall_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections
+from loadtrim_agent.kafka.fetch.port import OnChunk, OnError
+
+from .channels import PAUSE_BYTES_MAX, BrokerLanes, Lane, LaneRequest, bundle_for
+from .chunk import frame
+from .fetch_group import Bundle
+from .offsets import EARLIEST, LATEST, OffsetQueries
+from .receiving import ReceivingClient
+from .request import SessionFetchRequest
+from .state import Budget, Route, Taken
+
+__all__ = ["FetchPlane"]
+
+log = logging.getLogger("loadtrim")
+
+ANSWERS_BYTES_MAX = 16 << 20
+"""All answers that may be on their way at once, over both lanes of all brokers: they come beside what is buffered, in
+buffers of their own."""
+BUFFERS_BYTES_MIN = 16 << 20
+"""All buffers together may hold ``fetch_max_bytes``, but never less than this."""
+LOW_BYTES_MIN = 1 << 20
+"""More is asked for while no more than this is left, or than one answer brings, so that what is read has a successor.
+With half of it user code had read all of a partition, and of the others at about the same time, before that."""
+PARTITION_BYTES_MIN = 16 << 10
+"""However many partitions there are, so much is asked of each."""
+SESSION_UNKNOWN, SESSION_EPOCH = 70, 71
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE = 74, 75, 78
+_NAMES = {
+    FENCED_LEADER_EPOCH: "FencedLeaderEpochError",
+    UNKNOWN_LEADER_EPOCH: "UnknownLeaderEpochError",
+    OFFSET_NOT_AVAILABLE: "OffsetNotAvailableError",
+}
+"""Errors that aiokafka has no types for, as they are called by Kafka."""
+NAMED_MAX = 5
+"""Partitions named in one line of the log."""
+_RESETS = {"earliest": EARLIEST, "latest": LATEST}
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+_ELSEWHERE = frozenset(
+    {
+        errors.UnknownTopicOrPartitionError.errno,
+        errors.LeaderNotAvailableError.errno,
+        errors.NotLeaderForPartitionError.errno,
+        errors.ReplicaNotAvailableError.errno,
+        errors.KafkaStorageError.errno,
+        FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH,
+        OFFSET_NOT_AVAILABLE,
+    }
+)
+"""The partition is to be had from another broker, or later: ask where."""
+
+
+class FetchPlane:
+    """Fetches on aiokafka's client, with sessions, two lanes per broker and bounded buffers.
+
+    Implements :class:`~loadtrim_agent.kafka.fetch.port.DataPlane`, whose methods say what they mean.
+
+    Args:
+        settings: the user's constructor arguments for ``AIOKafkaConsumer``, without those of the group.
+
+    Raises:
+        ValueError: ``isolation_level`` is none that Kafka has.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        isolation = settings.get("isolation_level", "read_uncommitted")
+        if isolation not in _ISOLATION:
+            raise ValueError(f"Incorrect isolation level {isolation}")
+        self._settings = settings
+        self._committed_only = isolation == "read_committed"
+        self._isolation_level = _ISOLATION[isolation]
+        self._reset = str(settings.get("auto_offset_reset", "latest"))
+        self._min_bytes = int(settings.get("fetch_min_bytes", 1))
+        self._partition_bytes = int(settings.get("max_partition_fetch_bytes", 1 << 20))
+        self._low_bytes = max(LOW_BYTES_MIN, self._partition_bytes)
+        connections = Connections(settings, client=ReceivingClient)
+        self._client = connections.client
+        self._retry_backoff = connections.retry_backoff
+        self._queries = OffsetQueries(
+            self._client,
+            isolation_level=self._isolation_level,
+            timeout_ms=int(settings.get("request_timeout_ms", 40_000)),
+            retry_backoff=self._retry_backoff,
+        )
+        self._fetch_bytes = int(settings.get("fetch_max_bytes", 50 << 20))
+        self._budget = Budget(max(self._fetch_bytes, BUFFERS_BYTES_MIN))
+        self._states: dict[Partition, Taken] = {}
+        self._bundles: dict[Route, Bundle] = {}
+        self._silent: set[int] = set()
+        """Brokers that did not answer the last fetch."""
+        self._leaderless: dict[Partition, None] = {}
+        self._finding: asyncio.Task[None] | None = None
+        self._refused: dict[Partition, None] = {}
+        """Not fetched because the buffers of all are full."""
+        self._numbers = 0
+        self._topics: frozenset[str] = frozenset()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._on_chunk: OnChunk | None = None
+        self._on_error: OnError | None = None
+
+    # -- life cycle ----------------------------------------------------------------------------------------------
+
+    @property
+    def queries(self) -> OffsetQueries:
+        return self._queries
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
+
+    async def start(self) -> None:
+        await self._client.bootstrap()
+        self._client.cluster.add_listener(self._metadata_changed)
+
+    async def close(self) -> None:
+        # Said beside the cancelling, because asyncio.wait_for may swallow that when its answer comes just then.
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+
+    async def run(self, on_chunk: OnChunk, on_error: OnError) -> None:
+        self._on_chunk, self._on_error = on_chunk, on_error
+        for bundle in self._bundles.values():
+            self._start_lanes(bundle)
+        await asyncio.get_running_loop().create_future()
+
+    def _start_lanes(self, bundle: Bundle) -> None:
+        if self._on_chunk is not None and not bundle.tasks:
+            bundle.tasks = [self._spawn(self._run_lane(bundle, lane), lane.value) for lane in Lane]
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=f"loadtrim-{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s broke", task.get_name(), exc_info=error)
+            if self._on_error is not None:
+                self._on_error(errors.KafkaError(f"Unexpected error during data retrieval: {error!r}"), True)
+
+    # -- what is fetched -----------------------------------------------------------------------------------------
+
+    def cover(self, partitions: Iterable[Partition]) -> None:
+        topics = frozenset(topic for topic, _ in partitions) | {topic for topic, _ in self._states}
+        if topics and topics != self._topics:
+            self._topics = topics
+            self._client.set_topics(sorted(topics))
+
+    def take(self, partition: Partition, offset: int) -> None:
+        self._take(partition, offset, ahead=False)
+
+    def take_ahead(self, partition: Partition, offset: int) -> None:
+        self._take(partition, offset, ahead=True)
+
+    def keep(self, partition: Partition) -> None:
+        state = self._states.get(partition)
+        if state is not None:
+            state.ahead, state.hot = False, True
+            self._touch(partition)
+            if state.route is not None:
+                self._bundles[state.route].hurry()
+
+    def _take(self, partition: Partition, offset: int, *, ahead: bool) -> None:
+        old = self._states.get(partition)
+        self._numbers += 1
+        state = self._states[partition] = Taken(partition, self._numbers, offset)
+        state.ahead = ahead
+        if old is not None:
+            state.end_offset, state.last_stable_offset = old.end_offset, old.last_stable_offset
+            state.told_at, state.trouble = self._told_at(old), old.trouble
+            self._unroute(old)
+        self._route(state)
+
+    def drop(self, partition: Partition) -> None:
+        state = self._states.pop(partition, None)
+        self._leaderless.pop(partition, None)
+        self._refused.pop(partition, None)
+        if state is not None:
+            self._unroute(state)
+
+    def refill(self, partition: Partition) -> None:
+        self._touch(partition)
+        self._touch_refused()
+
+    def _touch_refused(self) -> None:
+        refused, self._refused = self._refused, {}
+        for partition in refused:
+            self._touch(partition)
+
+    def _touch(self, partition: Partition) -> None:
+        state = self._states.get(partition)
+        if state is not None and state.route is not None:
+            bundle = self._bundles[state.route]
+            bundle.lanes.touch(partition)
+            bundle.stir()
+
+    def _unroute(self, state: Taken) -> None:
+        if state.route is not None:
+            bundle = self._bundles[state.route]
+            bundle.lanes.remove(state.partition)
+            bundle.stir()
+            state.route = None
+
+    def _route(self, state: Taken) -> None:
+        """Have it fetched from its leader, or from a follower that the leader named."""
+        node = self._node_of(state)
+        if state.route is not None and state.route.node == node:
+            return
+        self._unroute(state)
+        if node is None:
+            self._leaderless[state.partition] = None
+            if self._finding is None or self._finding.done():
+                self._finding = self._spawn(self._find_leaders(), "find-leaders")
+            return
+        self._leaderless.pop(state.partition, None)
+        bundle = self._bundle_of(node)
+        state.route = Route(node, bundle.number)
+        bundle.lanes.add(state)
+        bundle.stir()
+        bundle.hurry()
+
+    def _bundle_of(self, node: int) -> Bundle:
+        """With whom one partition more of a broker is fetched."""
+        filled: list[int] = []
+        while (bundle := self._bundles.get(Route(node, len(filled)))) is not None:
+            filled.append(len(bundle.lanes.states))
+        route = Route(node, bundle_for(filled) if self._min_bytes <= 1 else 0)
+        bundle = self._bundles.get(route)
+        if bundle is None:
+            lanes = BrokerLanes(
+                node, wait_ms=int(self._settings.get("fetch_max_wait_ms", 500)), has_room=self._has_room
+            )
+            bundle = self._bundles[route] = Bundle(lanes, route.bundle, Backoff(self._retry_backoff))
+            self._start_lanes(bundle)
+        return bundle
+
+    def _node_of(self, state: Taken) -> int | None:
+        cluster = self._client.cluster
+        if state.replica is not None:
+            if time.monotonic() < state.replica_until and cluster.broker_metadata(state.replica) is not None:
+                return state.replica
+            state.replica = None
+        node = cluster.leader_for_partition(TopicPartition(*state.partition))
+        return node if node is not None and node != -1 else None
+
+    def _metadata_changed(self, cluster: Any) -> None:
+        for state in list(self._states.values()):
+            self._route(state)
+
+    async def _find_leaders(self) -> None:
+        """Ask for metadata until every partition has a leader."""
+        backoff, known = Backoff(self._retry_backoff), frozenset[Partition]()
+        while self._leaderless and not self._closed:
+            missing = frozenset(self._leaderless)
+            if missing != known:
+                backoff.succeeded()
+            known = missing
+            self._client._topics.update(topic for topic, _ in missing)
+            await self._client.force_metadata_update()
+            await asyncio.sleep(backoff.failed())
+
+    def _has_room(self, state: Taken) -> bool:
+        if not state.has_room(min(self._low_bytes, self._share_bytes)):
+            return False
+        # With the buffers of all full, only who has nothing gets something.
+        if self._budget.exhausted and state.count() > 0:
+            self._refused[state.partition] = None
+            return False
+        return True
+
+    @property
+    def _share_bytes(self) -> int:
+        """Half of a partition's share in all buffers: what may be left when more is fetched, and how much more."""
+        return max(PARTITION_BYTES_MIN, self._budget.limit_bytes // (2 * max(1, len(self._states))))
+
+    @property
+    def _request_bytes(self) -> int:
+        """What one request asks for."""
+        return min(self._fetch_bytes, ANSWERS_BYTES_MAX // (len(Lane) * max(1, len(self._bundles))))
+
+    # -- one lane ------------------------------------------------------------------------------------------------
+
+    async def _run_lane(self, bundle: Bundle, lane: Lane) -> None:
+        wake = bundle.wake[lane]
+        # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
+        await self._client.ready(bundle.lanes.node, group=bundle.channel(lane))
+        while not self._closed:
+            if bundle.wait_seconds:
+                await asyncio.sleep(bundle.wait_seconds)
+            wake.clear()
+            room = self._budget.room(self._request_bytes, self._states.values())
+            if room and self._refused:
+                self._touch_refused()
+            asked = bundle.lanes.next(lane)
+            if asked is None:
+                await wake.wait()
+                continue
+            if lane is Lane.POLL:
+                bundle.wake[Lane.EXPRESS].set()
+            await self._ask(bundle, asked, room or self._partition_bytes)
+
+    async def _ask(self, bundle: Bundle, asked: LaneRequest, max_bytes: int) -> None:
+        lane, lanes = asked.lane, bundle.lanes
+        request = SessionFetchRequest(
+            max_wait_ms=asked.wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=max_bytes,
+            partition_max_bytes=self._limits(asked),
+            isolation_level=self._isolation_level,
+            session=asked.session,
+            fetch=asked.fetch,
+            forget=asked.forget,
+            rack=self._settings.get("client_rack") or "",
+        )
+        try:
+            answer = await self._client.send(lanes.node, request, group=bundle.channel(lane))
+        except UNREACHABLE as error:
+            lanes.failed(lane)
+            bundle.stir()  # the other lane may have left it all to this one, and sleep
+            self._unreachable(bundle, error)
+            return
+        self._reachable(bundle)
+        code = getattr(answer, "error_code", 0)
+        if code:
+            lanes.failed(lane, session_known=code != SESSION_UNKNOWN)
+            bundle.stir()
+            if code not in (SESSION_UNKNOWN, SESSION_EPOCH):
+                self._unreachable(bundle, errors.for_code(code)())
+            return
+        size_bytes = self._answered(bundle, lane, answer)
+        if answer.throttle_time_ms > 0:
+            await asyncio.sleep(answer.throttle_time_ms / 1000)
+        elif lane is Lane.POLL and 0 < size_bytes <= PAUSE_BYTES_MAX and Route(lanes.node, 1) in self._bundles:
+            await bundle.pause()
+
+    def _limits(self, asked: LaneRequest) -> dict[Partition, int]:
+        """How much to ask for of each: its share, or a batch as large as its last ones.
+
+        Of a batch above its limit the broker gives nothing, but for the first partition of an answer.
+        """
+        share = self._share_bytes
+        return {
+            partition: min(self._partition_bytes, max(share, self._states[partition].batch_bytes))
+            for partition, _ in asked.fetch
+        }
+
+    def _unreachable(self, bundle: Bundle, error: BaseException) -> None:
+        if bundle.lanes.node not in self._silent:
+            self._silent.add(bundle.lanes.node)
+            log.warning("Fetching from broker %s failed, trying again: %r", bundle.lanes.node, error)
+        bundle.wait_seconds = bundle.backoff.failed()
+        for state in list(bundle.lanes.states.values()):
+            if state.replica == bundle.lanes.node:
+                state.replica = None
+                self._route(state)
+
+    def _reachable(self, bundle: Bundle) -> None:
+        if bundle.wait_seconds:
+            bundle.wait_seconds = 0.0
+            bundle.backoff.succeeded()
+        if bundle.lanes.node in self._silent:
+            self._silent.discard(bundle.lanes.node)
+            log.info("Broker %s answers fetches again", bundle.lanes.node)
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def _answered(self, bundle: Bundle, lane: Lane, answer: Any) -> int:
+        """Take in what was told; bytes of records in it."""
+        now, size_bytes = wall_time(), 0
+        lanes = bundle.lanes
+        version = answer.API_VERSION
+        due: list[Partition] = []
+        news: dict[str, list[Partition]] = {}
+        for topic, entries in answer.topics or ():
+            for index, code, end_offset, stable, *rest in entries:
+                partition = Partition(topic, index)
+                due.append(partition)
+                state = lanes.asked(lane, partition)
+                if state is None:
+                    continue
+                trouble = _name(code)
+                if state.trouble != trouble:
+                    state.trouble = trouble
+                    news.setdefault(trouble, []).append(partition)
+                if code:
+                    self._refused_by_broker(state, code)
+                    continue
+                state.end_offset, state.last_stable_offset, state.told_at = end_offset, stable, now
+                data = rest[-1]
+                if data:
+                    size_bytes += len(data)
+                    self._take_apart(state, data, rest[-3] if version >= 11 else rest[-2])
+                if version >= 11 and rest[-2] >= 0:
+                    self._go_nearer(state, rest[-2])
+        told = bool(due) or not answer.throttle_time_ms
+        lanes.answered(lane, getattr(answer, "session_id", 0), now, told=told)
+        for partition in due:
+            lanes.touch(partition)
+        if due or lane is Lane.EXPRESS:
+            bundle.stir()
+        _tell(lanes.node, news)
+        return size_bytes
+
+    def _take_apart(self, state: Taken, data: bytes, aborted: Any) -> None:
+        try:
+            chunk = frame(
+                state.partition,
+                state.offset,
+                data,
+                aborted,
+                committed_only=self._committed_only,
+                check_crcs=bool(self._settings.get("check_crcs", True)),
+            )
+        except errors.CorruptRecordException as error:
+            if not state.ahead:
+                self._tell_error(error)
+            self._rest(state)
+            return
+        if chunk is None and state.ahead:
+            self._rest(state)
+            return
+        if chunk is None:
+            self._tell_error(
+                errors.RecordTooLargeError(
+                    f"The record at {state.partition}, offset {state.offset}, is larger than the fetch size "
+                    f"{self._partition_bytes} and the broker cannot send it. It is skipped. Raise "
+                    "max_partition_fetch_bytes, or lower the broker's message.max.bytes."
+                )
+            )
+            state.offset += 1
+            return
+        state.offset = chunk.end
+        state.hot = True
+        state.batch_bytes = max((stop - at for at, stop, *_ in chunk.batches), default=0)
+        if chunk.batches:
+            state.buffer(chunk)
+            self._budget.grew(chunk.size_bytes)
+            assert self._on_chunk is not None
+            self._on_chunk(chunk)
+
+    def _go_nearer(self, state: Taken, replica: int) -> None:
+        if self._client.cluster.broker_metadata(replica) is None:
+            # It has just come back. The leader gives no records as long as it names another.
+            self._client.force_metadata_update()
+            self._rest(state)
+            return
+        state.replica = replica
+        state.replica_until = time.monotonic() + float(self._settings.get("metadata_max_age_ms", 300_000)) / 1000
+        self._route(state)
+
+    def _refused_by_broker(self, state: Taken, code: int) -> None:
+        if state.replica is not None:
+            state.replica = None  # ask the leader before anything is made of it
+            self._rest(state)
+            self._route(state)
+        elif code in _ELSEWHERE:
+            self._client.force_metadata_update()
+            self._rest(state)
+        elif state.ahead:
+            # When it is ours the user is told, or it is moved; moved now, it would begin there, past what is not done.
+            self._rest(state)
+        elif code == errors.OffsetOutOfRangeError.errno:
+            if self._reset == "none":
+                at = TopicPartition(*state.partition)
+                self._tell_error(errors.OffsetOutOfRangeError({at: state.offset}))
+                self._rest(state)
+            else:
+                state.resetting = True
+                self._spawn(self._reset_offset(state), "reset-offset")
+        elif code == errors.TopicAuthorizationFailedError.errno:
+            self._tell_error(errors.TopicAuthorizationFailedError(state.partition.topic))
+            self._rest(state)
+        else:
+            self._rest(state)
+
+    def _tell_error(self, error: Exception) -> None:
+        if self._on_error is not None:
+            self._on_error(error, False)
+
+    def _rest(self, state: Taken) -> None:
+        """Ask for it again in a moment."""
+        state.resting = True
+        asyncio.get_running_loop().call_later(self._retry_backoff, self._rested, state)
+
+    def _rested(self, state: Taken) -> None:
+        state.resting = False
+        if self._states.get(state.partition) is state:
+            self._touch(state.partition)
+
+    # -- offsets -------------------------------------------------------------------------------------------------
+
+    async def _reset_offset(self, state: Taken) -> None:
+        """Where ``auto_offset_reset`` says, once the leader has told it."""
+        at = TopicPartition(*state.partition)
+        while self._states.get(state.partition) is state and not self._closed:
+            try:
+                offset = await self._queries.offset_once(at, _RESETS[self._reset])
+            except errors.KafkaError as error:
+                if error.invalid_metadata:
+                    self._client.force_metadata_update()
+                elif not error.retriable:
+                    self._tell_error(error)
+                await asyncio.sleep(self._retry_backoff)
+                continue
+            if self._states.get(state.partition) is state:
+                log.info("%s: offset %d is out of range, going on at %d", state.partition, state.offset, offset)
+                state.offset, state.resetting, state.hot = offset, False, True
+                self._touch(state.partition)
+            return
+
+    async def reset_offset(self, partition: Partition) -> int:
+        at = TopicPartition(*partition)
+        if self._reset in _RESETS:
+            return await self._queries.offset_of(at, _RESETS[self._reset])
+        raise errors.NoOffsetForPartitionError(at)
+
+    def position(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        return state.offset if state is not None else None
+
+    def end_offset(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        if state is None:
+            return None
+        # Records of an open transaction are not there yet for those who read committed ones only.
+        stable = state.last_stable_offset
+        return stable if self._committed_only and stable is not None and stable >= 0 else state.end_offset
+
+    def end_offset_at(self, partition: Partition) -> float | None:
+        state = self._states.get(partition)
+        return self._told_at(state) if state is not None else None
+
+    def _told_at(self, state: Taken) -> float | None:
+        polled_at = self._bundles[state.route].lanes.polled_at if state.followed and state.route is not None else None
+        return max(state.told_at, polled_at) if polled_at is not None and state.told_at is not None else state.told_at
+
+    def high_watermark(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        return state.end_offset if state is not None else None
+
+    def last_stable_offset(self, partition: Partition) -> int | None:
+        state = self._states.get(partition)
+        return state.last_stable_offset if state is not None else None
+
+
+def _name(code: int) -> str:
+    """Of an error, as Kafka calls it; empty: there is none."""
+    if not code:
+        return ""
+    return _NAMES.get(code) or errors.for_code(code).__name__
+
+
+def _tell(node: int, news: Mapping[str, list[Partition]]) -> None:
+    """Say once for all partitions of an answer what has begun or ended with them."""
+    for trouble, partitions in news.items():
+        named = ", ".join(map(str, sorted(partitions)[:NAMED_MAX])) + (", ..." if len(partitions) > NAMED_MAX else "")
+        if not trouble:
+            log.info("Broker %s gives %d partitions again: %s", node, len(partitions), named)
+        else:
+            # A leader that moved is everyday, and looked up at once.
+            level = logging.INFO if trouble == errors.NotLeaderForPartitionError.__name__ else logging.WARNING
+            log.log(
+                level, "Broker %s refuses %d partitions, trying again: %s: %s", node, len(partitions), trouble, named
+            )

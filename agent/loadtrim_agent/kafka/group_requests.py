@@ -1,0 +1,311 @@
+"""Group requests: sends what the machine commands and turns the answers into its events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from aiokafka.errors import GroupAuthorizationFailedError
+from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.commands import (
+    FetchCommittedCommand,
+    FindCoordinatorCommand,
+    SendCommitCommand,
+    SendHeartbeatCommand,
+    SendJoinCommand,
+    SendLeaveCommand,
+    SendSyncCommand,
+)
+from loadtrim_agent.protocol.events import (
+    CommitAnsweredEvent,
+    CommittedFetchedEvent,
+    CoordinatorFoundEvent,
+    Event,
+    HeartbeatAnsweredEvent,
+    JoinAnsweredEvent,
+    LeaveAnsweredEvent,
+    SyncAnsweredEvent,
+)
+from loadtrim_agent.protocol.group_config import Code, GroupConfig
+
+from .connections import UNREACHABLE, Backoff, Coordinator, Lane
+from .consumer_protocol import by_topic, decode_answer, decode_member, encode_answer, encode_subscription
+from .transactional import StableOffsetsRequest
+
+__all__ = ["GroupRequests"]
+
+log = logging.getLogger("loadtrim")
+
+LEAVE_TIMEOUT_SECONDS = 3.0
+
+
+class GroupRequests:
+    """The group's side of the shell. Every method returns at once; answers come through ``feed``.
+
+    Args:
+        config: the protocol's settings.
+        coordinator: its client is started.
+        feed: takes the machine's events, in the agent's loop.
+        spawn: starts a task that the agent owns.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        coordinator: Coordinator,
+        feed: Callable[[Event], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+    ) -> None:
+        self._config = config
+        self._coordinator = coordinator
+        self._feed = feed
+        self._spawn = spawn
+        self._looking = False
+        self._unstable: frozenset[Partition] = frozenset()
+        """Said to be waited for."""
+        self._protocol = ""
+        """Protocol of the JoinGroup answered last: how the SyncGroup's bytes are to be read."""
+
+    def find_coordinator(self, command: FindCoordinatorCommand) -> None:
+        if not self._looking:
+            self._looking = True
+            self._spawn(self._find_coordinator(), "find-coordinator")
+
+    async def _find_coordinator(self) -> None:
+        complained = False
+        backoff = Backoff(self._config.retry_backoff)
+        try:
+            while True:
+                try:
+                    await self._coordinator.find()
+                    break
+                except GroupAuthorizationFailedError as error:
+                    raise GroupAuthorizationFailedError(
+                        f"This principal may not use group {self._config.group}: allow it READ on the group."
+                    ) from error
+                except UNREACHABLE as error:
+                    level = logging.DEBUG if complained else logging.WARNING
+                    complained = True
+                    log.log(
+                        level,
+                        "The coordinator of group %s cannot be reached (%r). What is owned goes on being consumed "
+                        "while the lease lasts; trying again.",
+                        self._config.group,
+                        error,
+                    )
+                    await asyncio.sleep(backoff.failed())
+        finally:
+            self._looking = False
+        self._feed(CoordinatorFoundEvent(now=boot_time()))
+
+    def join(self, command: SendJoinCommand) -> None:
+        if command.fresh:
+            self._coordinator.cut(Lane.JOIN)
+        self._spawn(self._join(command), f"join-{command.attempt}")
+
+    async def _join(self, command: SendJoinCommand) -> None:
+        metadata = encode_subscription(command.topics, command.owned, command.attempt)
+        request = JoinGroupRequest(
+            self._config.group,
+            int(self._config.session_timeout * 1000),
+            int(self._config.rebalance_timeout * 1000),
+            command.member,
+            None,
+            "consumer",
+            [(protocol, metadata) for protocol in command.protocols],
+        )
+        sent_at = boot_time()
+        event = JoinAnsweredEvent(now=sent_at, sent_at=sent_at, attempt=command.attempt, code=Code.DISCONNECTED)
+        try:
+            # The lane is given a moment more than the protocol waits, so that the machine decides about time-outs.
+            answer = await self._coordinator.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout + 5)
+            members = () if answer.error_code else _members(answer.members)
+            event = msgspec.structs.replace(
+                event,
+                code=answer.error_code,
+                member=answer.member_id,
+                generation=answer.generation_id,
+                protocol=answer.group_protocol or "",
+                leader=answer.leader_id,
+                members=members,
+            )
+            if answer.error_code == 0:
+                self._protocol = event.protocol
+        except UNREACHABLE as error:
+            log.debug("JoinGroup %d was not answered: %r", command.attempt, error)
+        self._feed(msgspec.structs.replace(event, now=boot_time()))
+
+    def sync(self, command: SendSyncCommand) -> None:
+        self._spawn(self._sync(command, self._protocol), f"sync-{command.attempt}")
+
+    async def _sync(self, command: SendSyncCommand, protocol: str) -> None:
+        request = SyncGroupRequest(
+            self._config.group,
+            command.generation,
+            command.member,
+            None,
+            [(member, encode_answer(answer, protocol)) for member, answer in sorted(command.answers.items())],
+        )
+        sent_at = boot_time()
+        code, given = int(Code.DISCONNECTED), None
+        try:
+            answer = await self._coordinator.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout)
+            code = answer.error_code
+            given = decode_answer(answer.member_assignment, protocol) if code == 0 else None
+        except UNREACHABLE as error:
+            log.debug("SyncGroup of generation %d was not answered: %r", command.generation, error)
+        except (msgspec.DecodeError, ValueError) as error:
+            log.warning(
+                "The leader's map of generation %d cannot be read: %s. Joining again.", command.generation, error
+            )
+        self._feed(
+            SyncAnsweredEvent(
+                now=boot_time(),
+                sent_at=sent_at,
+                attempt=command.attempt,
+                generation=command.generation,
+                code=code,
+                answer=given,
+            )
+        )
+
+    def heartbeat(self, command: SendHeartbeatCommand) -> None:
+        self._spawn(self._heartbeat(command), "heartbeat")
+
+    async def _heartbeat(self, command: SendHeartbeatCommand) -> None:
+        request = HeartbeatRequest(self._config.group, command.generation, command.member)
+        sent_at = boot_time()
+        code = int(Code.DISCONNECTED)
+        try:
+            # Several tries must fit into one session.
+            answer = await self._coordinator.ask(Lane.HEARTBEAT, request, timeout=self._config.session_timeout / 4)
+            code = answer.error_code
+        except UNREACHABLE as error:
+            log.debug("A heartbeat was not answered: %r", error)
+        self._feed(
+            HeartbeatAnsweredEvent(
+                now=boot_time(), sent_at=sent_at, member=command.member, generation=command.generation, code=code
+            )
+        )
+
+    def commit(self, command: SendCommitCommand) -> None:
+        self._spawn(self._commit(command), f"commit-{command.commit}")
+
+    async def _commit(self, command: SendCommitCommand) -> None:
+        offsets = command.offsets
+        topics = by_topic(offsets, lambda partition: (partition.partition, *offsets[partition]))
+        request = OffsetCommitRequest(self._config.group, command.generation, command.member, -1, topics)
+        codes: dict[Partition, int] = {}
+        try:
+            answer = await self._coordinator.ask(Lane.COMMIT, request, timeout=self._config.session_timeout)
+            codes = {Partition(t, p): code for t, partitions in answer.topics for p, code in partitions}
+        except UNREACHABLE as error:
+            log.debug("A commit was not answered: %r", error)
+            codes = dict.fromkeys(command.offsets, int(Code.DISCONNECTED))
+        if log.isEnabledFor(logging.DEBUG):
+            told = ", ".join(f"{p}={codes.get(p, '?')}" for p in sorted(command.offsets))
+            log.debug("Commit answered to %s in generation %d: %s", command.member, command.generation, told)
+        self._feed(
+            CommitAnsweredEvent(
+                now=boot_time(),
+                commit=command.commit,
+                member=command.member,
+                generation=command.generation,
+                codes=codes,
+            )
+        )
+
+    def fetch_committed(self, command: FetchCommittedCommand) -> None:
+        self._spawn(self._fetch_committed(command), f"committed-{command.fetch}")
+
+    async def _fetch_committed(self, command: FetchCommittedCommand) -> None:
+        code, offsets, unstable = await self.committed(command.partitions, stable=True)
+        self._say_unstable(unstable)
+        self._feed(
+            CommittedFetchedEvent(now=boot_time(), fetch=command.fetch, code=code, offsets=offsets, unstable=unstable)
+        )
+
+    def _say_unstable(self, unstable: frozenset[Partition]) -> None:
+        if unstable - self._unstable:
+            log.warning(
+                "The committed offsets of %s are part of a transaction that is still open. They are waited for, so "
+                "that nothing is done twice: until it is committed or aborted, at the latest by its producer's "
+                "transaction_timeout_ms; a producer that starts with the same transactional_id ends it at once.",
+                ", ".join(f"{topic}-{index}" for topic, index in sorted(unstable)),
+            )
+        self._unstable = unstable
+
+    async def committed(
+        self, partitions: Iterable[Partition], *, stable: bool
+    ) -> tuple[int, dict[Partition, int], frozenset[Partition]]:
+        """(code, committed offset per partition or -1 where there is none, partitions without a stable one).
+
+        Args:
+            partitions: which.
+            stable: give no offset that an open transaction may still change.
+        """
+        kind = StableOffsetsRequest if stable else OffsetFetchRequest
+        request = kind(self._config.group, by_topic(partitions, lambda partition: partition.partition))
+        try:
+            answer = await self._coordinator.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+        except UNREACHABLE as error:
+            log.debug("An offset fetch was not answered: %r", error)
+            return int(Code.DISCONNECTED), {}, frozenset()
+        code = int(getattr(answer, "error_code", 0))
+        offsets: dict[Partition, int] = {}
+        unstable: set[Partition] = set()
+        for topic, entries, *_ in answer.topics:
+            for entry in entries:
+                index, offset, partition_code = _offset_entry(entry)
+                if partition_code == Code.UNSTABLE_OFFSET_COMMIT:
+                    unstable.add(Partition(topic, index))
+                    continue
+                code = code or partition_code
+                offsets[Partition(topic, index)] = offset
+        return code, offsets, frozenset(unstable)
+
+    async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Committed offset per partition as far as it can be told now; negative where there is none."""
+        _, offsets, _ = await self.committed(partitions, stable=False)
+        return offsets
+
+    async def describe(self) -> tuple[str, str]:
+        """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""
+        try:
+            request = DescribeGroupsRequest([self._config.group])
+            answer = await self._coordinator.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+            _, _, state, _, protocol, *_ = answer.groups[0]
+        except (*UNREACHABLE, LookupError, ValueError) as error:
+            log.debug("Group %s could not be described: %r", self._config.group, error)
+            return "", ""
+        return state or "", protocol or ""
+
+    def leave(self, command: SendLeaveCommand) -> None:
+        self._spawn(self._leave(command), "leave")
+
+    async def _leave(self, command: SendLeaveCommand) -> None:
+        try:
+            request = LeaveGroupRequest(self._config.group, command.member)
+            await self._coordinator.ask(Lane.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
+        except UNREACHABLE as error:
+            log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
+        self._feed(LeaveAnsweredEvent(now=boot_time()))
+
+
+def _offset_entry(entry: tuple[Any, ...]) -> tuple[int, int, int]:
+    """(partition number, offset, code) as the versions of OffsetFetch have it: 7 has a leader epoch and tags more."""
+    index, offset, *_, code = entry[:5] if len(entry) > 5 else entry
+    return index, offset, code
+
+
+def _members(members: Iterable[Any]) -> tuple[Any, ...]:
+    """(id, [instance id,] metadata) as the versions of JoinGroup have it."""
+    return tuple(decode_member(member[0], member[-1]) for member in members)

@@ -1,0 +1,107 @@
+"""Which topics there are and how many partitions they have, kept up to date by aiokafka's metadata."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from loadtrim_agent.wire.topic_names import is_internal
+
+__all__ = ["Subscription", "TopicWatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Topics by name, or a pattern that matches names. Never both."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    exclude_internal: bool = True
+    own: tuple[str, ...] = ()
+    """Control and baseline topics under names of the user's."""
+
+    def matches(self, existing: Iterable[str]) -> tuple[str, ...]:
+        """The topics subscribed, of those that exist; sorted. A pattern never matches control and baseline topics."""
+        if self.pattern is None:
+            return tuple(sorted(self.topics))
+        foreign = (topic for topic in existing if not is_internal(topic, self.own))
+        return tuple(sorted(topic for topic in foreign if self.pattern.match(topic)))
+
+
+class TopicWatch:
+    """Watches the topics of this member, and as leader those of all members.
+
+    Args:
+        client: its metadata is refreshed every ``metadata_max_age_ms`` and whenever a connection breaks.
+        changed: called in the agent's loop with (topics subscribed now, partitions per watched topic) on a change.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        subscription: Subscription,
+        changed: Callable[[tuple[str, ...], dict[str, int]], None],
+    ) -> None:
+        self._client = client
+        self._changed = changed
+        self._extra: set[str] = set()
+        self._last: tuple[tuple[str, ...], dict[str, int]] | None = None
+        self.subscription = subscription
+
+    async def start(self) -> tuple[tuple[str, ...], dict[str, int]]:
+        """Wait for the subscribed topics as aiokafka does; what there is.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist (and is not created by asking).
+        """
+        await self._ask()
+        for topic in self.subscription.topics:
+            await self._client._wait_on_metadata(topic)
+        self._last = self._seen()
+        self._client.cluster.add_listener(self._updated)
+        return self._last
+
+    async def subscribe(self, subscription: Subscription) -> None:
+        """Watch something else from now on."""
+        self.subscription = subscription
+        await self._ask()
+        self._updated(self._client.cluster)
+        for topic in subscription.topics:
+            if self._count(topic) == 0 and subscription is self.subscription:
+                # Asking may make it; and only asking again says when it is there.
+                with contextlib.suppress(KafkaError):
+                    await self._client._wait_on_metadata(topic)
+                self._updated(self._client.cluster)
+
+    async def counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Partitions per topic, 0 where there is none; these topics are watched from now on."""
+        topics = sorted(topics)
+        self._extra |= set(topics)
+        await self._ask()
+        return {topic: self._count(topic) for topic in topics}
+
+    async def _ask(self) -> None:
+        if self.subscription.pattern is not None:
+            await self._client.set_topics([])  # all topics
+        else:
+            self._client.set_topics([*self.subscription.topics, *sorted(self._extra)])
+            await self._client.force_metadata_update()
+
+    def _updated(self, cluster: Any) -> None:
+        seen = self._seen()
+        if seen != self._last:
+            self._last = seen
+            self._changed(*seen)
+
+    def _seen(self) -> tuple[tuple[str, ...], dict[str, int]]:
+        topics = self.subscription.matches(self._client.cluster.topics(self.subscription.exclude_internal))
+        return topics, {topic: self._count(topic) for topic in sorted({*topics, *self._extra})}
+
+    def _count(self, topic: str) -> int:
+        return len(self._client.cluster.partitions_for_topic(topic) or ())

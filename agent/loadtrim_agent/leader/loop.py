@@ -1,0 +1,440 @@
+"""The leader's shell: hears the members' reports, lets the planner decide, tells the members and the orchestrator.
+
+Every member has one; it works only while its member leads a group that speaks ``loadtrim``. What breaks here stops
+planning and scaling, never consuming (I8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
+from loadtrim_agent.common.local_week import LocalWeek
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.baselines import BaselineReader
+from loadtrim_agent.kafka.connections import UNREACHABLE
+from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
+from loadtrim_agent.kafka.rate_sources import Monitor
+from loadtrim_agent.observability.metrics import Metrics
+from loadtrim_agent.observability.text import decision_line
+from loadtrim_agent.planning.planner import Planner, scale_request
+from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig, Rates
+from loadtrim_agent.protocol.events import WeightsEvent
+from loadtrim_agent.runtime.agent import Agent
+from loadtrim_agent.wire.baseline_records import Baselines
+from loadtrim_agent.wire.records import DecisionRecord, PlanRecord, ReportRecord
+
+from .scaling.port import ScaleRequest
+from .scaling.reconciler import ScaleReconciler
+
+__all__ = ["Leading"]
+
+log = logging.getLogger("loadtrim")
+
+REPLAY_SECONDS = 300.0
+"""How much telemetry a new leader reads, so that a leader's death forgets nothing."""
+LISTEN_SECONDS_MAX = 3.0
+"""How long a decision waits for what was reported, the first one for all of that; what is left is taken in before the
+next. It takes milliseconds."""
+BASELINE_SECONDS_MAX = 3.0
+"""The same for what the history expects, which is read from another topic beside it."""
+IN_FLIGHT_SECONDS = 5.0
+"""An advised move that has not happened after this long is planned anew."""
+UNOWNED_LOOK_SECONDS = 5.0
+MONITOR_SECONDS_MAX = 1.0
+"""Longest wait for a monitor's answer before a decision."""
+RATES_SECONDS = 2.0
+RATES_DECISIONS = 2.0
+"""So long, and so many decisions more, a monitor's last answer counts."""
+THINKING_SECONDS_MAX = 1.0
+"""A plan that takes longer is complained about."""
+DECISION_PHASE = 0.3
+"""How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
+due at the multiples and a little later, are there."""
+
+
+class _Thinker:
+    """The planner in a thread of its own, so that a slow plan costs neither heartbeats nor handoffs.
+
+    What is heard while it thinks waits for the next decision.
+    """
+
+    def __init__(self, config: PlanConfig) -> None:
+        self._planner = Planner(config)
+        self._heard: list[tuple[ReportRecord | DecisionRecord, float]] = []
+
+    def hear(self, record: ReportRecord | DecisionRecord, received_at: float) -> None:
+        """Take in a report, or a decision of an earlier leader."""
+        self._heard.append((record, received_at))
+
+    async def decide(self, now: float, state: GroupState) -> DecisionRecord:
+        """One decision at a time; waits for it however long it takes."""
+        heard, self._heard = self._heard, []
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[DecisionRecord] = loop.create_future()
+
+        def think() -> None:
+            made: DecisionRecord | Exception
+            try:
+                made = self._decide(heard, now, state)
+            except Exception as error:
+                made = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(_settle, answer, made)
+
+        # A daemon thread, unlike an executor's, does not keep a process from exiting.
+        threading.Thread(target=think, name="loadtrim-planner", daemon=True).start()
+        return await answer
+
+    def _decide(
+        self, heard: list[tuple[ReportRecord | DecisionRecord, float]], now: float, state: GroupState
+    ) -> DecisionRecord:
+        for record, received_at in heard:
+            if isinstance(record, ReportRecord):
+                self._planner.observe(record, received_at)
+            else:
+                self._planner.remember(record)
+        return self._planner.decide(now, state)
+
+
+def _settle(answer: asyncio.Future[DecisionRecord], made: DecisionRecord | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(made, Exception):
+        answer.set_exception(made)
+    else:
+        answer.set_result(made)
+
+
+class Leading:
+    """One member's leadership, on and off.
+
+    Args:
+        config: of the planner.
+        agent: whose machine knows the group.
+        metrics: where plans are counted.
+        reconciler: asks the orchestrator; run and closed by the assembly.
+        scales: whether decisions are asked for at all (active mode, a scaler).
+        monitor: makes what tells arrival rates, anew for each leadership, so that no sample of an earlier one counts;
+            None where the reports do.
+        baseline_topic: where what the history expects is read; empty: nowhere.
+        time_zone: of baselines that do not name theirs.
+    """
+
+    def __init__(
+        self,
+        config: PlanConfig,
+        agent: Agent,
+        metrics: Metrics,
+        reconciler: ScaleReconciler,
+        *,
+        scales: bool,
+        monitor: Callable[[], Monitor | None] = lambda: None,
+        baseline_topic: str = "",
+        time_zone: str = "UTC",
+    ) -> None:
+        self._baseline_topic = baseline_topic
+        self._baselines = Baselines(config.group, LocalWeek(time_zone).slots)
+        self._make_monitor = monitor
+        self._monitor: Monitor | None = None
+        self._rates: Rates | None = None
+        self._monitor_fails = False
+        self._config = config
+        self._agent = agent
+        self._metrics = metrics
+        self._reconciler = reconciler
+        self._scales = scales
+        self._task: asyncio.Task[None] | None = None
+        self._at_once = asyncio.Event()
+        """Set when a generation begins: who came or went is planned for without waiting for the next tick."""
+        self._ending: set[asyncio.Task[None]] = set()
+        self._instances: dict[str, str] = {}
+        """Member id -> instance, as its reports say."""
+        self._joined_at: dict[str, float] = {}
+        self._in_flight: dict[Partition, tuple[str, float]] = {}
+        self._requested: int | None = None
+        self._unowned: dict[Partition, int] = {}
+        self._unowned_looked_at = 0.0
+        self._weights: dict[Partition, float] = {}
+        self._victims: tuple[str, ...] = ()
+        """Named in the last plan written."""
+        self._told: tuple[Any, ...] | None = None
+        self.last: DecisionRecord | None = None
+
+    @property
+    def active(self) -> bool:
+        return self._task is not None
+
+    def set_leader(self, leads: bool) -> None:
+        """A generation began: lead, go on leading, or stop."""
+        self._metrics.leader(leads)
+        self._in_flight.clear()
+        self._at_once.set()
+        if leads and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._guarded(), name="loadtrim-leading")
+        elif not leads:
+            self.stop()
+
+    def stop(self) -> None:
+        """Lead no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            self._ending.add(self._task)
+            self._task.add_done_callback(self._ending.discard)
+            self._task = None
+            self._requested = None
+            self._reconciler.want(None)
+
+    async def close(self) -> None:
+        """Lead no longer, and wait until every connection of the leadership is closed."""
+        self.stop()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _guarded(self) -> None:
+        while True:
+            try:
+                await self._lead()
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                log.exception("Planning broke; the group goes on as it is, and planning starts again in 10 s.")
+                self._agent.guard.broke("planning")
+                await asyncio.sleep(10.0)
+
+    async def _lead(self) -> None:
+        control = self._agent.log
+        assert control is not None, "no map of ours without the log"
+        planner, telemetry = _Thinker(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
+        self._monitor, self._rates, self._monitor_fails = self._make_monitor(), None, False
+        async with asyncio.TaskGroup() as tasks:
+            expecting = asyncio.Event()
+            tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
+            await self._listen(telemetry, planner)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BASELINE_SECONDS_MAX):
+                    await expecting.wait()
+            await self._decide_for_ever(control, telemetry, planner)
+
+    async def _listen(self, telemetry: TelemetryTail, planner: _Thinker) -> None:
+        """Take in what was reported since the last time, as far as it can be read soon.
+
+        The planner knows how old everything is, and holds where too much is missing.
+        """
+
+        def hear(entry: TelemetryEntry) -> None:
+            record = entry.record
+            if record.group != self._config.group:
+                return
+            if isinstance(record, ReportRecord):
+                self._instances[record.member] = record.instance
+                self._weigh(record)
+                planner.hear(record, entry.heard_at)
+            elif isinstance(record, DecisionRecord) and entry.replayed:
+                planner.hear(record, entry.heard_at)
+
+        try:
+            async with asyncio.timeout(LISTEN_SECONDS_MAX):
+                await telemetry.read(hear)
+        except UNREACHABLE as error:
+            log.debug("The telemetry could not be read to its end (%r); deciding with what is there.", error)
+
+    async def _read_baselines(self, caught_up: asyncio.Event) -> None:
+        """Know what the history expects, for as long as this member leads."""
+        try:
+            if self._baseline_topic:
+                settings, broke = self._agent.options.settings, self._agent.guard.broke
+                await BaselineReader(settings, self._baseline_topic, self._baselines, broke).run(caught_up)
+        except Exception:
+            log.exception("Reading baselines broke; the group is planned without them.")
+            self._agent.guard.broke("baselines")
+        finally:
+            self._baselines.clear()
+            caught_up.set()
+
+    async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: _Thinker) -> None:
+        while True:
+            if self._agent.machine.membership.is_leader:
+                await self._listen(telemetry, planner)
+                await self._look_at_unowned()
+                await self._look_at_rates()
+                began = time.perf_counter()
+                state = self._state()
+                decision = await planner.decide(wall_time(), state)
+                took = time.perf_counter() - began
+                if took > THINKING_SECONDS_MAX:
+                    self._complain(took)
+                self._metrics.plan(decision.outcome, took)
+                if state.generation == self._agent.machine.membership.generation:
+                    await self._act(control, decision, state)
+                self._agent.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
+            every = self._config.decision_seconds
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds_to_beat(wall_time(), every, DECISION_PHASE * every)):
+                    await self._at_once.wait()
+            self._at_once.clear()
+
+    def _complain(self, seconds: float) -> None:
+        self._agent.guard.broke("slow_planning")
+        log.warning(
+            "A plan took %.1f s: the group went on as it was meanwhile. Fewer partitions or members, or another packer "
+            "(LOADTRIM_PACKER), plan faster.",
+            seconds,
+        )
+
+    def _weigh(self, report: ReportRecord) -> None:
+        """Work per partition as reported last: for placing what nobody claims at the next barrier."""
+        for p in report.partitions:
+            if p.cost_mean is not None and report.interval > 0:
+                self._weights[Partition(p.topic, p.partition)] = p.arrived / report.interval * p.cost_mean
+
+    # -- what is seen --------------------------------------------------------------------------------------------
+
+    def _state(self) -> GroupState:
+        machine = self._agent.machine
+        membership, ownership = machine.membership, machine.holdings.ownership
+        base = membership.base
+        entries = base.members if base is not None else {}
+        now = wall_time()
+        self._joined_at = {m: self._joined_at.get(m, now) for m in entries}
+        owners = self._owners()
+        self._in_flight = {
+            p: (target, at)
+            for p, (target, at) in self._in_flight.items()
+            if owners.get(p) != target and target in entries and boot_time() - at < IN_FLIGHT_SECONDS
+        }
+        return GroupState(
+            generation=membership.generation,
+            leader=membership.member,
+            members={
+                member: MemberState(
+                    instance=self._instance_of(member),
+                    topics=frozenset(entry.topics),
+                    leaving=member in machine.leaving(),
+                    joined_at=self._joined_at[member],
+                )
+                for member, entry in sorted(entries.items())
+            },
+            owners=owners if ownership is not None else {},
+            unowned_lag=self._unowned,
+            in_flight={p: target for p, (target, _) in sorted(self._in_flight.items())},
+            brake=machine.brake,
+            replicas_requested=self._requested,
+            rates=self._rates,
+            expected=self._baselines.curves(now),
+            startup_expected_seconds=self._baselines.startup_seconds,
+        )
+
+    def _instance_of(self, member: str) -> str:
+        if member == self._agent.machine.membership.member:
+            return self._agent.options.config.instance
+        return self._instances.get(member, "")
+
+    def _owners(self) -> dict[Partition, str | None]:
+        machine = self._agent.machine
+        ownership, membership = machine.holdings.ownership, machine.membership
+        base = membership.base
+        topics = sorted({topic for entry in base.members.values() for topic in entry.topics}) if base else []
+        return {
+            partition: ownership.owner(partition) if ownership is not None else None
+            for topic in topics
+            for partition in (Partition(topic, index) for index in range(membership.partitions.get(topic, 0)))
+        }
+
+    async def _look_at_rates(self) -> None:
+        """Ask the monitor. What it said last counts for a few decisions more, so that one answer lost is none."""
+        if self._monitor is None:
+            return
+        now, why = wall_time(), ""
+        try:
+            async with asyncio.timeout(MONITOR_SECONDS_MAX):
+                self._rates = await self._monitor.rates(sorted(self._owners()), now) or self._rates
+        except UNREACHABLE as error:
+            why = str(error) or type(error).__name__
+            self._agent.guard.broke("monitor")
+        if (
+            self._rates is not None
+            and now - self._rates.at > RATES_SECONDS + RATES_DECISIONS * self._config.decision_seconds
+        ):
+            self._rates = None
+        if why and not self._monitor_fails:
+            log.warning(
+                "The monitor %s has no answer (%s): nothing is scaled down while it does not tell what arrives. "
+                "LOADTRIM_MONITOR=reports goes by what the members measure.",
+                self._config.monitor,
+                why,
+            )
+        self._monitor_fails = bool(why)
+
+    async def _look_at_unowned(self) -> None:
+        """The leader asks the broker only for what nobody owns."""
+        unowned = [p for p, owner in self._owners().items() if owner is None]
+        if not unowned:
+            self._unowned = {}
+        elif boot_time() - self._unowned_looked_at > UNOWNED_LOOK_SECONDS:
+            self._unowned_looked_at = boot_time()
+            code, committed, _ = await self._agent.requests.committed(unowned, stable=False)
+            if code == 0:
+                ends = await self._agent.plane.queries.end_offsets([TopicPartition(*p) for p in unowned])
+                self._unowned = {
+                    p: max(0, int(ends[TopicPartition(*p)]) - offset) for p, offset in committed.items() if offset >= 0
+                }
+
+    # -- what is done --------------------------------------------------------------------------------------------
+
+    async def _act(self, control: ControlLog, decision: DecisionRecord, state: GroupState) -> None:
+        self.last = decision
+        self._say(decision)
+        await control.publish(decision, sequence=decision.sequence)
+        if decision.moves or decision.victims or self._victims:
+            # Also where nobody is to go any more: members keep draining until they are told.
+            self._victims = decision.victims
+            for move in decision.moves:
+                self._in_flight[Partition(move.topic, move.partition)] = (move.target, boot_time())
+            await control.write(
+                PlanRecord(
+                    group=decision.group,
+                    member=decision.member,
+                    at=decision.at,
+                    generation=decision.generation,
+                    sequence=decision.sequence,
+                    moves=decision.moves,
+                    victims=decision.victims,
+                )
+            )
+        self._metrics.replicas("wanted", decision.replicas_wanted)
+        self._metrics.replicas("actual", decision.replicas_actual)
+        if self._scales:
+            self._ask(decision, state)
+
+    def _ask(self, decision: DecisionRecord, state: GroupState) -> None:
+        wish = scale_request(decision, state)
+        if not wish.ask:
+            return
+        self._requested = decision.replicas_wanted
+        instances = {member.instance or name for name, member in state.members.items() if not member.leaving}
+        self._reconciler.observed(len(instances), instances)
+        self._reconciler.want(
+            ScaleRequest(
+                group=decision.group,
+                replicas=max(1, wish.replicas),
+                victims=wish.victims,
+                generation=decision.generation,
+                sequence=decision.sequence,
+                reason=wish.reason,
+            )
+        )
+
+    def _say(self, decision: DecisionRecord) -> None:
+        """Log a decision when it differs from the one before in what it wants."""
+        gist = (decision.outcome, decision.replicas_wanted, decision.moves, decision.victims)
+        level = logging.INFO if gist != self._told and decision.outcome != "none" else logging.DEBUG
+        self._told = gist
+        log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision))

@@ -1,0 +1,1 @@
+"""Replica backends: the port, the reconciler, and one module each backend."""

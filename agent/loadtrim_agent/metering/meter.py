@@ -1,0 +1,458 @@
+"""What one member measures: the shell feeds it per batch and asks it once per report.
+
+Theory of operation. Everything is counted where it happens, so in steady state the broker is asked nothing beyond the
+fetches: their answers tell the end of the log (:mod:`.arrivals`), user code's hands tell cost and latency
+(:mod:`.cost`, :mod:`.lateness`), and both are kept per acquisition of a partition (:mod:`.partition_meter`). The sum of
+all partitions' arriving work per 0.1 s of wall clock is the member's *slots*: those of all members are aligned, so the
+leader adds them up and sees how the group's total varies.
+
+Two clocks: ``now`` is always the member's own wall clock; time stamps are the log's. What compares them uses the own
+clock less :meth:`Meter.clock_offset`.
+
+Slots hold work as expected when they are closed: records that arrived x their mean cost then (of the partition, blended
+with its topic's; of the member's other topics while its own topic is new; work without any cost known waits for one).
+The scatter of single costs is not in them: in a window of tau seconds it adds rate x tau x cost variance.
+
+Partitions that are paused or blocked are kept out of the slots; their arrivals and lag are still told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import mul
+
+import msgspec
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import LoadRecord, PartitionLoad, PartitionReport, ReportRecord
+
+from .arrivals import Arrivals
+from .broker_clock import ClockOffset
+from .buckets import WorkSlots
+from .cost import BusyRing, Cost, TopicCosts
+from .lateness import Judge, runs_of
+from .partition_meter import PartitionMeter
+from .readings import OUT_OF_SIZING, Flows, MeterConfig, MeterSnapshot, PartitionSnapshot, PartitionState, split_report
+
+__all__ = [
+    "HANDOFFS_MAX",
+    "QUEUES_MAX",
+    "Meter",
+    "MeterConfig",
+    "MeterSnapshot",
+    "PartitionSnapshot",
+    "split_report",
+]
+
+HANDOFFS_MAX = 1000
+"""Handoffs told per report."""
+QUEUES_MAX = 200
+"""Partitions told per ``load`` record: those with most work waiting."""
+_PATIENCE_COSTS = 20.0
+"""A record may take this many times the dearest topic's mean before its partition counts as blocked ..."""
+_PATIENCE_STRETCHES = 3.0
+"""... and a batch (of ``getmany``: told as done when all of it is) this many times the longest one lately."""
+_REBASE_SECONDS = 0.2
+"""A change of the clock offset above this moves what is being measured along; smaller ones come out in the wash."""
+
+
+class Meter:
+    """Everything one member measures. Deterministic; not thread-safe: one thread feeds and asks.
+
+    Cost: about 0.15 us per record in batches of hundreds, 20 us per batch, 30 us per idle and 100 us per busy partition
+    and report (``benchmarks/suite/bench_meter.py``).
+    """
+
+    def __init__(self, config: MeterConfig) -> None:
+        self._config = config
+        self._grid = config.grid
+        self._clock = ClockOffset()
+        self._parts: dict[Partition, PartitionMeter] = {}
+        self._costs = TopicCosts()
+        self._judge = Judge(config.objective_seconds, config.concurrency)
+        self._busy = BusyRing(config.concurrency)
+        self._slots = WorkSlots(config.grid, config.settle_seconds, config.settle_seconds_max)
+        self._gone: dict[Partition, tuple[Flows, PartitionReport]] = {}
+        """Lost since the last report."""
+        self._handoffs: deque[float] = deque(maxlen=HANDOFFS_MAX)
+        self._startup: float | None = None
+        self._started = False
+        self._reported_at: float | None = None
+        self._told = replace(self._judge, late={})
+        self._told_busy = 0.0
+        self.ignored = 0
+        """Records told of for partitions that were not owned (any more)."""
+
+    def _log_time(self, now: float) -> float:
+        return now - self._clock.seconds
+
+    # -- fed by the shell
+
+    def acquired(
+        self,
+        partition: Partition,
+        now: float,
+        position: int,
+        end_offset: int | None = None,
+        handoff_seconds: float | None = None,
+    ) -> None:
+        """This member owns a partition from now on.
+
+        Args:
+            partition: topic and index.
+            now: own clock.
+            position: the offset it starts at.
+            end_offset: end of the log, where it was observed just now; else the first answer of the broker tells what
+                is backlog. One below ``position`` is left over from earlier and taken as None.
+            handoff_seconds: since the old owner stopped, for a handoff; arrivals since then count here.
+        """
+        partition = Partition(*partition)
+        if partition in self._parts:
+            self.lost(partition, now)
+        if end_offset is not None and end_offset < position:
+            end_offset = None
+        at = self._log_time(now) - max(0.0, handoff_seconds or 0.0)
+        arrivals = Arrivals(self._grid, at, end_offset, self._slots.opened(at))
+        self._parts[partition] = PartitionMeter(partition, self._config, self._busy, position, arrivals)
+        if handoff_seconds is not None:
+            self._handoffs.append(max(0.0, handoff_seconds))
+        if not self._started:
+            self._started = True
+            self._reported_at = now if self._reported_at is None else self._reported_at
+            if self._config.started_at is not None:
+                self._startup = max(0.0, now - self._config.started_at)
+
+    def lost(self, partition: Partition, now: float) -> None:
+        """This member does not own the partition any more. What arrived until now stays in its slots."""
+        part = self._parts.pop(partition, None)
+        if part is None:
+            return
+        if part.state(self._log_time(now), self._patience()) not in OUT_OF_SIZING:
+            self._slots.lost(part, self._cost_of_work(part))
+        flows, observed = part.flows(), part.observed_seconds(self._log_time(now))
+        if part.partition in self._gone:
+            before, told = self._gone[part.partition]
+            flows.add(before)
+            observed += told.observed or 0.0
+        entry = PartitionReport(
+            topic=part.partition.topic,
+            partition=part.partition.partition,
+            position=part.position,
+            committed=part.committed,
+            state=PartitionState.GONE.value,
+            # Always said: taken for the whole interval it would look as if nothing had come since it was given away.
+            observed=round(observed, 3),
+        )
+        self._gone[part.partition] = (flows, entry)
+        self._costs.forget({partition.topic for partition in self._parts})
+
+    def fetched(
+        self,
+        partition: Partition,
+        now: float,
+        timestamps: Sequence[float],
+        counts: Sequence[int] | None = None,
+        *,
+        next_offset: int,
+        end_offset: int | None,
+        size_bytes: int = 0,
+        answered_at: float | None = None,
+    ) -> None:
+        """A batch of one partition was fetched. Records come in the order of the log, each acquisition's once.
+
+        Args:
+            partition: topic and index.
+            now: own clock.
+            timestamps: of the records, seconds since the epoch; negative: the record has none.
+            counts: how many consecutive records have each timestamp; None: one each.
+            next_offset: the next offset to be fetched (behind gaps and transaction markers).
+            end_offset: end of the log as the answer told it: the high watermark, with ``read_committed`` the last
+                stable offset; None: not told.
+            size_bytes: of the records, where it is known already; else :meth:`unpacked` tells it.
+            answered_at: own clock when the broker told ``end_offset``, where the records have waited in a client's
+                buffer since; None: now.
+        """
+        part = self._parts.get(partition)
+        if part is None:
+            self.ignored += len(timestamps) if counts is None else sum(counts)
+            return
+        at = self._log_time(now if answered_at is None else min(answered_at, now))
+        at = max(at, part.acquired_at)
+        part.fetched(at, runs_of(timestamps, self._config.grid, at, counts), next_offset, end_offset, size_bytes)
+
+    def unpacked(self, partition: Partition, size_bytes: int) -> None:
+        """Records of one partition turned out to be so large, uncompressed."""
+        part = self._parts.get(partition)
+        if part is not None:
+            part.unpacked(size_bytes)
+
+    def observed(self, partition: Partition, at: float, end_offset: int) -> None:
+        """The broker told the end of a log without records.
+
+        Call it for every owned partition before :meth:`report`, with the time (own clock) and end of the last answer;
+        one from before the acquisition is ignored.
+        """
+        part = self._parts.get(partition)
+        if part is not None:
+            part.observed(self._log_time(at), end_offset)
+
+    def done(
+        self,
+        partition: Partition,
+        now: float,
+        latencies: Sequence[float],
+        busies: Sequence[float],
+        position: int,
+    ) -> None:
+        """Records of one partition were done, in the order of the log; one call per gathered batch.
+
+        Args:
+            partition: topic and index.
+            now: own clock.
+            latencies: own clock when done less the record's timestamp, seconds; anything where it has none.
+            busies: busy seconds of user code, as many.
+            position: the offset after the last of them.
+
+        Raises:
+            ValueError: the two sequences differ in length.
+        """
+        count = len(busies)
+        if count != len(latencies):
+            raise ValueError(f"{partition}: {len(latencies)} latencies but {count} busy times")
+        total = sum(busies)
+        if not 0.0 <= total < math.inf:
+            busies = [busy if 0.0 <= busy < math.inf else 0.0 for busy in busies]
+            total = sum(busies)
+        part = self._parts.get(partition)
+        if part is None:
+            self.ignored += count
+            self._busy.add(now, total)
+            return
+        log_now = self._log_time(now)
+        if not count and position == part.position:
+            return
+        # Asked before this batch's work counts, which may be what it was stuck in.
+        waited = log_now - part.waiting_since
+        if waited > self._config.blocked_seconds and part.state(log_now, self._patience()) is PartitionState.BLOCKED:
+            part.resumed(log_now)
+        self._busy.add(now, total)
+        if count:
+            squares = sum(map(mul, busies, busies))
+            part.cost.add(now, count, total, squares)
+            self._costs.add(part.partition.topic, now, count, total, squares)
+            part.finished(latencies, busies, total, self._judge, log_now)
+        part.moved(log_now, position)
+
+    def sought(self, partition: Partition, now: float, position: int) -> None:
+        """The user moved the position (seek); what was fetched and not done is dropped. No arrivals."""
+        part = self._parts.get(partition)
+        if part is not None:
+            part.sought(self._log_time(now), position)
+
+    def committed(self, partition: Partition, offset: int) -> None:
+        """The broker acknowledged a commit."""
+        part = self._parts.get(partition)
+        if part is not None:
+            part.committed = offset
+
+    def paused(self, partition: Partition, now: float, paused: bool) -> None:
+        """The user paused or resumed a partition that is still owned: kept out of sizing meanwhile."""
+        part = self._parts.get(partition)
+        if part is None or part.paused == paused:
+            return
+        part.paused = paused
+        if not paused:
+            part.resumed(self._log_time(now))
+
+    def clock_offset(self, seconds: float, round_trip_seconds: float = 0.0) -> None:
+        """A sample of own wall clock minus the broker's log clock.
+
+        Args:
+            seconds: middle of send and acknowledgement of an own control record, less its LogAppendTime.
+            round_trip_seconds: between them; samples with short ones are trusted more.
+
+        The first sample should come before anything is acquired. A later jump moves what is being measured along; slots
+        that were told already keep their wrong times, so some times are told twice or not at all then.
+        """
+        old = self._clock.seconds
+        new = self._clock.add(seconds, round_trip_seconds)
+        self._judge.offset_seconds = new
+        if abs(new - old) <= _REBASE_SECONDS:
+            return
+        parts = self._grid.parts
+        grid_slots = round((old - new) * self._grid.inverse / parts) * parts
+        self._slots.shift(grid_slots)
+        for part in self._parts.values():
+            part.shift(grid_slots, old - new)
+
+    # -- asked by the shell
+
+    def report(self, now: float, member: str, generation: int, sequence: int) -> ReportRecord:
+        """What happened since the last report. Ask once per interval; :func:`split_report` it before it is sent.
+
+        Args:
+            now: own clock.
+            member: member id.
+            generation: of the group.
+            sequence: above that of every earlier report of this member.
+        """
+        log_now = self._log_time(now)
+        interval = max(0.001, now - self._reported_at) if self._reported_at is not None else 0.001
+        self._reported_at = now
+        states = self._states(log_now)
+        sized = [(self._parts[partition], state not in OUT_OF_SIZING) for partition, state in states.items()]
+        slots_start, slots = self._slots.close(log_now, sized, self._costs, self._cost_of_work)
+        judge, told = self._judge, self._told
+        late = {
+            cause.value: count - told.late.get(cause, 0)
+            for cause, count in sorted(judge.late.items())
+            if count > told.late.get(cause, 0)
+        }
+        report = ReportRecord(
+            group=self._config.group,
+            member=member,
+            at=now,
+            sequence=sequence,
+            generation=generation,
+            instance=self._config.instance,
+            instance_type=self._config.instance_type,
+            interval=round(interval, 6),
+            concurrency=self._config.concurrency,
+            speed=self._config.speed,
+            busy_seconds=round(self._busy.total - self._told_busy, 6),
+            startup_seconds=self._startup,
+            handoffs=tuple(round(seconds, 6) for seconds in self._handoffs),
+            late=late,
+            in_time=judge.in_time - told.in_time,
+            latency_seconds=round(max(0.0, judge.latency_seconds - told.latency_seconds), 6),
+            slot_seconds=self._config.slot_seconds,
+            slots_start=slots_start,
+            slots=slots,
+            slots_open=self._slots.opening(sized, self._cost_of_work),
+            partitions=self._entries(log_now, interval, states),
+        )
+        self._told = replace(judge, late=dict(judge.late))
+        self._told_busy = self._busy.total
+        self._startup = None
+        self._handoffs.clear()
+        return report
+
+    def load(self, now: float, member: str, generation: int) -> LoadRecord:
+        """Slack and queues. Send it when ``(slack, queues)`` differ from the last sent; they are rounded for that."""
+        queues = [
+            PartitionLoad(
+                topic=part.partition.topic, partition=part.partition.partition, queue_seconds=round(seconds, 3)
+            )
+            for part in self._parts.values()
+            if part.lag and (seconds := self._queue_seconds(part)) >= 0.0005
+        ]
+        queues.sort(key=lambda queue: (-queue.queue_seconds, queue.topic, queue.partition))
+        kept = sorted(queues[:QUEUES_MAX], key=lambda queue: (queue.topic, queue.partition))
+        return LoadRecord(
+            group=self._config.group,
+            member=member,
+            at=now,
+            generation=generation,
+            slack=round(self._slack(now, self._states(self._log_time(now))), 2),
+            queues=tuple(kept),
+        )
+
+    def snapshot(self, now: float) -> MeterSnapshot:
+        """What metrics and ``/status`` tell, without changing what the next report says."""
+        log_now = self._log_time(now)
+        states = self._states(log_now)
+        partitions = tuple(
+            PartitionSnapshot(
+                partition=partition,
+                state=states[partition],
+                position=part.position,
+                committed=part.committed,
+                end_offset=part.arrivals.end_offset,
+                lag_records=part.lag,
+                lag_seconds=part.lag_seconds(log_now),
+                arrival_rate=part.arrival_rate(),
+                cost=self._cost(part),
+                queue_seconds=self._queue_seconds(part),
+            )
+            for partition, part in sorted(self._parts.items())
+        )
+        return MeterSnapshot(
+            utilization=self._busy.share(now),
+            slack=self._slack(now, states),
+            work_rate=self._work_rate(states),
+            clock_offset_seconds=self._clock.seconds,
+            busy_seconds=self._busy.total,
+            in_time=self._judge.in_time,
+            untimed=self._judge.untimed,
+            late={cause.value: count for cause, count in sorted(self._judge.late.items())},
+            ignored=self.ignored,
+            partitions=partitions,
+        )
+
+    # -- costs and states
+
+    def _cost(self, part: PartitionMeter) -> Cost | None:
+        """Of a partition's records; its topic's while it has none of its own; None while nobody has."""
+        return part.cost.blended(self._costs.of(part.partition.topic))
+
+    def _cost_of_work(self, part: PartitionMeter) -> Cost | None:
+        """The same for slots and queues, where a rough figure is better than none."""
+        return part.cost.blended(self._costs.roughly(part.partition.topic))
+
+    def _patience(self) -> float:
+        """How long user code may be busy with a record, or with a batch like the last ones, before it is stuck."""
+        return max(
+            self._config.blocked_seconds,
+            _PATIENCE_COSTS * self._costs.dearest_seconds(),
+            _PATIENCE_STRETCHES * self._busy.longest_seconds,
+        )
+
+    def _states(self, log_now: float) -> dict[Partition, PartitionState]:
+        """Of every owned partition, sorted."""
+        patience = self._patience()
+        return {partition: part.state(log_now, patience) for partition, part in sorted(self._parts.items())}
+
+    def _queue_seconds(self, part: PartitionMeter) -> float:
+        lag_records = part.lag_records
+        cost = self._cost_of_work(part) if lag_records else None
+        return 0.0 if cost is None else lag_records * cost.mean
+
+    def _work_rate(self, states: dict[Partition, PartitionState]) -> float:
+        return sum(
+            part.arrival_rate() * cost.mean
+            for partition, state in states.items()
+            if state not in OUT_OF_SIZING and (cost := self._cost_of_work(part := self._parts[partition])) is not None
+        )
+
+    def _slack(self, now: float, states: dict[Partition, PartitionState]) -> float:
+        """What is neither used nor about to be: the larger of what is worked and what arrives counts as used."""
+        capacity = self._config.concurrency
+        used = max(self._busy.share(now) * capacity, self._work_rate(states))
+        return max(0.0, capacity - used) * self._config.speed
+
+    def _entries(
+        self, log_now: float, interval: float, states: dict[Partition, PartitionState]
+    ) -> tuple[PartitionReport, ...]:
+        entries: list[PartitionReport] = []
+        for partition in sorted(self._parts.keys() | self._gone.keys()) if self._gone else states:
+            part = self._parts.get(partition)
+            gone = self._gone.get(partition)
+            if part is None:
+                assert gone is not None
+                flows, entry = gone
+                entries.append(
+                    msgspec.structs.replace(entry, arrived=flows.arrived, bytes=flows.bytes, done=flows.done)
+                )
+                continue
+            flows, before = part.flows(), 0.0
+            if gone is not None:
+                flows.add(gone[0])
+                before = gone[1].observed or 0.0
+            changed = part.entry(log_now, interval, flows, states[partition], self._cost, before)
+            if changed is not None:
+                entries.append(changed)
+        self._gone.clear()
+        return tuple(entries)

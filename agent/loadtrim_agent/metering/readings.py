@@ -1,0 +1,167 @@
+"""What a meter is set to, what it tells beside the records of the control topic, and how a report is cut."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+
+import msgspec
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import ReportRecord
+
+from .cost import Cost
+from .windows import SlotGrid
+
+__all__ = [
+    "OUT_OF_SIZING",
+    "PARTITIONS_PER_PART",
+    "Flows",
+    "MeterConfig",
+    "MeterSnapshot",
+    "PartitionSnapshot",
+    "PartitionState",
+    "split_report",
+]
+
+PARTITIONS_PER_PART = 400
+"""Partitions in one record of a split report: about 160 kB before compression, well below a broker's 1 MB."""
+
+
+class PartitionState(enum.StrEnum):
+    """The values of :attr:`PartitionReport.state`."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    """By the user: owned, not handed out, kept out of sizing."""
+    BLOCKED = "blocked"
+    """Records wait, none is done, and the member is not busy with others: kept out of sizing."""
+    IDLE = "idle"
+    """Nothing waits and nothing has come for a while."""
+    GONE = "gone"
+    """Lost in the interval: the entry holds what happened until then, its lag is its new owner's to tell."""
+
+
+OUT_OF_SIZING = (PartitionState.PAUSED, PartitionState.BLOCKED)
+"""States in which a partition does not advance for reasons other than load."""
+
+
+@dataclass(slots=True)
+class Flows:
+    """What happened since the last report."""
+
+    arrived: int = 0
+    bytes: int = 0
+    done: int = 0
+
+    def add(self, other: Flows) -> None:
+        self.arrived += other.arrived
+        self.bytes += other.bytes
+        self.done += other.done
+
+    def __bool__(self) -> bool:
+        return bool(self.arrived or self.bytes or self.done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterConfig:
+    """What a meter is set to. Times in seconds."""
+
+    group: str
+    objective_seconds: float
+    """W: from a record's timestamp until it is done."""
+    instance: str = ""
+    instance_type: str = ""
+    concurrency: float = 1.0
+    """Busy seconds per second that the member can give."""
+    speed: float = 1.0
+    started_at: float | None = None
+    """When the process was started or asked for, own clock; None: no start-up time is told."""
+    slot_seconds: float = 0.1
+    windows_seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+    settle_seconds: float = 0.2
+    """Least age at which a slot is closed: what producers and a fetch need until a record is seen."""
+    settle_seconds_max: float = 1.0
+    """Age at which it is closed though a partition was not observed past it."""
+    blocked_seconds: float = 5.0
+    """Least time without progress after which a partition counts as blocked."""
+    grid: SlotGrid = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("objective_seconds", "concurrency", "speed", "blocked_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}, not above 0")
+        if not 0 <= self.settle_seconds <= self.settle_seconds_max:
+            raise ValueError(
+                f"settle_seconds is {self.settle_seconds}, not 0 .. settle_seconds_max ({self.settle_seconds_max})"
+            )
+        object.__setattr__(self, "grid", SlotGrid.of(self.slot_seconds, self.windows_seconds))
+
+
+class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One owned partition at one moment."""
+
+    partition: Partition
+    state: PartitionState
+    position: int
+    committed: int | None
+    end_offset: int | None
+    """None: not known yet."""
+    lag_records: int
+    lag_seconds: float
+    arrival_rate: float
+    """Records/s over the last 10 s, up to the slots that are closed (a second ago at most)."""
+    cost: Cost | None
+    queue_seconds: float
+    """Work waiting; 0 while no cost is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterSnapshot:
+    """What metrics and ``/status`` tell. Totals are since the start and never fall."""
+
+    utilization: float
+    """Busy share of the concurrency over the last 10 s, 0 .. 1."""
+    slack: float
+    """Busy seconds per second that could still be given, x speed."""
+    work_rate: float
+    """Work that arrives in partitions that are not kept out, busy seconds per second."""
+    clock_offset_seconds: float
+    busy_seconds: float
+    in_time: int
+    untimed: int
+    """Records done that have no timestamp."""
+    late: dict[str, int]
+    ignored: int
+    """Records told of for partitions that were not owned (any more)."""
+    partitions: tuple[PartitionSnapshot, ...]
+    """Sorted."""
+
+
+def split_report(report: ReportRecord, partitions_max: int = PARTITIONS_PER_PART) -> tuple[ReportRecord, ...]:
+    """Cut a report into parts of at most ``partitions_max`` partitions, so that each fits a record.
+
+    Totals and slots are in the first part only. Parts are numbered on from the report's sequence: the next report's
+    sequence is that of the last part + 1.
+    """
+    if len(report.partitions) <= partitions_max:
+        return (report,)
+    parts = [msgspec.structs.replace(report, partitions=report.partitions[:partitions_max])]
+    for number, start in enumerate(range(partitions_max, len(report.partitions), partitions_max), 1):
+        parts.append(
+            ReportRecord(
+                group=report.group,
+                member=report.member,
+                at=report.at,
+                sequence=report.sequence + number,
+                generation=report.generation,
+                instance=report.instance,
+                instance_type=report.instance_type,
+                interval=report.interval,
+                concurrency=report.concurrency,
+                speed=report.speed,
+                partitions=report.partitions[start : start + partitions_max],
+            )
+        )
+    return tuple(parts)

@@ -1,0 +1,1 @@
+"""What the agent tells people and programs: metrics, HTTP endpoints, status, sentences."""

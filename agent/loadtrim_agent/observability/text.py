@@ -1,0 +1,342 @@
+"""Decisions, plans, brakes and members in plain English: for INFO logs, ``loadtrim explain`` and the live
+view.
+
+Pure functions: same input, same words. A *line* is one line without an end; *lines* are a block for people.
+Members are called by their instance where ``names`` has it, else by a short form of their member id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+
+from loadtrim_agent.planning.baseline import Ignored
+from loadtrim_agent.planning.explain import short_member
+from loadtrim_agent.wire.records import (
+    BaselineUse,
+    BaseRecord,
+    BrakeRecord,
+    DecisionRecord,
+    HelloRecord,
+    LeavingRecord,
+    LeftRecord,
+    LoadRecord,
+    MovePlan,
+    PlanRecord,
+    Record,
+    RejoinRecord,
+    ReleaseRecord,
+    ReportRecord,
+)
+
+from .status import AgentState, Status
+
+__all__ = [
+    "baseline_line",
+    "brake_line",
+    "counted",
+    "decision_line",
+    "decision_lines",
+    "duration",
+    "late_line",
+    "member_name",
+    "move_line",
+    "number",
+    "percent",
+    "plan_line",
+    "record_line",
+    "state_line",
+    "status_line",
+    "time_of_day",
+]
+
+Names = Mapping[str, str]
+
+_LISTED_MAX = 6
+"""So many items are named in one line; of more, the number is said."""
+
+_OUTCOMES = {
+    "none": "nothing to do",
+    "move": "moves partitions",
+    "up": "scales up",
+    "down": "scales down",
+    "hold": "holds",
+}
+_STATES = {
+    AgentState.STARTING: "is starting",
+    AgentState.JOINING: "is joining its group",
+    AgentState.STABLE: "is in its group",
+    AgentState.MIXED: "is in a mixed group (a member without the agent is there: nothing moves)",
+    AgentState.LEAVING: "is leaving",
+    AgentState.STOPPED: "has stopped",
+    AgentState.FAILED: "has failed",
+}
+_CAUSES = {
+    "serial": "a partition too large for one member",
+    "replica": "a replica on its way",
+    "startup": "a replica on its way",
+    "forecast": "more load than forecast",
+    "placement": "partitions badly placed",
+    "blocked": "blocked for reasons other than load",
+    "already_late": "already late when first seen",
+    "queued": "waiting behind other partitions",
+}
+
+
+# Numbers
+
+
+def number(value: float) -> str:
+    """At most three significant digits below 1000, none behind the point above: ``0.25``, ``12.3``,
+    ``4210``.
+    """
+    if abs(value) >= 999.5:
+        return f"{value:.0f}"
+    text = f"{value:.3g}"
+    return "0" if text == "-0" else text
+
+
+def duration(seconds: float) -> str:
+    """``8 ms``, ``1.2 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 0.9995:
+        return f"{number(seconds * 1000)} ms"
+    if seconds < 99.95:
+        return f"{number(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def percent(share: float) -> str:
+    """``62 %``; shares close to 1 with the digits that matter: ``99.95 %``."""
+    if 0.99 < share < 1:
+        # Rounded down: 99.996 % is not 100 %.
+        return f"{int(share * 10000) / 100:.2f} %"
+    return f"{share * 100:.0f} %"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 move``, ``3 moves``, ``no moves``."""
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def time_of_day(at: float, zone: tzinfo = UTC) -> str:
+    """``2024-05-01 12:00:03.250 UTC``.
+
+    Args:
+        at: Seconds since the epoch.
+        zone: Whose clock.
+    """
+    when = datetime.fromtimestamp(at, zone)
+    return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03d} {when.tzname()}"
+
+
+# People and things
+
+
+def member_name(member: str, names: Names | None = None) -> str:
+    """The instance's name, or the member id with the broker's random part cut to 6 letters."""
+    known = (names or {}).get(member)
+    if known:
+        return known
+    return short_member(member)
+
+
+def _listed(items: Sequence[str]) -> str:
+    if len(items) <= _LISTED_MAX:
+        return ", ".join(items)
+    return f"{', '.join(items[:_LISTED_MAX])} and {len(items) - _LISTED_MAX} more"
+
+
+def move_line(move: MovePlan, names: Names | None = None) -> str:
+    """``payments-3 from pod-a to pod-b: spread``."""
+    source = member_name(move.source, names) if move.source else "nobody"
+    reason = f": {move.reason}" if move.reason else ""
+    return f"{move.topic}-{move.partition} from {source} to {member_name(move.target, names)}{reason}"
+
+
+def brake_line(brake: BrakeRecord | None) -> str:
+    """What the command line asked for, and how it ends."""
+    if brake is None or brake.action == "resume":
+        return "no brake is on: plans are made"
+    end = f"until `loadtrim resume {brake.group}`"
+    if brake.action == "hold":
+        return f"brake on: no plans are made {end}"
+    return f"brake on: {counted(brake.replicas or 0, 'replica')} {end}"
+
+
+def late_line(late: Mapping[str, int]) -> str:
+    """``14 records late: 9 more load than forecast, 5 a replica on its way``; empty without any."""
+    causes = sorted(((count, cause) for cause, count in late.items() if count > 0), key=lambda c: (-c[0], c[1]))
+    if not causes:
+        return ""
+    total = sum(count for count, _ in causes)
+    return f"{counted(total, 'record')} late: {', '.join(f'{n} {_CAUSES.get(c, c)}' for n, c in causes)}"
+
+
+# Decisions
+
+
+def decision_line(decision: DecisionRecord, names: Names | None = None) -> str:
+    """One decision in one line: ``scales up, 3 -> 4 replicas, 2 moves: <reason>``."""
+    parts = [_OUTCOMES.get(decision.outcome, decision.outcome), _replicas(decision)]
+    if decision.moves:
+        parts.append(counted(len(decision.moves), "move"))
+    if decision.victims:
+        parts.append(f"{_listed([member_name(victim, names) for victim in decision.victims])} to go")
+    shadow = " (shadow mode: not carried out)" if decision.mode == "shadow" else ""
+    return f"{', '.join(parts)}{shadow}: {decision.reason or 'no reason given'}"
+
+
+def _replicas(decision: DecisionRecord) -> str:
+    actual, wanted = decision.replicas_actual, decision.replicas_wanted
+    return counted(actual, "replica") if actual == wanted else f"{actual} -> {counted(wanted, 'replica')}"
+
+
+def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: tzinfo = UTC) -> list[str]:
+    """One decision at length, for ``loadtrim explain``: what, why, what was seen, what was not taken.
+
+    Args:
+        decision: The decision.
+        names: Member id -> instance.
+        zone: For the time.
+    """
+    made_by = f"{decision.policy or '?'}/{decision.packer or '?'}"
+    by = f"by {member_name(decision.member, names)} ({made_by})"
+    head = f"{time_of_day(decision.at, zone)}  decision {decision.generation}.{decision.sequence} {by}"
+    lines = [f"{head}: {decision_line(decision, names)}", f"  saw: {_seen(decision)}"]
+    if decision.members:
+        busiest = sorted(decision.members.items(), key=lambda member: (-member[1], member[0]))
+        lines.append(f"  members: {_listed([f'{member_name(m, names)} {percent(u)}' for m, u in busiest])}")
+    if decision.baseline is not None:
+        lines.append(f"  {baseline_line(decision.baseline)}")
+    if decision.members_opened is not None and decision.members_bound is not None:
+        least = f"no fewer than {decision.members_bound} could do" if decision.members_bound else "nothing to own"
+        lines.append(f"  placement: on {counted(decision.members_opened, 'member')}; {least}")
+    lines += [f"  move: {move_line(move, names)}" for move in decision.moves]
+    lines += [
+        f"  not taken: {counted(rejected.replicas, 'replica')}: {rejected.reason}" for rejected in decision.rejected
+    ]
+    if late := late_line(decision.late):
+        lines.append(f"  {late}")
+    if decision.brake is not None and decision.brake.action != "resume":
+        lines.append(f"  {brake_line(decision.brake)}")
+    return lines
+
+
+def _seen(decision: DecisionRecord) -> str:
+    ahead = f"{number(decision.forecast)} expected"
+    if decision.startup_seconds is not None:
+        ahead += f" within the {duration(decision.startup_seconds)} that a replica takes to start"
+    seen = [
+        f"{number(decision.rate)} records/s",
+        f"{number(decision.work)} busy seconds per second of work, {ahead}",
+        f"a backlog of {number(decision.backlog)} busy seconds" if decision.backlog > 0 else "no backlog",
+    ]
+    if decision.handoff_seconds is not None:
+        seen.append(f"handoffs of {duration(decision.handoff_seconds)}")
+    return "; ".join(seen)
+
+
+def baseline_line(use: BaselineUse) -> str:
+    """What the history expected, and how today compares; or why it does not count."""
+    if use.reason_code == Ignored.MISSING:
+        return "baseline: none for what the group reads"
+    parts = _used(use) if use.used else [f"ignored, because {use.reason}" if use.reason else "ignored"]
+    if missing := [topic for topic, why in use.ignored.items() if why == Ignored.MISSING]:
+        parts.append(f"none for {_listed(missing)}")
+    return f"baseline: {'; '.join(parts)}"
+
+
+def _used(use: BaselineUse) -> list[str]:
+    """What was expected of the topics that were counted in, and why others were not."""
+    ahead, back = number(use.forecast or 0.0), number(use.returning or 0.0)
+    parts = [
+        f"{ahead} busy seconds per second within the start-up time, {back} before a replica let go would have paid",
+        f"today has {number(use.scale or 0.0)} times the usual load",
+    ]
+    if use.quantile is not None:
+        parts.append(f"not exceeded in {percent(use.quantile)} of the minutes")
+    if use.topics:
+        parts.append(f"of {_listed(use.topics)} only, the rest as it is now")
+    if use.reason:
+        parts.append(f"some are ignored ({use.reason})")
+    return parts
+
+
+def plan_line(plan: PlanRecord, names: Names | None = None) -> str:
+    """The leader's advice in one line."""
+    parts = []
+    if plan.moves:
+        parts.append(_listed([move_line(move, names) for move in plan.moves]))
+    if plan.victims:
+        parts.append(f"{_listed([member_name(victim, names) for victim in plan.victims])} to go")
+    return f"plan {plan.generation}.{plan.sequence}: {'; '.join(parts) or 'nothing moves'}"
+
+
+# Members
+
+
+def state_line(status: Status) -> str:
+    """What a member is doing: ``pod-a is in its group, leads generation 7``."""
+    name = status.instance or member_name(status.member) or status.client_id
+    line = f"{name} {_STATES[status.state]}"
+    if status.state in (AgentState.STABLE, AgentState.MIXED):
+        line += f", {'leads' if status.leads else 'follows in'} generation {status.generation}"
+    return f"{line}, is to go" if status.victim else line
+
+
+def status_line(status: Status) -> str:
+    """The same with what it owns: ``..., owns 3 partitions, 12 records behind (0.1 s), busy 62 %``."""
+    parts = [state_line(status), f"owns {counted(len(status.partitions), 'partition')}"]
+    lags = [owned.lag_records for owned in status.partitions if owned.lag_records is not None]
+    oldest = max((owned.lag_seconds for owned in status.partitions if owned.lag_seconds is not None), default=0.0)
+    if sum(lags):
+        parts.append(f"{counted(sum(lags), 'record')} behind ({duration(oldest)})")
+    if status.utilization is not None:
+        parts.append(f"busy {percent(status.utilization)}")
+    if status.log != "ok":
+        parts.append(f"coordination log: {status.log} (nothing moves)")
+    return ", ".join(parts)
+
+
+# The coordination log
+
+
+def record_line(record: Record, names: Names | None = None) -> str:
+    """Any record of the control topic in one line, for DEBUG logs and for reading the topic."""
+    who = member_name(record.member, names)
+    match record:
+        case HelloRecord():
+            return f"{who} joins"
+        case RejoinRecord():
+            return f"{who} was told of a rebalance in generation {record.generation}"
+        case LeavingRecord():
+            return f"{who} is leaving generation {record.generation}: please drain it"
+        case LeftRecord():
+            return f"{who} left"
+        case BaseRecord():
+            owned = sum(len(partitions) for entry in record.members.values() for _, partitions in entry.owns)
+            size = f"{counted(len(record.members), 'member')}, {counted(owned, 'partition')} owned"
+            return f"{who} starts generation {record.generation}: {size}"
+        case ReleaseRecord():
+            target = member_name(record.target, names)
+            where = f"{record.key} at offset {record.offset} (version {record.version})"
+            return f"{member_name(record.source, names)} gives {where} to {target}"
+        case LoadRecord():
+            waiting = sum(queue.queue_seconds for queue in record.queues)
+            return f"{who} can give {number(record.slack)} more, {duration(waiting)} of work waits"
+        case ReportRecord():
+            done = sum(partition.done for partition in record.partitions)
+            busy = duration(record.busy_seconds)
+            return f"{who} did {counted(done, 'record')} in {duration(record.interval)}, busy for {busy}"
+        case PlanRecord():
+            return f"{who}: {plan_line(record, names)}"
+        case BrakeRecord():
+            return f"{who}: {brake_line(record)}"
+        case DecisionRecord():
+            return f"{who} {decision_line(record, names)}"

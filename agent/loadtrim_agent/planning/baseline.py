@@ -1,0 +1,332 @@
+"""What the history expects, measured against today: the leader's use of baselines.
+
+Baselines tell records/s per topic and bucket of time; the group is sized by work. So everything here is the group's
+total in busy seconds per second, each topic's records at what one of them costs now; what no baseline is about is taken
+to go on as it is.
+
+Today's level is that of the history times ``scale``: what was seen over what was expected (the median) in the last
+hour, by sums that forget with a time constant of 30 minutes. That is long enough that neither a burst nor a bucket in
+which the rise came a little early moves it much, and short enough that a holiday's load is found out before its peak.
+
+Only ever more: the forecast is the larger of the trend and the baseline, and a group is not made smaller when the load
+is expected back before a replica that was let go would have paid. A baseline that should not be believed is ignored,
+and the decision says why (:class:`Ignored`): of single topics, or of all at once.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from loadtrim_agent.wire.baseline_records import TOPICS_MAX, TopicCurve
+from loadtrim_agent.wire.records import BaselineUse
+
+from .explain import NAMES_MAX
+from .values import Estimate, PlanConfig
+
+__all__ = [
+    "BACK_SECONDS_MIN",
+    "NOTHING_EXPECTED",
+    "Comparison",
+    "Ignored",
+    "Outlook",
+    "look_ahead",
+    "quantile_at",
+    "startup_seconds",
+]
+
+PERIOD_SECONDS = 1800.0
+"""Time constant of the comparison: the last hour has 86 % of its weight."""
+COMPARED_SECONDS_MIN = 30.0
+"""Before so much of today was seen its level is not known."""
+SAMPLE_SECONDS_MAX = 5.0
+"""What is seen at a decision stands for the time since the last one, but for no longer than this."""
+SETTLE_SECONDS = 10.0
+"""After the beginning of a bucket nothing is compared for so long: what is seen is some seconds old, and a load that
+comes on the hour does not come on the second."""
+STEP = 1.25
+STEP_SETTLE_SHARE = 0.25
+"""Where the expected steps by more than this from one bucket to the next, nothing is compared for this share of the
+bucket: it tells the bucket's mean, and not when the load gets there. The first seconds of a high bucket outweigh a
+night, so a rise that took two minutes looked like a day with half the load while the replicas for it were there."""
+SCALE_MAX = 3.0
+"""A day with more than this many times the expected load, or less than that part of it, is a day of another kind."""
+OFF_MAX = 0.5
+"""Mean distance between what was seen and what was expected at today's level, as a share of what was seen."""
+ERROR_MAX = 1.0
+"""Error of the back-test of somebody who expects nothing at all: a baseline that is no better is worse than none."""
+STALE_SECONDS = 8 * 86_400.0
+"""A week has passed of which no slot has been learnt, and a day for a pipeline that is late."""
+BACK_SECONDS_MIN = 10.0
+STARTUPS_MIN = 10
+"""The p90 of fewer start-ups is the longest of them, and the first members of a group often start faster than those
+that are asked for later, for which there has to be a machine first."""
+SHARES = (0.5, 0.9, 0.99)
+"""Quantiles that baselines tell."""
+SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
+SLIGHT = 0.02
+"""Share of what is expected next: a last hour in which less than that was expected and came, as at night, tells nothing
+about today."""
+
+
+class Ignored(enum.StrEnum):
+    """Why a baseline was not counted in."""
+
+    MISSING = "missing"
+    """There is none that can be read: the usual case where no pipeline runs, and no fault."""
+    TIME_ZONE = "time_zone"
+    """Nobody here knows the zone whose week it follows."""
+    STALE = "stale"
+    BACK_TEST = "back_test"
+    """On the last week it was no better than expecting nothing."""
+    BLIND = "blind"
+    """Reports are missing, so today's level is not known."""
+    UNCOMPARED = "uncompared"
+    """Too little of today was seen yet."""
+    CONTRADICTED = "contradicted"
+    """The last hour was not like it."""
+
+
+Refusal = tuple[Ignored, str]
+"""Why something is ignored, for programs, and half a sentence for people; empty: there is nothing to add."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What was seen beside what was expected: sums over time that forget what is long past."""
+
+    at: float = 0.0
+    seconds: float = 0.0
+    seen: float = 0.0
+    """Busy seconds."""
+    expected: float = 0.0
+    off: float = 0.0
+    """Of |seen - expected at the level of the moment|."""
+
+    @property
+    def scale(self) -> float | None:
+        """Today's level over the history's; None: nothing was expected."""
+        return self.seen / self.expected if self.expected > 0.0 else None
+
+    def with_sample(self, now: float, seen: float, expected: float) -> Comparison:
+        """A decision later. Both are work per second at that moment."""
+        elapsed = max(0.0, now - self.at)
+        keep = math.exp(-elapsed / PERIOD_SECONDS)
+        took = min(elapsed, SAMPLE_SECONDS_MAX)
+        known = self.scale if self.seconds >= COMPARED_SECONDS_MIN else None
+        return Comparison(
+            at=max(now, self.at),
+            seconds=self.seconds * keep + took,
+            seen=self.seen * keep + seen * took,
+            expected=self.expected * keep + expected * took,
+            off=self.off * keep + (abs(seen - known * expected) * took if known is not None else 0.0),
+        )
+
+    @classmethod
+    def of(cls, use: BaselineUse, at: float) -> Comparison:
+        """As an earlier leader's decision tells it."""
+        return cls(at=at, seconds=use.seconds, seen=use.seen, expected=use.expected, off=use.off)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a baseline says at one decision, work per second of the group."""
+
+    ahead: float | None = None
+    """The most until the horizon; None: no baseline is counted in."""
+    horizon_seconds: float = 0.0
+    returning: float = 0.0
+    """The most until a replica that is let go now would have paid."""
+    use: BaselineUse | None = None
+    """For the decision; None: nobody looked."""
+
+
+NOTHING_EXPECTED = Outlook()
+MISSING = Outlook(use=BaselineUse(reason_code=Ignored.MISSING.value))
+"""Without the sums: most groups never have a baseline, and each of their decisions would carry them."""
+
+
+def quantile_at(curve: TopicCurve, z: float) -> float:
+    """A minute's rate relative to the expected that is exceeded no more often than ``z`` standard deviations are.
+
+    The objective keeps z of them free (:attr:`.values.PlanConfig.z`), so the same quantile is asked of the baseline:
+    84 % at a share of 0.999. Between those that are told the normal scores are interpolated; beyond p99 nothing is
+    known, so that is the most.
+    """
+    for low, high, below, above in zip(SCORES, SCORES[1:], curve.quantiles, curve.quantiles[1:], strict=False):
+        if z <= high:
+            return below + (above - below) * (max(z, low) - low) / (high - low)
+    return curve.quantiles[-1]
+
+
+def startup_seconds(seen: Estimate, told: float | None) -> float:
+    """How long a replica that is asked for now is to be expected to take.
+
+    Only for looking ahead by a baseline: what nobody asks the history for is not changed by it.
+
+    Args:
+        seen: the estimate.
+        told: p90 of what the history tells of; None: nothing.
+
+    Returns:
+        What was measured where that are enough, else the longer of both.
+    """
+    if told is None or seen.startups >= STARTUPS_MIN:
+        return seen.startup_seconds
+    return max(seen.startup_seconds, told)
+
+
+def look_ahead(
+    now: float,
+    seen: Estimate,
+    curves: Mapping[str, TopicCurve],
+    compared: Comparison,
+    startup: float,
+    config: PlanConfig,
+) -> tuple[Outlook, Comparison]:
+    """Compare, judge, and tell what is expected.
+
+    Args:
+        now: seconds since the epoch.
+        seen: the estimate.
+        curves: of the group's topics; topics that nobody subscribes are not looked at.
+        compared: as the last decision left it.
+        startup: seconds that a replica takes (:func:`startup_seconds`).
+        config: of the planner.
+
+    Returns:
+        What is expected, and the comparison with this moment in it.
+
+    Cost: ``O(partitions + topics)``.
+    """
+    if not curves:
+        return MISSING, compared
+    works, costs = _topics(seen)
+    refused = {topic: why for topic in sorted(works) if (why := _distrust(now, curves.get(topic))) is not None}
+    told = {topic: curves[topic] for topic in sorted(works) if topic not in refused}
+    if not told:
+        codes = [code for code, _ in refused.values() if code is not Ignored.MISSING]
+        return Outlook(use=_ignored(codes[0], "", refused, compared)) if codes else MISSING, compared
+    if seen.stale:
+        # What is not seen would look like a day with less load.
+        return Outlook(use=_ignored(Ignored.BLIND, "today's load is not seen", refused, compared)), compared
+
+    def expected(start: float, end: float, z: float | None) -> float:
+        factors = {t: curve.quantiles[0] if z is None else quantile_at(curve, z) for t, curve in told.items()}
+        return sum((curve.most(start, end) or 0.0) * factors[t] * costs[t] for t, curve in told.items())
+
+    if all(curve.since(now) >= _settle_seconds(curve, now) for curve in told.values()):
+        compared = compared.with_sample(now, sum(works[topic] for topic in told), expected(now, now, None))
+    # Until a replica that is asked for now could help: it is decided and asked for, and it starts.
+    horizon = startup + config.decision_seconds + 1.0
+    # One that comes back costs while it starts: before a second start-up time has passed it was let go for nothing.
+    paid = horizon + max(startup, BACK_SECONDS_MIN)
+    scale = _scale(compared, SLIGHT * expected(now, now + paid, None))
+    if isinstance(scale, tuple):
+        return Outlook(use=_ignored(*scale, refused, compared)), compared
+    others = sum(work for topic, work in works.items() if topic not in told)
+    ahead = scale * expected(now, now + horizon, config.z) + others
+    returning = scale * expected(now, now + paid, config.z) + others
+    use = _use(
+        compared,
+        refused,
+        used=True,
+        scale=round(scale, 4),
+        quantile=round(NormalDist().cdf(config.z), 4),
+        forecast=round(ahead, 4),
+        returning=round(returning, 4),
+        topics=tuple(sorted(told)) if len(told) < len(works) else (),
+    )
+    return Outlook(ahead=ahead, horizon_seconds=horizon, returning=returning, use=use), compared
+
+
+def _settle_seconds(curve: TopicCurve, now: float) -> float:
+    """How long after the beginning of this bucket nothing is compared."""
+    return max(SETTLE_SECONDS, STEP_SETTLE_SHARE * curve.bucket_seconds if curve.step(now) > STEP else 0.0)
+
+
+def _topics(seen: Estimate) -> tuple[dict[str, float], dict[str, float]]:
+    """Present work per topic, and what one of its records costs."""
+    works: dict[str, float] = {}
+    rates: dict[str, float] = {}
+    costs: dict[str, float] = {}
+    for partition, entry in seen.partitions.items():
+        topic = partition.topic
+        works[topic] = works.get(topic, 0.0) + entry.work
+        rates[topic] = rates.get(topic, 0.0) + (entry.rate if entry.sized else 0.0)
+        costs[topic] = max(costs.get(topic, 0.0), entry.cost)
+    # With nothing arriving its most expensive partition stands for the topic.
+    return works, {topic: works[topic] / rates[topic] if rates[topic] > 0 else costs[topic] for topic in works}
+
+
+def _distrust(now: float, curve: TopicCurve | None) -> Refusal | None:
+    """Why a topic's curve is not to be believed, whatever today is like."""
+    if curve is not None and not curve.rates:
+        return Ignored.TIME_ZONE, f"this machine does not know the time zone {curve.time_zone}"
+    if curve is None or curve.most(now, now) is None:
+        return Ignored.MISSING, ""
+    age = now - curve.learnt_until
+    if age > STALE_SECONDS:
+        return Ignored.STALE, f"what it was learnt from ended {age / 86_400:.0f} days ago"
+    if curve.error is not None and curve.error >= ERROR_MAX:
+        return (
+            Ignored.BACK_TEST,
+            f"the back-test was off by {100.0 * curve.error:.0f} %, no better than expecting nothing",
+        )
+    return None
+
+
+def _scale(compared: Comparison, slight: float) -> float | Refusal:
+    """Today's level over the history's, or why the last hour speaks against the baseline.
+
+    Args:
+        compared: with this moment in it.
+        slight: busy seconds per second that are as good as nothing.
+    """
+    if compared.seconds < COMPARED_SECONDS_MIN:
+        return Ignored.UNCOMPARED, f"{compared.seconds:.0f} of {COMPARED_SECONDS_MIN:.0f} s of today are compared"
+    if max(compared.seen, compared.expected) <= slight * compared.seconds:
+        return 1.0
+    scale = compared.scale
+    if scale is None:
+        return Ignored.CONTRADICTED, "nothing was expected in the last hour, and load came"
+    if not 1.0 / SCALE_MAX <= scale <= SCALE_MAX:
+        return Ignored.CONTRADICTED, f"{scale:.2f} times the expected load came in the last hour"
+    if compared.off > OFF_MAX * compared.seen:
+        off = 100.0 * compared.off / compared.seen if compared.seen > 0.0 else 100.0
+        return Ignored.CONTRADICTED, f"the last hour was off what was expected by {off:.0f} %"
+    return scale
+
+
+def _ignored(why: Ignored, text: str, refused: Mapping[str, Refusal], compared: Comparison) -> BaselineUse:
+    return _use(compared, refused, text, reason_code=why.value)
+
+
+def _use(compared: Comparison, refused: Mapping[str, Refusal], text: str = "", **fields: Any) -> BaselineUse:
+    """With what the next leader is to know.
+
+    Args:
+        compared: with this moment in it.
+        refused: topics that are not counted in, whatever the others are like, and why.
+        text: why all are ignored; empty: each for its own reason, or they are not.
+        fields: the others.
+    """
+    # A group may read more topics than baselines are kept of; those that have one are named.
+    named = sorted(refused, key=lambda topic: (refused[topic][0] is Ignored.MISSING, topic))[:TOPICS_MAX]
+    reasons = [text] if text else []
+    reasons += [f"for {topic} {refused[topic][1]}" for topic in named if refused[topic][1]]
+    if len(reasons) > NAMES_MAX:
+        reasons[NAMES_MAX:] = [f"and {len(reasons) - NAMES_MAX} more"]
+    return BaselineUse(
+        reason="; ".join(reasons),
+        ignored={topic: refused[topic][0].value for topic in named},
+        seconds=compared.seconds,
+        seen=compared.seen,
+        expected=compared.expected,
+        off=compared.off,
+        **fields,
+    )

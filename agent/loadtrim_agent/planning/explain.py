@@ -1,0 +1,114 @@
+"""Decisions in words, and late records by cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from loadtrim_agent.wire.records import BaselineUse, MovePlan
+
+from .values import Estimate, GroupState, Placement, PlanConfig, Reason, Sizing, units_of
+
+__all__ = ["NAMES_MAX", "attribute", "blind", "listed", "member_names", "sentence", "short_member"]
+
+QUEUED = "queued"
+"""What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
+NAMES_MAX = 3
+
+
+def short_member(member: str) -> str:
+    """A member id with the broker's random part cut to 6 letters."""
+    client, random = member[:-37], member[-36:]
+    if len(member) > 37 and member[-37] == "-" and [len(part) for part in random.split("-")] == [8, 4, 4, 4, 12]:
+        return f"{client}-{random[:6]}"
+    return member
+
+
+def member_names(group: GroupState) -> dict[str, str]:
+    """What people call each member: its instance, with a short member id where an instance has several."""
+    counts = Counter(state.instance for state in group.members.values())
+    names = {}
+    for member, state in group.members.items():
+        short = short_member(member)
+        names[member] = state.instance if counts[state.instance] == 1 else f"{state.instance} ({short})"
+        if not state.instance:
+            names[member] = short
+    return names
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "a", "a and b", "a, b, c and 4 others"."""
+    if len(names) > NAMES_MAX:
+        others = len(names) - NAMES_MAX
+        return f"{', '.join(names[:NAMES_MAX])} and {others} other{'s' if others != 1 else ''}"
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def sentence(
+    sizing: Sizing,
+    placement: Placement,
+    moves: Sequence[MovePlan],
+    group: GroupState,
+    config: PlanConfig,
+    baseline: BaselineUse | None = None,
+) -> str:
+    """One English sentence: "4 replicas (3 there): 2.9 busy seconds/s arrive, ...; 2 partitions move (...)."."""
+    units = units_of(group)
+    there = sum(1 for unit in units if not unit.leaving)
+    count = f"{sizing.replicas} replica{'s' if sizing.replicas != 1 else ''}"
+    parts = [f"{count}{f' ({there} there)' if there != sizing.replicas else ''}: {sizing.text}"]
+    least = -(-placement.bound // max((len(unit.members) for unit in units), default=1))
+    if _adds(least, sizing, config):
+        parts.append(f"no fewer than {least} could do")
+    if placement.victims:
+        # Whole instances go.
+        going = {group.members[m].instance or short_member(m) for m in placement.victims if m in group.members}
+        parts.append(f"{listed(sorted(going))} to go")
+    if moves:
+        reasons = sorted({move.reason for move in moves})
+        why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
+        parts.append(f"{len(moves)} partition{'s' if len(moves) != 1 else ''} to move{why}")
+    if baseline is not None and baseline.reason:
+        which = "some baselines are" if baseline.used else "the baseline is"
+        parts.append(f"{which} ignored ({baseline.reason})")
+    if sizing.replicas != there:
+        if config.mode == "shadow":
+            parts.append("shadow mode, so nothing is scaled")
+        elif not config.can_scale:
+            parts.append("no scaler is set, so this is advice only")
+    return "; ".join(parts) + "."
+
+
+def _adds(least: int, sizing: Sizing, config: PlanConfig) -> bool:
+    """Does the fewest replicas that whole partitions could fit say more than the policy did?
+
+    Not where members divide partitions among themselves, nor where fewer have just been said to do: a policy may leave
+    a group as it is that is a little fuller than a placement is made for.
+    """
+    if config.slicing or sizing.reason in (Reason.PATIENCE, Reason.RETURNING):
+        return False
+    return 1 < least <= sizing.replicas or (least > sizing.replicas and sizing.reason is Reason.AT_MAX)
+
+
+def blind(seen: Estimate, group: GroupState) -> str:
+    """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"."""
+    first = seen.stale[0]
+    age = seen.members[first].age_seconds
+    names = member_names(group)
+    who = listed([names[member] for member in seen.stale])
+    return f"no report from {who} {f'for {age:.1f} s' if age is not None else 'yet'}"
+
+
+def attribute(seen: Estimate, placement: Placement, actual: int, wanted: int) -> dict[str, int]:
+    """Late records by cause.
+
+    What members call *queued* waited because the capacity was not in the right place: a replica is on its way
+    (``startup``), whole partitions do not fit better (``placement``), or more came than was expected (``forecast``).
+    """
+    result: dict[str, int] = {}
+    for cause, count in sorted(seen.late_records.items()):
+        named = cause
+        if cause == QUEUED:
+            named = "startup" if wanted > actual else "placement" if placement.misfits else "forecast"
+        result[named] = result.get(named, 0) + count
+    return result

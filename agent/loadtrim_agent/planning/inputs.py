@@ -1,0 +1,208 @@
+"""From the estimate to what policies and packers are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from msgspec import structs
+
+from loadtrim_agent.common.partition import Partition
+
+from .explain import member_names
+from .placement.problem import Bin, Dealer, Item, Limits, Problem, Whole, expected_by, limits_of
+from .sizing.policy import Future, View
+from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
+
+__all__ = ["Stock", "problem_of", "unmeasured", "view_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What policy and packer of one decision look at alike."""
+
+    items: tuple[Item, ...]
+    """Every partition, sorted; unsized ones weigh nothing."""
+    bins: tuple[Bin, ...]
+    """The members, sorted."""
+
+    @classmethod
+    def of(cls, seen: Estimate, group: GroupState) -> Stock:
+        """Cost: ``O(p + m)``."""
+        return cls(_items(seen, group), _bins(group, seen))
+
+
+def problem_of(
+    group: GroupState,
+    seen: Estimate,
+    stock: Stock,
+    sizing: Sizing,
+    config: PlanConfig,
+    resting: frozenset[Partition] = frozenset(),
+) -> Problem:
+    """What a packer is to solve; how many replicas may stay is the caller's to say.
+
+    Args:
+        group: as it is.
+        seen: the estimate.
+        stock: of this group and estimate.
+        sizing: the policy's answer.
+        config: of the planner.
+        resting: partitions that are to stay, because moving them has just failed.
+    """
+    items = stock.items
+    if resting:
+        items = tuple(structs.replace(item, movable=False) if item.partition in resting else item for item in items)
+    return Problem(
+        items=items,
+        bins=stock.bins,
+        limits=limits_of(seen, config, sizing.load_factor),
+        leader=group.leader,
+        may_move=sizing.place,
+        fill=sizing.fill,
+        extra_lag_seconds=sizing.extra_lag_seconds,
+        mu=config.parameters.get("mu"),
+    )
+
+
+def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -> Problem:
+    """What a packer that looks at counts only is to solve while no load is known.
+
+    Args:
+        group: as it is.
+        resting: as in :func:`problem_of`.
+    """
+    return Problem(
+        items=tuple(
+            Item(
+                partition=partition,
+                owner=group.in_flight.get(partition, owner),
+                movable=partition not in group.in_flight and partition not in resting,
+            )
+            for partition, owner in sorted(group.owners.items())
+        ),
+        bins=_bins(group),
+        leader=group.leader,
+    )
+
+
+def view_of(
+    now: float,
+    group: GroupState,
+    seen: Estimate,
+    stock: Stock,
+    ahead: Forecast,
+    config: PlanConfig,
+    future: Future | None = None,
+) -> View:
+    """What a policy is given, without its memory; ``stock``: of this group and estimate."""
+    units = [unit for unit in units_of(group) if not unit.leaving]
+    per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
+    items = tuple(item for item in stock.items if seen.partitions[item.partition].sized)
+    capacities = _by_unit(units, seen)
+    whole = Whole(items)
+
+    @cache
+    def members_of(replicas: int) -> tuple[list[float], float]:
+        """Capacity of each member of so many replicas, and of all."""
+        added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
+        each = [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
+        return each, sum(each)
+
+    @cache
+    def limits_at(factor: float) -> Limits:
+        return expected_by(limits_of(seen, config, factor), seen)
+
+    @cache
+    def dealer_at(factor: float) -> Dealer:
+        return Dealer(items, limits_at(factor))
+
+    @cache
+    def late_of(replicas: int, factor: float) -> float:
+        each = members_of(replicas)[0]
+        if each and whole.in_time(limits_at(factor), min(each)):
+            return 0.0  # a group with little to do is not dealt out at all
+        return dealer_at(factor).late(each)
+
+    # More members than partitions would own nothing.
+    useful = max(1, -(-len(group.owners) // per_unit))
+    allowed = config.max_replicas if config.max_replicas is not None else useful
+    replicas_max = max(1, min(allowed, useful))
+    return View(
+        now=now,
+        config=config,
+        estimate=seen,
+        forecast=ahead,
+        items=items,
+        generation=group.generation,
+        future=future,
+        replicas=max(1, len(units)),
+        members_per_replica=per_unit,
+        replicas_max=replicas_max,
+        capacity=lambda replicas: members_of(replicas)[1],
+        late=late_of,
+        dealer=dealer_at,
+        supply=(
+            *(entry for entry in stock.bins if not entry.leaving),
+            *_added(max(0, replicas_max - len(units)), per_unit, seen.capacity_typical),
+        ),
+    )
+
+
+@lru_cache(maxsize=4)  # the same for nearly every decision
+def _added(units: int, per_unit: int, capacity: float) -> tuple[Bin, ...]:
+    """Members of instances that are not there yet. No member id of Kafka begins with a plus."""
+    return tuple(
+        Bin(member=f"+{unit:05}-{number}", unit=f"+{unit:05}", capacity=capacity)
+        for unit in range(units)
+        for number in range(per_unit)
+    )
+
+
+def _by_unit(units: list[Unit], seen: Estimate) -> list[list[float]]:
+    """Capacities of the members of each instance, the strongest instance first: the weakest go first."""
+    return sorted(
+        ([seen.members[member].capacity for member in unit.members] for unit in units),
+        key=lambda capacities: -sum(capacities),
+    )
+
+
+def _bins(group: GroupState, seen: Estimate | None = None) -> tuple[Bin, ...]:
+    """The members; without an estimate all are alike."""
+    names = member_names(group)
+    return tuple(
+        Bin(
+            member=member,
+            unit=state.instance or member,
+            capacity=seen.members[member].capacity if seen is not None else 1.0,
+            topics=state.topics,
+            leaving=state.leaving,
+            silent=seen is not None and seen.members[member].silent,
+            name=names[member],
+        )
+        for member, state in sorted(group.members.items())
+    )
+
+
+def _items(seen: Estimate, group: GroupState) -> tuple[Item, ...]:
+    """Partitions as the packers want them; unsized ones weigh nothing."""
+    return tuple(
+        Item(
+            partition=partition,
+            owner=entry.owner,
+            work=entry.work,
+            mean=entry.curve.mean,
+            sd=entry.curve.sd,
+            standing=entry.standing,
+            queue=entry.lag * entry.cost,
+            rate=entry.rate if entry.sized else 0.0,
+            lag=entry.lag if entry.sized else 0,
+            lag_low=entry.lag_low if entry.sized else 0,
+            lag_high=entry.lag_high if entry.sized else 0,
+            cost=entry.cost,
+            serial=entry.serial,
+            # A pause is its owner's own: it would be lost on the way.
+            movable=entry.sized and partition not in group.in_flight,
+        )
+        for partition, entry in sorted(seen.partitions.items())
+    )

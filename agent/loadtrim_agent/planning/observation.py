@@ -1,0 +1,510 @@
+"""First stage: members' reports, live or replayed, become one observation of the group.
+
+What is kept is small and bounded: per member the last report, per partition a few moving averages, for the group the
+work that arrived per slot of 0.1 s over the last three minutes. A new leader feeds the telemetry of the last five
+minutes through the same door and so knows what the old one knew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import PartitionReport, ReportRecord
+
+from .bucket_sums import SlotSums
+from .history import Past, Second
+from .values import GroupState, PlanConfig
+
+__all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"]
+
+SLOT_SECONDS = 0.1
+KEEP_SECONDS = 300.0
+"""How long members that are gone are remembered."""
+SLOTS_SECONDS = 180.0
+"""How long slots are remembered: what the stages look at, and what comes late."""
+PRUNE_SLOTS = 100
+"""So many more than that may pile up before the old ones are dropped."""
+SAMPLES_MAX = 256
+"""Handoff and start-up times that are remembered."""
+FAST_SECONDS = 2.0
+SLOW_SECONDS = 20.0
+MEMBER_SECONDS = 10.0
+JUMP_VARIANCES = 6.0
+"""A rate that is further off the one before counts as off by the root of this many variances, or of as many as are
+usual for arrivals at random."""
+WHOLE_SHARE = 0.9
+"""Of an interval: what was seen of it is taken for all of it."""
+SHAPE_REACH_SECONDS = 2.0
+"""What comes in a second can be told from windows of this length, not from those of the half second around a burst: a
+shape that reaches less far (of somebody who has just taken the partition over) is none yet."""
+GONE = "gone"
+"""State of an entry about a partition that the reporter lost in the interval."""
+UNSEEN = frozenset({"paused", "blocked"})
+"""States of partitions whose arrivals are not in the reporter's slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberObservation:
+    """A member's last report, as far as it matters beyond its partitions."""
+
+    received_at: float
+    instance: str
+    instance_type: str
+    interval_seconds: float
+    concurrency: float
+    speed: float
+    busy_seconds: float
+    slots_end: float | None
+    work_rate: float
+    """Busy seconds/s that arrived for it, smoothed."""
+
+
+class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition, smoothed over its reports."""
+
+    reporter: str
+    at: float
+    rate_slow: float
+    """Records/s over the last 20 s or so."""
+    rate_fast: float
+    """The same over the last 2 s."""
+    rate_last: float
+    """The same in the last interval."""
+    rate_sd: float
+    """Standard deviation of the rate over one report's interval."""
+    done_rate: float
+    cost: float | None
+    """Busy seconds per record on the reporter."""
+    cost_variance: float
+    lag: int
+    standing_records: float
+    lag_seconds: float
+    shape: tuple[tuple[float, float], ...]
+    """(window seconds, seconds' worth of its mean work that arrive in it); empty: not measured."""
+    shape_rate: float
+    """Busy seconds per second on the reporter in the longest of these windows."""
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known at one moment, nothing concluded yet."""
+
+    now: float
+    slots: tuple[float, ...]
+    """Work that arrived in the group per slot, oldest first; complete: every owner has reported all of them."""
+    members: Mapping[str, MemberObservation]
+    partitions: Mapping[Partition, PartitionObservation]
+    handoffs_seconds: tuple[float, ...]
+    startups_seconds: tuple[float, ...]
+    stale: tuple[tuple[str, float | None], ...]
+    """Owners without a recent report and how old their last one is; sorted by member."""
+    silent: frozenset[str] = frozenset()
+    """All members without a recent report, owners or not."""
+    late_records: Mapping[str, int] = field(default_factory=dict)
+    past: tuple[Second, ...] = ()
+    """What the group did in each of the last seconds, oldest first."""
+    opening: float = 0.0
+    """Work that is known to have arrived in the second after the last slot: there will be no less."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A partition that its owner does not have any more."""
+
+    owner: str
+    at: float
+    """Seconds since the epoch."""
+    work: float
+    """Busy seconds/s that arrived for it."""
+
+
+class _Average:
+    """Exponentially forgetting mean of amounts per second."""
+
+    __slots__ = ("amount", "seconds", "time_constant")
+
+    def __init__(self, time_constant: float) -> None:
+        self.time_constant = time_constant
+        self.amount = 0.0
+        self.seconds = 0.0
+
+    def add(self, amount: float, observed: float, elapsed: float, silence: float) -> None:
+        """``observed``: seconds that the amount came in; ``silence``: seconds before in which nothing came."""
+        keep = math.exp(-elapsed / self.time_constant)
+        self.amount = self.amount * keep + amount
+        self.seconds = self.seconds * keep + observed + min(silence, self.time_constant)
+
+    def value(self, silence: float = 0.0) -> float:
+        """The mean, after ``silence`` further seconds in which nothing came."""
+        keep = math.exp(-silence / self.time_constant)
+        seconds = self.seconds * keep + self.time_constant * (1.0 - keep)
+        return self.amount * keep / seconds if seconds > 0 else 0.0
+
+
+class _PartitionTrack:
+    """Moving averages of one partition."""
+
+    __slots__ = (
+        "at",
+        "cost",
+        "cost_variance",
+        "fast",
+        "interval",
+        "lag",
+        "last",
+        "part",
+        "rate",
+        "reporter",
+        "shape",
+        "shape_rate",
+        "slow",
+        "standing",
+        "stood",
+        "variance",
+    )
+
+    def __init__(self) -> None:
+        self.fast = _Average(FAST_SECONDS)
+        self.slow = _Average(SLOW_SECONDS)
+        self.variance = _Average(SLOW_SECONDS)
+        self.rate: float | None = None
+        """Records/s in the last interval that was seen."""
+        self.part = (0, 0.0, 0.0)
+        """Records, seconds observed and seconds gone by since then, of an interval that was seen in part."""
+        self.cost: float | None = None
+        self.cost_variance = 0.0
+        self.shape: tuple[tuple[float, float], ...] = ()
+        self.shape_rate = 0.0
+        self.at = 0.0
+        self.interval = 1.0
+        self.lag = 0
+        """As its owner told last."""
+        self.reporter = ""
+        self.last: PartitionReport | None = None
+        self.standing = 0.0
+        """Records that waited all the time, by the last report of an owner."""
+        self.stood: float | None = None
+        """The same by the report before, where the last one saw only a part of its interval."""
+
+    def add(self, member: str, report: PartitionReport, interval: float, received_at: float, whole: float) -> None:
+        self._add_rate(report, interval, received_at, whole)
+        if report.state == GONE and self.last is not None and self.reporter != member:
+            return  # what its new owner told already is newer
+        if report.state != GONE:
+            self.lag = report.lag
+        if report.cost_mean is not None and report.cost_mean > 0:
+            self.cost, self.cost_variance = report.cost_mean, report.cost_variance or 0.0
+        if report.state != GONE:
+            # Who took it over in a burst saw it only since then, and would call the burst a standing backlog.
+            partly = report.observed is not None and report.observed < interval
+            before = self.standing if self.stood is None else min(self.standing, self.stood)
+            self.stood = before if partly and self.last is not None else None
+            self.standing = _standing(report)
+        longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
+        if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:
+            # Each window as so many seconds' worth of the mean work of the longest.
+            per_second = longest.mean / longest.seconds
+            self.shape = tuple(sorted((window.seconds, window.mean / per_second) for window in report.work_windows))
+            self.shape_rate = per_second
+        self.at, self.interval, self.reporter, self.last = max(received_at, self.at), interval, member, report
+
+    def _add_rate(self, report: PartitionReport, interval: float, received_at: float, whole: float) -> None:
+        elapsed = max(0.0, received_at - self.at) if self.last is not None else interval
+        observed = interval if report.observed is None else report.observed
+        if observed > 0.0:
+            silence = max(0.0, elapsed - 1.5 * interval)
+            self.fast.add(report.arrived, observed, elapsed, silence)
+            self.slow.add(report.arrived, observed, elapsed, silence)
+            self._add_variance(report.arrived, observed, elapsed, max(interval, whole))
+
+    def _add_variance(self, arrived: int, observed: float, elapsed: float, interval: float) -> None:
+        """A second that two owners share is one second: a burst is in one part of it and nothing in the other."""
+        self.part = arrived, observed, elapsed = self.part[0] + arrived, self.part[1] + observed, self.part[2] + elapsed
+        if observed < WHOLE_SHARE * interval:
+            if self.rate is None:
+                # A burst in the first moments would look like a rate: nothing is compared with less than an interval.
+                self.part = (0, 0.0, 0.0)
+            return
+        rate = arrived / observed
+        if self.rate is not None:
+            # Neighbours, so that ups and downs hardly count; a jump counts as a large accident at most.
+            usual = max(self.variance.value(), 0.5 * (rate + self.rate) / observed)
+            off = min(0.5 * (rate - self.rate) ** 2, JUMP_VARIANCES * usual)
+            self.variance.add(off * observed, observed, elapsed, 0.0)
+        self.rate = rate
+        self.part = (0, 0.0, 0.0)
+
+    def observation(self, silence: float) -> PartitionObservation:
+        """``silence``: for how long its owner has reported without a word about it, so nothing came."""
+        last = self.last
+        assert last is not None
+        observed = self.interval if last.observed is None else max(last.observed, 1e-3)
+        return PartitionObservation(
+            reporter=self.reporter,
+            at=self.at,
+            rate_slow=self.slow.value(silence),
+            rate_fast=self.fast.value(silence),
+            rate_last=last.arrived / observed if silence == 0 else 0.0,
+            rate_sd=math.sqrt(max(0.0, self.variance.value())),
+            done_rate=last.done / self.interval if silence == 0 else 0.0,
+            cost=self.cost,
+            cost_variance=self.cost_variance,
+            lag=last.lag,
+            standing_records=self.standing if self.stood is None else min(self.standing, self.stood),
+            lag_seconds=last.lag_seconds,
+            shape=self.shape,
+            shape_rate=self.shape_rate,
+            state=last.state,
+        )
+
+
+def _standing(report: PartitionReport) -> float:
+    return float(report.lag_min if report.lag_min is not None else max(0, report.lag - report.arrived))
+
+
+class History:
+    """Everything the leader has heard from the members. Deterministic; the only input of time is ``received_at``."""
+
+    def __init__(self, config: PlanConfig) -> None:
+        self._config = config
+        self._members: dict[str, MemberObservation] = {}
+        self._sequences: dict[str, int] = {}
+        self._partitions: dict[Partition, _PartitionTrack] = {}
+        self._slots = SlotSums(round(SLOTS_SECONDS / SLOT_SECONDS), PRUNE_SLOTS)
+        self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._startups: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._late: dict[str, int] = {}
+        self._present: frozenset[str] = frozenset()
+        """Members when they were last looked at."""
+        self._open: dict[str, list[tuple[int, float]]] = {}
+        """Member -> (slot, work) that it told of slots which it had not closed yet."""
+        self._filled: dict[str, dict[int, float]] = {}
+        """Member that is gone -> work per slot that was put in for what it did not tell."""
+        self._past = Past()
+        self._lag = 0
+        """Of all partitions."""
+        self._owners: dict[Partition, str | None] = {}
+        self._looked_at = 0.0
+        self._given: dict[Partition, _Given] = {}
+        """What changed owner last."""
+        self._advised: frozenset[Partition] = frozenset()
+        self.ignored = 0
+        """Reports left out: seen before, or with slots of another length."""
+
+    def observe(self, report: ReportRecord, received_at: float) -> None:
+        """Take one report in. One that was seen before, by member and sequence, is counted and ignored.
+
+        Args:
+            report: as read from telemetry.
+            received_at: seconds since the epoch by the leader's clock; for replayed ones the broker's time of append.
+        """
+        if report.sequence <= self._sequences.get(report.member, -1):
+            self.ignored += 1
+            return
+        self._sequences[report.member] = report.sequence
+        interval = max(report.interval, 1e-3)
+        for entry in report.partitions:
+            track = self._partitions.setdefault(Partition(entry.topic, entry.partition), _PartitionTrack())
+            self._lag -= track.lag
+            track.add(report.member, entry, interval, received_at, self._config.report_seconds)
+            self._lag += track.lag
+        slots_end = self._take_slots(report)
+        self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
+        if report.startup_seconds is not None and report.startup_seconds >= 0:
+            self._startups.append(report.startup_seconds)
+        for cause in sorted(report.late):
+            self._late[cause] = self._late.get(cause, 0) + report.late[cause]
+        old = self._members.get(report.member)
+        further = old is not None and report.slots_start <= 0 and not report.slots
+        self._past.add(
+            received_at,
+            done=sum(entry.done for entry in report.partitions),
+            busy_seconds=report.busy_seconds,
+            given_seconds=0.0 if further else report.concurrency * interval,
+            latency_seconds=report.latency_seconds,
+            judged=report.in_time + sum(report.late.values()),
+            lag=self._lag,
+        )
+        if old is not None and further:
+            # A further part of a report that was split: everything beyond its partitions was in the first part.
+            self._members[report.member] = replace(old, received_at=received_at)
+            return
+        arrived = sum(report.slots) / (len(report.slots) * SLOT_SECONDS) if report.slots else 0.0
+        take = 1.0 if old is None else 1.0 - math.exp(-interval / MEMBER_SECONDS)
+        smoothed = arrived if old is None else old.work_rate + (arrived - old.work_rate) * take
+        self._members[report.member] = MemberObservation(
+            received_at=received_at,
+            instance=report.instance,
+            instance_type=report.instance_type,
+            interval_seconds=interval,
+            concurrency=report.concurrency,
+            speed=report.speed,
+            busy_seconds=report.busy_seconds,
+            slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),
+            work_rate=smoothed,
+        )
+
+    def _take_slots(self, report: ReportRecord) -> float | None:
+        """Add a member's slots to the group's; the end of the last one."""
+        if report.slots_start <= 0:
+            return None
+        if abs(report.slot_seconds - SLOT_SECONDS) > 1e-6:
+            self.ignored += 1
+            return None
+        first = round(report.slots_start / SLOT_SECONDS)
+        after = first + len(report.slots)
+        self._open[report.member] = [(after + n, work * report.speed) for n, work in enumerate(report.slots_open)]
+        for index, guess in self._filled.pop(report.member, {}).items():
+            self._slots.take(index, guess)
+        for index, work in enumerate(report.slots, first):
+            self._slots.add(index, work * report.speed)
+        return after * SLOT_SECONDS
+
+    def advised(self, partitions: Iterable[Partition]) -> None:
+        """These are to move, on the decision that followed the last observation."""
+        self._advised = frozenset(partitions)
+
+    def observation(self, now: float, group: GroupState) -> Observation:
+        """What is known now about this group. Forgets members and slots that are long gone."""
+        self._prune(now, group)
+        silent = frozenset(member for member in group.members if self._is_stale(member, now, group))
+        owners = {owner for owner in group.owners.values() if owner is not None}
+        stale = tuple((member, self._age(member, now)) for member in sorted(owners & silent))
+        late, self._late = self._late, {}
+        self._note_owners(now, group)
+        self._fill_gone(group)
+        slots, end = self._complete_slots({member for member, _ in stale}, group)
+        self._present = frozenset(group.members)
+        return Observation(
+            now=now,
+            slots=slots,
+            members={member: self._members[member] for member in sorted(group.members) if member in self._members},
+            partitions={
+                partition: self._partitions[partition].observation(self._silence(partition, group))
+                for partition in sorted(group.owners)
+                if partition in self._partitions
+            },
+            handoffs_seconds=tuple(self._handoffs),
+            startups_seconds=tuple(self._startups),
+            stale=stale,
+            silent=silent,
+            late_records=late,
+            past=self._past.seconds(),
+            opening=self._opening(end, group) if slots else 0.0,
+        )
+
+    def _silence(self, partition: Partition, group: GroupState) -> float:
+        """How long the owner has reported without a word about the partition: nothing came, nothing changed."""
+        track = self._partitions[partition]
+        known = self._members.get(track.reporter)
+        if known is None or group.owners[partition] != track.reporter:
+            return 0.0
+        return max(0.0, known.received_at - track.at - 0.5 * track.interval)
+
+    def _age(self, member: str, now: float) -> float | None:
+        known = self._members.get(member)
+        return None if known is None else max(0.0, now - known.received_at)
+
+    def _is_stale(self, member: str, now: float, group: GroupState) -> bool:
+        allowed = 2.5 * self._config.report_seconds + 0.5
+        age = self._age(member, now)
+        if age is None:
+            # A newcomer reports one interval after it joined, and what it says needs as long to arrive.
+            return now - group.members[member].joined_at > allowed + self._config.report_seconds
+        return age > allowed
+
+    def _opening(self, end: int, group: GroupState) -> float:
+        """What is known of the second that begins with the slot ``end``.
+
+        That second, and not the newest: the seconds before it end there as well, so that bursts of a second are cut
+        nowhere else, and none is counted twice.
+        """
+        until = end + round(1.0 / SLOT_SECONDS)
+        return self._slots.total(end, until) + sum(
+            work
+            for member, entries in self._open.items()
+            if member in group.members
+            for index, work in entries
+            if end <= index < until
+        )
+
+    def _complete_slots(self, stale: set[str], group: GroupState) -> tuple[tuple[float, ...], int]:
+        """The group's slots up to the last one that every member which still reports has told about, and its end."""
+        told = {m: known.slots_end for m, known in self._members.items() if m in group.members and known.slots_end}
+        # With everybody silent the last picture stays: it is stale, and said to be, but better than none.
+        ends = [end for member, end in told.items() if member not in stale] or list(told.values())
+        if not ends or not self._slots:
+            return (), 0
+        end = round(min(ends) / SLOT_SECONDS)
+        slots = self._slots.until(end)
+        for member in sorted(stale):
+            known = self._members.get(member)
+            if known is not None and known.slots_end is not None:
+                # What a silent member gets is not seen; its partitions go on receiving what they received.
+                missing = min(len(slots), max(0, end - round(known.slots_end / SLOT_SECONDS)))
+                for index in range(len(slots) - missing, len(slots)):
+                    slots[index] += known.work_rate * known.speed * SLOT_SECONDS
+        return tuple(slots), end
+
+    def _note_owners(self, now: float, group: GroupState) -> None:
+        """Remember what was given away, when, and what came for it."""
+        for partition, owner in group.owners.items():
+            before = self._owners.get(partition)
+            if before is not None and before != owner:
+                # Advice is followed within milliseconds; what nobody advised, a member that is gone had to the end.
+                at = self._looked_at if before in group.members or partition in self._advised else now
+                self._given[partition] = _Given(before, at, self._work(partition))
+        self._owners, self._looked_at, self._advised = dict(group.owners), now, frozenset()
+
+    def _work(self, partition: Partition) -> float:
+        """Busy seconds/s that arrive, as far as they are in its reporter's slots."""
+        track = self._partitions.get(partition)
+        if track is None or track.last is None or track.cost is None or track.last.state in UNSEEN:
+            return 0.0
+        return track.fast.value() * track.cost
+
+    def _fill_gone(self, group: GroupState) -> None:
+        """What came for a member between its last report and its going was never told, unless its last word is still
+        on its way: what it owned is taken to have gone on as before, until it was given to somebody who tells.
+
+        Without this every member that goes would look like a dip of the load.
+        """
+        for member in sorted(self._present - group.members.keys()):
+            known = self._members.get(member)
+            if known is None or known.slots_end is None:
+                continue
+            begin = round(known.slots_end / SLOT_SECONDS)
+            filled: dict[int, float] = {}
+            for given in self._given.values():
+                if given.owner == member:
+                    for index in range(begin, round(given.at / SLOT_SECONDS)):
+                        filled[index] = filled.get(index, 0.0) + given.work * known.speed * SLOT_SECONDS
+            for index, work in filled.items():
+                self._slots.add(index, work)
+            self._filled[member] = filled
+
+    def _prune(self, now: float, group: GroupState) -> None:
+        gone = [
+            member
+            for member, known in self._members.items()
+            if member not in group.members and now - known.received_at > KEEP_SECONDS
+        ]
+        for member in gone:
+            del self._members[member]
+            self._filled.pop(member, None)
+            self._open.pop(member, None)
+            self._sequences.pop(member, None)
+        self._given = {p: given for p, given in self._given.items() if now - given.at <= KEEP_SECONDS}
+        unknown = [partition for partition in self._partitions if partition not in group.owners]
+        for partition in unknown:
+            if now - self._partitions[partition].at > KEEP_SECONDS:
+                self._lag -= self._partitions[partition].lag
+                del self._partitions[partition]
+        self._slots.prune()

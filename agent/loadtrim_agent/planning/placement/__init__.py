@@ -1,0 +1,1 @@
+"""Which member owns which partition: the port :class:`.problem.Packer` and the packers ``trim`` and ``sticky``."""

@@ -1,0 +1,493 @@
+"""What a packer is given, and the arithmetic of what fits a member."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import le, mul
+from typing import Protocol
+
+import msgspec
+
+from loadtrim_agent.common.checks import is_positive, within
+from loadtrim_agent.common.errors import LoadtrimError
+from loadtrim_agent.common.partition import Partition
+
+from ..parameters import Parameters
+from ..values import TAUS_SECONDS, Estimate, Placement, PlanConfig
+
+__all__ = [
+    "Bin",
+    "Dealer",
+    "Item",
+    "Limits",
+    "Load",
+    "LoadError",
+    "Packer",
+    "Problem",
+    "Whole",
+    "expected_by",
+    "limits_of",
+    "size_of",
+]
+
+RATE_LIMIT = 1.0
+"""Share of a member's capacity that the mean rate of its own partitions may take."""
+WINDOW_MIN_SHARE = 0.25
+"""Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
+WINDOWS = len(TAUS_SECONDS)
+NO_CURVE = (0.0,) * WINDOWS
+"""Of an item whose windows were not measured."""
+
+
+class LoadError(LoadtrimError, ValueError):
+    """A load or a capacity that nothing can be packed by. Raised where the value is made; the planner contains it."""
+
+
+class Bin(msgspec.Struct, frozen=True, kw_only=True):
+    """One member that partitions can be placed on, or one that could be added.
+
+    Raises:
+        LoadError: a capacity that is not above 0 and finite.
+    """
+
+    member: str
+    unit: str
+    """Its instance: instances come and go, not members."""
+    capacity: float
+    """Work per second."""
+    topics: frozenset[str] | None = None
+    """What it may own; None: everything (a replica that does not exist yet)."""
+    leaving: bool = False
+    silent: bool = False
+    """It keeps what it has, but is given nothing."""
+    name: str = ""
+    """What people call it; empty: its instance's name."""
+
+    def __post_init__(self) -> None:
+        if not is_positive(self.capacity):
+            raise LoadError(
+                f"the capacity of {self.member!r} is {self.capacity}, so nothing can be placed on it; "
+                "give it a finite one above 0, or leave the member out"
+            )
+
+    def may_own(self, partition: Partition) -> bool:
+        """Does it subscribe the partition's topic?"""
+        return self.topics is None or partition.topic in self.topics
+
+    def may_have(self, item: Item) -> bool:
+        """May it own the item after this plan? A silent one only what it has."""
+        return self.may_own(item.partition) and (not self.silent or item.owner == self.member)
+
+    @property
+    def label(self) -> str:
+        return self.name or self.unit
+
+    def takes(self, topic: str) -> bool:
+        """May it be given a partition of this topic?"""
+        return not self.silent and (self.topics is None or topic in self.topics)
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition with its load. What was not measured weighs nothing (the defaults); it is placed all the same.
+
+    A ``msgspec.Struct``, for every decision makes one a partition: 1.9 us, where a frozen dataclass takes 5.7.
+
+    Raises:
+        LoadError: a load that is negative, infinite, not a number or None, or windows that are not one for each of
+            :data:`..values.TAUS_SECONDS`.
+    """
+
+    partition: Partition
+    owner: str | None
+    work: float = 0.0
+    """Work per second."""
+    mean: tuple[float, ...] = NO_CURVE
+    """Work that arrives per window."""
+    standing: float = 0.0
+    """Work that waits and belongs to every window."""
+    sd: tuple[float, ...] = NO_CURVE
+    queue: float = 0.0
+    """Work that waits now and would wait for the handoff as well."""
+    rate: float = 0.0
+    """Records/s (for the papers' packers, as is what follows)."""
+    lag: int = 0
+    """Records that waited when the member reported."""
+    lag_low: int = 0
+    lag_high: int = 0
+    """Fewest and most that wait in an interval: before and after a burst."""
+    cost: float = 0.0
+    serial: bool = False
+    movable: bool = True
+    """False: on its way to its owner already, paused, or at rest after a move that failed."""
+
+    def __post_init__(self) -> None:
+        try:
+            numbers: tuple[float, ...] = (self.work, self.rate, self.cost, self.standing, self.queue)
+            numbers += (self.lag, self.lag_low, self.lag_high)
+            if self.mean is not NO_CURVE or self.sd is not NO_CURVE:
+                numbers += (*self.mean, *self.sd)
+            # NaN and infinity survive a sum.
+            good = min(numbers) >= 0.0 and sum(numbers) < math.inf
+        except TypeError:
+            good = False
+        if not good:
+            raise LoadError(
+                f"the load of {self.partition} is negative or no finite number (work {self.work}, rate {self.rate}, "
+                f"lag {self.lag}, {self.lag_low} to {self.lag_high}), so it cannot be packed; "
+                "where nothing was measured leave the fields out"
+            )
+        if not len(self.mean) == len(self.sd) == WINDOWS:
+            raise LoadError(
+                f"the load of {self.partition} has {len(self.mean)} means and {len(self.sd)} standard deviations, not "
+                f"one of each for the {WINDOWS} windows, so it cannot be packed; where nothing was measured leave the "
+                "fields out"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a member must do within the objective.
+
+    Raises:
+        LoadError: an objective that is not above 0, another number that is negative, or any that is not finite.
+    """
+
+    objective_seconds: float
+    overhead_seconds: float = 0.0
+    z: float = 1.0
+    correlation: float = 1.0
+    handoff_seconds: float = 0.015
+    load_factor: float = 1.0
+    """What arrives is planned for as so many times what it is now."""
+    kept: tuple[int, ...] = tuple(range(WINDOWS))
+    """Indices of the windows that can bind; see :meth:`for_items`."""
+
+    windows: tuple[float, ...] = field(init=False)
+    """Seconds that a member of capacity 1 may take for the work of each window."""
+
+    def __post_init__(self) -> None:
+        others = (self.overhead_seconds, self.z, self.correlation, self.handoff_seconds, self.load_factor)
+        # NaN and infinity survive a sum.
+        if not (self.objective_seconds > 0.0 <= min(others) and self.objective_seconds + sum(others) < math.inf):
+            raise LoadError(
+                f"no member can be held to an objective of {self.objective_seconds} s with an overhead of "
+                f"{self.overhead_seconds} s, z {self.z}, correlation {self.correlation}, a handoff of "
+                f"{self.handoff_seconds} s and {self.load_factor} times the load, so nothing can be packed by it; give "
+                "a finite objective above 0, and of the others finite numbers of at least 0"
+            )
+        spare = max(self.objective_seconds - self.overhead_seconds, self.objective_seconds * WINDOW_MIN_SHARE)
+        object.__setattr__(self, "windows", tuple(tau + spare for tau in TAUS_SECONDS))
+
+    def for_items(self, items: Sequence[Item]) -> Limits:
+        """The same without windows in which every item asks for no more than in another one. O(p)."""
+        live = [item for item in items if item.mean[-1] > 0 or item.standing > 0]
+        if not live:
+            return replace(self, kept=(len(self.windows) - 1,))
+        standing, factor = [item.standing for item in live], self.load_factor
+        means = zip(*(item.mean for item in live), strict=True)
+        deviations = zip(*(item.sd for item in live), strict=True)
+        asks = [
+            (
+                [(waits + mean * factor) / window for waits, mean in zip(standing, row, strict=True)],
+                [sd / window for sd in varied],
+            )
+            for window, row, varied in zip(self.windows, means, deviations, strict=True)
+        ]
+        kept = list(range(len(self.windows)))
+        for index in range(len(asks)):
+            for other in kept:
+                if other != index and all(
+                    all(map(le, low, high)) for low, high in zip(asks[index], asks[other], strict=True)
+                ):
+                    kept.remove(index)
+                    break
+        return replace(self, kept=tuple(kept))
+
+    def flat(self, items: Sequence[Item]) -> bool:
+        """Does no item ask for more in a window that is kept than by its mean rate? Then nor does any sum of them."""
+        factor, z, handoff = self.load_factor, self.z, self.handoff_seconds
+        windows = [(index, self.windows[index]) for index in self.kept]
+        for item in items:
+            base, work = item.standing + item.work * handoff, item.work * factor * (1.0 + 1e-12)
+            for index, window in windows:
+                if base + (item.mean[index] + z * item.sd[index]) * factor > work * window:
+                    return False
+        return True
+
+
+def limits_of(seen: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:
+    """What a member of this group must do within its objective."""
+    return Limits(
+        objective_seconds=config.objective_seconds,
+        overhead_seconds=seen.overhead_seconds,
+        z=config.z,
+        correlation=seen.correlation,
+        handoff_seconds=seen.handoff_seconds,
+        load_factor=load_factor,
+    )
+
+
+def expected_by(limits: Limits, seen: Estimate) -> Limits:
+    """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
+    return replace(limits, overhead_seconds=min(seen.cost, seen.overhead_seconds))
+
+
+class Load:
+    """Sum of the items on one member. Mutable: packers add and take away."""
+
+    __slots__ = ("_asks", "_limits", "_windows", "count", "work")
+
+    def __init__(self, limits: Limits, items: Iterable[Item] = ()) -> None:
+        self._limits = limits
+        windows = limits.windows
+        self._windows = [(index, windows[index]) for index in limits.kept]
+        self._asks = [0.0] * (3 * len(limits.kept))
+        """Per kept window: mean, standard deviation, variance, summed up."""
+        self.work = 0.0
+        self.count = 0
+        for item in items:
+            self.add(item)
+
+    def add(self, item: Item, sign: int = 1, extra: float = 0.0) -> None:
+        """Put an item on the member, or with ``sign=-1`` take it off; ``extra``: work that comes with it."""
+        factor = self._limits.load_factor
+        self.work += sign * item.work * factor
+        self.count += sign
+        asks = self._asks
+        extra += item.standing
+        at = 0
+        for index in self._limits.kept:
+            sd = item.sd[index] * factor
+            asks[at] += sign * (item.mean[index] * factor + extra)
+            asks[at + 1] += sign * sd
+            asks[at + 2] += sign * sd * sd
+            at += 3
+
+    def _deviation(self, at: int) -> float:
+        """Partitions vary partly together (``correlation``): between independent and equal-phased ones."""
+        return _deviation(self._asks[at + 1], self._asks[at + 2], self._limits.correlation)
+
+    def pressure(self, capacity: float) -> float:
+        """Needed capacity over capacity: above 1 it does not fit."""
+        if self.count == 0:
+            return 0.0
+        needed = self.work / RATE_LIMIT
+        for at, (_, window) in enumerate(self._windows):
+            needs = self._asks[3 * at] + self._limits.z * self._deviation(3 * at)
+            needed = max(needed, needs / window)
+        return needed / capacity
+
+    def late(self, capacity: float) -> float:
+        """Work per second that is to be expected late on a member of this capacity.
+
+        A rate above capacity makes everything late in the end; a window that holds too much makes late what exceeds:
+        the mean of what is above the limit, for a normal distribution.
+        """
+        if self.count == 0 or self.work <= 0:
+            return 0.0
+        if self.work > RATE_LIMIT * capacity:
+            return self.work
+        share = 0.0
+        for at, (_, window) in enumerate(self._windows):
+            mean, sd = self._asks[3 * at], self._deviation(3 * at)
+            if mean > 0:
+                share = max(share, _overshoot(mean - capacity * window, sd) / mean)
+        return min(share, 1.0) * self.work
+
+
+def _deviation(sd: float, variance: float, correlation: float) -> float:
+    """Of a sum, from the sums of the standard deviations and of the variances."""
+    together = (1.0 - correlation) * variance + correlation * sd * sd
+    return math.sqrt(together) if together > 0 else 0.0
+
+
+def _overshoot(off: float, sd: float) -> float:
+    """Mean of max(0, X) for normal X with mean ``off`` and standard deviation ``sd``."""
+    if sd <= 0:
+        return max(0.0, off)
+    score = off / sd
+    if score < -4.0:
+        return 0.0
+    density = math.exp(-0.5 * score * score) / math.sqrt(2.0 * math.pi)
+    return sd * density + off * 0.5 * (1.0 + math.erf(score / math.sqrt(2.0)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Items with their owners, an ordered supply of bins, and what is wanted.
+
+    Raises:
+        LoadError: a share, a length of time, a rate or a number of replicas that nothing can be packed by.
+    """
+
+    items: tuple[Item, ...]
+    """In the order in which packers that do not sort take them; a group's are sorted by partition."""
+    bins: tuple[Bin, ...]
+    """The supply: bins are opened in this order. A group's are its members, sorted; a laboratory's may be as many as
+    there are items."""
+    limits: Limits = field(default_factory=lambda: Limits(objective_seconds=1.0))
+    replicas: int | None = None
+    """How many instances may stay, at least 1; None: all that are not leaving."""
+    fewest: bool = False
+    """Open no more bins than are needed; the rest stay empty. Packers that open bins one by one always do."""
+    victims: tuple[str, ...] = ()
+    """Members that were to go already."""
+    leader: str = ""
+    may_move: bool = True
+    """False: only what has to move does (no owner, owner leaves or is a victim)."""
+    fill: float = 1.0
+    """Share of a bin's capacity that the papers' packers fill."""
+    extra_lag_seconds: float = 0.0
+    """How long a rebalance will take, whose lag is packed too (CLOSER'24)."""
+    mu: float | None = None
+    """Records/s that a member can do, as the policy was told; None: it was not, so a packer's own parameter counts."""
+
+    def __post_init__(self) -> None:
+        wrong = ""
+        if not is_positive(self.fill) or self.fill > 1.0:
+            wrong = f"fill is {self.fill}; it is a share above 0 and of at most 1"
+        elif not within(self.extra_lag_seconds, 0.0):
+            wrong = f"extra_lag_seconds is {self.extra_lag_seconds}; it is a finite length of time, 0 or more"
+        elif not (self.mu is None or is_positive(self.mu)):
+            wrong = f"mu is {self.mu}; it is a finite number of records/s above 0, or None to have it measured"
+        elif not (self.replicas is None or self.replicas >= 1):
+            wrong = f"replicas is {self.replicas}; at least one instance stays, or all with None"
+        if wrong:
+            raise LoadError(f"nothing can be packed by this problem, for its {wrong}")
+
+    @property
+    def staying(self) -> list[Bin]:
+        """Bins that are not leaving, in the order of the supply."""
+        return [entry for entry in self.bins if not entry.leaving]
+
+    def ownable(self) -> list[bool]:
+        """Per item: may a bin that is not leaving have it? What nobody may have is placed nowhere. O(p + n)."""
+        silent: dict[str, Bin] = {}
+        topics: set[str] = set()
+        for entry in self.staying:
+            if entry.silent:
+                silent[entry.member] = entry
+            elif entry.topics is None:
+                return [True] * len(self.items)
+            else:
+                topics |= entry.topics
+        return [
+            item.partition.topic in topics or (item.owner in silent and silent[item.owner].may_have(item))
+            for item in self.items
+        ]
+
+    def onto(self, bins: Sequence[Bin]) -> Problem:
+        """The same with these bins alone, and without what none of them may have."""
+        onto = replace(self, bins=tuple(bins))
+        return replace(onto, items=tuple(compress(self.items, onto.ownable())))
+
+
+class Packer(Protocol):
+    """Decides where. Deterministic: equal problems give equal placements, whatever the hash seed.
+
+    The papers' packers open as many bins as they need. In a group that number is the policy's to decide: the supply is
+    the members that are there, ``replicas`` of them stay, and :func:`.bin_source.opening` says how the two live
+    together.
+    The policy that wants what the packer would open (Landau'24's controller) asks it with :func:`.bin_source.wanted`.
+    """
+
+    name: str
+
+    @property
+    def kind(self) -> type[Parameters]:
+        """What can be set about it: whoever makes it may give one of these."""
+        ...
+
+    def pack(self, problem: Problem) -> Placement:
+        """Place every item that some bin may own.
+
+        Never loses or doubles an item, never gives one to a leaving member or a victim, and always succeeds: what
+        does not fit is placed all the same, and the member named as a misfit. A partition larger than any bin gets an
+        empty one where one is left. No bins: an empty placement.
+        """
+        ...
+
+
+class Whole:
+    """Everything on one member: more than any member will ever have."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        """Cost: ``O(p)``, once for all load factors."""
+        self._work = sum(item.work for item in items)
+        self._standing = sum(item.standing for item in items)
+        self._means = [sum(column) for column in zip(*(item.mean for item in items), strict=True)]
+        deviations = list(zip(*(item.sd for item in items), strict=True))
+        self._deviations = [sum(column) for column in deviations]
+        self._variances = [sum(map(mul, column, column)) for column in deviations]
+
+    def in_time(self, limits: Limits, capacity: float) -> bool:
+        """Is nothing late with all of it on a member of this capacity? Then nothing is with any part of it. O(1).
+
+        A part asks for no more in any window and varies no more.
+        """
+        factor, share = limits.load_factor, limits.correlation
+        windows = zip(self._means, self._deviations, self._variances, limits.windows, strict=False)
+        return self._work * factor <= RATE_LIMIT * capacity and not any(
+            _overshoot(self._standing + mean * factor - capacity * window, _deviation(sd, variance, share) * factor)
+            for mean, sd, variance, window in windows
+        )
+
+
+class Dealer:
+    """Deals whole partitions out over any number of members: largest first onto the least loaded."""
+
+    def __init__(self, items: Sequence[Item], limits: Limits) -> None:
+        """Cost: ``O(p log p)``, once for all numbers of members."""
+        self._limits = limits.for_items(items)
+        sized = ((size_of(item, self._limits), item) for item in items)
+        self._largest_first = sorted(sized, key=lambda entry: (-entry[0], entry[1].partition))
+        self._together = Load(self._limits, (item for item in items if not item.serial))
+        self._alone: dict[tuple[Partition, float], float] = {}
+        """(item, capacity of a member) -> what would be late of the item if the member had nothing else."""
+
+    def late(self, capacities: Sequence[float]) -> float:
+        """How much more work per second would be late with members of these capacities than with one of them all.
+
+        That is what whole partitions cost. What one member of the whole capacity could not do in time either is the
+        sizing's affair, and what is late in a partition that has a member to itself nobody's: no number helps it.
+
+        Cost: ``O(p log n + n)``: 3 ms for 1,000 partitions.
+        """
+        dealt: list[list[Item]] = [[] for _ in capacities]
+        queue = [(0.0, index) for index in range(len(capacities))]
+        heapq.heapify(queue)
+        for size, item in self._largest_first:
+            filled, index = queue[0]
+            dealt[index].append(item)
+            heapq.heapreplace(queue, (filled + size / capacities[index], index))
+        return self.late_as(zip(dealt, capacities, strict=True))
+
+    def late_as(self, placed: Iterable[tuple[Sequence[Item], float]]) -> float:
+        """The same for items that lie otherwise than dealt out. O(p).
+
+        Args:
+            placed: every member's items and its capacity, work per second.
+        """
+        late = whole = 0.0
+        for items, capacity in placed:
+            whole += capacity
+            if (here := Load(self._limits, items).late(capacity)) > 0.0:
+                late += max(0.0, here - sum(self._late_alone(item, capacity) for item in items))
+        return max(0.0, late - self._together.late(whole))
+
+    def _late_alone(self, item: Item, capacity: float) -> float:
+        key = (item.partition, capacity)
+        if key not in self._alone:
+            self._alone[key] = Load(self._limits, (item,)).late(capacity)
+        return self._alone[key]
+
+
+def size_of(item: Item, limits: Limits) -> float:
+    """Capacity that the item alone asks for, by its mean load: a scalar to sort and to pre-select by."""
+    factor, windows = limits.load_factor, limits.windows
+    asked = [(item.standing + item.mean[index] * factor) / windows[index] for index in limits.kept]
+    return max(item.work * factor, *asked)

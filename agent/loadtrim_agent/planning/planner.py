@@ -1,0 +1,356 @@
+"""The leader's planner: one door in for what is heard, one decision out.
+
+``observe -> estimate -> forecast -> decide -> place -> act``; the stages are in their own modules, one frozen value
+between each (:mod:`.values`). The planner remembers what the next decision needs and writes it into every decision, so
+that the next leader goes on where this one stopped. Nothing here does anything: plans are advice to owners, and the
+shell asks the orchestrator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from loadtrim_agent.common.naming import parse_choice
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import BaselineUse, DecisionRecord, MovePlan, ReportRecord
+
+from .advice import Advice
+from .baseline import Comparison, Ignored, look_ahead, startup_seconds
+from .estimate import estimate
+from .explain import attribute, blind, sentence
+from .forecast import forecast
+from .inputs import Stock, problem_of, unmeasured, view_of
+from .observation import History
+from .packer_registry import make_packer
+from .placement.problem import Problem
+from .placement.sticky import Sticky
+from .policy_registry import MEASURED, Future, Measure, make_policy
+from .rate_source import MonitorName, Told, monitor_of, monitored
+from .values import (
+    Estimate,
+    Forecast,
+    GroupState,
+    NotReady,
+    Outcome,
+    Placement,
+    PlanConfig,
+    Reason,
+    ScaleRequest,
+    Sizing,
+    Unit,
+    units_of,
+)
+
+__all__ = ["Planner", "scale_request"]
+
+WANTED = "wanted"
+"""The one thing that every policy remembers: how many replicas it wanted last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """What was measured and what is expected."""
+
+    estimate: Estimate
+    forecast: Forecast
+    baseline: BaselineUse | None
+
+
+class Planner:
+    """Deterministic state machine of one leader. Not thread-safe; needs no clock."""
+
+    def __init__(self, config: PlanConfig, future: Future | None = None) -> None:
+        """
+        Args:
+            config: what planning is set to.
+            future: what will arrive, where that is known: a simulator may tell, a running group cannot.
+
+        Raises:
+            UnknownNameError: no policy, packer or monitor has that name.
+            ParameterError: a parameter of the policy or the packer is out of its range.
+            UnmeasuredError: the policy needs to know the future, and it was not given.
+        """
+        given = parse_choice(config.policy)[1]
+        self._config = config = replace(config, parameters=given | dict(config.parameters))
+        self._future = future
+        measured = MEASURED if future is None else MEASURED | {Measure.FUTURE}
+        self._policy = make_policy(config.policy, measured, config.parameters)
+        self._packer = make_packer(config.packer)
+        self._counts = Sticky()
+        self._history = History(config)
+        self._told = Told(monitor_of(config.monitor), config.decision_seconds)
+        self._advice = Advice()
+        self._sequence = 0
+        self._memory: dict[str, float] = {}
+        self._victims: tuple[str, ...] = ()
+        self._compared = Comparison()
+
+    @property
+    def history(self) -> History:
+        """What the members told, for those who want to look."""
+        return self._history
+
+    def bound(self, replicas: int) -> None:
+        """Have exactly so many from now on. Unlike with a brake, the policy is still asked who is placed, and how.
+
+        For a simulator after its load has ended; ``replicas``: 1 or more.
+        """
+        self._config = replace(self._config, min_replicas=replicas, max_replicas=replicas)
+
+    def observe(self, report: ReportRecord, received_at: float) -> None:
+        """Take in a member's report: live, or replayed from telemetry by a new leader (the last 5 minutes will do).
+
+        Args:
+            report: one that was seen before (same member and sequence) is ignored.
+            received_at: seconds since the epoch by the leader's clock; for a replayed one the broker's time.
+        """
+        self._history.observe(report, received_at)
+
+    def remember(self, decision: DecisionRecord) -> None:
+        """Go on from a decision of an earlier leader: patience, cool-down, victims, sequence.
+
+        Feed them in the order of the log; one that is older than what is known is ignored.
+        """
+        if decision.sequence < self._sequence:
+            return
+        self._sequence = decision.sequence
+        self._victims = decision.victims
+        self._told.remember(decision)
+        if decision.baseline is not None and decision.baseline.reason_code != Ignored.MISSING:
+            self._compared = Comparison.of(decision.baseline, decision.at)
+        if decision.policy == self._config.policy:
+            self._memory = dict(decision.state)
+        else:
+            self._memory = {WANTED: decision.state[WANTED]} if WANTED in decision.state else {}
+
+    def decide(self, now: float, group: GroupState) -> DecisionRecord:
+        """Everything in one plan: replicas, moves, victims, what was rejected, and why.
+
+        Args:
+            now: seconds since the epoch by the leader's clock, not before the last one.
+            group: as it is at this moment.
+
+        Returns:
+            The decision, also where nothing changes or nothing can be said. ``victims`` are members; whom to name to
+            the orchestrator, and when, says :func:`scale_request`.
+        """
+        self._sequence += 1
+        units = [unit for unit in units_of(group) if not unit.leaving]
+        picture = self._look(now, group)
+        if isinstance(picture, NotReady):
+            refusal = self._refusal(None, group, units)
+            return self._hold(now, group, refusal, None) if refusal else self._level(now, group, picture)
+        refusal = self._refusal(picture.estimate, group, units)
+        if refusal is not None and refusal.reason is not Reason.BLIND:
+            return self._hold(now, group, refusal, picture)
+        stock = Stock.of(picture.estimate, group)
+        sizing = self._size(now, group, picture, stock)
+        if refusal is not None:
+            # What is seen alone asks for more, and what is not seen can only add to it.
+            if not self._asks_for_more(sizing):
+                return self._hold(now, group, refusal, picture)
+            sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
+        before = round(self._memory.get(WANTED, group.replicas_requested or len(units)))
+        self._memory = dict(sizing.memory)
+        resting = self._advice.resting(now, group)
+        placement = self._place(problem_of(group, picture.estimate, stock, sizing, self._config, resting), sizing)
+        self._victims = placement.victims
+        return self._act(now, group, picture, sizing, placement, before)
+
+    # -- stages
+
+    def _look(self, now: float, group: GroupState) -> _Picture | NotReady:
+        """Observe, estimate, forecast."""
+        seen = estimate(self._history.observation(now, group), group, self._config)
+        if isinstance(seen, NotReady):
+            return seen
+        if group.rates is not None:
+            seen = monitored(seen, group.rates, self._told)
+        startup = startup_seconds(seen, group.startup_expected_seconds)
+        outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, startup, self._config)
+        horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
+        return _Picture(seen, forecast(seen.series, horizon, outlook, seen.opening), outlook.use)
+
+    def _refusal(self, seen: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
+        """Why no plan may be made now, if so."""
+        if group.brake is not None and group.brake.action == "hold":
+            return NotReady(Reason.BRAKE, "held by the command line until resumed")
+        if not units:
+            return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
+        if seen is not None and seen.stale:
+            return NotReady(Reason.BLIND, blind(seen, group))
+        if seen is not None and group.rates is None and self._config.monitor != MonitorName.REPORTS:
+            return NotReady(Reason.BLIND, f"the monitor {self._config.monitor} does not tell what arrives")
+        return None
+
+    def _asks_for_more(self, sizing: Sizing) -> bool:
+        return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > self._memory.get(WANTED, 0)
+
+    def _size(self, now: float, group: GroupState, picture: _Picture, stock: Stock) -> Sizing:
+        brake = group.brake
+        if brake is not None and brake.action == "scale" and brake.replicas is not None:
+            memory = self._memory | {WANTED: float(brake.replicas)}
+            text = "fixed by the command line until resumed"
+            return Sizing(replicas=brake.replicas, reason=Reason.FIXED, text=text, memory=memory)
+        view = view_of(now, group, picture.estimate, stock, picture.forecast, self._config, self._future)
+        return self._policy.decide(replace(view, memory=dict(self._memory)))
+
+    def _place(self, problem: Problem, sizing: Sizing) -> Placement:
+        active = self._config.mode == "active"
+        problem = replace(
+            problem,
+            replicas=sizing.replicas if active and self._config.can_scale else None,
+            victims=self._victims,
+        )
+        return (self._packer if active else self._counts).pack(problem)
+
+    # -- values out
+
+    def _hold(self, now: float, group: GroupState, why: NotReady, picture: _Picture | None) -> DecisionRecord:
+        actual = sum(1 for unit in units_of(group) if not unit.leaving)
+        # What drains goes on draining, but nobody new is picked.
+        self._victims = tuple(member for member in self._victims if member in group.members)
+        # Time that was not seen is no quiet time: patience begins anew (I7, blind means hold).
+        self._memory.pop("fit_since", None)
+        wanted = round(self._memory.get(WANTED, actual))
+        return _with(
+            self._record(now, group, picture),
+            outcome=Outcome.HOLD.value,
+            reason_code=why.reason.value,
+            reason=f"Hold at {wanted} replica{'s' if wanted != 1 else ''}: {why.text}.",
+            replicas_actual=actual,
+            replicas_wanted=wanted,
+            victims=self._victims if why.reason is not Reason.BRAKE else (),
+        )
+
+    def _level(self, now: float, group: GroupState, why: NotReady) -> DecisionRecord:
+        """No load is known yet: members that come get their share of the partitions by number."""
+        resting = self._advice.resting(now, group)
+        problem = replace(unmeasured(group, resting), victims=self._victims)
+        moves = _advice_of(self._counts.pack(problem), group)
+        self._advised(moves, group)
+        if moves:
+            why = replace(why, text=f"{why.text}; until then partitions are spread by number")
+        return _with(self._hold(now, group, why, None), moves=moves)
+
+    def _advised(self, moves: Sequence[MovePlan], group: GroupState) -> None:
+        self._advice.advised(moves, group.generation)
+        self._history.advised(Partition(move.topic, move.partition) for move in moves)
+
+    def _act(
+        self,
+        now: float,
+        group: GroupState,
+        picture: _Picture,
+        sizing: Sizing,
+        placement: Placement,
+        before: int,
+    ) -> DecisionRecord:
+        silent = frozenset(member for member, seen in picture.estimate.members.items() if seen.silent)
+        moves = _advice_of(placement, group, silent)
+        self._advised(moves, group)
+        actual = sum(1 for unit in units_of(group) if not unit.leaving)
+        outcome = _outcome(sizing.replicas, before, bool(moves))
+        return _with(
+            self._record(now, group, picture),
+            outcome=outcome.value,
+            reason_code=sizing.reason.value,
+            reason=sentence(sizing, placement, moves, group, self._config, picture.baseline),
+            replicas_actual=actual,
+            replicas_wanted=sizing.replicas,
+            moves=moves,
+            victims=placement.victims,
+            members_opened=placement.opened,
+            members_bound=placement.bound,
+            rejected=sizing.rejected,
+            late=attribute(picture.estimate, placement, actual, sizing.replicas),
+        )
+
+    def _record(self, now: float, group: GroupState, picture: _Picture | None) -> DecisionRecord:
+        """What every decision says."""
+        config = self._config
+        record = DecisionRecord(
+            group=config.group,
+            member=group.leader,
+            at=now,
+            generation=group.generation,
+            sequence=self._sequence,
+            outcome=Outcome.HOLD.value,
+            reason="",
+            objective_seconds=config.objective_seconds,
+            objective_share=config.objective_share,
+            policy=config.policy,
+            packer=config.packer,
+            monitor=config.monitor,
+            mode=config.mode,
+            brake=group.brake if group.brake is not None and group.brake.action != "resume" else None,
+            state=dict(sorted(self._memory.items())),
+        )
+        if picture is None:
+            return record
+        seen = picture.estimate
+        return _with(
+            record,
+            members={member: round(entry.utilization, 3) for member, entry in sorted(seen.members.items())},
+            rate=round(seen.rate, 3),
+            work=round(picture.forecast.level, 4),
+            forecast=round(picture.forecast.ahead, 4),
+            baseline=picture.baseline,
+            backlog=round(seen.backlog + seen.late, 4),
+            startup_seconds=round(seen.startup_seconds, 3),
+            handoff_seconds=round(seen.handoff_seconds, 4),
+        )
+
+
+def scale_request(decision: DecisionRecord, group: GroupState) -> ScaleRequest:
+    """What to ask the orchestrator for now, from the last decision and the owners as they are.
+
+    Victims that still own something are not named yet, and count as wanted until they are: asking for fewer before
+    would let the orchestrator pick somebody who still works. An instance with several members is named when all of
+    them are victims and own nothing. A decision that holds never asks for fewer than there are (I7); one that holds
+    because nothing is known yet asks for nothing at all (``ask`` is False).
+    """
+    if decision.outcome == Outcome.HOLD.value:
+        return ScaleRequest(
+            replicas=max(decision.replicas_wanted, decision.replicas_actual),
+            victims=(),
+            reason=decision.reason,
+            ask=WANTED in decision.state,
+        )
+    owners = {owner for owner in group.owners.values() if owner is not None} | set(group.in_flight.values())
+    named, draining = [], 0
+    for unit in units_of(group):
+        if all(member in decision.victims for member in unit.members):
+            if owners.isdisjoint(unit.members):
+                named.append(unit.instance)
+            else:
+                draining += 1
+    return ScaleRequest(replicas=decision.replicas_wanted + draining, victims=tuple(named), reason=decision.reason)
+
+
+def _advice_of(placement: Placement, group: GroupState, silent: frozenset[str] = frozenset()) -> tuple[MovePlan, ...]:
+    """Moves between members that are there. Not every packer looks at who reports."""
+    return tuple(
+        MovePlan(
+            topic=move.partition.topic,
+            partition=move.partition.partition,
+            source=move.source,
+            target=move.target,
+            reason=move.reason,
+        )
+        for move in placement.moves
+        if move.source is not None and move.source in group.members and move.target not in silent
+    )
+
+
+def _outcome(wanted: int, before: int, moves: bool) -> Outcome:
+    if wanted != before:
+        return Outcome.UP if wanted > before else Outcome.DOWN
+    return Outcome.MOVE if moves else Outcome.NONE
+
+
+def _with(record: DecisionRecord, **changes: object) -> DecisionRecord:
+    return msgspec.structs.replace(record, **changes)

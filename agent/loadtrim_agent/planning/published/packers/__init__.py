@@ -1,0 +1,1 @@
+"""Packers of the papers, and Kafka's assignors as packers."""

@@ -1,0 +1,1 @@
+"""Policies of the papers, of Kubernetes' HPA and of KEDA."""

@@ -1,0 +1,170 @@
+"""CLOSER'24: least-loaded packing with factors for up and down.
+
+* ``closer24``             algorithm 2: first UP, DOWN or REASSIGN is decided by packing the present lag and rate; then
+  the packing of ``lag + rate x t_r``, with what a rebalance will add, says how many.
+* ``closer24_algorithm_1`` algorithm 1: the packing of the present lag and rate decides and says how many.
+* ``closer24_as_run``      algorithm 2 as the authors ran it: a DOWN may ask for *more* in its second pass (the guard in
+  their code always holds), limits in whole records, 10 s of cool-down, nothing in the first 15 s.
+
+Which lag? The authors' scaler sampled it once a second, at a moment that drifted through the one-second bursts of
+their load, so that it met each burst and each pause between bursts sooner or later. Here UP and REASSIGN look at the
+lag just after a usual burst and DOWN at the fewest records that waited in the last interval, which is what such a
+sampler ends up doing whatever its phase. ``sampled_lag`` 1: the lag when the member reported, for both.
+
+Who owns what goes by the packing that decided: into ``f_up`` of a member after UP and REASSIGN, into ``f_down`` after
+DOWN ("scale down by G less G_down"; packed into ``f_up`` the same load would leave some of those that stay idle).
+
+Source: *Tail-Latency Aware and Resource-Efficient Bin Pack Autoscaling for Distributed Event Queues*, CLOSER 2024,
+section 4, algorithms 1 and 2, procedures 1 and 2. Changed: mu is the capacity of a typical member over the measured
+cost of a record, not a constant (the paper's set-up: 200 records/s); rates are measured by the members, not told by the
+producer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta
+
+from loadtrim_agent.wire.records import RejectedPlan
+
+from ...parameters import Fill, Mu, Parameters, Seconds
+from ...sizing.parameters import Cooldown, read
+from ...sizing.policy import Measure, View, held, unknown_cost
+from ...values import Reason, Sizing
+from .packing import after_burst, before_burst, member_size, opened, violated
+
+__all__ = ["CLOSER24", "Closer24"]
+
+
+class Closer24Parameters(Parameters, frozen=True, kw_only=True):
+    """As published."""
+
+    mu: Mu | None = None
+    f_up: Annotated[Fill, Meta(description="share of a member that is filled on the way up")] = 0.9
+    f_down: Annotated[Fill, Meta(description="share of a member that is filled on the way down")] = 0.4
+    rebalance_seconds: Annotated[Seconds, Meta(description="t_r: how long a rebalance stops everything")] = 0.05
+    cooldown_seconds: Cooldown = 0.0
+    warmup_seconds: Annotated[Seconds, Meta(description="nothing is decided for this long at first")] = 0.0
+    corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = True
+    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = False
+
+    def __post_init__(self) -> None:
+        if self.f_down >= self.f_up:
+            raise ValueError(f"f_down is {self.f_down:g}, which is not below f_up ({self.f_up:g})")
+
+
+class FirstParameters(Closer24Parameters, frozen=True, kw_only=True):
+    """Of algorithm 1: the placement plans for the lag of no rebalance."""
+
+    rebalance_seconds: Annotated[Seconds, Meta(description="planned for by the packer alone")] = 0.0
+
+
+class AsRunParameters(Closer24Parameters, frozen=True, kw_only=True):
+    """As in the authors' code."""
+
+    cooldown_seconds: Cooldown = 10.0
+    warmup_seconds: Annotated[Seconds, Meta(description="nothing is decided for this long at first")] = 15.0
+    corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    kind: type[Closer24Parameters]
+    plans_for_rebalance: bool = True
+    whole_lag: bool = False
+    """A member's limit of records that wait is rounded down."""
+
+
+CLOSER24 = {
+    "closer24": _Form(Closer24Parameters),
+    "closer24_algorithm_1": _Form(FirstParameters, plans_for_rebalance=False),
+    "closer24_as_run": _Form(AsRunParameters, whole_lag=True),
+}
+
+
+class Closer24:
+    """One of :data:`CLOSER24`."""
+
+    needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._form = CLOSER24[name]
+        self.kind = self._form.kind
+
+    def decide(self, view: View) -> Sizing:
+        """See :class:`...sizing.policy.Policy`."""
+        given = read(self.kind, view.config.parameters, self.name)
+        memory = dict(view.memory)
+        if unknown_cost(view, given.mu):
+            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+        wanted = view.bounded(round(memory.get("wanted", view.replicas)))
+        sizing = self._decide(view, wanted, given)
+        since, began = memory.get("scaled_at"), memory.setdefault("began_at", view.now)
+        why = ""
+        if since is not None and view.now - since <= given.cooldown_seconds:
+            why = f"the last scaling was {view.now - since:.1f} s ago"
+        elif view.now - began < given.warmup_seconds:
+            why = f"the first {given.warmup_seconds:g} s are left alone"
+        if sizing.replicas != wanted and why:
+            sizing = replace(
+                sizing,
+                replicas=wanted,
+                reason=Reason.PATIENCE,
+                place=False,
+                fill=_last_fill(view, given),
+                text=f"{sizing.text}; but {why}",
+                rejected=(RejectedPlan(replicas=sizing.replicas, reason="cool-down" if since else "warm-up"),),
+            )
+        # The assignment that goes with a scale-up is made when the new members are there.
+        if sizing.replicas != wanted:
+            memory["scaled_at"] = view.now
+            memory["assign_at"] = float(sizing.replicas)
+        arrived = view.replicas == round(memory.get("assign_at", -1.0))
+        if arrived:
+            memory.pop("assign_at")
+        memory |= {"wanted": float(sizing.replicas), "fill": sizing.fill}
+        return replace(sizing, place=sizing.place or arrived, extra_lag_seconds=given.rebalance_seconds, memory=memory)
+
+    def _decide(self, view: View, wanted: int, given: Closer24Parameters) -> Sizing:
+        high, low = after_burst(view, given.sampled_lag), before_burst(view, given.sampled_lag)
+        up = member_size(view, given.f_up, given.mu, whole_lag=self._form.whole_lag)
+        down = member_size(view, given.f_down, given.mu, whole_lag=self._form.whole_lag)
+        rebalance = given.rebalance_seconds if self._form.plans_for_rebalance else 0.0
+        with_lag = " with the lag of a rebalance" if self._form.plans_for_rebalance else ""
+        count_up = opened(view, high, up)
+        rates = f"{sum(i.rate for i in view.items):.0f} records/s arrive, {sum(i.lag for i in view.items)} wait"
+        if count_up > wanted or (violated(high, up) and opened(view, low, down) >= wanted):
+            count = opened(view, high, up, rebalance)
+            if count > wanted:
+                return Sizing(
+                    replicas=count,
+                    reason=Reason.NEEDS_MORE,
+                    text=f"{rates}; packed{with_lag} they need {count}",
+                    place=False,
+                    fill=given.f_up,
+                    rejected=(
+                        RejectedPlan(replicas=wanted, reason=f"does not take {given.f_up:.0%} of a member's limits"),
+                    ),
+                )
+            text = f"{rates}; a member is over its limits"
+            return Sizing(replicas=wanted, reason=Reason.PLACEMENT, text=text, fill=given.f_up)
+        if opened(view, low, down) < wanted:
+            count = opened(view, low, down, rebalance)
+            if count < wanted or (not given.corrected and count > wanted):
+                return Sizing(
+                    replicas=count,
+                    reason=Reason.NEEDS_LESS if count < wanted else Reason.NEEDS_MORE,
+                    text=f"{rates}; with the lower limits packed{with_lag} they need {count}",
+                    fill=given.f_down,
+                    rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
+                )
+        fill = _last_fill(view, given)
+        return Sizing(replicas=wanted, reason=Reason.FITS, text=f"{rates}; they fit", place=False, fill=fill)
+
+
+def _last_fill(view: View, given: Closer24Parameters) -> float:
+    """Of the last UP, DOWN or REASSIGN that was carried out."""
+    return view.memory.get("fill", given.f_up)

@@ -1,0 +1,42 @@
+"""As many replicas as somebody said. Placement goes on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from ...parameters import Parameters
+from ...sizing.parameters import read
+from ...sizing.policy import Measure, View
+from ...values import Reason, Sizing
+
+__all__ = ["Fixed"]
+
+
+class FixedParameters(Parameters, frozen=True, kw_only=True):
+    """The number."""
+
+    replicas: (
+        Annotated[int, Meta(ge=1, description="how many (default: what the orchestrator runs is left alone)")] | None
+    ) = None
+
+
+class Fixed:
+    """The policy ``fixed``: parameter ``replicas``; without it, what the orchestrator runs is left alone."""
+
+    name = "fixed"
+    needs: frozenset[Measure] = frozenset()
+    kind = FixedParameters
+
+    def decide(self, view: View) -> Sizing:
+        """See :class:`...sizing.policy.Policy`."""
+        given = read(self.kind, view.config.parameters, self.name).replicas
+        if given is None:
+            remembered = view.memory.get("wanted", view.replicas)
+            count = view.bounded(max(view.replicas, round(remembered)))
+            text = "as many as were there at first"
+        else:
+            count = view.bounded(given)
+            text = "a fixed number, by the policy's parameter"
+        return Sizing(replicas=count, reason=Reason.FIXED, text=text, memory={"wanted": float(count)})

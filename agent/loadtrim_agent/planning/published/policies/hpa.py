@@ -1,0 +1,106 @@
+"""Kubernetes' horizontal pod autoscaler, as far as a metric's policy needs it: tolerance, windows, steps, rhythm.
+
+Each ``sync_seconds`` a metric says how many replicas it wants; less than ``tolerance`` off is no change. Replicas
+that were asked for and are not there yet count as idle on the way up, and not at all on the way down. Down goes to
+the most that was wanted in the last ``down_window_seconds``; up by at most ``up_replicas`` or to ``1 + up_share``
+times what there was ``up_period_seconds`` ago, whichever is more.
+
+Source: Kubernetes, *Horizontal Pod Autoscaling* (algorithm details, default behaviour) and KEP-853; values as there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from msgspec import Meta
+
+from ...parameters import Amount, Parameters, Positive, Seconds
+from ...sizing.policy import View, due, held, sized, wanted
+from ...values import Reason, Sizing
+
+__all__ = ["HpaParameters", "averaged", "recommend", "unsynced"]
+
+ASKED = "asked_"
+
+
+class HpaParameters(Parameters, frozen=True, kw_only=True):
+    """What is the same for all metrics; Kubernetes' defaults."""
+
+    sync_seconds: Annotated[Positive, Meta(description="how often it looks")] = 15.0
+    tolerance: Annotated[float, Meta(ge=0, lt=1, description="so far off the target is as good as on it")] = 0.1
+    down_window_seconds: Annotated[Seconds, Meta(description="down to the most that was wanted for so long")] = 300.0
+    up_replicas: Annotated[int, Meta(ge=0, le=100_000, description="most replicas added per period, or")] = 4
+    up_share: Annotated[Amount, Meta(description="share of the replicas added per period, if that is more")] = 1.0
+    up_period_seconds: Annotated[Positive, Meta(description="that period")] = 15.0
+
+
+def unsynced(view: View, memory: dict[str, float], given: HpaParameters) -> Sizing | None:
+    """Between two looks: as before. None: it is time to look."""
+    if due(view, memory, "synced_at", given.sync_seconds):
+        return None
+    left = memory["synced_at"] + given.sync_seconds - view.now
+    return held(view, memory, Reason.FITS, f"looked at every {given.sync_seconds:g} s; {max(0.0, left):.0f} s left")
+
+
+def averaged(view: View, ratio: float, tolerance: float) -> int:
+    """Replicas for a metric that is averaged over those that are there.
+
+    Args:
+        view: as given.
+        ratio: metric over target, the mean of the replicas that are there; may be negative.
+        tolerance: of the ratio.
+    """
+    before = wanted(view)
+    there = min(view.replicas, before)
+    if abs(ratio - 1.0) <= tolerance:
+        return before
+    if ratio < 1.0 or there == before:
+        return math.ceil(ratio * there - 1e-9)
+    # Those on their way will take their part: they count as idle.
+    rebalanced = ratio * there / before
+    if rebalanced < 1.0 or abs(rebalanced - 1.0) <= tolerance:
+        return before
+    return math.ceil(rebalanced * before - 1e-9)
+
+
+def recommend(view: View, memory: dict[str, float], given: HpaParameters, desired: int, text: str) -> Sizing:
+    """What becomes of a metric's answer.
+
+    Args:
+        view: as given.
+        memory: to be remembered.
+        given: parameters.
+        desired: replicas that the metric (the largest of several) asks for.
+        text: reads on from "4 replicas: ".
+    """
+    before, desired = wanted(view), view.bounded(desired)
+    if not any(key.startswith(ASKED) for key in memory):
+        memory[f"{ASKED}{before}"] = view.now
+    memory[f"{ASKED}{desired}"] = view.now
+    _forget(view, memory, given.down_window_seconds)
+    if desired < before:
+        most = min(before, max(_asked(memory))) if given.down_window_seconds > 0 else desired
+        if most > desired:
+            text += f"; {desired} would do, but {most} were wanted in the last {given.down_window_seconds:.0f} s"
+        return sized(view, memory, most, text)
+    if view.now - memory.get("period_at", -math.inf) >= given.up_period_seconds - 0.05:
+        memory |= {"period_at": view.now, "period_from": float(before)}
+    start = memory["period_from"]
+    most = max(before, math.floor(max(start + given.up_replicas, start * (1.0 + given.up_share))))
+    if desired > most:
+        text += f"; {desired} at once are more than {given.up_period_seconds:g} s permit"
+    return sized(view, memory, min(desired, most), text)
+
+
+def _asked(memory: dict[str, float]) -> list[int]:
+    return [int(key.removeprefix(ASKED)) for key in memory if key.startswith(ASKED)]
+
+
+def _forget(view: View, memory: dict[str, float], seconds: float) -> None:
+    """Per number the last time it was asked for is all that the most of a window needs; and only while it is in it."""
+    for count in _asked(memory):
+        at = memory[f"{ASKED}{count}"]
+        covered = any(other > count and memory[f"{ASKED}{other}"] >= at for other in _asked(memory))
+        if covered or view.now - at > seconds:
+            del memory[f"{ASKED}{count}"]

@@ -1,0 +1,78 @@
+"""ICCBDC'22: as many members as a bin packing of rate and lag opens, decided anew each time.
+
+More than before: up. Fewer: down. As many: partitions move only if some member has more than ``mu`` records/s or more
+than ``mu x W`` records that wait.
+
+* ``iccbdc22``         as published: least-load first-fit decreasing. The packer of the same name places by it.
+* ``iccbdc22_as_run``  as in the authors' code: one pass of plain first-fit decreasing says how many, 30 s of cool-down
+  for up and down together.
+
+The lag that counts is the one just after a usual burst (``sampled_lag`` 1: as reported): a sampler whose moment drifts
+through the bursts, as theirs did, meets it sooner or later, and would ask for fewer and for more in turns.
+
+Source: *Cost-Efficient and Latency-Aware Event Consuming in Workload-Skewed Distributed Event Queues*, ICCBDC 2022,
+section 3.2, algorithm 1 (AutoScaleCG) and appendix. Changed: mu is measured (the paper's: 95 records/s reported by
+members that were set to 100); limits are "at most" as in its integer program, not "less than" as in equation 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from msgspec import Meta
+
+from ...parameters import Mu, Parameters
+from ...sizing.parameters import Cooldown, read
+from ...sizing.policy import Measure, View, cooling, held, sized, unknown_cost, wanted
+from ...values import Reason, Sizing
+from .packing import after_burst, member_size, opened, opened_in_one_pass, violated
+
+__all__ = ["ICCBDC22", "Iccbdc22"]
+
+
+class Iccbdc22Parameters(Parameters, frozen=True, kw_only=True):
+    """As published."""
+
+    mu: Mu | None = None
+    cooldown_seconds: Cooldown = 0.0
+    sampled_lag: Annotated[bool, Meta(description="the lag as reported, wherever in a burst that was")] = False
+
+
+class AsRunParameters(Iccbdc22Parameters, frozen=True, kw_only=True):
+    """As in the authors' code and their second experiment."""
+
+    cooldown_seconds: Cooldown = 30.0
+
+
+ICCBDC22 = {"iccbdc22": Iccbdc22Parameters, "iccbdc22_as_run": AsRunParameters}
+
+
+class Iccbdc22:
+    """One of :data:`ICCBDC22`."""
+
+    needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.kind = ICCBDC22[name]
+        self._count = opened if name == "iccbdc22" else opened_in_one_pass
+
+    def decide(self, view: View) -> Sizing:
+        """See :class:`...sizing.policy.Policy`."""
+        given = read(self.kind, view.config.parameters, self.name)
+        memory = dict(view.memory)
+        if unknown_cost(view, given.mu):
+            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+        items = after_burst(view, given.sampled_lag)
+        size = member_size(view, 1.0, given.mu, whole_lag=False)
+        count, before = self._count(view, items, size), wanted(view)
+        text = f"{sum(i.rate for i in items):.0f} records/s arrive, {sum(i.lag for i in items)} wait"
+        text += f"; packed they need {count}"
+        left = cooling(view, given.cooldown_seconds)
+        if count != before and left > 0:
+            return held(view, memory, Reason.PATIENCE, f"{text}; the cool-down takes {left:.0f} s more", count)
+        sizing = sized(view, memory, count, text)
+        if count == before and view.replicas == count and violated(items, size):
+            return replace(sizing, reason=Reason.PLACEMENT, place=True, text=f"{text}, but one has more than it can do")
+        return sizing

@@ -1,0 +1,89 @@
+"""Landau'24's controller: as many replicas as the chosen packer opens, looked at anew when somebody is over the limit.
+
+It watches until a member carries more than C, a partition has no owner, or ``interval_seconds`` have passed (the
+sentinel state); then it asks the packer (``LOADTRIM_PACKER``) how many bins of C it would open. New replicas are waited
+for, then partitions move.
+
+``fill`` 5/6 is C as a share of what a member can do (the authors' runs: 0.75); ``interval_seconds`` 30 the length of an
+iteration in section VI-C (the condition itself has no figure there). The paper's byte rates are
+``LOADTRIM_MONITOR=landau24``, its consumers' cycle is ``examples/batches``.
+
+Source: Landau'24, section V-C. Changed: loads are busy seconds per second, not bytes/s, so that unlike messages and
+machines compare. Packers that look at counts only know no C: ``range``, ``roundrobin`` and ``sticky`` use every bin
+they are given, so with those it asks for the maximum; ``kd_n`` keeps every owner, so with it the group never grows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from msgspec import Meta
+
+from ...packer_registry import make_packer
+from ...parameters import Fill, Parameters, Positive
+from ...placement.bin_source import wanted
+from ...placement.problem import Problem
+from ...sizing.parameters import read
+from ...sizing.policy import Measure, View, held, unknown_cost
+from ...values import Reason, Sizing
+
+__all__ = ["Landau24"]
+
+
+class Landau24Parameters(Parameters, frozen=True, kw_only=True):
+    """As published."""
+
+    fill: Annotated[Fill, Meta(description="C over what a member can really do")] = 5.0 / 6.0
+    interval_seconds: Annotated[Positive, Meta(description="it is packed anew after this long at the latest")] = 30.0
+
+
+class Landau24:
+    """The policy ``landau24``."""
+
+    name = "landau24"
+    needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
+    kind = Landau24Parameters
+
+    def decide(self, view: View) -> Sizing:
+        """See :class:`...sizing.policy.Policy`."""
+        given = read(self.kind, view.config.parameters, self.name)
+        memory = dict(view.memory)
+        if unknown_cost(view):
+            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+        before = view.bounded(round(memory.get("wanted", view.replicas)))
+        fill = given.fill
+        why = self._exit(view, given, memory.get("packed_at"))
+        arrived = view.replicas >= round(memory.get("assign_at", 2**31))
+        sizing = Sizing(replicas=before, reason=Reason.FITS, text="nobody is over the limit", place=False)
+        if why:
+            memory["packed_at"] = view.now
+            problem = Problem(
+                items=view.items, bins=view.supply, fill=fill, mu=view.config.parameters.get("mu"), leader=""
+            )
+            count = view.bounded(wanted(make_packer(view.config.packer), problem))
+            text = f"{why}; {view.config.packer} opens {count} at {fill:.0%} of a member"
+            reason = Reason.NEEDS_MORE if count > before else Reason.NEEDS_LESS if count < before else Reason.PLACEMENT
+            # Whoever is to be added is waited for; until then nothing moves.
+            sizing = Sizing(replicas=count, reason=reason, text=text, place=count <= view.replicas)
+            if count > view.replicas:
+                memory["assign_at"] = float(count)
+        if arrived or sizing.place:
+            memory.pop("assign_at", None)
+        memory["wanted"] = float(sizing.replicas)
+        return replace(sizing, place=sizing.place or arrived, fill=fill, memory=memory)
+
+    def _exit(self, view: View, given: Landau24Parameters, packed_at: float | None) -> str:
+        """Why the controller leaves its sentinel state, if it does."""
+        if packed_at is None:
+            return "the first look"
+        fill, interval = given.fill, given.interval_seconds
+        carried: dict[str, float] = {}
+        for item in view.items:
+            if item.owner is None:
+                return f"nobody owns {item.partition}"
+            carried[item.owner] = carried.get(item.owner, 0.0) + item.work
+        for entry in view.supply:
+            if carried.get(entry.member, 0.0) > entry.capacity * fill:
+                return f"{entry.unit} carries more than {fill:.0%} of what it can"
+        return f"{view.now - packed_at:.0f} s have passed" if view.now - packed_at >= interval else ""

@@ -1,0 +1,51 @@
+"""How many members a least-loaded packing opens, and whether one is over its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from ...placement.problem import Item
+from ...sizing.policy import View
+from ..packers.least_loaded import BinSize, bin_size, first_fit, least_loaded
+
+__all__ = ["after_burst", "before_burst", "member_size", "opened", "opened_in_one_pass", "violated"]
+
+
+def member_size(view: View, fill: float, mu: float | None, *, whole_lag: bool = True) -> BinSize:
+    """What a member takes: ``mu x fill`` records/s and ``mu x W x fill`` records that wait."""
+    capacity = view.capacity(view.replicas) / view.replicas
+    return bin_size(view.items, capacity, view.config.objective_seconds, fill, mu, whole_lag=whole_lag)
+
+
+def opened(view: View, items: Sequence[Item], size: BinSize, extra_lag_seconds: float = 0.0) -> int:
+    """Members that least-loaded packing opens, within the bounds."""
+    packed = least_loaded(items, size, extra_lag_seconds, bins_max=view.replicas_max)
+    return view.bounded(len(packed))
+
+
+def opened_in_one_pass(view: View, items: Sequence[Item], size: BinSize) -> int:
+    """The same for one pass of plain first-fit decreasing."""
+    return view.bounded(first_fit(items, size))
+
+
+def after_burst(view: View, sampled: bool) -> list[Item]:
+    """Items with the lag just after a usual burst; ``sampled``: with the lag when the member reported."""
+    return [item if sampled else structs.replace(item, lag=item.lag_high) for item in view.items]
+
+
+def before_burst(view: View, sampled: bool) -> list[Item]:
+    """Items with the least lag of the last interval; ``sampled``: with the lag when the member reported."""
+    return [item if sampled else structs.replace(item, lag=item.lag_low) for item in view.items]
+
+
+def violated(items: Sequence[Item], size: BinSize) -> bool:
+    """Is some member, as things are, over the limits of a bin?"""
+    rates: dict[str, float] = {}
+    lags: dict[str, int] = {}
+    for item in items:
+        if item.owner is not None:
+            rates[item.owner] = rates.get(item.owner, 0.0) + item.rate
+            lags[item.owner] = lags.get(item.owner, 0) + item.lag
+    return any(rate > size.rate for rate in rates.values()) or any(lag > size.lag for lag in lags.values())

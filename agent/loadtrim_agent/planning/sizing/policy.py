@@ -1,0 +1,302 @@
+"""What a policy is given, what it is, and what all of the papers' policies answer alike."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from statistics import fmean
+from typing import Protocol
+
+from loadtrim_agent.common.errors import LoadtrimError
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import RejectedPlan
+
+from ..parameters import Parameters
+from ..placement.problem import Bin, Dealer, Item, LoadError
+from ..values import Estimate, Forecast, PlanConfig, Reason, Sizing
+
+__all__ = [
+    "MEASURED",
+    "Future",
+    "Measure",
+    "Policy",
+    "UnmeasuredError",
+    "View",
+    "cooling",
+    "due",
+    "held",
+    "sized",
+    "unknown_cost",
+    "wanted",
+]
+
+WANTED = "wanted"
+DEAL_SECONDS = 3.0
+"""After a generation began partitions are dealt out anew for so long: who comes is there, and advice may get lost."""
+EARLY_SECONDS = 0.05
+"""Decisions come once per interval and a few milliseconds early or late."""
+_PAST = {name: attrgetter(name) for name in ("busy_seconds", "given_seconds", "latency_seconds")}
+"""What is measured, not counted, in each of the last seconds."""
+
+
+class Measure(enum.StrEnum):
+    """What a policy may need to know, in words that read on from "it looks at"."""
+
+    RATES = "arrival rates"
+    LAG = "lag"
+    LAG_SECONDS = "age of the oldest record"
+    LATENCY = "latency of what is done"
+    UTILIZATION = "busy share of the members"
+    SERVICE_RATE = "records/s that a member can do"
+    THROUGHPUT = "throughput"
+    CURVES = "work curves"
+    FUTURE = "what will arrive"
+
+
+MEASURED = frozenset(Measure) - {Measure.FUTURE}
+"""What members report: everything that can be known."""
+
+
+class UnmeasuredError(LoadtrimError, ValueError):
+    """A policy needs what is not measured here. The shell stops the start with its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Future:
+    """What will arrive, second by second: for those who play a load that they know.
+
+    Raises:
+        LoadError: a number of records that is negative or not finite, or a second that is not about every partition.
+    """
+
+    begins_at: float
+    """Of the first second, since the epoch."""
+    partitions: tuple[Partition, ...]
+    records: tuple[tuple[float, ...], ...]
+    """Per second: how many arrive in each of the partitions."""
+
+    def __post_init__(self) -> None:
+        for second, row in enumerate(self.records):
+            if len(row) != len(self.partitions) or not all(0.0 <= count < math.inf for count in row):
+                raise LoadError(
+                    f"second {second} of the future is {list(row)}, so nothing can be planned by it; "
+                    f"give a finite number of records, 0 or more, for each of {len(self.partitions)} partitions"
+                )
+
+    def between(self, start: float, end: float) -> Sequence[tuple[float, ...]]:
+        """The seconds that overlap ``start .. end`` (since the epoch), at least the one that ``start`` is in."""
+        first = max(0, math.floor(start - self.begins_at))
+        return self.records[first : max(first + 1, math.ceil(end - self.begins_at))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Everything a policy may know at one decision.
+
+    Raises:
+        LoadError: a capacity, a rate, a lag, a time or a number of replicas that nothing can be decided by.
+    """
+
+    now: float
+    config: PlanConfig
+    estimate: Estimate
+    forecast: Forecast
+    items: tuple[Item, ...]
+    """Every sized partition at its present load, sorted."""
+    replicas: int
+    """Instances that are there and not leaving."""
+    members_per_replica: int
+    replicas_max: int
+    """The smaller of what is configured and what there are partitions for."""
+    capacity: Callable[[int], float]
+    """Work per second of so many instances: those that would stay, then typical ones."""
+    late: Callable[[int, float], float]
+    """(instances, load factor) -> work per second that would be late with whole partitions dealt out over them."""
+    dealer: Callable[[float], Dealer]
+    """Load factor -> who says what would be late where partitions lie otherwise."""
+    supply: tuple[Bin, ...] = ()
+    """Members that are there and not leaving, then as many typical ones as could be added."""
+    generation: int = 0
+    """Of the group: it changes when members come or go."""
+    future: Future | None = None
+    memory: Mapping[str, float] = field(default_factory=dict)
+    """What this policy asked to be remembered with the last decision; empty at first."""
+
+    def __post_init__(self) -> None:
+        estimate = self.estimate
+        if self.replicas < 1 or self.replicas_max < 1:
+            raise LoadError(f"a group of {self.replicas} replicas cannot be sized; with no member there is no leader")
+        capacity = self.capacity(self.replicas)
+        if not (0.0 < capacity < math.inf and 0.0 < estimate.capacity_typical < math.inf):
+            raise LoadError(
+                f"{self.replicas} replicas with a capacity of {capacity} (typically {estimate.capacity_typical}) "
+                "cannot be planned with; it has to be finite and above 0"
+            )
+        values = (estimate.rate, estimate.backlog, estimate.late, estimate.cost, estimate.throughput)
+        if not all(0.0 <= value < math.inf for value in (*values, *estimate.series)):
+            raise LoadError(
+                "the load of the group (rate, backlog, late work, cost, throughput: "
+                f"{', '.join(map(str, values))}) is negative or no finite number, so nothing can be decided by it"
+            )
+        self._check_times()
+
+    def _check_times(self) -> None:
+        """Sums, because three minutes and every partition are looked at in each decision."""
+        estimate = self.estimate
+        told: dict[str, Sequence[float]] = {
+            "the start-up time": (estimate.startup_seconds,),
+            "the age of a partition's oldest record": [entry.lag_seconds for entry in estimate.partitions.values()],
+            "what the policy was to remember": (*self.memory.values(),),
+        }
+        told |= {f"{name} of one of the last seconds": [*map(of, estimate.past)] for name, of in _PAST.items()}
+        for what, values in told.items():
+            if not math.isfinite(sum(values)):
+                wrong = next((value for value in values if not math.isfinite(value)), sum(values))
+                raise LoadError(f"{what} is {wrong}, so nothing can be decided by it; give a finite number")
+
+    @property
+    def replicas_min(self) -> int:
+        return min(self.config.min_replicas, self.replicas_max)
+
+    def bounded(self, replicas: float) -> int:
+        """Within the bounds of the configuration; what is more than a whole number counts as one more."""
+        return math.ceil(max(self.replicas_min, min(replicas, self.replicas_max)) - 1e-9)
+
+    def service_rate(self, mu: float | None = None) -> float | None:
+        """mu: records/s that a replica can do. None: not measured yet, for nothing was done.
+
+        Args:
+            mu: what a parameter says; it comes first.
+        """
+        if mu is not None or self.estimate.cost <= 0:
+            return mu
+        return self.capacity(self.replicas) / self.replicas / self.estimate.cost
+
+    def arrival_rate(self, seconds: float) -> float | None:
+        """Records/s of the group over the newest ``seconds``; None: nothing was done, so work tells no records."""
+        newest = self.estimate.series[-max(1, round(seconds)) :]
+        if self.estimate.cost > 0:
+            return fmean(newest) / self.estimate.cost
+        return None if any(newest) or self.estimate.rate > 0 else 0.0
+
+    @property
+    def lag(self) -> int:
+        """Records that wait in the group, as reported last."""
+        return sum(item.lag for item in self.items)
+
+    @property
+    def lag_seconds(self) -> float:
+        """Age of the oldest record that is not done, the mean over the partitions (the papers' event-time lag)."""
+        known = [self.estimate.partitions[item.partition] for item in self.items]
+        return fmean(entry.lag_seconds for entry in known) if known else 0.0
+
+
+class Policy(Protocol):
+    """Decides how many, and when. Holds no state: what it must not forget it puts into ``Sizing.memory``.
+
+    One that has ``needs`` (a frozenset of :class:`Measure`) is refused at the start where one of them is not measured.
+    """
+
+    name: str
+
+    @property
+    def kind(self) -> type[Parameters]:
+        """What can be set about it."""
+        ...
+
+    def decide(self, view: View) -> Sizing:
+        """The number of replicas wanted from now on, with its reason. Deterministic."""
+        ...
+
+
+# -- what the papers' policies have in common --------------------------------------------------------------------------
+
+
+def wanted(view: View) -> int:
+    """What was wanted last, for that is what the orchestrator runs or starts; at first what is there."""
+    return view.bounded(round(view.memory.get(WANTED, view.replicas)))
+
+
+def unknown_cost(view: View, mu: float | None = None) -> bool:
+    """Do records come or wait though nothing was done, so that nobody knows what one costs?
+
+    A packer would take them for weightless, and let everybody go but one.
+    """
+    comes = view.estimate.rate > 0 or view.lag > 0 or any(view.estimate.series)
+    return comes and view.service_rate(mu) is None
+
+
+def due(view: View, memory: dict[str, float], name: str, seconds: float) -> bool:
+    """Is it time again? True at first and every ``seconds``; remembers when."""
+    last = memory.get(name)
+    if last is not None and view.now - last < seconds - EARLY_SECONDS:
+        return False
+    memory[name] = view.now
+    return True
+
+
+def cooling(view: View, seconds: float) -> float:
+    """Seconds left of the cool-down after the last scaling; 0: none."""
+    scaled_at = view.memory.get("scaled_at")
+    return 0.0 if scaled_at is None else max(0.0, scaled_at + seconds - view.now)
+
+
+def held(view: View, memory: dict[str, float], reason: Reason, text: str, asked: int | None = None) -> Sizing:
+    """As many as before.
+
+    Args:
+        view: as given.
+        memory: to be remembered.
+        reason: why not something else.
+        text: reads on from "4 replicas: ".
+        asked: what would have been taken otherwise.
+    """
+    count = wanted(view)
+    memory[WANTED] = float(count)
+    rejected = () if asked is None or asked == count else (RejectedPlan(replicas=asked, reason=text),)
+    return Sizing(
+        replicas=count, reason=reason, text=text, place=_dealing(view, memory), memory=memory, rejected=rejected
+    )
+
+
+def sized(view: View, memory: dict[str, float], count: float, text: str) -> Sizing:
+    """So many from now on, within the bounds.
+
+    Partitions are dealt out anew when members have come or gone, as a Kafka group does it, and else left alone.
+
+    Args:
+        view: as given.
+        memory: to be remembered; when it was scaled is added.
+        count: what the policy asks for; rounded up.
+        text: reads on from "4 replicas: ".
+    """
+    before, bounded = wanted(view), view.bounded(count)
+    reason, rejected = Reason.FITS, ""
+    if bounded > before:
+        reason, rejected = Reason.NEEDS_MORE, "less than is needed"
+    elif bounded < before:
+        reason, rejected = Reason.NEEDS_LESS, "more than is needed"
+    elif count > view.replicas_max:
+        reason = Reason.AT_MAX
+        text += f"; no more than {view.replicas_max} are allowed or have a partition"
+    if bounded != before:
+        memory["scaled_at"] = view.now
+    memory[WANTED] = float(bounded)
+    return Sizing(
+        replicas=bounded,
+        reason=reason,
+        text=text,
+        place=_dealing(view, memory),
+        memory=memory,
+        rejected=(RejectedPlan(replicas=before, reason=rejected),) if rejected else (),
+    )
+
+
+def _dealing(view: View, memory: dict[str, float]) -> bool:
+    """Has the group just changed?"""
+    if memory.get("dealt_in") != view.generation:
+        memory |= {"dealt_in": float(view.generation), "dealt_at": view.now}
+    return view.now - memory["dealt_at"] <= DEAL_SECONDS

@@ -1,0 +1,457 @@
+"""The one value type between each two stages of planning, and what goes in and comes out.
+
+``observe -> estimate -> forecast -> decide -> place -> act``::
+
+    ReportRecord, GroupState -> Observation -> Estimate -> Forecast -> Sizing -> Placement -> DecisionRecord
+
+"Not ready", "no change" and "refused" are values with a :class:`Reason`, never exceptions. Work is in *busy seconds of
+the reference type of instance* (records x cost x speed), so unlike messages and unlike machines compare; capacity is
+work per second.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import NormalDist
+
+import msgspec
+
+from loadtrim_agent.common.checks import is_count, is_positive, within
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.baseline_records import TopicCurve
+from loadtrim_agent.wire.records import BrakeRecord, RejectedPlan
+
+from .history import Second
+
+__all__ = [
+    "TAUS_SECONDS",
+    "Curve",
+    "Estimate",
+    "Forecast",
+    "GroupState",
+    "MemberEstimate",
+    "MemberState",
+    "NotReady",
+    "Outcome",
+    "PartitionEstimate",
+    "Placement",
+    "PlanConfig",
+    "PlannedMove",
+    "RateUnit",
+    "Rates",
+    "Reason",
+    "ScaleRequest",
+    "Sizing",
+    "Unit",
+    "units_of",
+]
+
+TAUS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+"""Window lengths of every work curve. The first is the limit of a window of no length: what arrives at one instant."""
+
+SHARE_OF_Z_1 = 0.999
+"""The share of records in time at which one standard deviation is kept free (z = 1)."""
+
+
+class Outcome(enum.StrEnum):
+    """What a decision does."""
+
+    NONE = "none"
+    """Everything fits: nothing to do."""
+    MOVE = "move"
+    """Partitions move, the number of replicas stays."""
+    UP = "up"
+    DOWN = "down"
+    HOLD = "hold"
+    """No plan was made; :class:`Reason` says why."""
+
+
+class Reason(enum.StrEnum):
+    """Why a stage has no answer, or why the answer is not what the load alone would ask for."""
+
+    NOT_READY = "not_ready"
+    """Too little has been measured yet."""
+    BLIND = "blind"
+    """Reports are missing or stale."""
+    BRAKE = "brake"
+    """The command line said hold."""
+    NOBODY = "nobody"
+    """No member, or every member is leaving: nobody could be given anything."""
+    FITS = "fits"
+    PATIENCE = "patience"
+    """A smaller group would do, but not for long enough yet."""
+    RETURNING = "returning"
+    """A smaller group would do, but the load is expected back before a replica let go would have paid."""
+    NEEDS_MORE = "needs_more"
+    NEEDS_LESS = "needs_less"
+    AT_MAX = "at_max"
+    SERIAL = "serial"
+    """It fits but for a partition that is too large for one member; replicas cannot help."""
+    FUTILE = "futile"
+    """The last replicas brought no throughput: something else is the bottleneck."""
+    PLACEMENT = "placement"
+    """Whole partitions do not divide well over the group that the work alone asks for."""
+    FIXED = "fixed"
+    """Somebody gave the number: the brake, or the policy ``fixed``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanConfig:
+    """What planning is set to. Times in seconds.
+
+    Raises:
+        ValueError: one is out of its range. Names (policy, packer, monitor) are looked up by who uses them.
+    """
+
+    group: str = ""
+    objective_seconds: float = 1.0
+    """W: from a record's timestamp until it is done."""
+    objective_share: float = 0.999
+    """Share of the records that must meet it, 0.5 .. 1 exclusive."""
+    catchup_seconds: float = 300.0
+    """A backlog that is already late is to be worked off within this time."""
+    min_replicas: int = 1
+    max_replicas: int | None = None
+    """None: as many as there are partitions."""
+    policy: str = "objective"
+    packer: str = "trim"
+    monitor: str = "reports"
+    """Where arrival rates come from (:class:`.rate_source.MonitorName`)."""
+    mode: str = "active"
+    """``active`` or ``shadow``."""
+    can_scale: bool = True
+    """False with scaler ``none``: the wanted number is only told, nobody becomes a victim for it."""
+    decision_seconds: float = 1.0
+    report_seconds: float = 1.0
+    startup_seconds: float = 10.0
+    """Start-up time until one was measured."""
+    handoff_seconds: float = 0.015
+    """The p99 of a handoff until one was measured, and the least overhead that sizing keeps free."""
+    slicing: bool = False
+    """Do members pass partitions on inside the objective? Then sizing keeps the time of a handoff free."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """Parameters of the policy by name, which come before those in ``policy``; its ``mu`` is the packer's, too."""
+
+    def __post_init__(self) -> None:
+        for name in ("objective_seconds", "catchup_seconds", "decision_seconds", "report_seconds"):
+            if not is_positive(value := getattr(self, name)):
+                raise ValueError(f"{name} is {value!r}, so nothing can be planned; give a finite number above 0")
+        for name in ("startup_seconds", "handoff_seconds"):
+            if not within(value := getattr(self, name), 0.0):
+                raise ValueError(f"{name} is {value!r}, which no time is; give a finite number of 0 or more")
+        if not 0.5 <= self.objective_share < 1:
+            raise ValueError(
+                f"objective_share is {self.objective_share}, which nothing can be sized for; give 0.5 to below 1"
+            )
+        least, most = self.min_replicas, self.max_replicas
+        if not (is_count(least) and (most is None or (is_count(most) and least <= most))):
+            raise ValueError(
+                f"min_replicas is {least!r} and max_replicas {most!r}, which no group could keep to; give whole "
+                "numbers of at least 1, and a max_replicas that is no smaller"
+            )
+        if self.mode not in ("active", "shadow"):
+            raise ValueError(f"mode is {self.mode!r}, so it is not known what plans are for; give active or shadow")
+
+    @property
+    def z(self) -> float:
+        """Standard deviations kept free: 1 at a share of 0.999, in proportion to the normal quantile for others."""
+        return _z_of(self.objective_share)
+
+
+@lru_cache(maxsize=16)  # asked for in every window of every decision, and of one share nearly always
+def _z_of(share: float) -> float:
+    normal = NormalDist()
+    return max(0.0, normal.inv_cdf(share) / normal.inv_cdf(SHARE_OF_Z_1))
+
+
+class RateUnit(enum.StrEnum):
+    """What a monitor counts."""
+
+    RECORDS = "records"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What arrives, measured at the broker."""
+
+    at: float
+    """Seconds since the epoch."""
+    unit: RateUnit
+    per_second: Mapping[Partition, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberState:
+    """One member as the group protocol knows it."""
+
+    instance: str = ""
+    """The process as the orchestrator names it; empty: the member id stands for it."""
+    topics: frozenset[str] = frozenset()
+    leaving: bool = False
+    joined_at: float = 0.0
+    """When the leader first saw it in the group, seconds since the epoch by the leader's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """The group as its leader sees it at the moment of a decision."""
+
+    generation: int
+    leader: str
+    """Member id of the leader, who writes the decision."""
+    members: Mapping[str, MemberState]
+    owners: Mapping[Partition, str | None]
+    """Every partition of every subscribed topic; None: nobody owns it."""
+    unowned_lag: Mapping[Partition, int] = field(default_factory=dict)
+    """Records that wait in partitions that nobody owns."""
+    in_flight: Mapping[Partition, str] = field(default_factory=dict)
+    """Partitions on their way -> the member they go to. Planned as if they were there; not moved again."""
+    brake: BrakeRecord | None = None
+    replicas_requested: int | None = None
+    """What the orchestrator was last asked for."""
+    rates: Rates | None = None
+    """What the monitor says arrives; None: it has not said, or the reports do."""
+    expected: Mapping[str, TopicCurve] = field(default_factory=dict)
+    """What the history expects of each topic in the next hours; not there: nothing is known of it."""
+    startup_expected_seconds: float | None = None
+    """p90 of the start-up times that the history tells of; None: of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One instance and its members in this group: what replicas are counted in."""
+
+    instance: str
+    members: tuple[str, ...]
+    leaving: bool
+    """All its members are leaving."""
+
+
+def units_of(group: GroupState) -> tuple[Unit, ...]:
+    """The instances of a group, sorted by name. A member without an instance's name is one of its own."""
+    by_instance: dict[str, list[str]] = {}
+    for member in sorted(group.members):
+        by_instance.setdefault(group.members[member].instance or member, []).append(member)
+    return tuple(
+        Unit(instance, tuple(members), all(group.members[member].leaving for member in members))
+        for instance, members in sorted(by_instance.items())
+    )
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """Work that arrives in windows of :data:`TAUS_SECONDS` that end at a record, counted by records."""
+
+    mean: tuple[float, ...]
+    sd: tuple[float, ...]
+
+    def scaled(self, factor: float) -> Curve:
+        """The curve of ``factor`` times the load."""
+        return Curve(tuple(m * factor for m in self.mean), tuple(s * factor for s in self.sd))
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """A stage that cannot answer."""
+
+    reason: Reason
+    text: str
+    """Half a sentence for people: "no report from m3 for 4.2 s"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberEstimate:
+    """What a member can give and gives."""
+
+    capacity: float
+    """Work per second: concurrency x speed."""
+    utilization: float = 0.0
+    """Busy share of its concurrency in the last interval."""
+    speed: float = 1.0
+    age_seconds: float | None = None
+    """Since its last report; None: none yet."""
+    silent: bool = False
+    """Its reports are overdue: what it is doing is not known, so it is given nothing."""
+
+
+class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Load of one partition. Work is 0 where ``sized`` is False."""
+
+    partition: Partition
+    owner: str | None
+    rate: float = 0.0
+    """Records/s, smoothed."""
+    rate_last: float = 0.0
+    """Records/s of the last report alone."""
+    cost: float = 0.0
+    """Work per record."""
+    scatter: float = 0.0
+    """Variance of a record's work over its mean."""
+    work: float = 0.0
+    """rate x cost."""
+    lag: int = 0
+    lag_seconds: float = 0.0
+    """Age of the oldest record not done; 0 without lag."""
+    lag_low: int = 0
+    """Fewest records that waited at any moment of the last interval."""
+    lag_high: int = 0
+    """Most records that wait when a usual burst has just come."""
+    standing: float = 0.0
+    """Work that waits and is not a burst in progress, without what is already late."""
+    late: float = 0.0
+    """Work that waits and is already late."""
+    curve: Curve
+    sized: bool = True
+    """False: paused, blocked or unknown, so kept out of sizing."""
+    state: str = "running"
+    serial: bool = False
+    """Its own load is more than the fastest member can take within the objective."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What was measured, as one picture of the group."""
+
+    at: float
+    series: tuple[float, ...]
+    """Arriving work of the group per second, oldest first; the last element is the newest second."""
+    curve: Curve
+    """Of the measured total of the group, per unit of work per second (at a level of 1.0)."""
+    correlation: float
+    """How much partitions vary together, 0 .. 1."""
+    scatter: float = 0.0
+    """Variance of the cost of a record over its mean, busy seconds: a window with work w varies by w x scatter on top,
+    because records of one number do not cost the same."""
+    partitions: Mapping[Partition, PartitionEstimate]
+    members: Mapping[str, MemberEstimate]
+    rate: float
+    """Records/s of the group."""
+    backlog: float
+    """B: standing backlog, work."""
+    late: float
+    """L: work that is already late."""
+    throughput: float
+    """Records done per second in the last interval."""
+    cost: float
+    """Mean work per record."""
+    overhead_seconds: float
+    """o: what a handoff and the record in hand may take off the objective."""
+    handoff_seconds: float
+    startup_seconds: float
+    startups: int = 0
+    """How many were measured for it."""
+    capacity_typical: float
+    """Work per second of a replica that would be added."""
+    stale: tuple[str, ...] = ()
+    """Members that own something and whose reports are missing or too old."""
+    late_records: Mapping[str, int] = field(default_factory=dict)
+    """Records done late since the last decision, by cause."""
+    past: tuple[Second, ...] = ()
+    """What the group did in each of the last seconds, oldest first."""
+    opening: float = 0.0
+    """The least that the next element of ``series`` will be, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The group's work per second now and ahead."""
+
+    level: float
+    """Now."""
+    ahead: float
+    """At the horizon."""
+    error: float
+    """Standard error of the level."""
+    slope: float
+    """Per second; 0 where it is not significant."""
+    horizon_seconds: float
+    """Of what is ``ahead``: a baseline may look further than the trend."""
+    window_seconds: int
+    """How much of the past it rests on."""
+    trend: float
+    """At the horizon, by the trend alone."""
+    source: str = "trend"
+    """``trend`` or ``baseline``, whichever is larger."""
+    returning: float = 0.0
+    """The most that the baseline expects until a replica that is let go now would have paid; 0 without one."""
+
+    @property
+    def peak(self) -> float:
+        """The most that is expected between now and the horizon."""
+        return max(self.level, self.ahead)
+
+    @property
+    def trend_peak(self) -> float:
+        """The same by the trend alone."""
+        return max(self.level, self.trend)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """A policy's answer: how many, and why."""
+
+    replicas: int
+    reason: Reason
+    text: str
+    """Reads on from "4 replicas: "."""
+    place: bool = True
+    """May partitions that could stay be moved?"""
+    load_factor: float = 1.0
+    """Placement is made for this many times the present load."""
+    fill: float = 1.0
+    """Share of a member's capacity that the packer may fill."""
+    extra_lag_seconds: float = 0.0
+    """The packer plans for the lag that this much time without consumption would add."""
+    rejected: tuple[RejectedPlan, ...] = ()
+    memory: Mapping[str, float] = field(default_factory=dict)
+    """What the policy must not forget; given to it again with the next decision, over changes of leader too."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PlannedMove:
+    """One partition that changes owner."""
+
+    partition: Partition
+    source: str | None
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A packer's answer: who is to own what, and who is to go."""
+
+    owners: Mapping[Partition, str]
+    """Wanted owner of every partition that somebody may own, sorted."""
+    moves: tuple[PlannedMove, ...]
+    """Differences from the present owners, sorted by partition."""
+    victims: tuple[str, ...] = ()
+    """Member ids that are to go, sorted."""
+    misfits: tuple[str, ...] = ()
+    """Members whose own curve does not fit even so, sorted."""
+    pressures: Mapping[str, float] = field(default_factory=dict)
+    """Member -> needed capacity over capacity, in this placement."""
+    opened: int = 0
+    """Bins that hold something."""
+    bound: int = 0
+    """No placement that fits can do with fewer bins, as far as a quick lower bound can tell."""
+
+    @property
+    def gap(self) -> int:
+        """At most so many bins above the fewest that would do."""
+        return max(0, self.opened - self.bound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRequest:
+    """What to ask the orchestrator for, now."""
+
+    replicas: int
+    victims: tuple[str, ...]
+    """Instances that own nothing any more and are to go, sorted."""
+    reason: str
+    ask: bool = True
+    """False: nothing is known yet, so leave the orchestrator alone (it may still be starting the group)."""

@@ -1,0 +1,157 @@
+"""The queue of commits (rule 13): per acquisition, merged, one request in flight.
+
+Commits carry the generation, so the broker refuses those of a member that was left behind. Around a barrier it refuses
+everybody's for some milliseconds; those wait here and are sent again in the new generation, if the partition is still
+held by the same acquisition. Losing a partition empties its entry: an old commit must never overwrite a newer owner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from loadtrim_agent.common.partition import Partition
+
+from .commands import SendCommitCommand
+from .events import CommitAnsweredEvent, OffsetCommit
+from .group_config import RETRIABLE, Code
+
+__all__ = ["CommitOutcome", "CommitQueue"]
+
+_SENT_AGAIN = RETRIABLE | {Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS}
+
+
+@dataclass(slots=True)
+class _Entry:
+    take: int
+    offset: int
+    metadata: str
+    requests: set[int] = field(default_factory=set)
+    """Callers that wait for this partition's outcome."""
+
+
+@dataclass(slots=True)
+class CommitOutcome:
+    """What one answer means."""
+
+    acknowledged: dict[Partition, OffsetCommit] = field(default_factory=dict)
+    """Committed now, by acquisitions that are still the same."""
+    refused: list[Partition] = field(default_factory=list)
+    """Not committed, or not known to be (they are sent again where that may help)."""
+    finished: dict[int, int] = field(default_factory=dict)
+    """Request -> code, for callers that need wait no longer."""
+
+
+class CommitQueue:
+    """Pure bookkeeping; O(partitions) per request."""
+
+    def __init__(self, retry_backoff: float) -> None:
+        self._retry_backoff = retry_backoff
+        self._not_before = 0.0
+        """Refused for now: nothing is sent before this time."""
+        self._refused: tuple[str, int] | None = None
+        """Member and generation that the broker fenced: nothing is sent for it again."""
+        self._pending: dict[Partition, _Entry] = {}
+        self._in_flight: dict[Partition, _Entry] = {}
+        self._sent: int | None = None
+        """Number of the request in flight."""
+        self._numbers = 0
+        self._waiting: dict[int, set[Partition]] = {}
+        """Caller -> partitions that it still waits for."""
+
+    def number_on(self, earlier: CommitQueue) -> None:
+        """Number requests on from an earlier queue of this process."""
+        self._numbers = earlier._numbers
+
+    def want(self, request: int, offsets: Mapping[Partition, OffsetCommit]) -> None:
+        """Queue offsets; a later one for the same partition replaces an earlier one and answers for it too."""
+        for partition, commit in sorted(offsets.items()):
+            entry = _Entry(commit.take, commit.offset, commit.metadata)
+            previous = self._pending.get(partition)
+            if previous is not None:
+                entry.requests |= previous.requests
+            if request:
+                entry.requests.add(request)
+                self._waiting.setdefault(request, set()).add(partition)
+            self._pending[partition] = entry
+
+    def busy(self, partition: Partition) -> bool:
+        """A commit of this partition is queued or in flight."""
+        return partition in self._pending or partition in self._in_flight
+
+    def covers(self, partition: Partition, commit: OffsetCommit) -> bool:
+        """The latest commit of this partition that is queued or in flight is this one."""
+        entry = self._pending.get(partition) or self._in_flight.get(partition)
+        return entry is not None and (entry.take, entry.offset) == (commit.take, commit.offset)
+
+    @property
+    def idle(self) -> bool:
+        return not self._pending and self._sent is None
+
+    def next(self, now: float, member: str, generation: int) -> SendCommitCommand | None:
+        """Everything queued as one request, unless one is in flight: commits do not pipeline at the broker."""
+        if self._sent is not None or not self._pending:
+            return None
+        if now < self._not_before or self._refused == (member, generation):
+            return None
+        self._numbers += 1
+        self._sent = self._numbers
+        self._in_flight, self._pending = self._pending, {}
+        offsets = {p: (e.offset, e.metadata) for p, e in sorted(self._in_flight.items())}
+        return SendCommitCommand(commit=self._sent, member=member, generation=generation, offsets=offsets)
+
+    def wakeup(self, member: str, generation: int) -> float:
+        """When what was refused for now may be sent again; asked only while commits may be sent at all."""
+        waits = self._pending and self._sent is None and self._refused != (member, generation)
+        return self._not_before if waits else float("inf")
+
+    def answered(self, event: CommitAnsweredEvent, take_of: Callable[[Partition], int | None]) -> CommitOutcome:
+        """Sort one answer out. ``take_of`` tells which acquisition of a partition is held now."""
+        outcome = CommitOutcome()
+        if event.commit != self._sent:
+            return outcome
+        in_flight, self._in_flight, self._sent = self._in_flight, {}, None
+        codes = set(event.codes.values())
+        if Code.ILLEGAL_GENERATION in codes:
+            self._refused = (event.member, event.generation)
+        elif codes & _SENT_AGAIN:
+            self._not_before = event.now + self._retry_backoff
+        for partition, entry in sorted(in_flight.items()):
+            code = event.codes.get(partition, Code.DISCONNECTED)
+            if take_of(partition) != entry.take:
+                self._finish(partition, entry, Code.ILLEGAL_GENERATION, outcome)
+            elif code == Code.NONE:
+                outcome.acknowledged[partition] = OffsetCommit(take=entry.take, offset=entry.offset)
+                self._finish(partition, entry, Code.NONE, outcome)
+            elif code in _SENT_AGAIN:
+                outcome.refused.append(partition)
+                self._put_back(partition, entry)
+            else:
+                outcome.refused.append(partition)
+                self._finish(partition, entry, code, outcome)
+        return outcome
+
+    def lose(self, partition: Partition, code: int = Code.ILLEGAL_GENERATION) -> dict[int, int]:
+        """The partition is not held any more. Returns the callers that are answered by that, with the code."""
+        outcome = CommitOutcome()
+        entry = self._pending.pop(partition, None)
+        if entry is not None:
+            self._finish(partition, entry, code, outcome)
+        return outcome.finished
+
+    def _put_back(self, partition: Partition, entry: _Entry) -> None:
+        newer = self._pending.get(partition)
+        if newer is None:
+            self._pending[partition] = entry
+        else:
+            newer.requests |= entry.requests
+
+    def _finish(self, partition: Partition, entry: _Entry, code: int, outcome: CommitOutcome) -> None:
+        for request in sorted(entry.requests):
+            waits_for = self._waiting.get(request)
+            if waits_for is None:
+                continue
+            waits_for.discard(partition)
+            if code != Code.NONE or not waits_for:
+                del self._waiting[request]
+                outcome.finished[request] = code

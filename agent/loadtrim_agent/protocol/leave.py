@@ -1,0 +1,176 @@
+"""What a member puts down of its own accord: everything when it leaves (rule 11), else what it subscribes no more.
+
+Both are handoffs to whoever may have the partition and has the most slack; where nobody may, it is stopped, committed
+and left to the next map. A partition is never just not claimed any more: until everybody has the new map its records
+would be handed out by two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import LeavingRecord, LeftRecord
+
+from .commands import GatherCommitsCommand, SendLeaveCommand
+from .events import LeaveAnsweredEvent, LeaveWantedEvent
+from .membership import Phase
+from .ownership import Hold, HoldState
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = ["Departure"]
+
+LAST_COMMIT_SECONDS = 1.0
+NEVER = float("inf")
+
+
+class Departure:
+    """The part of :class:`~.machine.Machine` that puts things down; changed by it only."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.topics = machine.config.topics
+        """What the user subscribes. The group is told of a topic's end when nothing of it is held any more."""
+        self.leave: LeaveWantedEvent | None = None
+        self._sent = False
+        self._again = False
+        """Something was put down whose subscription has come back since: the next map is to give it to somebody."""
+        self._last_commit_until: float | None = None
+        """Set when the drain time is over and only the last commit is waited for."""
+
+    def wakeup(self) -> float:
+        if self.leave is None or self._sent:
+            return NEVER
+        return self.leave.deadline if self._last_commit_until is None else self._last_commit_until
+
+    def wanted(self, event: LeaveWantedEvent) -> None:
+        first = self.leave is None
+        self.leave = event
+        if first:
+            self.say_leaving(event.now)
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        before, self.topics = self.topics, topics
+        holdings = self._machine.holdings
+        for partition, hold in sorted(holdings.holds.items()):
+            if partition.topic in topics and partition.topic not in before and self.leave is None:
+                holdings.keep(partition)
+                self._again = self._again or hold.state is HoldState.RELEASED
+
+    def puts_down(self, partition: Partition) -> bool:
+        """Whether a partition that nobody is to get may be left to the next map."""
+        return self.leave is not None or partition.topic not in self.topics
+
+    def step(self, now: float) -> None:
+        """Whatever can be put down now."""
+        if self._sent:
+            return
+        if self.leave is not None:
+            self._leave_step(now, self.leave)
+        elif self._machine.membership.topics != self.topics or self._again:
+            self._resubscribe(now)
+
+    # -- topics that are not subscribed any more -----------------------------------------------------------------
+
+    def _resubscribe(self, now: float) -> None:
+        membership, holdings = self._machine.membership, self._machine.holdings
+        if membership.stable:
+            ended = {p.topic for p in holdings.holds} - set(self.topics)
+            holdings.drop_unopened(ended)
+            for partition in sorted(p for p in holdings.holds if p.topic in ended):
+                self._put_down(now, partition)
+            held = {p.topic for p, h in holdings.holds.items() if h.state is not HoldState.RELEASED or h.target}
+        elif membership.phase is Phase.IDLE:
+            held = set()
+        else:
+            held = set(membership.topics)  # a map that is on its way may still give something of them
+        topics = tuple(sorted(set(self.topics) | (held & set(membership.topics))))
+        if topics != membership.topics or (membership.stable and self._again):
+            self._again = False
+            membership.topics = topics
+            if membership.phase is not Phase.IDLE:
+                membership.rejoin(now)
+
+    # -- leaving (rule 11) ---------------------------------------------------------------------------------------
+
+    def say_leaving(self, now: float) -> None:
+        """Said on the log, again in every generation."""
+        machine = self._machine
+        if machine.membership.stable and machine.membership.speaks_loadtrim and machine.log_works:
+            machine.append(
+                LeavingRecord(
+                    group=machine.config.group,
+                    member=machine.membership.member,
+                    at=machine.wall(now),
+                    generation=machine.membership.generation,
+                    instance=machine.config.instance,
+                )
+            )
+
+    def _leave_step(self, now: float, leave: LeaveWantedEvent) -> None:
+        membership, holdings = self._machine.membership, self._machine.holdings
+        if self._last_commit_until is not None:
+            if now >= self._last_commit_until or self._all_put_down():
+                self._send_leave(now)
+        elif membership.generation < 0 and not holdings.holds:
+            self._send_leave(now)
+        elif now >= leave.deadline or not leave.release:
+            # The drain time is over: hand nothing more out, commit what is done, wait a moment for the answer, leave.
+            self._last_commit_until = now + LAST_COMMIT_SECONDS
+            for partition in sorted(holdings.holds):
+                holdings.intend(now, partition, "")
+            self._machine.emit(GatherCommitsCommand())
+        elif membership.stable:
+            for partition in sorted(holdings.holds):
+                self._put_down(now, partition)
+            if all(h.state is HoldState.RELEASED and not h.target for h in self._started()):
+                self._send_leave(now)
+
+    def _started(self) -> list[Hold]:
+        """Holds that matter when leaving: those not opened yet are simply left to the next map."""
+        return [h for h in self._machine.holdings.holds.values() if h.opened]
+
+    def _all_put_down(self) -> bool:
+        return all(h.state is HoldState.RELEASED for h in self._started())
+
+    def _put_down(self, now: float, partition: Partition) -> None:
+        """Begin to give one partition to whom the plan says, else to the able member with the most slack."""
+        machine = self._machine
+        if machine.holdings.holds[partition].state is not HoldState.RUNNING:
+            return
+        me, base = machine.membership.member, machine.membership.base
+        takers = machine.peers.takers(partition, base.members, me) if base is not None and machine.log_works else []
+        advised = {
+            Partition(m.topic, m.partition): m.target
+            for m in (machine.plan.moves if machine.plan is not None else ())
+            if m.source == me
+        }
+        target = advised.get(partition, "")
+        if target not in takers:
+            target = takers[0] if takers else ""
+        machine.holdings.intend(now, partition, target, patient=True)
+        machine.peers.charge(target, machine.weights().get(partition, 1.0))
+
+    def _send_leave(self, now: float) -> None:
+        """Whatever is left is put down before the group hears of it: somebody else may have it the next moment."""
+        machine = self._machine
+        self._sent = True
+        machine.put_everything_down()
+        member = machine.membership.member
+        if not member:
+            machine.left(LeaveAnsweredEvent(now=now))
+            return
+        # First, as it has the longer way: a barrier that the others begin before the LeaveGroup arrives waits for it.
+        if machine.log_works:
+            machine.append(
+                LeftRecord(
+                    group=machine.config.group,
+                    member=member,
+                    at=machine.wall(now),
+                    generation=machine.membership.generation,
+                )
+            )
+        machine.emit(SendLeaveCommand(member=member))
+        machine.membership.left()

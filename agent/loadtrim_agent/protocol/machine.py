@@ -1,0 +1,539 @@
+"""The one door of the protocol core: ``Machine.handle(event) -> list[Command]``.
+
+Deterministic: the same events give the same commands, byte for byte. Nothing else changes its state. The shell
+(:mod:`loadtrim_agent.kafka.shell`) carries the commands out in order and feeds the answers back as events.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from loadtrim_agent.common.errors import InvariantError
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import (
+    BaseRecord,
+    BrakeRecord,
+    HelloRecord,
+    LeavingRecord,
+    LeftRecord,
+    LoadRecord,
+    PlanRecord,
+    Record,
+    RejoinRecord,
+    ReleaseRecord,
+)
+
+from . import events
+from .commands import (
+    AppendCommand,
+    Command,
+    CountCommand,
+    EnteredCommand,
+    LeaseCommand,
+    LeftCommand,
+    ResumeCommand,
+    StopCommand,
+)
+from .events import (
+    AppendedEvent,
+    BaseFoundEvent,
+    CommitAnsweredEvent,
+    CommittedFetchedEvent,
+    CoordinatorFoundEvent,
+    Event,
+    GroupAnswer,
+    LeaveAnsweredEvent,
+    LeaveWantedEvent,
+    LogFailedEvent,
+    LogGapEvent,
+    LogPositionEvent,
+    LogReadEvent,
+    LogUsableEvent,
+    MoveWantedEvent,
+    OpenedEvent,
+    StartEvent,
+    SubscriptionEvent,
+    TickEvent,
+    TopicsEvent,
+    WeightsEvent,
+)
+from .group_config import COORDINATOR_MOVED, Code, GroupConfig
+from .lease import Lease
+from .leave import Departure
+from .membership import Membership, Phase
+from .ownership import Hold, HoldState, Ownership
+from .partitions import Holdings
+from .peers import Peers
+from .prefetch import Prefetches
+
+__all__ = ["Machine"]
+
+FUTURE_RECORDS_MAX = 10_000
+"""Records of later generations kept (rule 9); beyond it a barrier is forced, which makes them unnecessary."""
+STORY_ENTRIES_MAX = 2_000
+NEVER = float("inf")
+
+
+class Machine:
+    """One member's protocol state.
+
+    Args:
+        config: what the protocol must know.
+        wall_offset: wall-clock time minus boot-time clock, seconds: only for the ``at`` of records.
+
+    Cost: O(held partitions) per event at most; O(1) for heartbeats, ticks and log records of others.
+    """
+
+    def __init__(self, config: GroupConfig, *, wall_offset: float = 0.0) -> None:
+        self.config = config
+        self._wall_offset = wall_offset
+        self._out: list[Command] = []
+        self._appends = 0
+        self._lease = Lease(config.session_timeout, config.rebalance_timeout)
+        self._lease_said = 0.0
+        self.membership = Membership(config, self, self._lease, self._out.append)
+        self.holdings = Holdings(config, self.emit, self.append)
+        self.peers = Peers()
+        self._prefetches = Prefetches(self.emit)
+        self._weights: dict[Partition, float] = {}
+        self._future: dict[int, list[tuple[int, Record]]] = {}
+        """Generation above ours -> records of the log, in order (rule 9)."""
+        self._log_failed = not config.log_usable
+        self._broken = False
+        """It contradicted itself once: nothing is given away any more."""
+        self.plan: PlanRecord | None = None
+        """The leader's latest advice in this generation."""
+        self.brake: BrakeRecord | None = None
+        self.departure = Departure(self)
+        self._revoking = False
+        self._revoke_deadline = NEVER
+        self._stopped_for_foreign = False
+        """Handing out was stopped because a member without the agent came back; undone if it is gone again."""
+        self._story: deque[tuple[float, Event | Command]] = deque(maxlen=STORY_ENTRIES_MAX)
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            StartEvent: lambda e: self.membership.start(e.now),
+            TickEvent: lambda e: None,
+            SubscriptionEvent: lambda e: self.departure.subscribe(e.topics),
+            TopicsEvent: lambda e: self.membership.topics_told(e.now, e.partitions),
+            WeightsEvent: self._on_weights,
+            CoordinatorFoundEvent: lambda e: self.membership.coordinator_found(e.now),
+            events.JoinAnsweredEvent: self.membership.join_answered,
+            events.SyncAnsweredEvent: self.membership.sync_answered,
+            events.HeartbeatAnsweredEvent: self.membership.heartbeat_answered,
+            LeaveAnsweredEvent: self.left,
+            events.CommitWantedEvent: self.holdings.commit_wanted,
+            CommitAnsweredEvent: self._on_commit_answered,
+            CommittedFetchedEvent: self._on_committed_fetched,
+            OpenedEvent: self.holdings.opened,
+            events.DrainedEvent: self.holdings.drained,
+            events.LullEvent: self.holdings.lull,
+            events.TransactionSendsEvent: self.holdings.transaction_sends,
+            events.TransactionSentEvent: self.holdings.transaction_sent,
+            MoveWantedEvent: lambda e: self._intend(e.now, e.partition, e.target),
+            LogReadEvent: self._on_log,
+            LogPositionEvent: self._on_log_position,
+            LogGapEvent: self._on_log_gap,
+            LogFailedEvent: self._on_log_failed,
+            LogUsableEvent: self._on_log_usable,
+            AppendedEvent: self._on_appended,
+            BaseFoundEvent: lambda e: self.membership.base_found(e.now, e.base),
+            LeaveWantedEvent: self.departure.wanted,
+        }
+
+    # -- the door ------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> list[Command]:
+        """Feed one event in; take what is to be done, in order.
+
+        Raises:
+            InvariantError: the machine contradicts itself. It goes on with everything but moves.
+        """
+        try:
+            self._handlers[type(event)](event)
+            self._settle(event.now)
+        except InvariantError:
+            self._broken = True
+            raise
+        out = self._out[:]
+        self._out.clear()
+        self._remember(event, out)
+        return out
+
+    def wakeup(self) -> float:
+        """When a TickEvent is due at the latest, by the boot-time clock; inf: never."""
+        membership = self.membership
+        due = min(membership.wakeup(), self.holdings.wakeup(), self.departure.wakeup(), self._revoke_deadline)
+        due = min(due, self._prefetches.wakeup())
+        if membership.stable and self.log_works:
+            due = min(due, self.peers.next_overdue(membership.member))
+        if membership.may_commit:
+            due = min(due, self.holdings.commits.wakeup(membership.member, membership.generation))
+        return due
+
+    def successor(self) -> Machine:
+        """A machine that joins anew in the same process after this one has left, for the topics subscribed now.
+
+        It numbers on, so that answers to what this one has sent mean nothing to it.
+        """
+        config = msgspec.structs.replace(self.config, topics=self.departure.topics)
+        machine = Machine(config, wall_offset=self._wall_offset)
+        machine.membership.number_on(self.membership)
+        machine.holdings.number_on(self.holdings)
+        machine._appends = self._appends
+        machine._log_failed = self._log_failed
+        machine.brake = self.brake
+        return machine
+
+    def use_log(self, usable: bool) -> None:
+        """From the next JoinGroup on: offer our protocol, or the standard ones only (mixed group)."""
+        self.config = msgspec.structs.replace(self.config, log_usable=usable)
+        self.membership.use_log(usable)
+        self._log_failed = not usable
+
+    @property
+    def settled(self) -> bool:
+        """In a generation, with everything held being handed out or given away, as far as it depends on us."""
+        return self.membership.stable and all(h.opened or h.unstable for h in self.holdings.holds.values())
+
+    @property
+    def lease_until(self) -> float:
+        """Nothing is handed out at or after this time."""
+        return self._lease.until
+
+    @property
+    def log_works(self) -> bool:
+        """The coordination log can be read and written, as far as is known, and this machine may be trusted with it."""
+        return not (self._log_failed or self._broken)
+
+    def story(self, partition: Partition | None = None) -> list[tuple[float, str, str]]:
+        """The last events and commands (time, kind, text), of one partition or of all: for bug reports."""
+        needle = repr(partition) if partition is not None else ""
+        entries = [(time, type(entry).__name__, repr(entry)) for time, entry in self._story]
+        return [entry for entry in entries if needle in entry[2]]
+
+    def _settle(self, now: float) -> None:
+        """What follows from any change: whatever is due now, releases whose commit is in, commits, the lease."""
+        self._look_for_map(now)
+        membership = self.membership
+        overdue = self.log_works and self.peers.overdue(now, membership.member)
+        membership.tick(now, overdue)
+        if self.holdings.tick(now) and membership.stable:
+            self.emit(CountCommand(what="release_in_doubt"))
+            membership.rejoin(now)
+        self._prefetches.tick(now)
+        self._release_settled(now)
+        self.departure.step(now)
+        membership.poke(now)
+        if membership.may_commit:
+            command = self.holdings.commits.next(now, membership.member, membership.generation)
+            if command is not None:
+                self.emit(command)
+        if self._lease.until != self._lease_said:
+            self._lease_said = self._lease.until
+            self.emit(LeaseCommand(until=self._lease_said))
+
+    def emit(self, command: Command) -> None:
+        self._out.append(command)
+
+    def _remember(self, event: Event, out: list[Command]) -> None:
+        if not isinstance(event, TickEvent) or out:
+            self._story.append((event.now, event))
+            self._story.extend((event.now, command) for command in out)
+
+    # -- hooks of membership -------------------------------------------------------------------------------------
+
+    def ready_to_join(self, now: float) -> bool:
+        self._prefetches.drop_all()  # nothing is acquired by a release until the next generation
+        if self.membership.speaks_loadtrim or not self.holdings.holds:
+            self.holdings.freeze()
+            return True
+        return self._revoked(now)
+
+    def _revoked(self, now: float) -> bool:
+        """Mixed group: put everything down first, as any eager consumer does."""
+        if not self._revoking:
+            self._revoking = True
+            self._revoke_deadline = now + min(self.config.drain_seconds, self.config.rebalance_timeout / 2)
+            for partition in sorted(self.holdings.holds):
+                self.holdings.intend(now, partition, "")
+        waiting = [h for h in self.holdings.holds.values() if h.state in (HoldState.STOPPING, HoldState.COMMITTING)]
+        done = {id(h) for h in self.holdings.settled()}
+        if any(id(h) not in done for h in waiting) and now < self._revoke_deadline:
+            return False
+        self._revoking = False
+        self._revoke_deadline = NEVER
+        self.holdings.drop_all()
+        return True
+
+    def claims(self) -> tuple[Partition, ...]:
+        return self.holdings.claims(self.membership.topics)
+
+    def enter(self, now: float, answer: GroupAnswer) -> None:
+        membership = self.membership
+        self.plan = None
+        self._revoking, self._revoke_deadline = False, NEVER
+        self.emit(
+            EnteredCommand(
+                generation=membership.generation,
+                member=membership.member,
+                leader=membership.leader,
+                protocol=membership.protocol,
+            )
+        )
+        if not membership.speaks_loadtrim and self.holdings.holds:
+            membership.rejoin(now)  # a member without the agent came back: commit, drop the claims, join again
+            return
+        self._run_again()
+        if answer.base is None:
+            self.peers.enter(now, answer.attempts or ())
+            self.holdings.enter_blind(answer.partitions)
+        else:
+            self._enter_map(now, answer.base)
+        if self.departure.leave is not None:
+            self.departure.say_leaving(now)
+
+    def _enter_map(self, now: float, base: BaseRecord) -> None:
+        membership = self.membership
+        if self.brake is None:
+            # Who tails the log knows the latest brake; a newcomer has the one that every map repeats.
+            self.brake = base.brake
+        self.peers.enter(now, base.members)
+        self.holdings.enter(Ownership(membership.generation, base.owners()), membership.member)
+        if membership.leader == membership.member:
+            self.append(base)  # a later leader without a map finds the newest one here (rule 8)
+        future = self._future
+        self._future = {g: records for g, records in future.items() if g > membership.generation}
+        for _, record in future.get(membership.generation, ()):
+            self._apply(now, record)
+
+    def forget(self, now: float) -> None:
+        self._revoking, self._revoke_deadline = False, NEVER
+        self._stopped_for_foreign = False
+        self._future = {}
+        self.plan = None
+        self._prefetches.drop_all()
+        self.holdings.ownership = None
+        self.holdings.drop_all()
+
+    def stop_foreign(self, now: float) -> None:
+        self.holdings.drop_unopened()
+        for partition, hold in sorted(self.holdings.holds.items()):
+            if hold.handed_out:
+                self._stopped_for_foreign = True
+                self.emit(StopCommand(partition=partition, take=hold.take))
+
+    def _run_again(self) -> None:
+        if self._stopped_for_foreign:
+            self._stopped_for_foreign = False
+            for partition, hold in sorted(self.holdings.holds.items()):
+                if hold.handed_out:
+                    self.emit(ResumeCommand(partition=partition, take=hold.take))
+
+    def leaving(self) -> frozenset[str]:
+        me = {self.membership.member} if self.departure.leave is not None else set()
+        return self.peers.leaving | me
+
+    def weights(self) -> dict[Partition, float]:
+        return self._weights
+
+    def brake_in_force(self) -> BrakeRecord | None:
+        return self.brake
+
+    def append(self, record: Record) -> int:
+        self._appends += 1
+        self.emit(AppendCommand(append=self._appends, record=record))
+        return self._appends
+
+    def wall(self, now: float) -> float:
+        return now + self._wall_offset
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def _on_weights(self, event: WeightsEvent) -> None:
+        self._weights = event.weights
+
+    def _on_commit_answered(self, event: CommitAnsweredEvent) -> None:
+        self.holdings.commit_answered(event.now, self.holdings.commits.answered(event, self.holdings.take_of))
+        codes = set(event.codes.values())
+        if codes & COORDINATOR_MOVED:
+            self.membership.coordinator_lost()
+        for code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS):
+            if code in codes:
+                self.membership.refused_generation(event.now, event.member, event.generation, code)
+                return
+
+    def _on_committed_fetched(self, event: CommittedFetchedEvent) -> None:
+        if not self.holdings.committed_fetched(event):
+            self.membership.coordinator_lost()
+
+    def _on_appended(self, event: AppendedEvent) -> None:
+        self.holdings.appended(event)
+        self.membership.base_appended(event.now, event.append, event.offset)
+
+    def _on_log(self, event: LogReadEvent) -> None:
+        record = event.record
+        generation = getattr(record, "generation", -1)
+        if isinstance(record, (ReleaseRecord, PlanRecord, LeavingRecord)) and generation > self.membership.generation:
+            self._keep(event.now, generation, event.offset, record)
+        elif isinstance(record, BaseRecord):
+            if generation > self.membership.generation:
+                self._keep(event.now, generation, event.offset, record)
+        else:
+            self._apply(event.now, record)
+
+    def _keep(self, now: float, generation: int, offset: int, record: Record) -> None:
+        self._future.setdefault(generation, []).append((offset, record))
+        if sum(len(records) for records in self._future.values()) > FUTURE_RECORDS_MAX:
+            self._future = {}
+            self.emit(CountCommand(what="future_records_dropped"))
+            self.membership.rejoin(now)
+
+    def _look_for_map(self, now: float) -> None:
+        wanted = self.membership.reading
+        if wanted is None:
+            return
+        for offset, record in self._future.get(wanted[0], ()):
+            if offset == wanted[1] and isinstance(record, BaseRecord):
+                self.membership.base_read(now, record)
+                return
+
+    def _apply(self, now: float, record: Record) -> None:
+        """One record of the log, of this generation or of none."""
+        membership = self.membership
+        match record:
+            case ReleaseRecord():
+                counted = self.holdings.fold(record, membership.member, acquire=membership.stable)
+                if counted:
+                    self._prefetches.moved(record.key, here=record.key in self.holdings.holds)
+                else:
+                    self.emit(CountCommand(what="void_release", partition=record.key))
+            case PlanRecord() if record.generation == membership.generation and membership.stable:
+                self._advise(now, record)
+            case HelloRecord() if record.member != membership.member:
+                membership.told_of_member(now, record.member, here=True)
+            case LeftRecord() if record.member != membership.member:
+                self.peers.forget_leaving(record.member)
+                membership.told_of_member(now, record.member, here=False)
+            case RejoinRecord() if record.member != membership.member:
+                membership.told_of_rebalance(now, record.generation)
+            case LoadRecord():
+                self.peers.heard(now, record)
+            case LeavingRecord():
+                self.peers.say_leaving(record.member)
+            case BrakeRecord():
+                self.brake = record  # the latest in the log wins, whatever clock wrote it
+            case _:
+                pass
+
+    def _advise(self, now: float, plan: PlanRecord) -> None:
+        """Plans are advice: this member's own moves are begun, if they can be."""
+        if self.plan is not None and plan.sequence <= self.plan.sequence:
+            return
+        self.plan = plan
+        for move in plan.moves:
+            if move.source == self.membership.member:
+                self._intend(now, Partition(move.topic, move.partition), move.target)
+        self._prefetches.advised(now, self._coming(plan))
+
+    def _coming(self, plan: PlanRecord) -> list[Partition]:
+        """What the plan would have others give to this member."""
+        membership, ownership = self.membership, self.holdings.ownership
+        if ownership is None or self.departure.leave is not None or not self.log_works:
+            return []
+        return [
+            partition
+            for move in plan.moves
+            if move.target == membership.member
+            and (partition := Partition(move.topic, move.partition)) not in self.holdings.holds
+            and partition.topic in self.departure.topics
+            and ownership.owner(partition) == move.source
+        ]
+
+    def _intend(self, now: float, partition: Partition, target: str) -> None:
+        """Give a partition to a member of this generation that subscribes its topic and stays (rule 2)."""
+        base, ownership = self.membership.base, self.holdings.ownership
+        entry = base.members.get(target) if base is not None else None
+        allowed = (
+            self.membership.stable
+            and self.log_works
+            and ownership is not None
+            and ownership.owner(partition) == self.membership.member
+            and target != self.membership.member
+            and entry is not None
+            and partition.topic in entry.topics
+            and target not in self.peers.leaving
+        )
+        if not allowed or not self.holdings.intend(now, partition, target):
+            self.emit(CountCommand(what="move_not_possible", partition=partition))
+
+    def _release_settled(self, now: float) -> None:
+        ownership = self.holdings.ownership
+        for hold in self.holdings.settled():
+            if hold.target == "":
+                if self.departure.puts_down(hold.partition):
+                    self.holdings.release(now, hold, None)
+            elif ownership is not None and self.membership.stable and self.log_works:
+                self.holdings.release(now, hold, self._release_record(now, ownership, hold))
+
+    def _release_record(self, now: float, ownership: Ownership, hold: Hold) -> ReleaseRecord:
+        return ReleaseRecord(
+            group=self.config.group,
+            member=self.membership.member,
+            at=self.wall(now),
+            generation=ownership.generation,
+            topic=hold.partition.topic,
+            partition=hold.partition.partition,
+            version=ownership.version(hold.partition),
+            source=self.membership.member,
+            target=hold.target,
+            offset=hold.committed if hold.committed is not None else 0,
+            seconds=max(0.0, now - hold.since),
+        )
+
+    # -- the log's troubles (rule 10) ----------------------------------------------------------------------------
+
+    def _on_log_position(self, event: LogPositionEvent) -> None:
+        if self.holdings.missing_release(event.position) and self.membership.stable:
+            self.emit(CountCommand(what="release_not_found"))
+            self.membership.rejoin(event.now)
+
+    def _on_log_gap(self, event: LogGapEvent) -> None:
+        self.emit(CountCommand(what="log_gap"))
+        self._future = {}
+        self.membership.rejoin(event.now)
+
+    def _on_log_failed(self, event: LogFailedEvent) -> None:
+        if event.failed and self.log_works:
+            self.emit(CountCommand(what="log_failed"))
+            self._prefetches.drop_all()
+            for partition, hold in sorted(self.holdings.holds.items()):
+                if hold.target:
+                    self.holdings.keep(partition)  # no moves, all else runs on
+        self._log_failed = event.failed
+
+    def _on_log_usable(self, event: LogUsableEvent) -> None:
+        """Back from a mixed group: one barrier more, in which everybody can offer our protocol."""
+        if not self.config.log_usable:
+            self.emit(CountCommand(what="log_usable"))
+            self.use_log(True)
+            if self.membership.phase is not Phase.IDLE:
+                self.membership.rejoin(event.now)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def put_everything_down(self) -> None:
+        """Hand out nothing, hold nothing."""
+        self._revoking, self._revoke_deadline = False, NEVER
+        self._lease.revoke()
+        self._prefetches.drop_all()
+        self.holdings.drop_all()
+
+    def left(self, event: LeaveAnsweredEvent) -> None:
+        """Out of the group."""
+        self.membership.left()
+        self.put_everything_down()
+        self.emit(LeftCommand())

@@ -1,0 +1,588 @@
+"""JoinGroup, SyncGroup, heartbeats and the coordinator: how this member gets into a generation and stays there.
+
+States, and what moves between them::
+
+    IDLE ──start──► REVOKING ──ready──► JOINING ──answer──► ASSIGNING (leader) ──► SYNCING ──answer──► STABLE
+                       ▲                   ▲  ╲                                      ▲  │               │
+                       │                   │   ╲──answer (follower)──────────────────╯  │ map in the log│
+                       │                   │                                            ▼               │
+                       │                   ╰──────────── anything refused ─────────── READING ──found──►│
+                       ╰──────────────── a rebalance, a gap in the log, new topics, refused ────────────╯
+
+REVOKING takes no time in a group that speaks ``loadtrim``: nothing is put down for a barrier. In a mixed group it lasts
+until everything was drained and committed, as for any eager consumer.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+import msgspec
+
+from loadtrim_agent.wire.records import BaseRecord, HelloRecord, RejoinRecord, encode
+
+from .announcements import Heard
+from .assignment import GenerationMap, answers_of, assign_standard, make_map
+from .commands import (
+    Command,
+    CountCommand,
+    FailCommand,
+    FetchTopicsCommand,
+    FindCoordinatorCommand,
+    ReadBaseCommand,
+    SendHeartbeatCommand,
+    SendJoinCommand,
+    SendSyncCommand,
+)
+from .events import GroupAnswer, HeartbeatAnsweredEvent, JoinAnsweredEvent, JoinedMember, SyncAnsweredEvent
+from .group_config import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
+from .heartbeats import Heartbeats
+from .join_sequence import Attempts
+from .lease import Lease
+from .ports import MembershipHooks
+
+__all__ = ["Membership", "Phase"]
+
+NEVER = float("inf")
+BASE_READ_SECONDS = 0.5
+BASE_APPEND_SECONDS = 1.0
+BASE_WAIT_SECONDS = 2.0
+TOPICS_WAIT_SECONDS = 5.0
+UNREADABLE_WAIT_SECONDS = 1.0
+OVERDUE_HEARTBEAT_SECONDS = 0.25
+
+
+class Phase(enum.Enum):
+    IDLE = "idle"
+    REVOKING = "revoking"
+    JOINING = "joining"
+    ASSIGNING = "assigning"
+    SYNCING = "syncing"
+    READING = "reading"
+    STABLE = "stable"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+class Membership:
+    """See the module's text. Changed by :class:`~.machine.Machine` only."""
+
+    def __init__(
+        self, config: GroupConfig, hooks: MembershipHooks, lease: Lease, emit: Callable[[Command], None]
+    ) -> None:
+        self._config = config
+        self._hooks = hooks
+        self._lease = lease
+        self._emit = emit
+        self.phase = Phase.IDLE
+        self.member = ""
+        self.generation = -1
+        """Generation entered last; -1 before the first and after being forgotten."""
+        self.protocol = ""
+        self.leader = ""
+        self.topics = config.topics
+        self.partitions: dict[str, int] = {}
+        """Topic -> partitions, as far as metadata is known."""
+        self.base: BaseRecord | None = None
+        """The map of :attr:`generation`; None in a mixed generation."""
+        self.coordinator_known = False
+        self._attempt = 0
+        self._outstanding = False
+        """A JoinGroup or SyncGroup is on its connection: whatever follows there would wait behind it."""
+        self._attempts = Attempts()
+        self._next_generation = -1
+        self._next_protocol = ""
+        self._joined: tuple[JoinedMember, ...] = ()
+        self._join_sent_at = NEVER
+        self._phase_deadline = NEVER
+        self._retry_at = NEVER
+        self._base_asked = False
+        self._base_answered = False
+        self._topics_asked: tuple[str, ...] | None = None
+        self._topics_told = False
+        self._mapped: dict[str, int] = {}
+        """Topic -> partitions that this leader's map was made for; empty where it does not lead."""
+        self._base_append: int | None = None
+        self._base_pending: BaseRecord | None = None
+        self._answer = GroupAnswer()
+        """READING: the answer whose map is still in the log."""
+        self._again = False
+        self._contested = False
+        self._heartbeats = Heartbeats(config.heartbeat_interval)
+        self._told_of: int = -1
+        """Generation whose end the log was already told of, by us or by another (rule 11)."""
+        self._heard = Heard()
+
+    # -- what others ask -----------------------------------------------------------------------------------------
+
+    @property
+    def stable(self) -> bool:
+        """In a generation, with no barrier going on as far as we know."""
+        return self.phase is Phase.STABLE
+
+    @property
+    def is_leader(self) -> bool:
+        return self.stable and self.leader == self.member
+
+    @property
+    def speaks_loadtrim(self) -> bool:
+        """The generation entered last is one of ours: claims count, the log moves ownership."""
+        return self.protocol == LOADTRIM
+
+    @property
+    def may_commit(self) -> bool:
+        """The broker takes commits of the generation entered: not between JoinGroup's and SyncGroup's answers."""
+        in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
+        return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
+
+    def wakeup(self) -> float:
+        """When :meth:`tick` wants to be called at the latest."""
+        due = self._heartbeats.wakeup if self._may_heartbeat() else NEVER
+        retry = self._retry_at if self.coordinator_known else NEVER
+        return min(due, retry, self._phase_deadline)
+
+    # -- getting in ----------------------------------------------------------------------------------------------
+
+    def use_log(self, usable: bool) -> None:
+        """From the next JoinGroup on: offer our protocol too, or the standard ones only."""
+        self._config = msgspec.structs.replace(self._config, log_usable=usable)
+
+    def number_on(self, earlier: Membership) -> None:
+        """Go on from the numbers of an earlier machine of this process, and from what it knew of the topics."""
+        self._attempt = earlier._attempt
+        self.partitions = earlier.partitions
+
+    def start(self, now: float) -> None:
+        self._find_coordinator()
+        self.rejoin(now)
+
+    def rejoin(self, now: float) -> None:
+        """Begin a barrier, or note that one more is needed after the one going on."""
+        if self.phase in (Phase.LEFT, Phase.FAILED, Phase.REVOKING):
+            return
+        if self.phase in (Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING, Phase.READING):
+            self._again = True
+            return
+        self.phase = Phase.REVOKING
+        self.poke(now)
+
+    def poke(self, now: float) -> None:
+        """Send the JoinGroup as soon as nothing stands in its way."""
+        if self.phase is Phase.REVOKING and self._hooks.ready_to_join(now):
+            self._send_join(now)
+
+    def _send_join(self, now: float, *, fresh: bool = False) -> None:
+        self.phase = Phase.JOINING
+        self._again = False
+        self._retry_at = NEVER
+        self._join_sent_at = now
+        self._phase_deadline = now + self._config.rebalance_timeout / 2
+        if not self.coordinator_known:
+            return
+        self._attempt += 1
+        self._mapped = {}
+        protocols = (LOADTRIM, *STANDARD_PROTOCOLS) if self._config.log_usable else STANDARD_PROTOCOLS
+        self._emit(
+            SendJoinCommand(
+                attempt=self._attempt,
+                member=self.member,
+                protocols=protocols,
+                topics=self.topics,
+                owned=self._hooks.claims(),
+                fresh=fresh or self._outstanding,
+            )
+        )
+        self._outstanding = True
+        self._tell_the_others(now)
+
+    def _tell_the_others(self, now: float) -> None:
+        """A hello (newcomer) or rejoin in the log makes everybody join now: barriers of milliseconds."""
+        if not self.member or not self._config.log_usable:
+            return
+        group, at = self._config.group, self._hooks.wall(now)
+        if self.generation < 0:
+            self._hooks.append(HelloRecord(group=group, member=self.member, at=at, instance=self._config.instance))
+        elif self._told_of < self.generation:
+            self._hooks.append(RejoinRecord(group=group, member=self.member, at=at, generation=self.generation))
+        self._told_of = self.generation
+
+    def coordinator_found(self, now: float) -> None:
+        self.coordinator_known = True
+        if self.phase is Phase.JOINING and self._retry_at == NEVER:
+            # Also where a JoinGroup is parked: it may be parked at a broker that is not the coordinator any more.
+            self._send_join(now)
+        elif self.phase is Phase.STABLE:
+            self._heartbeats.by(now)
+
+    def coordinator_lost(self) -> None:
+        """Somebody's request was answered by a broker that is not the coordinator, or by none."""
+        if self.coordinator_known:
+            self._find_coordinator()
+
+    def _find_coordinator(self) -> None:
+        self.coordinator_known = False
+        self._emit(FindCoordinatorCommand())
+
+    # -- JoinGroup answered --------------------------------------------------------------------------------------
+
+    def join_answered(self, event: JoinAnsweredEvent) -> None:
+        if event.attempt != self._attempt or self.phase is not Phase.JOINING:
+            return
+        self._outstanding = False
+        if event.code == Code.NONE:
+            self._joined_generation(event)
+        elif event.code == Code.MEMBER_ID_REQUIRED:
+            self.member = event.member
+            self._send_join(event.now)
+        elif event.code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(event.now)
+        elif event.code in RETRIABLE or event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
+            if event.code in COORDINATOR_MOVED:
+                self.coordinator_lost()
+            self._retry_at = event.now + self._config.retry_backoff
+        else:
+            self._fail(event.code)
+
+    def _fail(self, code: int) -> None:
+        """Refused for good: the user is told what aiokafka would tell."""
+        self.phase = Phase.FAILED
+        self._phase_deadline = self._retry_at = NEVER
+        self._emit(FailCommand(code=code))
+
+    def _joined_generation(self, event: JoinAnsweredEvent) -> None:
+        self._lease.renew(event.sent_at)
+        self._heartbeats.stopped = False
+        self.member = event.member
+        self.leader = event.leader
+        self._next_generation = event.generation
+        self._next_protocol = event.protocol
+        self._joined = event.members
+        if event.protocol != LOADTRIM:
+            self._hooks.stop_foreign(event.now)
+        if event.leader != event.member:
+            self._send_sync(event.now, {})
+            return
+        overtaken = self._attempts.overtaken(event.members)
+        # Without the map of the generation before, others may have been answered JoinGroups that are not known here.
+        self._base_answered = self._attempts.covers(event.generation)
+        self._attempts.answered(event.generation, event.members)
+        if overtaken:
+            self._emit(CountCommand(what="stale_join"))
+            self._restart_barrier(event.now)
+            return
+        self.phase = Phase.ASSIGNING
+        self._phase_deadline = event.now + TOPICS_WAIT_SECONDS
+        self._base_asked = self._topics_told = False
+        self._topics_asked = None
+        self._base_append = self._base_pending = None
+        self.assign(event.now)
+
+    # -- the leader's map ----------------------------------------------------------------------------------------
+
+    def assign(self, now: float) -> None:
+        """Answer with the map as soon as everything it needs is there."""
+        if self.phase is not Phase.ASSIGNING or self._base_append is not None:
+            return
+        if self._lacks_base() or self._lacks_topics(now):
+            return
+        self._mapped = {topic: self.partitions.get(topic, 0) for m in self._joined for topic in m.topics}
+        if self._next_protocol != LOADTRIM:
+            self._send_sync(now, assign_standard(self._next_protocol, self._joined, self.partitions))
+            return
+        made = make_map(self._joined, self.partitions, leaving=self._hooks.leaving(), weights=self._hooks.weights())
+        self._count_oddities(made)
+        self._contested = bool(made.contested)
+        base = BaseRecord(
+            group=self._config.group,
+            member=self.member,
+            at=self._hooks.wall(now),
+            generation=self._next_generation,
+            members=made.entries,
+            brake=self._hooks.brake_in_force(),
+        )
+        if len(encode(base)) * len(self._joined) <= self._config.inline_limit_bytes:
+            self._send_sync(now, answers_of(base, inline=True))
+        else:
+            self._base_pending = base
+            self._base_append = self._hooks.append(base)
+            self._phase_deadline = now + BASE_APPEND_SECONDS
+
+    def _lacks_base(self) -> bool:
+        """A leader without the newest map asks the log for it, once (rule 8)."""
+        alone = all(m.member == self.member for m in self._joined)
+        if self._base_answered or alone or self._next_protocol != LOADTRIM or not self._config.log_usable:
+            return False
+        if not self._base_asked:
+            self._base_asked = True
+            self._emit(ReadBaseCommand(timeout=BASE_READ_SECONDS))
+        return True
+
+    def base_found(self, now: float, base: BaseRecord | None) -> None:
+        if self.phase is not Phase.ASSIGNING or self._base_answered:
+            return
+        self._base_answered = True
+        if base is not None and base.generation < self._next_generation:
+            newest = Attempts()
+            newest.learn({m: e.attempt for m, e in base.members.items()})
+            if newest.overtaken(self._joined):
+                self._emit(CountCommand(what="stale_join"))
+                self._restart_barrier(now)
+                return
+        self.assign(now)
+
+    def topics_told(self, now: float, partitions: dict[str, int]) -> None:
+        """Metadata is there. Rule 7: only the leader's watch starts a barrier for new partitions."""
+        self.partitions = {**self.partitions, **partitions}
+        self._topics_told = self._topics_told or self._topics_asked is not None
+        if any(self.partitions.get(topic, 0) != count for topic, count in self._mapped.items()):
+            self._mapped = {}
+            self._emit(CountCommand(what="partitions_changed"))
+            self.rejoin(now)
+        self.assign(now)
+
+    def _lacks_topics(self, now: float) -> bool:
+        """The leader asks for topics that it does not know, or that are larger than it knows by what is claimed."""
+        if now >= self._phase_deadline:
+            return False
+        known = self.partitions
+        missing = {topic for member in self._joined for topic in member.topics} - known.keys()
+        if not self._topics_told:
+            missing |= {p.topic for m in self._joined for p in m.owned if p.partition >= known.get(p.topic, 0)}
+        if missing and self._topics_asked is None:
+            self._topics_asked = tuple(sorted(missing))
+            self._emit(FetchTopicsCommand(topics=self._topics_asked))
+        return bool(missing)
+
+    def base_appended(self, now: float, append: int, offset: int | None) -> None:
+        """The map is in the log: answer with where it stands (rule 7)."""
+        if self.phase is not Phase.ASSIGNING or append != self._base_append or self._base_pending is None:
+            return
+        answers = answers_of(self._base_pending, inline=False)
+        if offset is None:
+            self._emit(CountCommand(what="map_not_written"))
+        else:
+            answers = {m: msgspec.structs.replace(a, base_offset=offset, attempts=None) for m, a in answers.items()}
+        self._send_sync(now, answers)
+
+    def _count_oddities(self, made: GenerationMap) -> None:
+        for partition in made.contested:
+            self._emit(CountCommand(what="contested_claim", partition=partition))
+        for _, partition in made.void:
+            self._emit(CountCommand(what="void_claim", partition=partition))
+
+    # -- SyncGroup -----------------------------------------------------------------------------------------------
+
+    def _send_sync(self, now: float, answers: dict[str, GroupAnswer]) -> None:
+        self.phase = Phase.SYNCING
+        self._phase_deadline = now + self._config.rebalance_timeout / 2
+        self._outstanding = True
+        self._emit(
+            SendSyncCommand(
+                attempt=self._attempt, member=self.member, generation=self._next_generation, answers=answers
+            )
+        )
+
+    def sync_answered(self, event: SyncAnsweredEvent) -> None:
+        if self.phase is not Phase.SYNCING or event.attempt != self._attempt:
+            return
+        self._outstanding = False
+        if event.code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(event.now)
+            return
+        if event.code not in (Code.NONE, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS, *RETRIABLE):
+            self._fail(event.code)
+            return
+        if event.code != Code.NONE:
+            if event.code in COORDINATOR_MOVED:
+                self.coordinator_lost()
+            self._restart_barrier(event.now)
+            return
+        if event.answer is None:
+            # Unreadable, perhaps for as long as its leader leads: not again at once, everybody would rebalance.
+            self._emit(CountCommand(what="map_unreadable"))
+            self._restart_later(event.now)
+            return
+        self._lease.renew(event.sent_at)
+        self._answer = event.answer
+        if event.answer.base_offset is not None:
+            self.phase = Phase.READING
+            self._phase_deadline = event.now + BASE_WAIT_SECONDS
+            return
+        self._enter(event.now, event.answer)
+
+    @property
+    def reading(self) -> tuple[int, int] | None:
+        """(generation, offset in the log) of the map that is waited for."""
+        if self.phase is not Phase.READING or self._answer.base_offset is None:
+            return None
+        return self._next_generation, self._answer.base_offset
+
+    def base_read(self, now: float, base: BaseRecord) -> None:
+        """The map that the SyncGroup answer points to has been read from the log."""
+        if self.phase is Phase.READING and base.generation == self._next_generation:
+            self._enter(now, msgspec.structs.replace(self._answer, base=base))
+
+    def _enter(self, now: float, answer: GroupAnswer) -> None:
+        if self._next_protocol == LOADTRIM and self._made_from(answer) != self._attempt:
+            self._emit(CountCommand(what="stale_map"))
+            self._restart_barrier(now)
+            return
+        self.phase = Phase.STABLE
+        self.generation = self._next_generation
+        self.protocol = self._next_protocol
+        self.base = answer.base
+        if self.protocol == LOADTRIM:
+            self._attempts.entered(self.generation, _attempts_of(answer))
+        self._phase_deadline = NEVER
+        self._heartbeats.entered(now)
+        ended = self._told_of >= self.generation  # somebody was in before us, and has joined again
+        self._hooks.enter(now, answer)
+        if self._heard.unseen(answer.base.members if answer.base is not None else ()):
+            self.hint(now)
+        if self.stable and (self._again or ended or (self._contested and self.is_leader)):
+            self._contested = False
+            self.rejoin(now)
+
+    def _made_from(self, answer: GroupAnswer) -> int:
+        return _attempts_of(answer).get(self.member, -1)
+
+    def _restart_later(self, now: float) -> None:
+        self.phase = Phase.JOINING
+        self._phase_deadline = NEVER
+        self._retry_at = now + UNREADABLE_WAIT_SECONDS
+
+    def _restart_barrier(self, now: float) -> None:
+        """Join again with the claims held: what was answered cannot be used."""
+        self.phase = Phase.REVOKING
+        self._phase_deadline = NEVER
+        self.poke(now)
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------
+
+    def hint(self, now: float, generation: int | None = None) -> None:
+        """The log says that a barrier began (or is about to): heartbeat now and a few times more (rule 11)."""
+        self._told_of = max(self._told_of, self.generation if generation is None else generation)
+        if self.phase is Phase.STABLE:
+            self._heartbeats.burst(now)
+
+    def told_of_rebalance(self, now: float, generation: int) -> None:
+        """A member was told that this generation ends: join too, without asking first (rule 11)."""
+        if generation == self.generation:
+            self._join_told(now)
+        elif generation > self.generation:
+            self.hint(now, generation)
+
+    def told_of_member(self, now: float, member: str, *, here: bool) -> None:
+        """A newcomer said hello, or a member that it left: where the map does not show it yet, join at once.
+
+        Asking first would cost every member a round trip, in the milliseconds in which the broker is to answer the
+        JoinGroups. Who says the same again, still in no map, is only asked about.
+        """
+        news = self._heard.say(member, here=here)
+        if self.base is None or not news:
+            self.hint(now)
+        elif (member in self.base.members) != here:
+            self._join_told(now)
+
+    def _join_told(self, now: float) -> None:
+        self._told_of = max(self._told_of, self.generation)
+        if self.phase is Phase.STABLE:
+            self.rejoin(now)
+
+    def tick(self, now: float, overdue: bool) -> None:
+        """Whatever is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
+        if overdue and self.phase is Phase.STABLE:
+            self._heartbeats.by(now + OVERDUE_HEARTBEAT_SECONDS)
+        if now >= self._retry_at and self.coordinator_known and self.phase is Phase.JOINING:
+            self._send_join(now)
+        if now >= self._phase_deadline:
+            self._phase_overdue(now)
+        # Last, because what came before may have brought us back into a phase with heartbeats.
+        if self._may_heartbeat() and now >= self._heartbeats.wakeup:
+            self._heartbeats.sent()
+            self._emit(SendHeartbeatCommand(member=self.member, generation=self.generation))
+
+    def _phase_overdue(self, now: float) -> None:
+        if self.phase is Phase.JOINING:
+            # Rule 12: the JoinGroup may have been lost while heartbeats keep us alive, and the barrier waits for us.
+            self._heartbeats.stopped = True
+            self._emit(CountCommand(what="join_unanswered"))
+            self._send_join(now, fresh=True)
+        elif self.phase is Phase.ASSIGNING:
+            if self._base_append is not None:
+                self.base_appended(now, self._base_append, None)
+            else:
+                self._base_answered = True
+                self.assign(now)
+        elif self.phase in (Phase.SYNCING, Phase.READING):
+            self._emit(CountCommand(what="map_unanswered"))
+            self._restart_barrier(now)
+
+    def _may_heartbeat(self) -> bool:
+        in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
+        return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
+
+    def heartbeat_answered(self, event: HeartbeatAnsweredEvent) -> None:
+        self._heartbeats.answered()
+        if event.member != self.member:
+            return
+        current = event.generation == self.generation
+        self._heartbeats.next(event.now)
+        if event.code == Code.NONE:
+            if current and self.phase is Phase.STABLE:
+                self._lease.renew(event.sent_at)
+            else:
+                self._lease.renew_session(event.sent_at)
+        elif event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
+            if event.code == Code.REBALANCE_IN_PROGRESS:
+                self._lease.renew_session(event.sent_at)
+            if current and self.phase is Phase.STABLE:
+                self.rejoin(event.now)
+        elif event.code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(event.now)
+        elif event.code in COORDINATOR_MOVED:
+            self.coordinator_lost()
+
+    def refused_generation(self, now: float, member: str, generation: int, code: int) -> None:
+        """A commit was refused: the same meaning as for a heartbeat (rule 9)."""
+        if member != self.member:
+            return
+        if code == Code.UNKNOWN_MEMBER_ID:
+            self._forgotten(now)
+        elif generation == self.generation and self.phase is Phase.STABLE:
+            if code == Code.ILLEGAL_GENERATION:
+                self.rejoin(now)
+            elif code == Code.REBALANCE_IN_PROGRESS:
+                self._heartbeats.by(now)
+
+    # -- getting out ---------------------------------------------------------------------------------------------
+
+    def _forgotten(self, now: float) -> None:
+        """Rule 9: own nothing, forget all, take a new id."""
+        if self.phase in (Phase.LEFT, Phase.FAILED):
+            return
+        self._emit(CountCommand(what="forgotten"))
+        self._lease.revoke()
+        self.member = ""
+        self.generation = -1
+        self.protocol = ""
+        self.base = None
+        self._attempts.forget()
+        self._mapped = {}
+        self._told_of = -1
+        self._heard.forget()
+        self._heartbeats.forget()
+        self._hooks.forget(now)
+        self._restart_barrier(now)
+
+    def left(self) -> None:
+        self.phase = Phase.LEFT
+        self._phase_deadline = self._retry_at = NEVER
+
+
+def _attempts_of(answer: GroupAnswer) -> dict[str, int]:
+    """Member -> attempt that the map was made from (rule 6)."""
+    if answer.base is not None:
+        return {member: entry.attempt for member, entry in answer.base.members.items()}
+    return answer.attempts or {}

@@ -1,0 +1,138 @@
+"""The fold of the coordination log, and the life of one partition that this member holds."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from loadtrim_agent.common.errors import InvariantError
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import ReleaseRecord
+
+__all__ = ["Hold", "HoldState", "Ownership"]
+
+
+class Ownership:
+    """(owner, version) of every partition in one generation, as the log says so far (rule 1).
+
+    Seeded by the leader's map at version 0 and changed by counting releases only. Every member that reads the same
+    records holds the same value.
+    """
+
+    def __init__(self, generation: int, owners: Mapping[Partition, str]) -> None:
+        self.generation = generation
+        self._entries: dict[Partition, tuple[str, int]] = {p: (m, 0) for p, m in sorted(owners.items())}
+
+    def owner(self, partition: Partition) -> str | None:
+        entry = self._entries.get(partition)
+        return entry[0] if entry else None
+
+    def version(self, partition: Partition) -> int:
+        entry = self._entries.get(partition)
+        return entry[1] if entry else 0
+
+    def owners(self) -> dict[Partition, str]:
+        """A copy: partition -> owner, sorted by partition."""
+        return {p: entry[0] for p, entry in sorted(self._entries.items())}
+
+    def apply(self, release: ReleaseRecord) -> bool:
+        """Fold one release in. True if it counts; anything that does not match is void and changes nothing."""
+        current = self._entries.get(release.key)
+        if release.generation != self.generation or current != (release.source, release.version):
+            return False
+        self._entries[release.key] = (release.target, release.version + 1)
+        return True
+
+
+class HoldState(enum.Enum):
+    """The life of one acquisition. Everything but RELEASED is claimed in JoinGroup (rule 5)."""
+
+    FETCHING = "fetching"
+    """Ours by the map; asking for the committed offset."""
+    OPENING = "opening"
+    """The shell seeks and calls ``on_partitions_assigned``."""
+    PINNING = "pinning"
+    """There was no commit: the position it will start at is being committed (rule 4)."""
+    RUNNING = "running"
+    """Its records are handed out while the lease lasts."""
+    COMMITTING_AHEAD = "committing ahead"
+    """To be given away: it goes on being handed out while what is done so far is being committed, until a moment comes
+    at which nothing is left to commit."""
+    STOPPING = "stopping"
+    """To be given away: nothing new is handed out, user code finishes what it has in hand."""
+    COMMITTING = "committing"
+    """Drained; what was done is being committed."""
+    RELEASED = "released"
+    """The release was sent: stopped until the log or the next generation decides (rule 3)."""
+
+
+# Who may follow whom. An intention may be dropped (back to RUNNING) until the release is sent; after it nothing is.
+TRANSITIONS: dict[HoldState, frozenset[HoldState]] = {
+    HoldState.FETCHING: frozenset({HoldState.OPENING}),
+    HoldState.OPENING: frozenset({HoldState.PINNING, HoldState.RUNNING}),
+    HoldState.PINNING: frozenset({HoldState.RUNNING}),
+    HoldState.RUNNING: frozenset({HoldState.COMMITTING_AHEAD, HoldState.STOPPING}),
+    HoldState.COMMITTING_AHEAD: frozenset({HoldState.RUNNING, HoldState.STOPPING}),
+    HoldState.STOPPING: frozenset({HoldState.RUNNING, HoldState.COMMITTING}),
+    HoldState.COMMITTING: frozenset({HoldState.RUNNING, HoldState.RELEASED}),
+    HoldState.RELEASED: frozenset(),
+}
+
+
+@dataclass(slots=True)
+class Hold:
+    """One acquisition of one partition by this member."""
+
+    partition: Partition
+    take: int
+    """Number of the acquisition, unique in this process: makes late answers about an earlier one harmless."""
+    state: HoldState
+    committed: int | None = None
+    """Last offset that the broker acknowledged for this acquisition, or that it started at by a release. Invariant:
+    never decreases through an answer of ours that is older."""
+    start: int | None = None
+    """PINNING: the position to be committed before anything is handed out."""
+    done: int | None = None
+    """Set when drained: the offset after the last record done."""
+    unstable: bool = False
+    """FETCHING: the committed offset is part of a transaction that is still open; how long that lasts is not ours."""
+    fetch: int = 0
+    """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
+    lulls: int = 0
+    """COMMITTING_AHEAD: asked for so far."""
+    lull_awaited: bool = False
+    """COMMITTING_AHEAD: the shell was asked, and has not answered yet."""
+    decided: bool = False
+    """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
+    target: str = ""
+    """While it is given away: who is to get it; empty: nobody (a final commit before leaving)."""
+    patient: bool = False
+    """User code may take as long as it wants to finish; the caller limits it."""
+    deadline: float = 0.0
+    """COMMITTING_AHEAD: when it is stopped in any case. STOPPING, COMMITTING: when the intention is dropped. RELEASED:
+    when the release is in doubt."""
+    appended_at_offset: int | None = None
+    """RELEASED: where in the log the release was acknowledged."""
+    since: float = 0.0
+    """When it was stopped, for the handoff's duration."""
+
+    @property
+    def opened(self) -> bool:
+        """Something of it may have been handed out: ``on_partitions_assigned`` has returned, the start is committed."""
+        return self.state not in (HoldState.FETCHING, HoldState.OPENING, HoldState.PINNING)
+
+    @property
+    def handed_out(self) -> bool:
+        """Its records are handed out while the lease lasts."""
+        return self.state in (HoldState.RUNNING, HoldState.COMMITTING_AHEAD)
+
+    def become(self, state: HoldState) -> None:
+        """Move to the next state.
+
+        Raises:
+            InvariantError: the table does not allow it.
+        """
+        if state not in TRANSITIONS[self.state]:
+            raise InvariantError(f"{self.partition} (take {self.take}): {self.state.name} -> {state.name}")
+        self.state = state

@@ -1,0 +1,46 @@
+"""What membership asks of the rest of the machine."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import BaseRecord, BrakeRecord, HelloRecord, RejoinRecord
+
+from .events import GroupAnswer
+
+__all__ = ["MembershipHooks"]
+
+
+class MembershipHooks(Protocol):
+    """Implemented by :class:`~.machine.Machine`."""
+
+    def ready_to_join(self, now: float) -> bool:
+        """True when a JoinGroup may be sent; begins whatever must come first (rule 5, mixed groups)."""
+
+    def claims(self) -> tuple[Partition, ...]:
+        """What is claimed in JoinGroup, sorted."""
+
+    def enter(self, now: float, answer: GroupAnswer) -> None:
+        """A generation begins; ``answer.base`` is there unless nothing moves in it or the group is mixed."""
+
+    def forget(self, now: float) -> None:
+        """The coordinator does not know this member: own nothing."""
+
+    def stop_foreign(self, now: float) -> None:
+        """A member without the agent is back: stop handing out."""
+
+    def leaving(self) -> frozenset[str]:
+        """Members that said they leave, this one included."""
+
+    def weights(self) -> dict[Partition, float]:
+        """Work per partition, as last estimated."""
+
+    def brake_in_force(self) -> BrakeRecord | None:
+        """The command line's latest brake; every map repeats it."""
+
+    def append(self, record: HelloRecord | RejoinRecord | BaseRecord) -> int:
+        """Append to the log; the number of the append."""
+
+    def wall(self, now: float) -> float:
+        """Wall-clock time for records."""

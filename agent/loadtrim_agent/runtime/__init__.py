@@ -1,0 +1,1 @@
+"""The composition root: the agent, its services, its thread, its settings."""

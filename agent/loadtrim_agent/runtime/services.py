@@ -1,0 +1,397 @@
+"""What runs beside membership: measuring, metrics, leading, HTTP. Put together here, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from loadtrim_agent import __version__
+from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.metering_task import Measuring, process_started_at
+from loadtrim_agent.delivery.observer import Companion
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.kafka.fetch.chunk import Chunk
+from loadtrim_agent.kafka.rate_sources import make_monitor
+from loadtrim_agent.leader.loop import Leading
+from loadtrim_agent.leader.scaling.none import NoneScaler
+from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
+from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
+from loadtrim_agent.leader.scaling.webhook import WebhookScaler
+from loadtrim_agent.metering.readings import MeterConfig
+from loadtrim_agent.observability.http import HttpServer, Registration, parse_address
+from loadtrim_agent.observability.metrics import Metrics
+from loadtrim_agent.observability.status import (
+    AgentState,
+    GroupMember,
+    OwnedPartition,
+    ScalerStatus,
+    Status,
+    shown_settings,
+)
+from loadtrim_agent.observability.text import decision_line
+from loadtrim_agent.planning.packer_registry import make_packer
+from loadtrim_agent.planning.policy_registry import make_policy, unmonitored
+from loadtrim_agent.planning.rate_source import MonitorName
+from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.protocol.commands import EnteredCommand
+from loadtrim_agent.protocol.ownership import HoldState
+from loadtrim_agent.wire.records import DecisionRecord, LeavingRecord, PlanRecord, Record
+
+from .agent import Agent
+from .settings import RunOptions
+
+__all__ = ["Assembly"]
+
+log = logging.getLogger("loadtrim")
+
+STALLED_SECONDS = 10.0
+"""Records wait and no lease lets them be handed out for this long: unhealthy."""
+
+_MOVE_OUTCOMES = {
+    "move_timed_out": "timed_out",
+    "move_refused": "refused",
+    "move_dropped": "dropped",
+    "move_not_possible": "not_possible",
+    "void_release": "void",
+}
+_ERRORS = frozenset(
+    {
+        "contested_claim",
+        "log_failed",
+        "log_gap",
+        "release_in_doubt",
+        "release_not_found",
+        "forgotten",
+        "join_unanswered",
+        "map_unanswered",
+        "map_not_written",
+        "stale_map",
+        "stale_join",
+        "future_records_dropped",
+        "max_poll_interval",
+    }
+)
+
+
+class Assembly(Companion):
+    """The companion of a real consumer.
+
+    Args:
+        options: the settings; all of them are shown by ``/status``.
+        group: group id. client_id: of the consumer.
+        registry: Prometheus registry; None: the default one.
+
+    Raises:
+        UnknownNameError: no policy or packer has that name. ParameterError: a parameter of one is out of its range.
+        SimulatorOnlyError: the packer is none for a group. ValueError: an address or URL cannot be used.
+    """
+
+    def __init__(self, options: RunOptions, *, group: str, client_id: str, registry: CollectorRegistry | None) -> None:
+        self._options = options
+        self._group = group
+        self._client_id = client_id
+        make_policy(options.policy)
+        make_packer(options.packer, in_group=True)
+        if options.monitor != MonitorName.REPORTS and (limits := unmonitored(options.policy, options.monitor)):
+            log.warning("%s", limits)
+        parse_address(options.http)
+        self._scaler = _make_scaler(options)
+        self.metrics = Metrics(registry, group, client_id, options.sla_seconds, clock=boot_time)
+        started_at = options.requested_at or process_started_at()
+        self.measuring = Measuring(
+            MeterConfig(
+                group=group,
+                objective_seconds=options.sla_seconds,
+                instance=options.instance_name,
+                instance_type=options.instance_type,
+                concurrency=options.concurrency,
+                started_at=started_at,
+            ),
+            self.metrics,
+            report_seconds=options.report_seconds,
+        )
+        self._agent: Agent | None = None
+        self._leading: Leading | None = None
+        self._reconciler: ScaleReconciler | None = None
+        self._registration: Registration | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._errors: Counter[str] = Counter()
+        self._state_since = wall_time()
+
+    # -- life cycle ----------------------------------------------------------------------------------------------
+
+    async def start(self, agent: Agent) -> None:
+        self._agent = agent
+        self.measuring.attach(agent.handout, agent.plane)
+        self._reconciler = ScaleReconciler(self._scaler, on_outcome=self._scaled, on_error=self.error)
+        self._leading = Leading(
+            _plan_config(self._options, self._group, self._scaler.scales),
+            agent,
+            self.metrics,
+            self._reconciler,
+            scales=self._scaler.scales and self._options.mode == "active",
+            monitor=partial(make_monitor, self._options.monitor, agent.plane.queries, self._options.decision_seconds),
+            baseline_topic=self._options.baseline_topic,
+            time_zone=self._options.time_zone,
+        )
+        self._run("gathering", self.measuring.run_gathering())
+        self._run("reports", self.measuring.run_reports(self._who, self._committed, self._publish))
+        self._run("loads", self.measuring.run_loads(self._who, self._write))
+        self._run("scaler", self._reconciler.run())
+        server = HttpServer.shared(self._options.http)
+        self._registration = server.register(f"{self._group}/{self._client_id}", self, self.metrics.agent_error)
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"loadtrim-{name}")
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s broke and is off from now on; the consumer goes on.", task.get_name(), exc_info=error)
+            self.error(task.get_name().removeprefix("loadtrim-"))
+
+    async def leaving(self, member: str, generation: int) -> None:
+        """What was done since the last report: the leader would take its absence for less load."""
+        await self.measuring.report(member, generation, self._publish)
+
+    async def stop(self) -> None:
+        if self._leading is not None:
+            await self._leading.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._reconciler is not None:
+            await self._reconciler.close()
+        if self._registration is not None:
+            self._registration.close()
+        self.metrics.close()
+
+    def _who(self) -> tuple[str, int]:
+        membership = self._need_agent().machine.membership
+        return membership.member, membership.generation
+
+    def _committed(self) -> dict[Partition, int]:
+        holds = self._need_agent().machine.holdings.holds
+        return {p: hold.committed for p, hold in holds.items() if hold.committed is not None}
+
+    async def _publish(self, record: Record, sequence: int) -> bool:
+        control = self._need_agent().log
+        return control is not None and await control.publish(record, sequence=sequence)
+
+    async def _write(self, record: Record) -> bool:
+        control = self._need_agent().log
+        return control is not None and await control.write(record)
+
+    def _need_agent(self) -> Agent:
+        assert self._agent is not None, "start() gives the agent"
+        return self._agent
+
+    # -- what the agent tells ------------------------------------------------------------------------------------
+
+    def entered(self, command: EnteredCommand) -> None:
+        self._state_since = wall_time()
+        self.metrics.generation(command.generation)
+        if self._leading is not None:
+            leads = command.leader == command.member and self._need_agent().machine.membership.base is not None
+            self._leading.set_leader(leads)
+
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        self.measuring.fetched(stream, chunk, end_offset)
+
+    def acquired(self, stream: Stream, seconds: float | None) -> None:
+        self.measuring.acquired(stream, seconds)
+        log.debug("%s is handed out here from offset %d on", stream.partition, stream.position)
+
+    def released(self, partition: Partition, seconds: float) -> None:
+        self.metrics.handoff("release", seconds)
+        self.metrics.move("done")
+        log.debug("%s was handed over in %.1f ms", partition, seconds * 1000)
+
+    def lost(self, stream: Stream) -> None:
+        self.measuring.lost(stream)
+
+    def sought(self, stream: Stream, offset: int) -> None:
+        self.measuring.sought(stream, offset)
+
+    def paused(self, stream: Stream, paused: bool) -> None:
+        self.measuring.paused(stream, paused)
+
+    def heartbeat(self, sent_at: float) -> None:
+        self.metrics.heartbeat_age(boot_time() - sent_at)
+
+    def read(self, record: Record) -> None:
+        if isinstance(record, LeavingRecord | PlanRecord):
+            log.debug("read %s", record)
+
+    def clock(self, seconds: float, round_trip_seconds: float) -> None:
+        self.measuring.meter.clock_offset(seconds, round_trip_seconds)
+
+    def count(self, what: str, partition: Partition | None) -> None:
+        outcome = _MOVE_OUTCOMES.get(what)
+        if outcome is not None:
+            self.metrics.move(outcome)
+        if what in _ERRORS:
+            self.error(what)
+
+    def error(self, where: str) -> None:
+        self._errors[where] += 1
+        self.metrics.agent_error(where)
+
+    def _scaled(self, request: ScaleRequest, outcome: ScaleOutcome) -> None:
+        self.metrics.scaler_request(outcome.answer.value)
+
+    # -- what the HTTP server asks, on its own threads -----------------------------------------------------------
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
+
+    def health(self) -> tuple[bool, str]:
+        agent = self._need_agent()
+        if agent.failure is not None:
+            return False, f"the agent has failed: {agent.failure!r}"
+        waiting = sum(p.lag_records for p in self.measuring.snapshot.partitions)
+        expired = boot_time() - agent.handout.lease_until
+        if waiting and expired > STALLED_SECONDS:
+            return (
+                False,
+                f"{waiting} records wait and there has been no lease for {expired:.0f} s: Kafka does not answer",
+            )
+        return True, "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        agent = self._need_agent()
+        if agent.entered.is_set() and agent.failure is None and not agent.left.is_set():
+            return True, "ok"
+        return False, "waiting for the group's generation"
+
+    def status(self) -> Status:
+        agent = self._need_agent()
+        membership = agent.machine.membership
+        seen = self.measuring.snapshot
+        last = self._leading.last if self._leading is not None else None
+        leads = membership.is_leader
+        return Status(
+            group=self._group,
+            client_id=self._client_id,
+            at=wall_time(),
+            version=__version__,
+            member=membership.member,
+            instance=self._options.instance_name,
+            state=self._state(agent),
+            state_since=self._state_since,
+            protocol=membership.protocol,
+            mode=self._options.mode,
+            leader=membership.leader,
+            leads=leads,
+            generation=membership.generation,
+            lease_seconds=max(0.0, agent.handout.lease_until - boot_time()),
+            log="ok" if agent.log is not None else "not usable",
+            concurrency=self._options.concurrency,
+            utilization=seen.utilization,
+            victim=agent.machine.plan is not None and membership.member in agent.machine.plan.victims,
+            partitions=self._partitions(agent),
+            members=_members(agent),
+            replicas_actual=last.replicas_actual if last and leads else None,
+            replicas_wanted=last.replicas_wanted if last and leads else None,
+            scaler=self._scaler_status() if leads else None,
+            brake=agent.machine.brake,
+            last_decision=last,
+            last_decision_words=decision_line(last) if isinstance(last, DecisionRecord) else "",
+            errors=dict(sorted(self._errors.items())),
+            settings=shown_settings(msgspec.structs.asdict(self._options)),
+        )
+
+    def _state(self, agent: Agent) -> AgentState:
+        if agent.failure is not None:
+            return AgentState.FAILED
+        if agent.left.is_set():
+            return AgentState.STOPPED
+        if not agent.entered.is_set():
+            return AgentState.STARTING
+        if not agent.machine.membership.stable:
+            return AgentState.JOINING
+        return AgentState.STABLE if agent.machine.membership.speaks_loadtrim else AgentState.MIXED
+
+    def _partitions(self, agent: Agent) -> tuple[OwnedPartition, ...]:
+        releasing = {
+            p
+            for p, hold in list(agent.machine.holdings.holds.items())
+            if hold.state in (HoldState.STOPPING, HoldState.COMMITTING, HoldState.RELEASED)
+        }
+        return tuple(
+            OwnedPartition(
+                topic=p.partition.topic,
+                partition=p.partition.partition,
+                state="releasing" if p.partition in releasing else p.state.value,
+                lag_records=p.lag_records,
+                lag_seconds=p.lag_seconds,
+                arrival_rate=p.arrival_rate,
+                cost_seconds=p.cost.mean if p.cost is not None else None,
+                load=p.arrival_rate * p.cost.mean if p.cost is not None else None,
+                position=p.position,
+                committed=p.committed,
+            )
+            for p in self.measuring.snapshot.partitions
+        )
+
+    def _scaler_status(self) -> ScalerStatus:
+        view = self._reconciler.view() if self._reconciler is not None else None
+        if view is None:
+            return ScalerStatus()
+        return ScalerStatus(
+            scaler=view.scaler,
+            replicas=view.wanted.replicas if view.wanted is not None else None,
+            victims=view.wanted.victims if view.wanted is not None else (),
+            delivered=view.delivered,
+            answer=view.answer,
+            detail=view.detail,
+            failures=view.failures,
+        )
+
+
+def _members(agent: Agent) -> tuple[GroupMember, ...]:
+    machine = agent.machine
+    base, ownership = machine.membership.base, machine.holdings.ownership
+    if base is None:
+        return ()
+    owned = Counter(ownership.owners().values()) if ownership is not None else Counter()
+    victims = machine.plan.victims if machine.plan is not None else ()
+    leaving = machine.leaving()
+    return tuple(
+        GroupMember(member=m, partitions=owned[m], leaving=m in leaving, victim=m in victims)
+        for m in sorted(base.members)
+    )
+
+
+def _make_scaler(options: RunOptions) -> Scaler:
+    if options.scaler == "webhook":
+        return WebhookScaler(options.scaler_url, options.scaler_token or None)
+    return NoneScaler()
+
+
+def _plan_config(options: RunOptions, group: str, can_scale: bool) -> PlanConfig:
+    return PlanConfig(
+        group=group,
+        objective_seconds=options.sla_seconds,
+        objective_share=options.sla_share,
+        catchup_seconds=options.catchup_seconds,
+        min_replicas=options.min_replicas,
+        max_replicas=options.max_replicas,
+        policy=options.policy,
+        packer=options.packer,
+        monitor=options.monitor,
+        mode=options.mode,
+        can_scale=can_scale,
+        decision_seconds=options.decision_seconds,
+        report_seconds=options.report_seconds,
+    )

@@ -1,0 +1,93 @@
+"""``loadtrim hold``, ``resume`` and ``scale``: the brake, for times when people know better."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadtrim.errors import EXIT_DONE
+from loadtrim.observer.connection import Connection, add_arguments, connection_from
+from loadtrim.observer.control_topic import ControlTopic
+from loadtrim.observer.view import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupView
+from loadtrim_agent.wire.records import BrakeRecord
+
+if TYPE_CHECKING:
+    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_parser", "run"]
+
+_WORDS = {
+    "hold": "no plans are made for a group until it is resumed",
+    "resume": "plans are made again",
+    "scale": "a group has this many replicas, whatever its load, until it is resumed",
+}
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Add the commands ``hold``, ``resume`` and ``scale`` to the command line."""
+    for action, words in _WORDS.items():
+        parser = subparsers.add_parser(action, help=words, description=f"After this command {words}.")
+        parser.add_argument("group", metavar="GROUP", help="the consumer group's id")
+        if action == "scale":
+            parser.add_argument("replicas", metavar="N", type=_replicas, help="how many replicas, at least 1")
+        parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+        add_arguments(parser)
+        parser.set_defaults(run=run, action=action, replicas=None)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the brake and say what that does; returns the exit code."""
+    connection = connection_from(args)
+    brake = BrakeRecord(
+        group=args.group,
+        member=COMMAND_LINE_MEMBER,
+        at=time.time(),
+        action=args.action,
+        replicas=args.replicas,
+    )
+    alive = asyncio.run(_write(connection, brake))
+    if args.json:
+        print(msgspec.json.encode(brake).decode())
+    else:
+        print(_told(brake, connection, alive))
+    return EXIT_DONE
+
+
+async def _write(connection: Connection, brake: BrakeRecord) -> bool:
+    """Returns whether there are members to heed it."""
+    view = GroupView(brake.group)
+    async with ControlTopic(connection, brake.group) as topic:
+        await topic.write_brake(brake)
+        recent = await topic.recent(SILENT_SECONDS, scan_seconds=0.0)
+    for record, at in [*recent.coordination, *recent.telemetry]:
+        view.apply(record, at)
+    return view.heard_lately(time.time())
+
+
+def _told(brake: BrakeRecord, connection: Connection, alive: bool) -> str:
+    undo = connection.command("resume", brake.group)
+    if brake.action == "hold":
+        told = (
+            f"{brake.group} is held: its leader makes no plans, so nothing scales and nothing moves by plan. "
+            f"Consuming goes on.\n  Undo it with: {undo}"
+        )
+    elif brake.action == "scale":
+        told = f"{brake.group} is to have {brake.replicas} replicas, whatever its load.\n  Undo it with: {undo}"
+    else:
+        hold = connection.command("hold", brake.group)
+        told = f"{brake.group} is resumed: its leader plans by the load again.\n  Stop that with: {hold}"
+    if alive:
+        return told
+    return f"{told}\n  Nobody is in the group now: it counts as soon as a member starts."
+
+
+def _replicas(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of replicas: 1 or more (a group without members has no leader)"
+        )
+    return int(text)

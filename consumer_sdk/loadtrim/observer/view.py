@@ -1,0 +1,497 @@
+"""What a group is doing, folded from its control topic: pure, fed record by record.
+
+Theory of operation: the owners are those of rule 1 of the ownership protocol, found as every member finds them: the
+map of the newest ``base`` record, then each release of its generation that counts (:class:`Ownership`). Releases may
+stand in the log before the leader's ``base`` of their generation, so they are kept until it comes. A ``base`` of an
+older generation changes nothing, except after half a minute of silence from the newer one: then the group was
+forgotten by Kafka and begins anew at generation 1.
+
+Where no ``base`` was read (it is too far back in the log) the owners are taken from the members' reports, which
+list only partitions that changed: :attr:`GroupState.owners_from` says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.ownership import Ownership
+from loadtrim_agent.wire.records import (
+    BaseRecord,
+    BrakeRecord,
+    DecisionRecord,
+    HelloRecord,
+    LeavingRecord,
+    LeftRecord,
+    LoadRecord,
+    PartitionReport,
+    PlanRecord,
+    Record,
+    ReleaseRecord,
+    ReportRecord,
+)
+
+__all__ = ["GroupState", "GroupView", "LoadPoint", "MemberState", "PartitionState"]
+
+SILENT_SECONDS = 5.0
+"""Members say something at least every second; one that was silent for longer is shown as such."""
+GONE_SECONDS = 600.0
+"""A member that left is remembered for so long: its name is wanted for what it did."""
+FORGOTTEN_SECONDS = 30.0
+"""Silence of a generation after which an older one is believed."""
+WINDOW_SECONDS = 60.0
+"""What is counted over time (share in time, latencies, moves) is counted over this window."""
+HISTORY_MAX = 240
+KEPT_RELEASES_MAX = 10_000
+COMMAND_LINE_MEMBER = "cli"
+
+
+class LoadPoint(msgspec.Struct, frozen=True, array_like=True):
+    """The group at one decision: for curves."""
+
+    at: float
+    work: float
+    """Busy seconds per second."""
+    capacity: float
+    in_time_share: float | None
+    """Of the records done since the decision before."""
+
+
+class MemberState(msgspec.Struct, frozen=True, kw_only=True):
+    """One member of the group."""
+
+    member: str
+    instance: str
+    """Empty: not known."""
+    state: str
+    """``running``, ``joining``, ``leaving``, ``victim`` (to go) or ``silent`` (no sign of life for 5 s)."""
+    leader: bool
+    partitions: tuple[tuple[str, int], ...]
+    """Those it owns, sorted."""
+    utilization: float | None
+    """Busy seconds per second and concurrency; None: not reported yet."""
+    capacity: float | None
+    """Busy seconds per second that it can give."""
+    lag_records: int
+    lag_seconds: float
+    """Age of the oldest record not done."""
+    done_rate: float
+    """Records/s."""
+    seen_at: float | None
+    """Last sign of life, seconds since the epoch."""
+
+
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition, with its true owner."""
+
+    topic: str
+    partition: int
+    member: str | None
+    """None: nobody."""
+    instance: str
+    version: int
+    """How often it was handed over in this generation."""
+    lag_records: int | None
+    """None: not reported since the view began."""
+    lag_seconds: float | None
+    arrival_rate: float | None
+    cost_seconds: float | None
+    state: str
+    """``running``, ``paused``, ``blocked`` or ``idle``; empty: not known."""
+
+
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+    """The group at one moment. Seconds, records/s, busy seconds per second; times since the epoch."""
+
+    group: str
+    at: float
+    generation: int | None
+    leader: str | None
+    """Member id of the last one known."""
+    names: dict[str, str]
+    """Member id -> instance, also of members that left lately."""
+    owners_from: str
+    """``log`` (exact), ``reports`` (about a second old, idle partitions missing) or ``nothing``."""
+    members: tuple[MemberState, ...]
+    """By instance, then member id."""
+    partitions: tuple[PartitionState, ...]
+    """Sorted by topic and partition."""
+    replicas: int
+    """Members that show signs of life."""
+    replicas_wanted: int | None
+    rate: float
+    work: float | None
+    capacity: float
+    forecast: float | None
+    backlog: float | None
+    lag_records: int
+    lag_seconds: float
+    window_seconds: float
+    in_time_share: float | None
+    """Share of the records done in the window that met the objective; None: none was done."""
+    late: dict[str, int]
+    """Records done too late in the window, by cause."""
+    latency_p50: float | None
+    latency_p99: float | None
+    """Upper bounds of the buckets that hold the percentiles; None: not reported."""
+    objective_seconds: float | None
+    objective_share: float | None
+    moves: int
+    """Handovers in the window."""
+    startup_seconds: float | None
+    brake: BrakeRecord | None
+    """In force; None: plans are made freely."""
+    decision: DecisionRecord | None
+    history: tuple[LoadPoint, ...]
+    seen_at: float | None
+    """When any member last said anything."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether any member shows signs of life."""
+        return self.replicas > 0
+
+
+@dataclass(slots=True)
+class _Member:
+    """What was last heard of one member."""
+
+    instance: str = ""
+    seen_at: float | None = None
+    hello_at: float | None = None
+    leaving: int = -1
+    """Generation in which it asked to be drained."""
+    utilization: float | None = None
+    capacity: float | None = None
+    done_rate: float = 0.0
+    arrived_rate: float = 0.0
+
+
+@dataclass(slots=True)
+class _Done:
+    """Records done in one report."""
+
+    at: float
+    in_time: int
+    late: Mapping[str, int]
+    latencies: tuple[tuple[float, int], ...]
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What was last reported of one partition."""
+
+    member: str
+    at: float
+    report: PartitionReport
+    interval: float
+
+
+@dataclass(slots=True)
+class GroupView:
+    """The fold: :meth:`apply` each record in the order of the log, then ask for the :meth:`state`.
+
+    The two partitions of the control topic may be interleaved in any way; each is to come in its own order.
+    """
+
+    group: str
+    unreadable: int = 0
+    """Counted by whoever reads the topic."""
+    _members: dict[str, _Member] = field(default_factory=dict)
+    _base: BaseRecord | None = None
+    _ownership: Ownership | None = None
+    _base_at: float = -math.inf
+    """When the current generation began."""
+    _generation_at: float = -math.inf
+    """When it was last heard of."""
+    _early: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=KEPT_RELEASES_MAX))
+    """Releases of generations whose base has not been read yet."""
+    _left: set[str] = field(default_factory=set)
+    _plan: PlanRecord | None = None
+    _brake: BrakeRecord | None = None
+    _brake_logged: bool = False
+    """It was read from the log itself: the log's order decides, and what is repeated elsewhere may be behind."""
+    _decision: DecisionRecord | None = None
+    _heard: dict[Partition, _Heard] = field(default_factory=dict)
+    _done: deque[_Done] = field(default_factory=deque)
+    _moves: deque[float] = field(default_factory=deque)
+    _history: deque[LoadPoint] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
+    _since_decision: list[int] = field(default_factory=lambda: [0, 0])
+    """Records done in time, records done, since the last decision."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Member id -> instance, where known."""
+        return {member: each.instance for member, each in self._members.items() if each.instance}
+
+    def heard_lately(self, now: float) -> bool:
+        """Whether any member showed a sign of life in the last 5 s; needs no map."""
+        return any(m not in self._left and not self._silent(each, now) for m, each in self._members.items())
+
+    def apply(self, record: Record, at: float | None = None) -> None:
+        """Fold one record in. Records of other groups and the agents' probes are left out.
+
+        Args:
+            record: the record.
+            at: when the broker appended it, seconds since the epoch; None: when its writer says.
+        """
+        if record.group != self.group:
+            return
+        at = record.at if at is None else at
+        if record.member != COMMAND_LINE_MEMBER:
+            member = self._members.setdefault(record.member, _Member())
+            member.seen_at = at if member.seen_at is None else max(at, member.seen_at)
+            self._note_generation(getattr(record, "generation", None), at)
+        match record:
+            case HelloRecord():
+                member.instance = record.instance or member.instance
+                member.hello_at = at
+                self._left.discard(record.member)
+            case LeavingRecord():
+                member.instance = record.instance or member.instance
+                member.leaving = record.generation
+            case LeftRecord():
+                self._left.add(record.member)
+            case BaseRecord():
+                self._apply_base(record, at)
+            case ReleaseRecord():
+                self._apply_release(record, at)
+            case PlanRecord():
+                self._plan = record
+            case BrakeRecord():
+                self._brake, self._brake_logged = record, True
+            case ReportRecord():
+                self._apply_report(record, member, at)
+            case DecisionRecord():
+                self._apply_decision(record, at)
+            case LoadRecord():
+                pass  # A sign of life, noted above.
+
+    def state(self, now: float) -> GroupState:
+        """The group as it is now. O(members + partitions).
+
+        Args:
+            now: seconds since the epoch, by a clock close to the broker's.
+        """
+        self._forget(now)
+        owners, owners_from = self._owners()
+        partitions = tuple(self._partition_state(p, owner) for p, owner in sorted(owners.items()))
+        members = self._member_states(owners, now)
+        alive = [each for each in members if each.state != "silent"]
+        decision = self._decision
+        in_time = sum(done.in_time for done in self._done)
+        late = self._late()
+        done_records = in_time + sum(late.values())
+        seen = [each.seen_at for each in self._members.values() if each.seen_at is not None]
+        return GroupState(
+            group=self.group,
+            at=now,
+            generation=self._ownership.generation if self._ownership else None,
+            leader=self._leader(),
+            names=dict(sorted(self.names.items())),
+            owners_from=owners_from,
+            members=members,
+            partitions=partitions,
+            replicas=len(alive),
+            replicas_wanted=decision.replicas_wanted if decision else None,
+            rate=decision.rate if decision else sum(each.arrived_rate for each in self._members.values()),
+            work=decision.work if decision else None,
+            capacity=sum(each.capacity or 1.0 for each in alive if each.state != "joining"),
+            forecast=decision.forecast if decision else None,
+            backlog=decision.backlog if decision else None,
+            lag_records=sum(each.lag_records or 0 for each in partitions),
+            lag_seconds=max((each.lag_seconds or 0.0 for each in partitions), default=0.0),
+            window_seconds=WINDOW_SECONDS,
+            in_time_share=in_time / done_records if done_records else None,
+            late=late,
+            latency_p50=self._latency(0.5, done_records),
+            latency_p99=self._latency(0.99, done_records),
+            objective_seconds=decision.objective_seconds if decision else None,
+            objective_share=decision.objective_share if decision else None,
+            moves=len(self._moves),
+            startup_seconds=decision.startup_seconds if decision else None,
+            brake=self._brake if self._brake and self._brake.action != "resume" else None,
+            decision=decision,
+            history=tuple(self._history),
+            seen_at=max(seen, default=None),
+        )
+
+    def _note_generation(self, generation: int | None, at: float) -> None:
+        if self._ownership is not None and generation == self._ownership.generation:
+            self._generation_at = max(at, self._generation_at)
+
+    def _apply_base(self, base: BaseRecord, at: float) -> None:
+        if not self._brake_logged:
+            self._brake = base.brake
+        current = self._ownership.generation if self._ownership else -1
+        begins_anew = at - self._generation_at > FORGOTTEN_SECONDS
+        if base.generation == current or (base.generation < current and not begins_anew):
+            return
+        self._base = base
+        self._ownership = Ownership(base.generation, base.owners())
+        self._base_at = self._generation_at = at
+        self._left.clear()
+        early, self._early = self._early, deque(maxlen=KEPT_RELEASES_MAX)
+        for release in early:
+            if release.generation == base.generation:
+                self._ownership.apply(release)
+            elif release.generation > base.generation:
+                self._early.append(release)
+
+    def _apply_release(self, release: ReleaseRecord, at: float) -> None:
+        if self._ownership is None or release.generation != self._ownership.generation:
+            self._early.append(release)
+        elif self._ownership.apply(release):
+            self._moves.append(at)
+
+    def _apply_report(self, report: ReportRecord, member: _Member, at: float) -> None:
+        member.instance = report.instance or member.instance
+        interval = max(report.interval, 1e-3)
+        member.capacity = report.concurrency * report.speed
+        member.utilization = report.busy_seconds / interval / max(report.concurrency, 1e-9)
+        member.done_rate = sum(each.done for each in report.partitions) / interval
+        member.arrived_rate = sum(each.arrived for each in report.partitions) / interval
+        for each in report.partitions:
+            self._heard[Partition(each.topic, each.partition)] = _Heard(report.member, at, each, interval)
+        self._done.append(_Done(at, report.in_time, report.late, report.latency_counts))
+        self._since_decision[0] += report.in_time
+        self._since_decision[1] += report.in_time + sum(report.late.values())
+
+    def _apply_decision(self, decision: DecisionRecord, at: float) -> None:
+        if not self._brake_logged and self._base is None:
+            self._brake = decision.brake
+        self._decision = decision
+        in_time, done = self._since_decision
+        self._since_decision = [0, 0]
+        capacity = sum(self._members[each].capacity or 1.0 for each in decision.members if each in self._members)
+        share = in_time / done if done else None
+        self._history.append(LoadPoint(at, decision.work, capacity, share))
+
+    def _forget(self, now: float) -> None:
+        while self._done and self._done[0].at < now - WINDOW_SECONDS:
+            self._done.popleft()
+        while self._moves and self._moves[0] < now - WINDOW_SECONDS:
+            self._moves.popleft()
+        in_base = self._base.members if self._base else {}
+        gone = [
+            m for m, each in self._members.items() if m not in in_base and now - (each.seen_at or now) > GONE_SECONDS
+        ]
+        for member in gone:
+            del self._members[member]
+
+    def _leader(self) -> str | None:
+        """Only a leader writes bases and decisions."""
+        decision = self._decision
+        if self._base is None:
+            return decision.member if decision else None
+        if decision is not None and decision.generation > self._base.generation:
+            return decision.member
+        return self._base.member
+
+    def _owners(self) -> tuple[dict[Partition, str | None], str]:
+        if self._ownership is not None:
+            owners: dict[Partition, str | None] = dict(self._ownership.owners())
+            generation_members = self._base.members if self._base else {}
+            for partition, heard in self._heard.items():
+                # Reported in this generation but on nobody's map: a partition without an owner.
+                if partition not in owners and heard.member in generation_members:
+                    owners[partition] = None
+            return owners, "log"
+        reported: dict[Partition, str | None] = {p: heard.member for p, heard in self._heard.items()}
+        return reported, "reports" if reported else "nothing"
+
+    def _member_states(self, owners: Mapping[Partition, str | None], now: float) -> tuple[MemberState, ...]:
+        ids = set(self._base.members) if self._base else {m for m in owners.values() if m is not None}
+        for member, each in self._members.items():
+            joining = each.hello_at is not None and each.hello_at > self._base_at
+            if joining and not self._silent(each, now):
+                ids.add(member)
+        owned: dict[str, list[Partition]] = {member: [] for member in ids - self._left}
+        for partition, owner in sorted(owners.items()):
+            if owner in owned:
+                owned[owner].append(partition)
+        states = [self._member_state(member, owned[member], now) for member in owned]
+        return tuple(sorted(states, key=lambda each: (_natural(each.instance), each.member)))
+
+    def _member_state(self, member: str, owned: list[Partition], now: float) -> MemberState:
+        heard = self._members.get(member, _Member())
+        reports = [self._heard[p].report for p in owned if p in self._heard]
+        return MemberState(
+            member=member,
+            instance=heard.instance,
+            state=self._phase(member, heard, now),
+            leader=member == self._leader(),
+            partitions=tuple((each.topic, each.partition) for each in owned),
+            utilization=heard.utilization,
+            capacity=heard.capacity,
+            lag_records=sum(each.lag for each in reports),
+            lag_seconds=max((each.lag_seconds for each in reports), default=0.0),
+            done_rate=heard.done_rate,
+            seen_at=heard.seen_at,
+        )
+
+    def _phase(self, member: str, heard: _Member, now: float) -> str:
+        if self._silent(heard, now):
+            return "silent"
+        generation = self._ownership.generation if self._ownership else -1
+        if heard.leaving >= max(generation, 0):
+            return "leaving"
+        if self._plan is not None and self._plan.generation == generation and member in self._plan.victims:
+            return "victim"
+        unknown = member not in self._base.members if self._base else heard.utilization is None
+        if unknown and heard.hello_at is not None:
+            return "joining"
+        return "running"
+
+    def _silent(self, heard: _Member, now: float) -> bool:
+        return heard.seen_at is None or now - heard.seen_at > SILENT_SECONDS
+
+    def _partition_state(self, partition: Partition, owner: str | None) -> PartitionState:
+        heard = self._heard.get(partition)
+        report = heard.report if heard else None
+        return PartitionState(
+            topic=partition.topic,
+            partition=partition.partition,
+            member=owner,
+            instance=self._members[owner].instance if owner in self._members else "",
+            version=self._ownership.version(partition) if self._ownership else 0,
+            lag_records=report.lag if report else None,
+            lag_seconds=report.lag_seconds if report else None,
+            arrival_rate=report.arrived / heard.interval if report and heard else None,
+            cost_seconds=report.cost_mean if report else None,
+            state=report.state if report else "",
+        )
+
+    def _late(self) -> dict[str, int]:
+        late: dict[str, int] = {}
+        for done in self._done:
+            for cause, count in done.late.items():
+                late[cause] = late.get(cause, 0) + count
+        return dict(sorted(late.items()))
+
+    def _latency(self, share: float, done_records: int) -> float | None:
+        counts: dict[float, int] = {}
+        for done in self._done:
+            for bound, count in done.latencies:
+                counts[bound] = counts.get(bound, 0) + count
+        if not counts:
+            return None
+        # What is above all bounds is in no bucket, but was done.
+        needed = share * max(done_records, sum(counts.values()))
+        below = 0
+        for bound, count in sorted(counts.items()):
+            below += count
+            if below >= needed:
+                return bound
+        return math.inf
+
+
+def _natural(name: str) -> tuple[str, int]:
+    """Sort key that has ``pay-10`` after ``pay-9``."""
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0)

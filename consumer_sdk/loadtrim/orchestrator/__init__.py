@@ -1,0 +1,1 @@
+"""``loadtrim up``: a local orchestrator that runs the processes a group's leader asks for."""

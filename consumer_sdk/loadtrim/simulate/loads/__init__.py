@@ -1,0 +1,1 @@
+"""Loads: generated, read from files, and what the history expects of them."""

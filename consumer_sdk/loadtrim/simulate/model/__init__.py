@@ -1,0 +1,1 @@
+"""The simulated group: virtual time, members, work, handoffs, outcome."""

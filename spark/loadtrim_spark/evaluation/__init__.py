@@ -1,0 +1,1 @@
+"""How good baselines are: generated histories, backtests, replays."""

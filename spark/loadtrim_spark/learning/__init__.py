@@ -1,0 +1,1 @@
+"""What is learnt from the history. Pure: DataFrames in, DataFrames out."""

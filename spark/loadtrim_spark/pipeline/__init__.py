@@ -1,0 +1,1 @@
+"""From telemetry to a history, and from the history to published baselines."""

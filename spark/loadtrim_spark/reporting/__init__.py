@@ -1,0 +1,1 @@
+"""The report on a group's baselines, for people."""

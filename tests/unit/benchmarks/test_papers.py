@@ -1,0 +1,552 @@
+"""The arithmetic of the papers' experiments: scores, the latency model, loads, and how figures are shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from benchmarks.papers import __main__ as papers
+from benchmarks.papers import closer24, iccbdc22, koper22, landau24, li_ku, traces
+from benchmarks.papers.bench import Context, Experiment, measured
+from benchmarks.papers.closer24_optimal import optimal
+from benchmarks.papers.koper22_whys import CALIBRATED, LATENCY, REPLICAS, SCALINGS, Compared, why
+from benchmarks.papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
+from benchmarks.papers.landau24_latency import Iteration, latencies, percentile_of_bytes
+from benchmarks.papers.playing import Result, _played, looks, needed, scaled_alike
+from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown, text
+from benchmarks.run_cache import code_digest, keeping, read_kept
+
+from loadtrim.simulate import Simulation
+from loadtrim_agent.common.partition import Partition
+
+A, B = Partition("t", 0), Partition("t", 1)
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+# -- Landau'24
+
+
+def test_bins_are_scored_against_the_fewest_of_each_measurement() -> None:
+    scores = cardinal_bin_scores({"a": [10, 12], "b": [12, 10]})
+    assert scores == pytest.approx({"a": 0.1, "b": 0.1})
+
+
+def test_who_is_beaten_in_one_and_equal_in_the_other_is_not_on_the_front() -> None:
+    assert pareto_front({"a": (0, 5), "b": (5, 0), "c": (5, 1), "d": (2, 2), "twin": (2, 2)}) == {"a", "b", "d", "twin"}
+
+
+@pytest.mark.parametrize("form", [AS_RUN, AS_PUBLISHED])
+def test_a_stream_keeps_to_its_steps_and_bounds(form: str) -> None:
+    made = measurements(Stream("uniform", 10, form, 20, 40))
+    assert made == measurements(Stream("uniform", 10, form, 20, 40))
+    for before, now in pairwise(made):
+        assert max(abs(now[p] - before[p]) for p in now) <= 10
+    loads = [load for one in made for load in one.values()]
+    assert min(loads) >= 0
+    if form == AS_RUN:
+        assert max(loads) <= 100
+        assert all(load == int(load) for load in loads)
+
+
+def test_the_first_assignment_costs_nothing_and_a_constant_load_moves_nothing() -> None:
+    made = measurements(Stream("uniform", 0, AS_RUN, 12, 5))
+    assert play("bfd_sticky", made).rscore == 0.0
+    assert len(set(play("bfd_sticky", made).opened)) == 1
+
+
+def test_what_moved_begins_late_and_catches_up() -> None:
+    """Capacity 10, 8 of it moved: 5 s at first; a byte comes each 1/8 s and is read in 1/10 s, so 0 after 200 bytes."""
+    moved = Iteration({A: 8.0}, {A: "x"}, {A: "y"})
+    samples = latencies([moved], 10.0)
+    assert sum(size for _, size in samples) == pytest.approx(240.0)
+    assert samples[0][0] == pytest.approx(5.0 - 4 * 0.025)
+    assert [latency > 0 for latency, _ in samples] == [True] * 25 + [False] * 5
+
+
+def test_too_much_for_a_consumer_waits_longer_and_longer_over_iterations() -> None:
+    """The paper's example: 16 arrive, 10 are read: the i-th byte waits (1/10 - 1/16) i."""
+    same = {A: "x", B: "x"}
+    each = Iteration({A: 8.0, B: 8.0}, same, same)
+    samples = latencies([each, each], 10.0)
+    assert max(latency for latency, _ in samples[:30]) == pytest.approx(0.0375 * 480, rel=0.02)
+    assert max(latency for latency, _ in samples) == pytest.approx(2 * 0.0375 * 480, rel=0.02)
+
+
+def test_what_stays_is_read_first() -> None:
+    each = Iteration({A: 6.0, B: 2.0}, {A: "x", B: "y"}, {A: "x", B: "x"})
+    samples = latencies([each], 10.0)
+    assert [latency for latency, _ in samples[:30]] == [0.0] * 30
+    assert samples[30][0] > 4.5
+
+
+def test_percentiles_count_bytes_not_samples() -> None:
+    assert percentile_of_bytes([(1.0, 90.0), (5.0, 10.0)], 0.9) == 1.0
+    assert percentile_of_bytes([(1.0, 89.0), (5.0, 11.0)], 0.9) == 5.0
+    assert percentile_of_bytes([], 0.9) == 0.0
+
+
+# -- loads
+
+
+def test_the_first_workload_of_iccbdc22_rises_as_its_text_says() -> None:
+    rows = iccbdc22.first_workload()
+    assert len(rows) == 600
+    assert rows[0] == [15.0] * 5
+    assert rows[165] == [60.0, 60.0, 15.0, 15.0, 15.0]
+    assert rows[285][2] == 60.0
+    assert rows[405] == [60.0, 60.0, 60.0, 60.0, 15.0]
+    assert rows[480] == [15.0] * 5
+
+
+def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
+    for rates, origin in (traces.three_humps(), traces.taxi()):
+        assert origin.startswith("STAND-IN")
+        assert "LOADTRIM_DATA" in origin, "where the recorded one is looked for"
+        assert min(rates) >= 0
+    assert len(traces.three_humps()[0]) == 600
+    assert sum(traces.taxi()[0]) == pytest.approx(traces.TAXI_RECORDS, rel=0.01)
+
+
+def test_the_optimal_scaler_packs_whole_partitions() -> None:
+    """5 equal partitions of 40 do not fit 2 replicas of 100 (3 and 2), although their sum does."""
+    found = optimal(traces.loaded([200.0, 100.0]), 100.0)
+    assert found.replicas == (3, 1)
+    assert found.scaled == (0, 2)
+    assert found.share_in_time == 1.0
+
+
+def test_what_is_above_a_replicas_limit_is_late_whoever_scales() -> None:
+    """One partition of 200: half of it is in time, alone on its replica."""
+    found = optimal(traces.loaded([200.0], partitions=1), 100.0)
+    assert (found.replicas, found.share_in_time) == ((1,), 0.5)
+
+
+# -- figures
+
+
+def row(paper: float | None, *values: float) -> Row:
+    return Row(what="a", form=AS_RUN, unit="%", paper=paper, ours=Spread.of(values), why="b|c")
+
+
+def test_a_figure_that_varies_is_a_range_and_the_paper_may_lie_within() -> None:
+    assert row(97.4, 96.0, 98.0).cells()[2:5] == ("97.4 %", "97.0 % (96.0 to 98.0)", "-0.4, within")
+    assert row(90.0, 96.0, 98.0).cells()[4] == "+7.0"
+    assert row(97.0, 97.0).cells()[3:5] == ("97.0 %", "0.0")
+    assert row(None, 1.0).cells()[2] == "-"
+
+
+def test_where_nothing_differs_there_is_nothing_to_explain() -> None:
+    assert row(97.0, 97.02).cells()[4:] == ("0.0", "")
+    assert row(None, 97.0).cells()[4:] == ("-", "")
+    assert row(97.0, 96.0, 98.0).cells()[5] == ""
+    assert row(97.0, 97.0, 99.0).cells()[4:] == ("+1.0, within", "b|c")
+
+
+def figures(share: float, minutes: float) -> Result:
+    return replace(RESULT, share_in_time=share, replica_minutes=minutes)
+
+
+def test_a_why_goes_by_the_figures_that_it_explains() -> None:
+    """Evenly spread records explain a better share, too few replicas a worse one; a range that misses says so."""
+    reported = closer24.W1["Alg. 2"]
+    late, early = (
+        closer24._linear(closer24.PUBLISHED, closer24.W1["linear"], [figures(share, 17.7)], 426.0)
+        for share in (0.93, 0.99)
+    )
+    assert "3 replicas do for the peak, 426/s" in late[0].why
+    assert early[0].why == closer24.SPREAD_OUT
+    assert late[1].why == early[1].why == late[0].why
+    calm = replace(figures(0.8, 25.0), replicas=(2,) * 600, ups=6)
+    shares = [closer24._pair("Alg. 1", AS_PUBLISHED, reported, [calm, replace(calm, ups=ups)])[0] for ups in (6, 91)]
+    assert [row.why for row in shares] == [closer24.STANDS, closer24.RESTLESS]
+    within = closer24._pair("Alg. 2", AS_RUN, reported, [figures(0.95, 25.0), figures(0.99, 35.0)])
+    assert within[0].why == closer24.PHASE
+    outside = closer24._pair("Alg. 2", AS_RUN, reported, [figures(0.81, 19.0), figures(0.939, 24.9)])
+    assert "93.9 % with 24.9 replica-minutes" in outside[0].why
+
+
+def test_a_look_has_one_why() -> None:
+    """Found by a reader: one look was called early in the row of its minutes and late in that of its share."""
+    times = closer24.LOOKS_SECONDS
+    played = {
+        "W1/as run/Alg. 2": [figures(0.957, 32.1)] * len(times),
+        "phases/members": [figures(0.957, 32.1)] * (len(times) + 1),
+        "phases/drifting": [figures(0.957, 32.1)],
+    }
+    rows = closer24._phases(times, played, whole=True).rows
+    for share, minutes in zip(rows[:-2:2], rows[1:-2:2], strict=True):
+        assert share.why == minutes.why
+    assert "17 records" in rows[2].why
+    assert "17 to 42 records" in rows[2 * len(times) + 2].why
+
+
+def test_heartbeats_are_compared_at_the_same_looks() -> None:
+    """Found by a reader: W2 had one look with the short ones and two with the long."""
+    jobs = closer24._jobs(Context(False, None, None), [100.0], [50.0])
+    for name in ("W1/as published", "W1/as run", "W2/as published", "W2/as run"):
+        short, plain = (
+            [job.options.phase_seconds for job in jobs[title]] for title in (f"heartbeat/{name}", f"{name}/Alg. 2")
+        )
+        assert short == plain
+    assert "0.02 and 0.3 s after the burst" in closer24._w2_looks(Context(False, None, None))
+
+
+def test_optimal_is_played_without_a_wait() -> None:
+    """80/s on each of two partitions, then 40: 2 replicas of 100, then 1, as soon as 3 s are measured."""
+    load = traces.loaded([160.0] * 10 + [80.0] * 5, partitions=2, arrivals="even")
+    (job,) = looks(closer24._optimal_job(closer24.PUBLISHED, load), (closer24.OPTIMAL_LOOK_SECONDS,))
+    outcome = Simulation(job.load, job.config, job.options).run()
+    assert outcome.share_in_time > 0.99
+    assert outcome.curves.replicas[4:15] == (2,) * 6 + (1,) * 5
+
+
+def test_kafka_deals_out_partitions_in_several_orders() -> None:
+    orders = iccbdc22._orders(12)
+    assert orders == iccbdc22._orders(12)
+    assert orders[0] == [0, 1, 2, 3, 4]
+    assert all(sorted(order) == orders[0] for order in orders)
+    load = iccbdc22._reordered(traces.by_partition([[1.0, 2.0, 5.0]]), (2, 0, 1))
+    assert load.shares == ((0.625, 0.125, 0.25),)
+    within, outside = ([figures(share, 20.0) for share in shares] for shares in ((0.4, 0.8), (0.5, 0.8)))
+    assert "guess" not in iccbdc22._kafka(iccbdc22.RUN, 44.0, within).why
+    why = iccbdc22._kafka(iccbdc22.RUN, 44.0, outside).why
+    assert why.endswith("guess: the paper's is one that is worse than all these")
+
+
+def test_small_chances_of_a_stream_are_told_in_bins() -> None:
+    assert landau24._why(5, 11.41, 11.40) == ""
+    assert landau24._why(10, 0.06, 0.04) == "chance of the streams: about 0.02 bins of 100 in a measurement"
+    assert landau24._why(5, 0.66, 0.44) == landau24.SMALL_STEPS
+    assert landau24._why(0, 6.19, 7.49) == landau24.ONE_DRAW
+
+
+def test_labels_that_would_lie_on_each_other_are_one() -> None:
+    points = {"ffd": (0.0, 22.1), "wfd": (0.002, 22.2), "mwf": (0.1, 22.1), "bf": (0.0, 30.0)}
+    assert landau24._together(points) == [(["ffd", "wfd"], (0.0, 22.1)), (["mwf"], (0.1, 22.1)), (["bf"], (0.0, 30.0))]
+
+
+def test_every_packer_has_a_colour_of_its_own() -> None:
+    assert len({landau24.COLORS[name] for name in landau24.PACKERS}) == len(landau24.PACKERS)
+
+
+def test_the_page_keeps_its_columns() -> None:
+    sheet = Sheet(
+        name="x", title="X", source="", setting=(), tables=(Table(title="T", rows=(row(1.0, 2.0),)),), command="make it"
+    )
+    lines = markdown(sheet, "papers")
+    assert "| a | as run | 1.0 % | 2.0 % | +1.0 | b\\|c |" in lines
+    assert any("`make it`" in line for line in lines)
+
+
+# -- quick runs
+
+
+def short(given: Context) -> Sheet:
+    """As an experiment that plays much less than its paper when it is to be quick."""
+    table = Table(title="T", rows=(row(18.0, 2.7),), note="A note.")
+    given.draw("x.png", "A picture.", lambda figure: figure.subplots())
+    return Sheet(
+        name="x", title="X", source="", setting=("As ever.",), tables=(table.apart() if given.quick else table,)
+    )
+
+
+SHORT = Experiment("x", short, "100 s of its 10 minutes.")
+
+
+def test_a_quick_run_says_so_and_is_not_compared_with_the_paper() -> None:
+    """Found by a reader: 100 s beside 10 minutes as a difference of replica-minutes, with a reason for it."""
+    whole, quick = (text(measured(SHORT, quick, 1, None)) for quick in (False, True))
+    assert "a     as run  18.0 %  2.7 %  -15.3       b|c" in whole
+    assert "a     as run  18.0 %  2.7 %  -\nA note." in quick
+    assert quick.startswith("X\nQUICK: 100 s of its 10 minutes.\nAs ever.")
+    assert "- QUICK: 100 s of its 10 minutes." in markdown(measured(SHORT, True, 1, None), "papers")
+
+
+@pytest.mark.parametrize("experiment", papers.EXPERIMENTS.values(), ids=lambda experiment: str(experiment.name))
+def test_every_experiment_says_what_its_quick_run_leaves_out(experiment: Experiment) -> None:
+    assert " of " in experiment.quick
+    assert experiment.quick.endswith(".")
+
+
+def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (closer24, iccbdc22):
+        monkeypatch.setattr(module, "play", lambda given, jobs: {name: [RESULT] * len(js) for name, js in jobs.items()})
+    for run, told in ((iccbdc22.run, "0.02 s after the burst (seed 1)"), (closer24.run, "0.02, 0.2 s after the")):
+        sheet = run(Context(True, None, None))
+        assert told in "".join(sheet.setting)
+        assert all(each.difference is None and not each.why for table in sheet.tables for each in table.rows)
+        assert any(each.paper is not None for table in sheet.tables for each in table.rows)
+        assert "no mean of these looks" not in "".join(table.note for table in sheet.tables)
+    whole = iccbdc22.run(Context(False, None, None))
+    assert "0.02, 0.3, 0.6 s after the burst (seeds 1, 2, 3)" in "".join(whole.setting)
+
+
+def test_every_table_says_how_it_is_made_alone() -> None:
+    """A title that begins another one means itself only."""
+    sheet = Sheet(name="x", title="X", source="", setting=(), tables=(Table(title="Query 1", rows=()),))
+    command = "PYTHONPATH=.:examples python -m benchmarks.papers.x --table '=Query 1'"
+    assert f"Alone: `{command}`." in markdown(sheet, "papers")
+    alone = Context(False, None, None, only="=Query 1")
+    assert [alone.wants(title) for title in ("Query 1", "Query 11", "My Query 1")] == [True, False, False]
+    assert Context(False, None, None, only="Query 1").wants("Query 11")
+
+
+def test_sheets_of_other_code_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "DOCS", tmp_path)
+    assert papers.main(["x", "--processes", "1"]) == 0
+    assert papers.main(["--page"]) == 0
+    assert "other code" not in capsys.readouterr().err
+    path = tmp_path / "papers" / "x.json"
+    path.write_text(path.read_text().replace('"code": "', '"code": "0'))
+    assert papers.main(["--page"]) == 0
+    assert f"{path}: made by other code" in capsys.readouterr().err
+    assert "other code" not in (tmp_path / "papers.md").read_text()
+
+
+@pytest.mark.parametrize("abbreviated", ["--rea", "--quic"])
+def test_options_are_not_guessed(
+    abbreviated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by a reader: ``--rea`` played everything but what it asked for, and wrote over the page."""
+    monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "DOCS", tmp_path)
+    monkeypatch.setattr(papers, "QUICK", tmp_path)
+    with pytest.raises(SystemExit):
+        papers.main([abbreviated])
+    assert abbreviated in capsys.readouterr().err
+
+
+def test_a_quick_run_leaves_the_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a reader: it wrote its figures and pictures over docs/papers.md."""
+    docs, out = tmp_path / "docs", tmp_path / "out"
+    monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
+    monkeypatch.setattr(papers, "DOCS", docs)
+    monkeypatch.setattr(papers, "QUICK", out)
+    assert papers.main(["x", "--quick", "--processes", "1"]) == 0
+    assert not docs.exists()
+    assert {str(path.relative_to(out)) for path in out.rglob("*.*")} == {"papers.md", "papers/x.json", "papers/x.png"}
+    assert "QUICK: 100 s of its 10 minutes." in (out / "papers.md").read_text()
+    docs.mkdir()
+    assert papers.main(["x", "--processes", "1"]) == 0
+    page = (docs / "papers.md").read_text()
+    assert "QUICK" not in page
+    assert "All of these are simulations" in page, "no real run is told of"
+
+
+def test_help_says_where_a_quick_run_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        papers.main(["--help"])
+    assert "out/papers/quick" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_experiment_prints_json() -> None:
+    command = [sys.executable, "-m", "benchmarks.papers.iccbdc22", "--quick", "--json", "--processes", "1"]
+    done = subprocess.run(
+        command, cwd=PROJECT, env={"PYTHONPATH": ".:examples", "PATH": ""}, capture_output=True, text=True, check=True
+    )
+    assert '"name": "iccbdc22"' in done.stdout
+
+
+# -- Koper'22, Li & Ku
+
+
+def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
+    for reported in koper22.REPORTED.values():
+        assert set(reported) == set(koper22.POLICIES)
+    load, _ = koper22.query_load(koper22.QUERIES[0])
+    assert load.seconds == 60 * koper22.MINUTES
+    for choice in koper22.POLICIES.values():
+        job = koper22.job(koper22.QUERIES[0], choice, load.part(0, 1))
+        Simulation(job.load, job.config, job.options)
+
+
+RESULT = Result(
+    share_in_time=0.9,
+    replica_minutes=2.0,
+    ups=1,
+    downs=1,
+    up_actions=1,
+    down_actions=1,
+    latency_mean=0.2,
+    latency_max=2.0,
+    replicas=(1, 2) * 105,
+    latency_by_second=(0.1, 2.0) * 105,
+    records=1000,
+    waiting=(3, 40) * 105,
+    latencies=tuple(at / 100 for at in range(201)),
+)
+
+
+def told_of_the_thesis(query: str, name: str, factor: float) -> Compared:
+    """All runs alike, with so many times the latency and the replicas that the thesis reports of one."""
+    reported = koper22.REPORTED[query][name]
+    ours = replace(RESULT, latency_mean=reported.latency * factor, replicas=(round(reported.replicas * factor),))
+    return Compared(query, name, reported, dict.fromkeys(koper22.POLICIES, ours), busy=0.3)
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "factor", "what", "says"),
+    [
+        ("q3", "HPA 90", 5.0, LATENCY, "section 5.8: backpressure held CPU"),
+        ("q11", "HPA 70", 0.2, LATENCY, "section 5.8: up in a loop to 16"),
+        ("q1", "HPA 70", 0.2, REPLICAS, "guess: CPU is more than the operators' records"),
+        ("q1", "HPA 70", 5.0, REPLICAS, "guess: a replica did more there"),
+        ("q1", "Varga v1 50", 0.2, REPLICAS, "section 5.9"),
+        ("q1", "Varga v2 50", 5.0, REPLICAS, "section 3.3"),
+        ("q1", "Varga v2 50", 0.2, LATENCY, "section 3.3"),
+        ("q1", "Varga v2 50", 0.2, REPLICAS, "guess: a replica did less there"),
+        ("q11", "Dhalion 1", 0.2, REPLICAS, "section 5.11"),
+        ("q11", "Dhalion 1", 5.0, LATENCY, "guess: the stop, set by Varga v1's"),
+        ("q1", "DS2 66", 0.2, LATENCY, "nearly DS2 33"),
+        ("q1", "DS2 0", 0.2, LATENCY, "guess: lag that backpressure"),
+        ("q11", "DS2 33", 0.2, REPLICAS, "section 5.12: query 11's windows"),
+        ("q1", "DS2 33", 0.2, SCALINGS, "guess: a metric that is noisier"),
+    ],
+)
+def test_whys_of_the_thesis_go_by_autoscaler_query_measure_and_sign(
+    query: str, name: str, factor: float, what: str, says: str
+) -> None:
+    assert says in why(told_of_the_thesis(query, name, factor), what)
+
+
+@pytest.mark.parametrize("query", ["q1", "q3", "q11"])
+def test_a_small_difference_from_the_thesis_has_no_why(query: str) -> None:
+    for name in koper22.REPORTED[query]:
+        told = told_of_the_thesis(query, name, 1.0)
+        assert [what for what in (LATENCY, REPLICAS) if why(told, what) and (name, what) not in CALIBRATED] == []
+
+
+def test_results_are_kept_line_by_line_and_what_was_cut_off_takes_nothing_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "runs.jsonl"
+    with keeping(path) as keep:
+        keep(("one", 1))
+    with path.open("a") as file:
+        file.write('["tw')
+    with keeping(path) as keep:
+        keep(("three", 3))
+    assert list(read_kept(path, tuple[str, int])) == [("one", 1), ("three", 3)]
+    assert list(read_kept(tmp_path / "none", tuple[str, int])) == []
+
+
+def test_the_code_that_made_a_result_is_what_was_there_at_first(tmp_path: Path) -> None:
+    """A file that is changed while an hour is played was imported before."""
+    path = tmp_path / "played.py"
+    path.write_text("1")
+    before = code_digest(path)
+    path.write_text("2")
+    assert code_digest(path) == before
+    assert code_digest(path, beside="x") != before
+
+
+def test_by_its_text_the_thesis_has_no_parameters_of_its_code() -> None:
+    assert set(koper22.PUBLISHED) == {name for name in koper22.POLICIES if name.startswith(("Varga", "Dhalion"))}
+    assert not any("per_replica" in choice or "share" in choice for choice in koper22.PUBLISHED.values())
+
+
+def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
+    """From results of any kind: what is drawn is looked at by people, that it is drawn is looked at here."""
+    given = Context(False, None, tmp_path)
+    humps, taxis = [100.0] * 210, [50.0] * 210
+    closer24._draw(given, humps, taxis, {name: [RESULT] for name in closer24._jobs(given, humps, taxis)})
+    aware, kafka = iccbdc22._aware(given, (0.02,))
+    iccbdc22._draw(given, aware, {name: [RESULT] for name in (*aware, *kafka)})
+    for name in ("smooth", "clumped"):
+        case = li_ku.Case(name, "", li_ku.StandIn(name, "", (taxis,)))
+        li_ku._draw(given, case, {policy: [RESULT, RESULT] for policy in li_ku.POLICIES})
+    results = {f"{query.name}/{name}": RESULT for query in koper22.QUERIES for name in koper22.POLICIES}
+    koper22._draw(given, results)
+    koper22._draw_courses(given, results)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(plot.file for plot in given.plots)
+    assert len(given.plots) == 11
+
+
+def test_tables_that_nobody_asked_for_take_no_runs() -> None:
+    given = Context(False, None, None, only="skewed")
+    parts = closer24._parts(given, [100.0], [50.0])
+    jobs = needed(given, parts, closer24._jobs(given, [100.0], [50.0]))
+    assert {name.partition("/")[0] for name in jobs} == {"W1 skewed", "W2 skewed"}
+
+
+def test_another_run_is_scaled_as_the_first_one_asked_for() -> None:
+    jobs, _ = iccbdc22._aware(Context(True, None, None), (0.02,))
+    job = jobs["1/as run/aware"][0]
+    wanted = ((0.5, 1), (20.5, 3))
+    assert scaled_alike(job, replace(RESULT, wanted=wanted)).options.replicas_at == wanted
+
+
+def test_scaling_operations_are_changes_between_samples() -> None:
+    result = replace(RESULT, replicas=(1,) * 15 + (2,) * 15 + (3, 2) * 7)
+    assert result.scalings == 2
+
+
+@pytest.mark.parametrize("make", [li_ku.smooth, li_ku.clumped])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_slices_have_the_papers_maximum_and_mean(
+    make: Callable[[int], li_ku.StandIn], recorded: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not recorded:
+        monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
+    made = make(3)
+    assert [len(rates) for rates in made.slices] == [210] * 3
+    assert [max(rates) for rates in made.slices] == pytest.approx([500.0] * 3)
+    assert [sum(rates) / 210 for rates in made.slices] == pytest.approx([99.45] * 3, rel=0.05)
+    assert made == make(3)
+
+
+def test_a_table_of_li_and_ku_says_what_each_scaling_cost() -> None:
+    """Of the paper: 14.53 % of 210 s over 7.4 scalings. Here: 10 % over 2."""
+    table = li_ku._table("smooth", {f"smooth/{name}": [RESULT, RESULT] for name in li_ku.POLICIES})
+    assert len(table.rows) == 27
+    assert "4.1 s for each of the 7.4 scalings" in table.note
+    assert "Here it is 10.5 s for each of 2.0" in table.note
+
+
+def test_whys_of_li_and_ku_go_by_measure_and_sign() -> None:
+    """Found by a reader: what a window rules out, and fewer consumer-seconds, were explained by more replicas."""
+    still = replace(RESULT, down_actions=0)
+    table = li_ku._table("smooth", {f"smooth/{name}": [still] for name in li_ku.POLICIES})
+    whys = {row.what: row.why for row in table.rows}
+    assert whys["KEDA: scalings down"] == li_ku.NO_DOWNS
+    assert "300 s" in li_ku.NO_DOWNS
+    assert whys[f"{li_ku.SHORTER}: scalings down"].startswith("guess")
+    assert "first minute" in whys["FLAS: consumer-seconds"], "120 of the paper's 1,380"
+
+
+def test_scaling_intervals_are_measured() -> None:
+    """From 1 to 2 replicas, which come 2 s after they were asked for and get partitions at the next assignment; and
+    back."""
+    job = li_ku.job([10.0] * 40, "fixed:replicas=1", "eager", seed=1)
+    job = replace(job, options=replace(job.options, startup_seconds=2.0, replicas_at=((5.0, 2), (25.0, 1))))
+    result = _played(job)
+    (up,), (down,) = result.up_seconds, result.down_seconds
+    assert 2.0 + li_ku.SYNC_SECONDS["eager"] <= up <= 2.0 + 3.0 + li_ku.SYNC_SECONDS["eager"] + 0.5
+    assert li_ku.SYNC_SECONDS["eager"] <= down <= 3.0 + li_ku.SYNC_SECONDS["eager"] + 0.5
+    unwatched = _played(replace(job, timed=False))
+    assert replace(unwatched, cpu_seconds=0.0) == replace(result, cpu_seconds=0.0, up_seconds=(), down_seconds=())
+    rows = li_ku._intervals("proposed, eager", (10.25, 10.8), [result, replace(RESULT, up_seconds=())])
+    assert [row.ours.mean for row in rows] == [up, down]
+    assert li_ku._intervals("proposed, eager", (10.25, 10.8), [RESULT]) == []
+
+
+@pytest.mark.parametrize(("make", "smooth"), [(li_ku.smooth, True), (li_ku.clumped, False)])
+def test_one_stand_in_is_smooth_and_the_other_clumps(make: Callable[[int], li_ku.StandIn], smooth: bool) -> None:
+    """From one second to the next: a small part of the maximum, or much of it."""
+    assert {li_ku.largest_step(rates) <= li_ku.STEP_MAX for rates in make(3).slices} == {smooth}
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_policies_of_li_and_ku_can_be_played(stopped: bool) -> None:
+    """A few seconds of each: names, parameters and protocols go together."""
+    for policy, protocol in li_ku.POLICIES.values():
+        job = li_ku.job([100.0] * 3, policy, protocol, seed=1, stopped=stopped)
+        assert Simulation(job.load, job.config, job.options).run().left == 0

@@ -1,0 +1,85 @@
+"""What was done, as the streams tell it and as the meter wants it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.metering_task import Measuring, unpack
+from loadtrim_agent.delivery.partition_stream import Finished, Stream
+from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.metering.meter import MeterConfig
+from loadtrim_agent.observability.metrics import Metrics
+from loadtrim_agent.wire.records import Record, ReportRecord
+
+
+class QuietPlane:
+    """A data plane that knows of no ends."""
+
+    def end_offset(self, partition: Partition) -> None:
+        return None
+
+    def end_offset_at(self, partition: Partition) -> None:
+        return None
+
+
+def test_one_by_one_each_record_has_its_own_time() -> None:
+    latencies, busies, timed = unpack([Finished([1_000, 1_500, 1_500], [2.0, 2.25, 2.5, 4.5], at_once=False)], 10.0)
+    assert latencies == pytest.approx([11.25, 11.0, 13.0])
+    assert busies == pytest.approx([0.25, 0.25, 2.0])
+    assert timed == latencies
+
+
+def test_a_batch_is_done_at_once_and_shares_its_time() -> None:
+    latencies, busies, timed = unpack([Finished([1_000, 2_000], [2.0, 4.0], at_once=True)], 10.0)
+    assert latencies == pytest.approx([13.0, 12.0])
+    assert busies == pytest.approx([1.0, 1.0])
+    assert timed == latencies
+
+
+def test_records_without_a_timestamp_have_no_latency() -> None:
+    finished = [
+        Finished([-1, 1_000], [2.0, 3.0, 4.0], at_once=False),
+        Finished([-1, -1, 3_000], [4.0, 5.5], at_once=True),
+    ]
+    latencies, busies, timed = unpack(finished, 10.0)
+    assert latencies == pytest.approx([0.0, 13.0, 0.0, 0.0, 12.5])
+    assert busies == pytest.approx([1.0, 1.0, 0.5, 0.5, 0.5])
+    assert timed == pytest.approx([13.0, 12.5])
+
+
+async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> None:
+    """Also where another consumer with the same labels has added its objective to the histogram."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, "group", "client", 1.0)
+    Metrics(registry, "group", "client", 0.7)
+    measuring = Measuring(MeterConfig(group="group", objective_seconds=1.0), metrics, report_seconds=1.0)
+    handout = Handout(
+        asyncio.get_running_loop(),
+        lambda call, *args: call(*args),
+        refill=lambda stream: None,
+        refetch=lambda stream, offset: None,
+        drained=lambda stream: None,
+    )
+    stream = Stream(Partition("topic", 0), 1, 0)
+    handout.put(stream)
+    measuring.attach(handout, QuietPlane())  # type: ignore[arg-type]
+    measuring.acquired(stream, None)
+    now, wall = boot_time(), wall_time()
+    stream.begin_batch(now, [int((wall - age) * 1000) for age in (0.6, 0.8, 0.9, 7.0)])
+    stream.times.append(now)
+    stream.done = stream.position = 4
+    told: list[Record] = []
+
+    async def publish(record: Record, sequence: int) -> bool:
+        told.append(record)
+        return True
+
+    await measuring.report("member", 1, publish)
+    await measuring.report("member", 1, publish)
+    counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]
+    assert counts == [{1.0: 3, 10.0: 1}, {}]

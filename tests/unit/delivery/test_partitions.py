@@ -1,0 +1,305 @@
+"""The shell's side of held partitions, on a loop of its own, with a data plane that fetches nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.listener import Listener
+from loadtrim_agent.delivery.observer import Companion, Guard
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.partitions import Partitions
+from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+
+FIRST, SECOND, THIRD = (Partition("orders", index) for index in range(3))
+
+
+class QuietPlane:
+    """What :class:`Partitions` asks of a data plane. Offsets are looked up when the test says so."""
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        self._changed = changed
+        self.looked_up: dict[Partition, asyncio.Future[int]] = {}
+
+    def take(self, partition: Partition, offset: int) -> None: ...
+
+    def drop(self, partition: Partition) -> None: ...
+
+    def position(self, partition: Partition) -> int | None:
+        return None
+
+    def end_offset(self, partition: Partition) -> int | None:
+        return None
+
+    async def reset_offset(self, partition: Partition) -> int:
+        self.looked_up[partition] = asyncio.get_running_loop().create_future()
+        self._changed.set()
+        return await self.looked_up[partition]
+
+
+class Calls(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.assigned: list[set[TopicPartition]] = []
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.assigned.append(assigned)
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
+
+
+class Measuring(Companion):
+    """What is measured, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def acquired(self, stream: Stream, seconds: float | None) -> None:
+        self.told.append("acquired")
+
+    def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
+        self.told.append("fetched")
+
+
+async def none_committed(partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    return {}
+
+
+class House:
+    """Partitions with everything around them."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.tasks: list[asyncio.Task[None]] = []
+        self.events: list[e.Event] = []
+        self.changed = asyncio.Event()
+        self.plane = QuietPlane(self.changed)
+        self.calls = Calls()
+        listener = Listener(loop, lambda: None)
+        listener.target = self.calls
+        self.companion = companion = Measuring()
+        self.handout = Handout(
+            loop,
+            loop.call_soon,
+            refill=lambda _: None,
+            refetch=lambda stream, offset: None,
+            drained=lambda stream: self.partitions.drained(stream),
+        )
+        self.handout.lease_until = float("inf")
+        self.partitions = Partitions(
+            handout=self.handout,
+            plane=self.plane,  # type: ignore[arg-type]
+            listener=listener,
+            companion=companion,
+            guard=Guard(companion),
+            feed=self._feed,
+            spawn=self._spawn,
+            fail=lambda error: None,
+            waits_for_user=lambda: None,
+            committed=none_committed,
+            retry_backoff=0.1,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    def _feed(self, event: e.Event) -> None:
+        self.events.append(event)
+        self.changed.set()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5.0):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def until_opened(self, *partitions: Partition) -> None:
+        await self._until(lambda: set(partitions) <= {x.partition for x in self.events if isinstance(x, e.OpenedEvent)})
+
+    async def until_looked_up(self, *partitions: Partition) -> None:
+        await self._until(lambda: set(partitions) <= set(self.plane.looked_up))
+
+    def lulls(self) -> list[tuple[int | None, bool]]:
+        return [(event.done, event.busy) for event in self.events if isinstance(event, e.LullEvent)]
+
+    async def until_lulls(self, count: int) -> None:
+        await self._until(lambda: len(self.lulls()) >= count)
+
+    async def with_a_record_in_hand(self, partition: Partition) -> None:
+        self.partitions.open([_open(partition, take=1, offset=0)])
+        await self.until_opened(partition)
+        self.partitions.run(c.RunCommand(partition=partition, take=1))
+        self.handout.feed(self.handout.streams[partition], _one_record(partition))
+        assert self.handout.take_one() is not None
+        self.events.clear()
+        self.calls.assigned.clear()
+
+
+def _one_record(partition: Partition, offset: int = 0) -> Chunk:
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1000,
+    )
+    builder.append(0, timestamp=0, key=None, value=b"", headers=[])
+    data = offset.to_bytes(8) + bytes(builder.build())[8:]
+    chunk = frame(partition, offset, data, None, committed_only=False, check_crcs=True)
+    assert chunk is not None
+    return chunk
+
+
+def _open(partition: Partition, *, take: int, offset: int | None) -> c.OpenCommand:
+    return c.OpenCommand(partition=partition, take=take, offset=offset)
+
+
+async def test_a_partition_waits_for_its_own_record_in_user_code_and_delays_no_other() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.partitions.drop(c.DropCommand(partition=FIRST, take=1))
+    house.partitions.open(
+        [_open(FIRST, take=2, offset=7), _open(SECOND, take=3, offset=0), _open(THIRD, take=4, offset=0)]
+    )
+
+    await house.until_opened(SECOND, THIRD)
+
+    assert house.calls.assigned == [{TopicPartition(*SECOND), TopicPartition(*THIRD)}]
+    assert FIRST not in house.handout.streams
+    house.handout.take_one()  # the record in hand is done
+    await house.until_opened(FIRST)
+    assert house.calls.assigned[1:] == [{TopicPartition(*FIRST)}]
+    assert house.handout.streams[FIRST].position == 7
+
+
+async def test_a_start_that_cannot_be_looked_up_delays_no_other_partition() -> None:
+    house = House()
+    house.partitions.open([_open(FIRST, take=1, offset=None), _open(SECOND, take=2, offset=3)])
+
+    await house.until_opened(SECOND)
+
+    assert house.calls.assigned == [{TopicPartition(*SECOND)}]
+    await house.until_looked_up(FIRST)
+    house.plane.looked_up[FIRST].set_result(5)
+    await house.until_opened(FIRST)
+    assert house.handout.streams[FIRST].position == 5
+
+
+async def test_starts_that_are_found_together_share_a_call_of_the_listener() -> None:
+    house = House()
+    house.partitions.open([_open(p, take=index, offset=None) for index, p in enumerate((FIRST, SECOND, THIRD))])
+    await house.until_looked_up(FIRST, SECOND, THIRD)
+    for future in house.plane.looked_up.values():
+        future.set_result(0)
+
+    await house.until_opened(FIRST, SECOND, THIRD)
+
+    assert house.calls.assigned == [{TopicPartition(*p) for p in (FIRST, SECOND, THIRD)}]
+
+
+async def test_a_partition_lost_while_its_start_is_looked_up_is_not_opened() -> None:
+    house = House()
+    house.partitions.open([_open(FIRST, take=1, offset=None), _open(SECOND, take=2, offset=None)])
+    await house.until_looked_up(FIRST, SECOND)
+    house.partitions.drop(c.DropCommand(partition=FIRST, take=1))
+    for future in house.plane.looked_up.values():
+        future.set_result(0)
+
+    await asyncio.gather(*house.tasks)
+
+    assert house.calls.assigned == [{TopicPartition(*SECOND)}]
+    assert FIRST not in house.handout.streams
+
+
+async def test_a_lull_comes_when_user_code_is_done_with_all_there_is() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.handout.streams[FIRST]
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    assert house.lulls() == []
+    house.handout.feed(stream, _one_record(FIRST, 1))
+    assert house.handout.take_one() is not None
+    await asyncio.sleep(0)
+    assert house.lulls() == [], "the next one is in hand"
+    assert house.handout.take_one() is None
+    await asyncio.sleep(0)
+    assert house.lulls() == [(2, False)]
+    assert stream.running
+    house.handout.feed(stream, _one_record(FIRST, 2))
+    assert house.handout.take_one() is not None
+    assert house.handout.take_one() is None
+    await asyncio.sleep(0)
+    assert house.lulls() == [(2, False)], "once"
+
+
+async def test_with_nothing_done_since_the_lull_is_now_and_with_records_waiting_there_is_none() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.handout.take_one()
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=1))
+    assert house.lulls() == [(1, False)]
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0, begun=True))
+    assert house.lulls() == [(1, False)] * 2, "one that has begun will do"
+    house.events.clear()
+    house.handout.feed(house.handout.streams[FIRST], _one_record(FIRST, 1))
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    assert house.lulls() == [], "they may be a burst"
+    await house.until_lulls(1)
+    assert house.lulls() == [(1, True)]
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=7, committed=0))
+    assert len(house.lulls()) == 1, "another acquisition"
+
+
+async def test_a_stop_ends_the_waiting_for_a_lull() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    house.partitions.stop(c.StopCommand(partition=FIRST, take=1))
+    house.handout.take_one()
+    await asyncio.gather(*house.tasks)
+    await asyncio.sleep(0)
+    await asyncio.gather(*house.tasks)
+    assert house.lulls() == []
+    assert [event.done for event in house.events if isinstance(event, e.DrainedEvent)] == [1]
+
+
+async def test_what_is_fetched_before_it_is_handed_out_is_measured_from_then_on() -> None:
+    house = House()
+    house.partitions.open([_open(FIRST, take=1, offset=0)])
+    await house.until_opened(FIRST)
+    house.partitions._chunk(_one_record(FIRST))
+    assert house.companion.told == []
+    house.partitions.run(c.RunCommand(partition=FIRST, take=1))
+    assert house.companion.told == ["acquired", "fetched"]
+    house.partitions._chunk(_one_record(FIRST, 1))
+    assert house.companion.told == ["acquired", "fetched", "fetched"]
+    assert house.handout.take_one() is not None
+
+
+async def test_a_seek_behind_a_seek_is_not_answered_by_the_first() -> None:
+    """User code would be handed what was fetched for the first, and go on from there."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.handout.streams[FIRST]
+    house.handout.seek(stream, 10)
+    house.handout.seek(stream, 20)
+
+    house.partitions.seek(stream, 10)
+    house.partitions._chunk(_one_record(FIRST, 10))
+
+    assert house.handout.take_one() is None
+    house.partitions.seek(stream, 20)
+    house.partitions._chunk(_one_record(FIRST, 20))
+    record = house.handout.take_one()
+    assert record is not None
+    assert record.offset == 20

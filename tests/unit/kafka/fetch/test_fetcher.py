@@ -1,0 +1,305 @@
+"""The data plane against a broker whose answers the test gives one by one, in orders that real ones seldom choose."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from aiokafka.protocol.fetch import FetchResponse_v10
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.fetch.channels import BUNDLE_PARTITIONS, PAUSE_BYTES_MAX, Channel, Lane
+from loadtrim_agent.kafka.fetch.chunk import Chunk
+from loadtrim_agent.kafka.fetch.fetcher import ANSWERS_BYTES_MAX, FetchPlane
+from loadtrim_agent.kafka.fetch.port import OnChunk
+from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
+from loadtrim_agent.kafka.fetch.state import Route
+
+from .batches import batch
+
+ONE = Partition("topic", 0)
+WAIT_SECONDS = 10.0
+THROTTLE_MS = 10
+LOG_END = 150
+CUT_OFF = struct.pack(">qi", 100, 1 << 20) + bytes(100)
+SPOILT = struct.pack(">qi", 100, 1) + bytes(100)
+
+
+class Asked:
+    """A request, open until the test answers it."""
+
+    def __init__(self, channel: Channel, request: SessionFetchRequest) -> None:
+        self.channel = channel
+        self.lane = channel.lane
+        self.wants = request._limits[1:3]
+        """Bytes, at least and at most."""
+        self.fetch = list(request._fetch)
+        self.limits = dict(request._partition_max_bytes)
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def fail(self) -> None:
+        self.answer.set_exception(KafkaConnectionError("gone"))
+
+    def throttle(self) -> None:
+        """As a broker does whose quota is used up: without a word about any partition."""
+        self.answer.set_result(FetchResponse_v10(THROTTLE_MS, 0, 0, []))
+
+    def tell(self, code: int = 0, data: bytes = b"", partition: int = 0) -> None:
+        """Of one partition."""
+        end = LOG_END if not code else -1
+        self.answer.set_result(FetchResponse_v10(0, 0, 0, [("topic", [(partition, code, end, end, 0, None, data)])]))
+
+
+class Broker:
+    """What the plane uses of a client: one broker that leads everything."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[Asked] = asyncio.Queue()
+        self.cluster = SimpleNamespace(
+            leader_for_partition=lambda _: 1, broker_metadata=lambda _: None, add_listener=lambda _: None
+        )
+
+    async def bootstrap(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def ready(self, node: int, group: Channel) -> bool:
+        return True
+
+    async def send(self, node: int, request: SessionFetchRequest, group: Channel) -> Any:
+        asked = Asked(group, request)
+        self.asked.put_nowait(asked)
+        return await asked.answer
+
+    async def next(self) -> Asked:
+        async with asyncio.timeout(WAIT_SECONDS):
+            return await self.asked.get()
+
+
+class Ends:
+    """Every log ends at the same offset."""
+
+    async def offset_once(self, partition: TopicPartition, timestamp: int) -> int:
+        return LOG_END
+
+
+@contextlib.asynccontextmanager
+async def fetching(
+    reset: str = "latest", on_chunk: OnChunk = lambda chunk: None, **settings: Any
+) -> AsyncIterator[tuple[FetchPlane, Broker]]:
+    given = {"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset}
+    plane = FetchPlane(given | settings)
+    broker = Broker()
+    plane._client, plane._queries = broker, Ends()  # type: ignore[assignment]
+    errors: list[Exception] = []
+    await plane.start()
+    running = asyncio.create_task(plane.run(on_chunk, lambda error, for_good: errors.append(error)))
+    try:
+        yield plane, broker
+        assert errors == []
+    finally:
+        running.cancel()
+        await plane.close()
+
+
+async def in_both_lanes(plane: FetchPlane, broker: Broker) -> tuple[Asked, Asked]:
+    """The only partition was sought elsewhere while a poll was out: the poll is about the old offset."""
+    plane.take(ONE, 0)
+    poll = await broker.next()
+    plane.take(ONE, 5)
+    express = await broker.next()
+    assert (poll.lane, poll.fetch, express.lane, express.fetch) == (Lane.POLL, [(ONE, 0)], Lane.EXPRESS, [(ONE, 5)])
+    return poll, express
+
+
+async def idle(plane: FetchPlane, lane: Lane) -> None:
+    """Wait until a lane has found nothing to ask for."""
+    broker = plane._bundles[Route(1, 0)]
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not broker.wake[lane]._waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+def one_record(size_bytes: int = 10) -> bytes:
+    return batch(0, [(0, 1_000, bytes(size_bytes))])
+
+
+async def until_paused(plane: FetchPlane, route: Route) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while plane._bundles[route]._pause is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("how", ["fail", "throttle"])
+async def test_what_only_the_express_was_about_is_asked_for_again_when_that_brings_nothing(how: str) -> None:
+    # A broker that hangs: the poll is given up first, as it was sent first, and leaves the partition to the express.
+    async with fetching() as (plane, broker):
+        poll, express = await in_both_lanes(plane, broker)
+        poll.fail()
+        await idle(plane, Lane.POLL)
+        getattr(express, how)()
+        again = await broker.next()
+        assert again.fetch == [(ONE, 5)]
+
+
+@pytest.mark.parametrize(
+    ("reset", "told"),
+    [
+        ("latest", {"code": OffsetOutOfRangeError.errno}),
+        ("none", {"code": OffsetOutOfRangeError.errno}),
+        ("latest", {"code": TopicAuthorizationFailedError.errno}),
+        ("latest", {"data": CUT_OFF}),
+        ("latest", {"data": SPOILT}),
+    ],
+    ids=["its offset was deleted", "deleted, without reset", "not allowed", "too large a record", "a spoilt header"],
+)
+async def test_what_is_fetched_ahead_is_moved_nowhere_and_user_code_hears_nothing_of_it(
+    reset: str, told: dict[str, Any]
+) -> None:
+    """It is not ours: where it is skipped to would be where it begins when it is, past what nobody has done."""
+    async with fetching(reset) as (plane, broker):
+        plane.take_ahead(ONE, 100)
+        (await broker.next()).tell(**told)
+        again = await broker.next()
+        assert again.fetch == [(ONE, 100)]
+        assert plane.position(ONE) == 100
+
+
+async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() -> None:
+    async with fetching() as (plane, broker):
+        plane.take_ahead(ONE, 100)
+        (await broker.next()).tell(code=OffsetOutOfRangeError.errno)
+        again = await broker.next()
+        plane.keep(ONE)
+        again.tell(code=OffsetOutOfRangeError.errno)
+        assert (await broker.next()).fetch == [(ONE, LOG_END)]
+
+
+async def polls(broker: Broker, count: int) -> list[Asked]:
+    """So many requests, all of them polls."""
+    asked = [await broker.next() for _ in range(count)]
+    assert all(each.lane is Lane.POLL for each in asked)
+    return asked
+
+
+async def test_many_partitions_of_a_broker_are_polled_in_bundles_and_none_waits_for_another() -> None:
+    """A poll of a thousand keeps a broker busy for milliseconds, in which all of them wait for the next."""
+    partitions = [Partition("topic", index) for index in range(2 * BUNDLE_PARTITIONS + 5)]
+    async with fetching() as (plane, broker):
+        for partition in partitions:
+            plane.take(partition, 0)
+        bundles = await polls(broker, 3)
+        assert [len(each.fetch) for each in bundles] == [BUNDLE_PARTITIONS, BUNDLE_PARTITIONS, 5]
+        assert sorted(partition for each in bundles for partition, _ in each.fetch) == partitions
+        assert len({each.channel for each in bundles}) == 3, "one connection each"
+        assert sum(each.wants[1] for each in bundles) * len(Lane) <= ANSWERS_BYTES_MAX
+        bundles[1].throttle()
+        again = await broker.next()
+        assert again.channel == bundles[1].channel
+
+        plane.take(partitions[0], 7)
+        plane.take(partitions[BUNDLE_PARTITIONS], 8)
+        express = [await broker.next(), await broker.next()]
+        assert [each.channel for each in express] == [Channel(Lane.EXPRESS, 0)] * 2, "over one connection"
+        assert [each.fetch for each in express] == [[(partitions[0], 7)], [(partitions[BUNDLE_PARTITIONS], 8)]]
+
+
+async def test_a_broker_that_goes_and_comes_is_spoken_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    partitions = [Partition("topic", index) for index in range(BUNDLE_PARTITIONS + 1)]
+    caplog.set_level("INFO")
+    async with fetching() as (plane, broker):
+        for partition in partitions:
+            plane.take(partition, 0)
+        for asked in await polls(broker, 2):
+            asked.fail()
+        for asked in await polls(broker, 2):
+            asked.throttle()
+        await polls(broker, 2)
+    assert [record.message.partition(",")[0] for record in caplog.records if "roker" in record.message] == [
+        "Fetching from broker 1 failed",
+        "Broker 1 answers fetches again",
+    ]
+
+
+async def test_who_waits_for_more_bytes_of_a_broker_waits_for_those_of_all_its_partitions() -> None:
+    async with fetching(fetch_min_bytes=1000) as (plane, broker):
+        for index in range(2 * BUNDLE_PARTITIONS):
+            plane.take(Partition("topic", index), 0)
+        (poll,) = await polls(broker, 1)
+        assert (len(poll.fetch), poll.wants[0]) == (2 * BUNDLE_PARTITIONS, 1000)
+
+
+async def test_a_bundle_pauses_while_little_comes_and_not_for_what_is_to_be_had_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A poll for nearly every record costs the client more than the records do."""
+    monkeypatch.setattr("loadtrim_agent.kafka.fetch.fetch_group.PAUSE_SECONDS", 3600.0)
+    fresh = Partition("topic", BUNDLE_PARTITIONS + 1)
+    async with fetching() as (plane, broker):
+        for index in range(BUNDLE_PARTITIONS + 1):
+            plane.take(Partition("topic", index), 0)
+        first, second = await polls(broker, 2)
+        second.tell(data=one_record(), partition=BUNDLE_PARTITIONS)
+        await until_paused(plane, Route(1, 1))
+        first.tell(data=one_record(PAUSE_BYTES_MAX))
+        again = await broker.next()
+        assert (again.lane, dict(again.fetch)[ONE]) == (Lane.POLL, 1), "there may be more"
+
+        plane.take(fresh, 0)
+        hurried = await broker.next()
+        assert hurried.channel == second.channel
+        assert dict(hurried.fetch)[fresh] == 0
+        again.tell()
+        assert (await broker.next()).lane is Lane.POLL, "nothing came: it has waited already"
+
+
+async def test_where_a_broker_has_one_bundle_nothing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadtrim_agent.kafka.fetch.fetch_group.PAUSE_SECONDS", 3600.0)
+    async with fetching() as (plane, broker):
+        plane.take(ONE, 0)
+        (await broker.next()).tell(data=one_record())
+        assert (await broker.next()).fetch == [(ONE, 1)]
+
+
+def large(offset: int, size_bytes: int) -> bytes:
+    return batch(offset, [(offset, 1_000, b"x" * size_bytes)])
+
+
+async def test_what_is_read_has_a_successor() -> None:
+    """Asked for while user code still reads what came before: once, not more."""
+    chunks: list[Chunk] = []
+    async with fetching(on_chunk=chunks.append) as (plane, broker):
+        plane.take(ONE, 0)
+        (await broker.next()).tell(data=large(0, 900_000))
+        again = await broker.next()
+        assert (again.fetch, [chunk.done for chunk in chunks]) == ([(ONE, 1)], [False])
+        again.tell(data=large(1, 900_000))
+        for lane in Lane:
+            await idle(plane, lane)
+        assert broker.asked.empty()
+        chunks[0].done = True
+        assert [chunk.refill for chunk in chunks] == [True, False]
+        plane.refill(ONE)
+        assert (await broker.next()).fetch == [(ONE, 2)]
+
+
+async def test_of_large_batches_as_much_is_asked_for_as_one_of_them() -> None:
+    """Above its limit the broker gives none, but for the first partition of an answer: one batch per answer then."""
+    async with fetching(on_chunk=lambda chunk: setattr(chunk, "done", True)) as (plane, broker):
+        plane._budget.limit_bytes = 1 << 16
+        plane.take(ONE, 0)
+        asked = await broker.next()
+        assert asked.limits == {ONE: 1 << 15}
+        data = large(0, 100_000)
+        asked.tell(data=data)
+        asked = await broker.next()
+        assert asked.limits == {ONE: len(data)}
+        asked.tell(data=large(1, 100))
+        assert (await broker.next()).limits == {ONE: 1 << 15}

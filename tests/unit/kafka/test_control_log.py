@@ -1,0 +1,152 @@
+"""What is said of a control topic that cannot be used; all else needs a broker (``tests/integration``)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
+
+from loadtrim_agent.kafka.control_log import LOOK_SECONDS_MAX, ControlLog, TelemetryEntry, TelemetryTail
+from loadtrim_agent.kafka.partition_log import Fetched
+from loadtrim_agent.wire.records import ReportRecord, encode
+
+
+def make_log() -> ControlLog:
+    return ControlLog(
+        {"bootstrap_servers": "localhost:1"},
+        "__loadtrim.payments",
+        feed=lambda *_: None,
+        spawn=lambda *_: None,
+        on_unreadable=lambda: None,
+        on_clock=lambda *_: None,
+    )
+
+
+async def test_a_broker_that_does_not_answer_is_said_to_be_the_reason() -> None:
+    """A time-out has no text of its own: the line said that the topic cannot be used, and nothing why."""
+    log = make_log()
+    said = log._advice(TimeoutError())
+    await log.close()
+    assert "cannot be used (no answer in time)" in said
+    assert "cannot be used (asyncio is closed)" in log._advice(asyncio.InvalidStateError("asyncio is closed"))
+
+
+async def test_a_broker_that_does_not_know_its_controller_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiokafka's admin client raises AttributeError then, which ended the user's start()."""
+    asked: list[str] = []
+
+    class Admin:
+        def __init__(self, **_: object) -> None:
+            self._client = SimpleNamespace(
+                cluster=SimpleNamespace(controller=object() if asked else None), force_metadata_update=self._update
+            )
+
+        async def _update(self) -> bool:
+            asked.append("metadata")
+            return False
+
+        async def start(self) -> None: ...
+
+        async def close(self) -> None: ...
+
+        async def create_topics(self, topics: list[object]) -> object:
+            assert self._client.cluster.controller is not None
+            asked.append("created")
+            return SimpleNamespace(topic_errors=[("topic", 0)])
+
+    monkeypatch.setattr("aiokafka.admin.AIOKafkaAdminClient", Admin)
+    log = make_log()
+    counts = iter([None, 2])
+
+    async def count() -> int | None:
+        return next(counts)
+
+    monkeypatch.setattr(log, "_count_partitions", count)
+    await asyncio.wait_for(log._ensure_topic(), 10.0)
+    assert asked == ["metadata", "created"]
+
+
+async def test_a_topic_that_is_being_created_is_looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is busy with another topic takes seconds; at the end start() slept through one of them."""
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    log = make_log()
+    monkeypatch.setattr("loadtrim_agent.kafka.control_log.asyncio.sleep", wait)
+
+    async def look() -> int:
+        if len(waits) < 20:
+            raise LeaderNotAvailableError
+        return 2
+
+    assert await log._patiently(look) == 2
+    await log.close()
+    assert max(waits) <= LOOK_SECONDS_MAX
+    assert sum(waits) > 1.0, "and the broker is left alone meanwhile"
+
+
+class Telemetry:
+    """A telemetry partition: offset -> (the broker's stamp, ms; value)."""
+
+    def __init__(self, count: int) -> None:
+        self.records = [SimpleNamespace(offset=n, timestamp=1_000_000 + n, value=report(n)) for n in range(count)]
+        self.first_offset, self.reads = 0, 0
+
+    async def end(self) -> int:
+        return len(self.records)
+
+    async def offset_at(self, timestamp_ms: int) -> int:
+        return next((record.offset for record in self.records if record.timestamp >= timestamp_ms), -1)
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        assert wait_seconds == 0.0
+        self.reads += 1
+        if position < self.first_offset:
+            raise OffsetOutOfRangeError
+        some = self.records[position : position + 2]
+        return Fetched(list(some), position + len(some), len(self.records))
+
+
+def report(sequence: int) -> bytes:
+    return encode(ReportRecord(group="payments", member="m", at=1.0, sequence=sequence, generation=1))
+
+
+async def test_telemetry_is_heard_once_with_the_moment_it_was_appended_on_this_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1_000.5]
+    monkeypatch.setattr("loadtrim_agent.kafka.control_log.wall_time", lambda: now[0])
+    log, there = make_log(), Telemetry(5)
+    partition: Any = there
+    tail = TelemetryTail(partition, 1_000.001, log._entry)
+    heard: list[TelemetryEntry] = []
+    await tail.read(heard.append)
+    assert [(entry.record.sequence, entry.replayed) for entry in heard] == [(n, True) for n in range(1, 5)]  # type: ignore[union-attr]
+    assert heard[0].heard_at == 1_000.001, "nothing is known of the clocks yet, and it was there before"
+
+    there.records += Telemetry(7).records[5:]
+    heard.clear()
+    there.reads = 0
+    log._clock_ahead = 0.25
+    await tail.read(heard.append)
+    assert [(entry.heard_at, entry.replayed) for entry in heard] == [(1_000.255, False), (1_000.256, False)]
+    assert there.reads == 1, "the answer says that there is no more"
+    await tail.read(heard.append)
+    assert len(heard) == 2
+
+    log._clock_ahead = None
+    there.records += Telemetry(9).records[7:]
+    there.records[7].value = b"{"
+    there.first_offset = 8  # retention
+    await tail.read(heard.append)
+    there.records += Telemetry(10).records[9:]
+    await tail.read(heard.append)
+    assert [(entry.record.sequence, entry.heard_at) for entry in heard[2:]] == [(9, now[0])]  # type: ignore[union-attr]
+    await log.close()

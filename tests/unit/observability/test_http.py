@@ -1,0 +1,448 @@
+"""The server over real sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.parser import text_string_to_metric_families
+
+from loadtrim_agent.observability import http as ours
+from loadtrim_agent.observability.http import HttpServer, Registration, parse_address
+from loadtrim_agent.observability.metrics import Metrics
+from loadtrim_agent.observability.status import AgentState, OwnedPartition, Status
+
+WAIT_SECONDS = 10.0
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass
+class Agent:
+    """A provider that answers as told; a callable is called."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    healthy: tuple[bool, str] | Callable[[], tuple[bool, str]] = (True, "")
+    readiness: tuple[bool, str] | Callable[[], tuple[bool, str]] = (True, "")
+    shown: object = None
+
+    def health(self) -> tuple[bool, str]:
+        return self.healthy() if callable(self.healthy) else self.healthy
+
+    def ready(self) -> tuple[bool, str]:
+        return self.readiness() if callable(self.readiness) else self.readiness
+
+    def status(self) -> object:
+        return self.shown() if callable(self.shown) else self.shown
+
+
+def broken() -> Any:
+    raise ZeroDivisionError("oops")
+
+
+class Bench:
+    """A server of its own, and everybody who registered."""
+
+    def __init__(self, address: str = "127.0.0.1:0") -> None:
+        self.server = HttpServer(address)
+        self.registrations: list[Registration] = []
+        self.errors: list[str] = []
+
+    def add(self, name: str = "payments/pod-a", agent: Agent | None = None) -> Agent:
+        agent = agent or Agent()
+        self.registrations.append(self.server.register(name, agent, self.errors.append))
+        return agent
+
+    @property
+    def port(self) -> int:
+        assert self.server.url is not None
+        return int(self.server.url.rpartition(":")[2])
+
+    def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
+        try:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, named)
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.getheaders()), response.read())
+        finally:
+            connection.close()
+
+    def raw(self, sent: bytes) -> bytes:
+        """What comes back for bytes that no client library would send."""
+        with socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS) as connection:
+            connection.sendall(sent)
+            got = b""
+            while more := connection.recv(65536):
+                got += more
+            return got
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    for registration in made.registrations:
+        registration.close()
+
+
+def http_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "loadtrim-http"]
+
+
+# Pages
+
+
+def test_metrics_are_those_of_the_registry(bench: Bench) -> None:
+    agent = bench.add()
+    metrics = Metrics(agent.registry, "payments", "pod-a", 0.5)
+    metrics.records_done("orders", 3, 2, [0.1, 0.9], [])
+    answer = bench.ask("/metrics")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    samples = {
+        (sample.name, sample.labels.get("le")): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert samples[("loadtrim_records_done_total", None)] == 2
+    assert samples[("loadtrim_record_latency_seconds_bucket", "0.5")] == 1
+
+
+def test_content_is_negotiated_as_by_the_client_library(bench: Bench) -> None:
+    agent = bench.add()
+    Counter("orders", "x", registry=agent.registry).inc()
+    Gauge("stock", "x", registry=agent.registry).set(3)
+    answer = bench.ask("/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+    assert bench.ask("/metrics", Accept_Encoding="gzip").headers["Content-Encoding"] == "gzip"
+    some = bench.ask("/metrics?name[]=stock").text
+    assert "stock 3.0" in some
+    assert "orders" not in some
+
+
+def test_registries_are_joined_and_nothing_is_there_twice(bench: Bench) -> None:
+    """Two consumers share a registry, a third has its own; both registries have a metric of the same name."""
+    shared, own = CollectorRegistry(), CollectorRegistry()
+    for registry in (shared, own):
+        Gauge("process_like", "x", registry=registry).set(1)
+    for name, registry in (("a", shared), ("b", shared), ("c", own)):
+        bench.add(name, Agent(registry))
+        Metrics(registry, "payments", name, 0.5).generation(7)
+    text = bench.ask("/metrics").text
+    assert text.count("# TYPE loadtrim_generation ") == 1
+    lines = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(lines) == len(set(lines))
+    assert [f'client_id="{name}"' in text for name in "abc"] == [True] * 3
+    assert "process_like" not in bench.ask("/metrics?name[]=loadtrim_generation").text
+
+
+def test_health_and_readiness_are_those_of_all(bench: Bench) -> None:
+    first, second = bench.add("a"), bench.add("b")
+    assert bench.ask("/healthz").status == 200
+    second.healthy = (False, "12 records wait, nothing done for 30 s: the agent's loop stands still")
+    answer = bench.ask("/healthz")
+    assert answer.status == 503
+    assert answer.text == f"not ok\na: ok\nb: not ok: {second.healthy[1]}\n"
+    assert bench.ask("/readyz").status == 200
+    first.readiness = (False, "waits for its generation")
+    assert bench.ask("/readyz").status == 503
+
+
+def test_a_provider_that_raises_is_healthy_but_not_ready(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """An orchestrator must not kill a consumer because observing it broke."""
+    bench.add("a", Agent(healthy=broken, readiness=broken, shown=broken))
+    bench.add("b", Agent(shown={"fine": True}))
+    for _ in range(3):
+        assert bench.ask("/healthz").status == 200
+    assert bench.ask("/readyz").status == 503
+    agents = json.loads(bench.ask("/status").body)["agents"]
+    assert agents == [{"name": "a", "error": "ZeroDivisionError: oops"}, {"fine": True}]
+    assert bench.errors == ["http"] * 5
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 3, "once per page"
+
+
+def test_a_collector_that_raises_is_a_500_and_counted(bench: Bench) -> None:
+    agent = bench.add()
+
+    class Broken:
+        def collect(self) -> Any:
+            raise ZeroDivisionError("their collector")
+
+    agent.registry.register(Broken())
+    answer = bench.ask("/metrics")
+    assert (answer.status, answer.text) == (500, "ZeroDivisionError: their collector\n")
+    assert bench.errors == ["http"]
+    assert bench.ask("/healthz").status == 200
+
+
+def test_status_is_json(bench: Bench) -> None:
+    owned = OwnedPartition(topic="orders", partition=3, lag_records=12, lag_seconds=0.1, load=0.5)
+    bench.add(agent=Agent(shown=Status(group="payments", client_id="a", at=1.5, partitions=(owned,))))
+    answer = bench.ask("/status")
+    assert answer.headers["Content-Type"] == "application/json"
+    page = json.loads(answer.body)
+    assert page["v"] == 1
+    (agent,) = page["agents"]
+    assert agent["state"] == AgentState.STARTING
+    assert agent["partitions"][0]["lag_records"] == 12
+    assert agent["partitions"][0]["load"] == 0.5
+
+
+def test_other_pages(bench: Bench) -> None:
+    bench.add()
+    assert bench.ask("/").status == 200
+    assert bench.ask("/nothing").status == 404
+    assert "/metrics" in bench.ask("/nothing").text
+
+
+# Requests
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/status", "/nothing"])
+def test_head_is_get_without_the_body(bench: Bench, path: str) -> None:
+    bench.add()
+    get, head = bench.ask(path), bench.ask(path, "HEAD")
+    assert (head.status, head.body) == (get.status, b"")
+    assert head.headers["Content-Length"] == get.headers["Content-Length"]
+    assert bench.raw(f"HEAD {path} HTTP/1.0\r\n\r\n".encode()).endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_other_methods_are_refused(bench: Bench, method: str) -> None:
+    bench.add()
+    answer = bench.ask("/healthz", method, b"x" * 1000)
+    assert answer.status == 405
+    assert answer.headers["Allow"] == "GET, HEAD"
+    assert bench.ask("/healthz", method, b"").status == 405
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"BREW /healthz HTTP/1.0\r\n\r\n", b" 501 "),
+        (b"GET /healthz HTTP/9.9\r\n\r\n", b" 505 "),
+        (b"GET\r\n\r\n", b" 400 "),
+        (b"nonsense with many words\r\n\r\n", b" 400 "),
+        (b"GET /healthz HTTP/1.1\n\n", b" 200 "),
+        (b"GET /healthz HTTP/1.0\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", b" 431 "),
+        (b"GET /" + b"a" * 40_000 + b" HTTP/1.0\r\n\r\n", b" 431 "),
+    ],
+)
+def test_malformed_and_oversized_requests(bench: Bench, sent: bytes, status: bytes) -> None:
+    bench.add()
+    assert status in bench.raw(sent).partition(b"\n")[0]
+    assert bench.ask("/healthz").status == 200
+
+
+def test_a_client_that_drips_is_cut_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "READ_SECONDS", 0.3)
+    bench.add()
+    started = time.monotonic()
+    with socket.create_connection(("127.0.0.1", bench.port), WAIT_SECONDS) as connection:
+        connection.settimeout(0.05)
+        while time.monotonic() - started < WAIT_SECONDS:
+            try:
+                connection.sendall(b"X")
+                if not connection.recv(1):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+    assert 0.25 < time.monotonic() - started < 3.0
+
+
+def test_more_requests_than_places_are_turned_away_and_do_not_stop_the_server(bench: Bench) -> None:
+    inside, release = threading.Semaphore(0), threading.Event()
+
+    def wait() -> tuple[bool, str]:
+        inside.release()
+        release.wait(WAIT_SECONDS)
+        return True, ""
+
+    bench.add("slow", Agent(healthy=wait))
+    answers: list[int] = []
+    clients = [
+        threading.Thread(target=lambda: answers.append(bench.ask("/healthz").status)) for _ in range(ours.REQUESTS_MAX)
+    ]
+    for client in clients:
+        client.start()
+    for _ in clients:
+        assert inside.acquire(timeout=WAIT_SECONDS)
+    try:
+        assert bench.ask("/readyz").status == 503
+    except (ConnectionError, http.client.HTTPException):
+        pass  # closed with our request unread: as good an answer
+    finally:
+        release.set()
+    for client in clients:
+        client.join(WAIT_SECONDS)
+    assert answers == [200] * ours.REQUESTS_MAX
+    assert bench.ask("/readyz").status == 200
+
+
+def test_it_answers_while_the_users_code_holds_its_loop(bench: Bench) -> None:
+    """No loop is involved: the test's thread sleeps, as a loop that is blocked does."""
+    bench.add()
+    got: list[int] = []
+    client = threading.Thread(target=lambda: got.append(bench.ask("/healthz").status))
+    client.start()
+    client.join(WAIT_SECONDS)
+    assert got == [200]
+
+
+# Life
+
+
+def test_the_last_one_closes_it_and_the_next_one_opens_it_again() -> None:
+    before = len(http_threads())
+    bench = Bench()
+    bench.add("a")
+    bench.add("b")
+    first, second = bench.registrations
+    port = bench.port
+    first.close()
+    assert bench.ask("/status").status == 200
+    assert first.url == bench.server.url
+    second.close()
+    second.close()
+    assert bench.server.url is None
+    assert len(http_threads()) == before
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), WAIT_SECONDS):
+        pass
+    bench.add("c")
+    assert bench.ask("/healthz").text == "ok\nc: ok\n"
+    bench.registrations[-1].close()
+
+
+def test_a_port_can_be_had_again_at_once() -> None:
+    first = Bench()
+    first.add()
+    address = f"127.0.0.1:{first.port}"
+    first.ask("/healthz")
+    first.registrations[0].close()
+    for _ in range(5):
+        again = Bench(address)
+        again.add()
+        assert again.ask("/healthz").status == 200
+        again.registrations[0].close()
+
+
+def test_agents_with_the_same_address_share_the_server_and_others_do_not() -> None:
+    assert HttpServer.shared("127.0.0.1:0") is HttpServer.shared("127.0.0.1:0")
+    assert HttpServer.shared("127.0.0.1:0") is not HttpServer.shared("localhost:0")
+
+
+def test_a_port_in_use_is_told_once_and_counted_and_nothing_is_raised(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        bench = Bench(f"127.0.0.1:{taken.getsockname()[1]}")
+        bench.add("a")
+        bench.add("b")
+    first, second = bench.registrations
+    assert first.url is None
+    assert first.problem is not None
+    assert "the consumer runs on" in first.problem
+    assert second.problem == first.problem
+    assert bench.errors == ["http", "http"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    bench.add("c")  # the port is free now
+    assert bench.ask("/healthz").text == "ok\na: ok\nb: ok\nc: ok\n"
+    assert first.problem is None
+    for registration in bench.registrations:
+        registration.close()
+
+
+@pytest.mark.parametrize("address", ["no-such-host.invalid:0", "203.0.113.1:0"])
+def test_an_address_that_is_not_this_machines(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(address)
+    bench.add()
+    assert bench.registrations[0].url is None
+    assert address in caplog.text
+    bench.registrations[0].close()
+
+
+def test_off() -> None:
+    before = len(http_threads())
+    bench = Bench("off")
+    bench.add()
+    assert (bench.server.url, bench.server.problem, bench.errors) == (None, None, [])
+    assert len(http_threads()) == before
+    bench.registrations[0].close()
+
+
+def test_ipv6() -> None:
+    bench = Bench("[::1]:0")
+    bench.add()
+    if bench.server.url is None:
+        pytest.skip("no IPv6 on this machine")
+    assert bench.server.url.startswith("http://[::1]:")
+    with socket.create_connection(("::1", bench.port), WAIT_SECONDS) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b" 200 " in connection.recv(1000)
+    bench.registrations[0].close()
+
+
+def test_registering_and_leaving_from_many_threads() -> None:
+    server = HttpServer("127.0.0.1:0")
+    problems: list[str | None] = []
+
+    def come_and_go() -> None:
+        for _ in range(20):
+            registration = server.register("x", Agent())
+            problems.append(registration.problem)
+            registration.close()
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(problems) == {None}
+    assert server.url is None
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        (" 0.0.0.0:9095 ", ("0.0.0.0", 9095)),
+        ("localhost:80", ("localhost", 80)),
+        ("[::1]:9095", ("::1", 9095)),
+        ("off", None),
+        ("OFF", None),
+    ],
+)
+def test_addresses(text: str, expected: tuple[str, int] | None) -> None:
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":0", "9095", "localhost", "localhost:", "localhost:x", "a:65536", "::1:80", "a:-1", "[]:1", "a:1²"]
+)
+def test_unusable_addresses_say_what_is_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match="Allowed: host:port"):
+        parse_address(text)

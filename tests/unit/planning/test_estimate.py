@@ -1,0 +1,242 @@
+"""From what was observed to one picture of the group's load."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from loadtrim_agent.planning.estimate import estimate, late_records, quantile, unit_curve
+from loadtrim_agent.planning.observation import Observation
+from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, PlanConfig
+from unit.planning.virtual_group import COST, Fleet, even, partition
+
+CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=7.0, handoff_seconds=0.02)
+AT = {tau: index for index, tau in enumerate(TAUS_SECONDS)}
+
+
+def looked(fleet: Fleet, **changes: Any) -> tuple[Observation, GroupState]:
+    state = fleet.state()
+    return replace(fleet.planner.history.observation(fleet.now, state), **changes), state
+
+
+def made(fleet: Fleet, config: PlanConfig = CONFIG, **changes: Any) -> Estimate:
+    answer = estimate(*looked(fleet, **changes), config)
+    assert isinstance(answer, Estimate)
+    return answer
+
+
+def ran(fleet: Fleet, seconds: int = 20) -> Fleet:
+    for _ in range(seconds):
+        fleet.tick()
+    return fleet
+
+
+# -- the work curve
+
+
+def test_an_even_stream_has_no_bursts() -> None:
+    curve = unit_curve([0.1] * 600)
+    for tau in TAUS_SECONDS[1:]:
+        assert curve.mean[AT[tau]] == pytest.approx(tau)
+        assert curve.sd[AT[tau]] == pytest.approx(0.0, abs=1e-6)
+    assert curve.mean[0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_all_of_a_second_at_once() -> None:
+    """Every window up to a second holds the whole burst, and so does the window of no length."""
+    curve = unit_curve(([1.0] + [0.0] * 9) * 60)
+    assert curve.mean == pytest.approx((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0))
+
+
+def test_the_shape_does_not_depend_on_the_level() -> None:
+    slots = ([0.5] + [0.0] * 4 + [0.2] * 5) * 60
+    once, twice = unit_curve(slots), unit_curve([2 * slot for slot in slots])
+    assert twice.mean == pytest.approx(once.mean)
+    assert twice.sd == pytest.approx(once.sd)
+
+
+def test_slow_ups_and_downs_are_no_bursts() -> None:
+    curve = unit_curve([0.1 + 0.05 * math.sin(slot / 300.0) for slot in range(600)])
+    assert curve.mean[AT[1.0]] == pytest.approx(1.0, rel=0.02)
+    assert curve.sd[AT[1.0]] < 0.05
+
+
+def test_windows_longer_than_the_past_go_on_at_the_mean() -> None:
+    curve = unit_curve([0.1] * 30)
+    assert curve.mean[AT[2.0]] == pytest.approx(2.0)
+    assert curve.mean[AT[5.0]] == pytest.approx(5.0)
+
+
+def test_nothing_arrived() -> None:
+    curve = unit_curve([0.0] * 100)
+    assert all(math.isfinite(value) for value in (*curve.mean, *curve.sd))
+
+
+# -- small parts
+
+
+def test_quantiles_are_values_that_were_seen() -> None:
+    assert quantile([], 0.9) is None
+    assert quantile([3.0], 0.01) == 3.0
+    assert quantile([5.0, 1.0, 4.0, 2.0, 3.0], 0.5) == 3.0
+    assert quantile([float(n) for n in range(1, 101)], 0.99) == 99.0
+    assert quantile([1.0, 2.0], 1.0) == 2.0
+
+
+def test_late_records_of_a_lag() -> None:
+    assert late_records(0, 9.0, 0.5) == 0.0
+    assert late_records(100, 0.5, 0.5) == 0.0
+    assert late_records(100, 1.0, 0.5) == pytest.approx(50.0)
+    assert late_records(100, 5.0, 0.5) == pytest.approx(90.0)
+
+
+# -- the picture
+
+
+def test_an_even_group() -> None:
+    seen = made(ran(Fleet(CONFIG, even(4, 200.0), members=2)))
+    assert seen.rate == pytest.approx(200.0)
+    assert seen.series[-1] == pytest.approx(1.0)
+    assert seen.cost == pytest.approx(COST)
+    assert seen.backlog == seen.late == 0.0
+    assert seen.capacity_typical == 1.0
+    assert seen.startup_seconds == 7.0
+    assert seen.handoff_seconds == 0.02
+    entry = seen.partitions[partition(0)]
+    assert (entry.rate, entry.work) == (pytest.approx(50.0), pytest.approx(0.25))
+    assert entry.curve.mean[AT[1.0]] == pytest.approx(0.25, rel=0.02)
+    assert seen.members["m01"].utilization == pytest.approx(0.5)
+    assert not entry.serial
+
+
+def test_not_ready_says_what_is_missing() -> None:
+    short = ran(Fleet(CONFIG, even(4, 200.0)), 2)
+    answer = estimate(*looked(short), CONFIG)
+    assert isinstance(answer, NotReady)
+    assert "3 s" in answer.text
+    unknown = ran(Fleet(CONFIG, even(4, 200.0), cost=0.0), 5)
+    answer = estimate(*looked(unknown), CONFIG)
+    assert isinstance(answer, NotReady)
+    assert "cost" in answer.text
+
+
+def test_a_group_without_any_load_is_ready_in_time() -> None:
+    seen = estimate(*looked(ran(Fleet(CONFIG, even(4, 0.0), cost=0.0), 60)), CONFIG)
+    assert isinstance(seen, Estimate)
+    assert seen.rate == 0.0
+
+
+def test_what_was_measured_replaces_what_was_set() -> None:
+    fleet = ran(Fleet(CONFIG, even(4, 200.0)))
+    seen = made(fleet, handoffs_seconds=(0.01,) * 99 + (0.05,), startups_seconds=(2.0, 4.0, 3.0))
+    assert seen.handoff_seconds in (0.02, 0.01)
+    assert seen.startup_seconds == 4.0
+    slicing = made(fleet, replace(CONFIG, slicing=True), handoffs_seconds=(0.05,) * 10)
+    assert slicing.handoff_seconds == pytest.approx(0.05)
+    assert slicing.overhead_seconds > seen.overhead_seconds
+    hung = made(fleet, replace(CONFIG, slicing=True), handoffs_seconds=(9.0,))
+    assert hung.overhead_seconds <= CONFIG.objective_seconds / 2
+
+
+def test_a_backlog_splits_into_late_and_not_yet_late() -> None:
+    """Twice what the members can do for 4 s: what is older than W is late."""
+    fleet = ran(Fleet(CONFIG, even(2, 800.0), members=2), 4)
+    seen = made(fleet)
+    lag = sum(fleet.lag.values()) * COST
+    assert seen.backlog + seen.late == pytest.approx(lag, rel=0.01)
+    assert seen.late > seen.backlog > 0.0
+
+
+@pytest.mark.parametrize("state", ["paused", "blocked"])
+def test_what_does_not_advance_for_other_reasons_is_kept_out(state: str) -> None:
+    fleet = Fleet(CONFIG, even(4, 200.0))
+    fleet.states = {partition(0): state}
+    seen = made(ran(fleet, 30))
+    assert seen.partitions[partition(0)].sized is False
+    assert seen.partitions[partition(0)].state == state
+    assert seen.partitions[partition(0)].lag > 0
+    assert seen.backlog == pytest.approx(0.0, abs=1e-6)
+    assert seen.late == pytest.approx(0.0, abs=1e-6)
+    assert seen.rate == pytest.approx(150.0)
+
+
+def test_a_partition_that_one_member_cannot_do_is_serial() -> None:
+    seen = made(ran(Fleet(CONFIG, lambda second: [300.0, 20.0, 20.0], members=3)))
+    assert [entry.serial for entry in seen.partitions.values()] == [True, False, False]
+
+
+def test_bursts_make_a_partition_serial_that_the_rate_would_not() -> None:
+    """0.75 busy seconds at once are too much for W = 0.5 s, though 0.75 busy seconds/s are not."""
+    at_once = made(ran(Fleet(CONFIG, lambda second: [150.0, 10.0], bursts=True)))
+    assert at_once.partitions[partition(0)].serial
+    smooth = made(ran(Fleet(CONFIG, lambda second: [150.0, 10.0])))
+    assert not smooth.partitions[partition(0)].serial
+
+
+def test_nobodys_partitions_count_with_what_waits_in_them() -> None:
+    fleet = ran(Fleet(CONFIG, even(4, 200.0)))
+    fleet.owners[partition(3)] = None
+    fleet.lag[partition(3)] = 500.0
+    seen = made(fleet)
+    assert seen.partitions[partition(3)].owner is None
+    assert seen.partitions[partition(3)].lag == 500
+
+
+def test_partitions_that_nobody_reported_cost_what_their_topic_costs() -> None:
+    fleet = ran(Fleet(CONFIG, even(4, 200.0)))
+    fleet.owners[partition(9)] = None
+    observation, state = looked(fleet)
+    seen = estimate(observation, replace(state, unowned_lag={partition(9): 30}), CONFIG)
+    assert isinstance(seen, Estimate)
+    new = seen.partitions[partition(9)]
+    assert (new.cost, new.work, new.lag) == (pytest.approx(COST), 0.0, 30)
+
+
+def test_what_is_on_its_way_counts_as_there() -> None:
+    fleet = ran(Fleet(CONFIG, even(4, 200.0)))
+    fleet.in_flight = {partition(0): "m02"}
+    assert made(fleet).partitions[partition(0)].owner == "m02"
+
+
+def test_a_member_without_a_report_is_taken_to_be_like_the_others() -> None:
+    fleet = Fleet(CONFIG, even(4, 200.0))
+    fleet.concurrency = dict.fromkeys(fleet.members, 3.0)
+    ran(fleet)
+    name = fleet.join()
+    seen = made(fleet)
+    assert seen.members[name].capacity == 3.0
+    assert seen.members[name].age_seconds is None
+    assert seen.capacity_typical == 3.0
+
+
+def test_partitions_that_rise_together_correlate() -> None:
+    together = made(ran(Fleet(CONFIG, lambda second: [50.0 + 40.0 * (second * 7 % 5 - 2) / 2] * 4), 60))
+    apart = made(
+        ran(Fleet(CONFIG, lambda second: [50.0 + 40.0 * ((second + 2 * n) * 7 % 5 - 2) / 2 for n in range(4)]), 60)
+    )
+    assert 0.0 <= apart.correlation < together.correlation <= 1.0
+
+
+def test_a_jump_is_no_burst() -> None:
+    """Ten seconds of nothing, or of half, and then an even stream: in no window comes more than the stream brings."""
+    for before in (0.0, 0.1):
+        slots = [before] * 300 + [0.2] * 20
+        shape = unit_curve(slots, alike=2)
+        assert all(mean <= 1.05 * tau + 0.02 for tau, mean in zip(TAUS_SECONDS, shape.mean, strict=True))
+
+
+def test_windows_of_another_load_tell_nothing_about_the_shape() -> None:
+    """The members' windows reach back half a minute; right after a jump the stream would look like a burst."""
+    fleet = ran(Fleet(CONFIG, even(2, 100.0)))
+    observation, group = looked(fleet)
+    known = observation.partitions[partition(0)]
+    jumped = msgspec.structs.replace(known, shape=((0.1, 1.0), (5.0, 5.0)), shape_rate=0.1 * known.rate_fast * COST)
+    partitions = {**observation.partitions, partition(0): jumped}
+    answer = estimate(replace(observation, partitions=partitions), group, CONFIG)
+    assert isinstance(answer, Estimate)
+    entry = answer.partitions[partition(0)]
+    assert entry.curve.mean[AT[0.1]] == pytest.approx(0.1 * entry.work, rel=0.05)

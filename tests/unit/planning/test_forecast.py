@@ -1,0 +1,168 @@
+"""Level and trend of the group's work: steady where it is steady, at once where it jumps."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtrim_agent.planning.baseline import Outlook
+from loadtrim_agent.planning.forecast import DAMPING_PER_SECOND, alike_seconds, forecast
+
+
+def noise(seed: int, share: float = 0.1) -> list[float]:
+    random = Random(seed)
+    return [1.0 + share * (2.0 * random.random() - 1.0) for _ in range(300)]
+
+
+def damped(seconds: float) -> float:
+    """Seconds' worth of a slope that loses 3 % a second."""
+    return sum(DAMPING_PER_SECOND**step for step in range(1, round(seconds) + 1))
+
+
+def test_flat() -> None:
+    made = forecast([2.0] * 60, 5.0)
+    assert (made.level, made.ahead, made.slope) == (pytest.approx(2.0), pytest.approx(2.0), 0.0)
+    assert made.peak == made.level
+    assert made.window_seconds == 60
+    assert made.source == "trend"
+
+
+def test_nothing() -> None:
+    made = forecast([0.0] * 30, 5.0)
+    assert (made.level, made.ahead) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
+def test_a_short_past(count: int) -> None:
+    made = forecast([2.0] * count, 5.0)
+    assert made.level == pytest.approx(2.0)
+    assert made.ahead == pytest.approx(2.0)
+
+
+def test_a_ramp_is_extended_and_damped() -> None:
+    made = forecast([1.0 + 0.1 * second for second in range(31)], 5.0)
+    assert made.level == pytest.approx(4.0, abs=0.05)
+    assert made.slope == pytest.approx(0.1, rel=0.05)
+    assert made.ahead == pytest.approx(4.0 + 0.1 * damped(5), rel=0.02)
+    assert made.ahead < 4.5
+
+
+def test_a_falling_ramp_never_goes_below_nothing() -> None:
+    made = forecast([max(0.0, 3.0 - 0.1 * second) for second in range(29)], 60.0)
+    assert made.ahead == 0.0
+    assert made.peak == made.level
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_is_no_trend(seed: int) -> None:
+    """Over ten minutes of +-10 % the level stays near and trends are rare and small."""
+    series = noise(seed)
+    made = [forecast(series[max(0, end - 120) : end], 5.0) for end in range(60, 300)]
+    assert all(abs(one.level - 1.0) < 0.08 for one in made)
+    assert sum(one.slope != 0.0 for one in made) < 0.1 * len(made)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_error_shrinks_with_the_past(seed: int) -> None:
+    series = noise(seed)
+    assert forecast(series[:120], 5.0).error < forecast(series[:15], 5.0).error
+    assert forecast(series[:120], 5.0).error == pytest.approx(0.058 / 120**0.5, rel=0.5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("factor", [0.3, 2.0])
+def test_a_step_is_believed_within_two_seconds(seed: int, factor: float) -> None:
+    series = [value * (factor if second >= 100 else 1.0) for second, value in enumerate(noise(seed, 0.05))]
+    made = forecast(series[:102], 5.0)
+    assert made.level == pytest.approx(factor, rel=0.12)
+    assert made.window_seconds < 15
+    assert forecast(series[:160], 5.0).level == pytest.approx(factor, rel=0.05)
+
+
+@pytest.mark.parametrize("idle", [[0.0] * 40, [0.0] * 20 + [0.005] + [0.0] * 19, [0.001] * 40, [0.01, 0.0] * 20])
+def test_a_step_from_next_to_nothing(idle: list[float]) -> None:
+    """A few records before it neither hide the step nor make it look uncertain."""
+    made = forecast([*idle, 2.0, 2.0], 5.0)
+    assert made.level == pytest.approx(2.0)
+    assert made.error < 0.3
+
+
+@pytest.mark.parametrize("calm", [8, 10, 14, 20, 30])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_step_soon_after_the_load_began(calm: int, seed: int) -> None:
+    """The load's own beginning is a jump as well, inside a second, and must not pass for noise."""
+    random = Random(1000 * calm + seed)
+    calm_series = [0.65 * (1.0 + random.gauss(0.0, 0.06)) for _ in range(calm)]
+    begun, stepped = random.random(), random.random()
+    series = [0.0, 0.0, 0.65 * begun, *calm_series, 0.65 + 0.75 * stepped, 1.4 * (1 + random.gauss(0.0, 0.04))]
+    assert forecast(series, 3.0).level > 1.0
+    assert forecast([*series, 1.4], 3.0).level > 1.2
+
+
+def test_idle_time_is_no_part_of_the_load_after_it() -> None:
+    series = [2.0] * 30 + [0.0] * 60 + [1.1, 2.0, 2.0, 2.0, 2.0]
+    made = forecast(series, 5.0)
+    assert made.level == pytest.approx(2.0, rel=0.05)
+    assert made.slope == 0.0
+    assert alike_seconds(series) <= 5
+    assert alike_seconds([2.0] * 60) == 60
+    assert forecast([2.0] * 30 + [0.0] * 30, 5.0).level == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_batch_every_few_seconds_is_no_idle_time() -> None:
+    made = forecast([5.0, 0.0, 0.0, 0.0, 0.0] * 24, 5.0)
+    assert made.level == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_window_grows_again_after_a_step() -> None:
+    series = [1.0] * 100 + [2.0] * 100
+    windows = [forecast(series[: 100 + after], 5.0).window_seconds for after in (2, 12, 20, 40, 80)]
+    assert windows == sorted(windows)
+    assert windows[0] <= 3
+    assert windows[-1] >= 30
+
+
+def test_slow_waves_are_followed_not_extended_over_minutes() -> None:
+    series = [2.0 + math.sin(second / 40.0) for second in range(240)]
+    for end in range(60, 240, 7):
+        made = forecast(series[max(0, end - 120) : end], 3.0)
+        assert made.level == pytest.approx(series[end - 1], abs=0.15)
+        assert made.ahead == pytest.approx(series[min(239, end + 2)], abs=0.25)
+
+
+def test_the_larger_of_trend_and_baseline() -> None:
+    more = forecast([2.0] * 60, 5.0, Outlook(ahead=3.0, horizon_seconds=9.0))
+    assert (more.source, more.ahead, more.horizon_seconds) == ("baseline", 3.0, 9.0)
+    less = forecast([2.0] * 60, 5.0, Outlook(ahead=1.0, horizon_seconds=9.0))
+    assert (less.source, less.ahead, less.horizon_seconds) == ("trend", pytest.approx(2.0), 5.0)
+
+
+@given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=150), st.floats(0.0, 100.0))
+def test_whatever_came_the_answer_is_finite_and_not_negative(series: list[float], horizon: float) -> None:
+    made = forecast(series, horizon)
+    assert 0.0 <= made.level <= 3.0 * max(series) + 1e-9
+    assert 0.0 <= made.ahead < float("inf")
+    assert 0.0 <= made.error <= 3.0 * max(series) + 1e-9
+    assert made.peak >= made.level
+    assert 1 <= made.window_seconds <= len(series)
+
+
+def test_a_jump_is_answered_in_the_second_that_it_comes_in() -> None:
+    """300 records come at the beginning of a second in which 100 were expected: there will be no fewer."""
+    assert forecast([1.0] * 60, 2.0, opening=3.0).level == pytest.approx(3.0)
+
+
+def test_that_little_has_come_yet_says_nothing() -> None:
+    series = noise(1)[:60]
+    for opening in (0.0, 0.3, 0.9):
+        assert forecast(series, 2.0, opening=opening) == forecast(series, 2.0)
+
+
+def test_what_fits_the_noise_moves_as_little_as_the_second_itself_would() -> None:
+    series = noise(2)[:60]
+    assert forecast(series, 2.0, opening=1.1) == forecast([*series, 1.1], 2.0)
+    assert forecast(series, 2.0, opening=1.1).level == pytest.approx(forecast(series, 2.0).level, rel=0.01)

@@ -1,0 +1,396 @@
+"""Reports become one observation: nothing counted twice, silence is not emptiness, what is gone is forgotten."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.planning.observation import History, Observation
+from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.wire.records import PartitionReport, ReportRecord, WorkWindow
+from unit.planning.virtual_group import TOPIC, T, partition
+
+CONFIG = PlanConfig(group="g")
+
+
+def group(*members: str, owners: dict[int, str | None] | None = None, joined_at: float = T) -> GroupState:
+    return GroupState(
+        generation=1,
+        leader=members[0] if members else "",
+        members={name: MemberState(joined_at=joined_at) for name in members},
+        owners={partition(number): owner for number, owner in (owners or {}).items()},
+    )
+
+
+def entry(number: int, **more: Any) -> PartitionReport:
+    return PartitionReport(topic=TOPIC, partition=number, **more)
+
+
+def report(member: str, sequence: int, *entries: PartitionReport, **more: Any) -> ReportRecord:
+    more.setdefault("slots_start", T + sequence)
+    more.setdefault("slots", (0.05,) * 10)
+    return ReportRecord(
+        group="g", member=member, at=T + sequence + 1, sequence=sequence, generation=1, partitions=entries, **more
+    )
+
+
+def feed(history: History, seconds: int, member: str = "a", first: int = 0, **more: Any) -> None:
+    more.setdefault("arrived", 100)
+    for second in range(first, first + seconds):
+        history.observe(report(member, second, entry(0, cost_mean=0.005, **more)), T + second + 1)
+
+
+def seen(history: History, at: float, state: GroupState | None = None) -> Observation:
+    return history.observation(T + at, state or group("a", owners={0: "a"}))
+
+
+def test_rates_settle_at_the_rate() -> None:
+    history = History(CONFIG)
+    feed(history, 30)
+    known = seen(history, 30).partitions[partition(0)]
+    assert known.rate_slow == pytest.approx(100.0)
+    assert known.rate_fast == pytest.approx(100.0)
+    assert known.rate_last == 100.0
+    assert known.rate_sd == pytest.approx(0.0, abs=1e-6)
+    assert (known.cost, known.reporter, known.state) == (0.005, "a", "running")
+
+
+def test_a_jump_of_the_rate_is_no_scatter() -> None:
+    """From nothing to 100 records/s: what comes at random varies by 10, and the jump must not make it 50."""
+    history = History(CONFIG)
+    feed(history, 10, arrived=0)
+    feed(history, 3, first=10)
+    assert seen(history, 13).partitions[partition(0)].rate_sd < 15.0
+
+
+def test_a_burst_in_the_first_moments_is_no_scatter() -> None:
+    """A member's first report is about some milliseconds: 100 records in 0.04 s are no rate to compare others with."""
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=100, cost_mean=0.005), interval=0.04), T + 1)
+    feed(history, 3, first=1)
+    assert seen(history, 4).partitions[partition(0)].rate_sd == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_first_report_is_believed_as_it_is() -> None:
+    history = History(CONFIG)
+    feed(history, 1)
+    assert seen(history, 1).partitions[partition(0)].rate_slow == pytest.approx(100.0)
+
+
+def test_the_fast_rate_follows_in_seconds_the_slow_one_in_tens() -> None:
+    history = History(CONFIG)
+    feed(history, 60)
+    feed(history, 6, first=60, arrived=300)
+    known = seen(history, 66).partitions[partition(0)]
+    assert known.rate_fast > 270.0
+    assert 130.0 < known.rate_slow < 180.0
+
+
+def test_reports_seen_before_are_ignored_and_counted() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    before = seen(history, 5)
+    feed(history, 5)
+    assert history.ignored == 5
+    assert seen(history, 5).slots == before.slots
+
+
+def test_what_came_over_another_time_than_the_interval() -> None:
+    """Asked only half of the second, 50 records; asked again after a hole, 300 in 3 s; not asked: nothing is known."""
+    for arrived, observed in ((50, 0.5), (300, 3.0)):
+        history = History(CONFIG)
+        feed(history, 1, arrived=arrived, observed=observed)
+        assert seen(history, 1).partitions[partition(0)].rate_slow == pytest.approx(100.0)
+    history = History(CONFIG)
+    feed(history, 10)
+    feed(history, 3, first=10, arrived=0, observed=0.0)
+    assert seen(history, 13).partitions[partition(0)].rate_slow == pytest.approx(100.0)
+
+
+def test_no_word_of_a_partition_while_its_owner_reports_is_no_arrivals() -> None:
+    history = History(CONFIG)
+    feed(history, 20)
+    for second in range(20, 40):
+        history.observe(report("a", second), T + second + 1)
+    known = seen(history, 40).partitions[partition(0)]
+    assert known.rate_last == 0.0
+    assert known.rate_fast < 1.0
+    assert known.rate_slow < 60.0
+    feed(history, 1, first=40)
+    assert seen(history, 41).partitions[partition(0)].rate_fast < 60.0
+
+
+def test_no_word_while_the_owner_is_silent_changes_nothing() -> None:
+    history = History(CONFIG)
+    feed(history, 20)
+    assert seen(history, 60).partitions[partition(0)].rate_fast == pytest.approx(100.0)
+
+
+def test_the_old_owners_last_word_does_not_overwrite_the_new_owners() -> None:
+    history = History(CONFIG)
+    feed(history, 10)
+    history.observe(report("b", 10, entry(0, arrived=60, lag=7, cost_mean=0.004)), T + 11)
+    history.observe(report("a", 10, entry(0, arrived=40, state="gone")), T + 11.1)
+    known = seen(history, 11.1, group("a", "b", owners={0: "b"})).partitions[partition(0)]
+    assert (known.reporter, known.lag, known.state, known.cost) == ("b", 7, "running", 0.004)
+
+
+def test_gone_before_the_new_owner_speaks() -> None:
+    history = History(CONFIG)
+    feed(history, 10)
+    history.observe(report("a", 10, entry(0, arrived=40, state="gone")), T + 11)
+    assert partition(0) in seen(history, 11).partitions
+
+
+def test_standing_records_are_the_fewest_or_what_was_there_before() -> None:
+    history = History(CONFIG)
+    feed(history, 1, lag=150, lag_min=20)
+    assert seen(history, 1).partitions[partition(0)].standing_records == 20.0
+    history = History(CONFIG)
+    feed(history, 1, lag=150)
+    assert seen(history, 1).partitions[partition(0)].standing_records == 50.0
+
+
+def test_who_took_over_in_a_burst_does_not_call_it_a_standing_backlog() -> None:
+    """It has seen the partition since the middle of the burst only: what its owner before told counts as well."""
+    history, state = History(CONFIG), group("a", "b", owners={0: "b"})
+    history.observe(report("a", 0, entry(0, arrived=100, lag=0, lag_min=0, cost_mean=0.005)), T + 1)
+    history.observe(report("a", 1, entry(0, arrived=100, state="gone")), T + 2)
+    history.observe(report("b", 0, entry(0, lag=40, lag_min=40, observed=0.2)), T + 2)
+    assert seen(history, 2, state).partitions[partition(0)].standing_records == 0.0
+    history.observe(report("b", 1, entry(0, arrived=100, lag=60, lag_min=35)), T + 3)
+    assert seen(history, 3, state).partitions[partition(0)].standing_records == 35.0
+
+
+def test_a_burst_is_no_backlog_either_where_the_partition_moves_in_every_interval() -> None:
+    history, owners = History(CONFIG), "abcd"
+    history.observe(report("a", 0, entry(0, arrived=100, lag=0, lag_min=0, cost_mean=0.005)), T + 1)
+    for second, (before, owner) in enumerate(itertools.pairwise(owners), 2):
+        history.observe(report(before, second, entry(0, arrived=50, state="gone")), T + second)
+        history.observe(report(owner, 0, entry(0, lag=40, lag_min=40, observed=0.2)), T + second)
+        state = group(*owners, owners={0: owner})
+        assert seen(history, second, state).partitions[partition(0)].standing_records == 0.0
+
+
+def test_windows_become_seconds_worth_of_mean_work() -> None:
+    history = History(CONFIG)
+    windows = (
+        WorkWindow(seconds=0.1, mean=0.5, variance=0, largest=1),
+        WorkWindow(seconds=5, mean=2.5, variance=0, largest=3),
+    )
+    feed(history, 1, work_windows=windows)
+    assert seen(history, 1).partitions[partition(0)].shape == ((0.1, 1.0), (5.0, 5.0))
+    feed(history, 1, first=1)
+    assert seen(history, 2).partitions[partition(0)].shape == ((0.1, 1.0), (5.0, 5.0))
+
+
+def test_windows_that_do_not_reach_over_a_second_tell_no_shape() -> None:
+    """Who has just taken it over knows the half second around one burst, as if it came for half a second only."""
+    history = History(CONFIG)
+    short, long = (
+        tuple(WorkWindow(seconds=tau, mean=0.5 * max(1.0, tau), variance=0, largest=1) for tau in taus)
+        for taus in ((0.1, 0.25, 0.5), (0.1, 0.25, 0.5, 1.0, 2.0))
+    )
+    feed(history, 1, work_windows=short)
+    assert seen(history, 1).partitions[partition(0)].shape == ()
+    feed(history, 1, first=1, work_windows=long)
+    shape = ((0.1, 1.0), (0.25, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 2.0))
+    assert seen(history, 2).partitions[partition(0)].shape == shape
+    history.observe(report("b", 0, entry(0, arrived=100, cost_mean=0.005, work_windows=short)), T + 3)
+    assert seen(history, 3).partitions[partition(0)].shape == shape
+
+
+def test_a_second_that_two_owners_share_is_one_second() -> None:
+    """All of it came while one of them had it: a burst a second is no scatter, whoever hears it."""
+    history = History(CONFIG)
+    feed(history, 20)
+    for second, (old, new) in enumerate((("a", "b"), ("b", "c"), ("c", "d")), 20):
+        history.observe(report(new, second, entry(0, arrived=100, cost_mean=0.005, observed=0.6)), T + second + 1)
+        history.observe(report(old, second, entry(0, observed=0.4, state="gone")), T + second + 1.01)
+    known = seen(history, 23.01, group("d", owners={0: "d"})).partitions[partition(0)]
+    assert known.rate_sd == pytest.approx(0.0, abs=1e-6)
+    assert known.rate_slow == pytest.approx(100.0, rel=0.02)
+
+
+def test_slots_of_all_members_add_up_to_the_last_that_all_have_told() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    for second in range(4):
+        history.observe(report("b", second, slots=(0.01,) * 10, speed=2.0), T + second + 1)
+    both = group("a", "b", owners={0: "a", 1: "b"})
+    slots = seen(history, 5, both).slots
+    assert len(slots) == 40
+    assert slots == pytest.approx([0.07] * 40)
+
+
+def test_slots_of_another_length_are_left_out_and_counted() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, slot_seconds=0.5), T + 1)
+    assert history.ignored == 1
+    assert seen(history, 1).slots == ()
+
+
+def test_further_parts_of_a_report_change_only_partitions() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, entry(0, arrived=10), instance="pod", busy_seconds=0.4), T + 1)
+    history.observe(report("a", 1, entry(1, arrived=20), slots_start=0.0, slots=()), T + 1.01)
+    known = seen(history, 1.1, group("a", owners={0: "a", 1: "a"}))
+    assert known.members["a"].instance == "pod"
+    assert known.members["a"].busy_seconds == 0.4
+    assert len(known.slots) == 10
+    assert known.partitions[partition(1)].rate_slow == pytest.approx(20.0)
+
+
+def test_owners_without_a_recent_report_are_stale() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    state = group("a", "b", owners={0: "a", 1: "b"})
+    assert seen(history, 5, state).stale == (("b", None),)
+    assert seen(history, 8.0, state).stale == (("b", None),)
+    assert [name for name, _ in seen(history, 8.1, state).stale] == ["a", "b"]
+    fresh = group("a", "b", owners={0: "a", 1: "b"}, joined_at=T + 5)
+    assert seen(history, 6.0, fresh).stale == ()
+    idle = group("a", "b", owners={0: "a"})
+    assert seen(history, 6.0, idle).stale == ()
+
+
+def test_a_silent_members_arrivals_are_taken_to_go_on() -> None:
+    history = History(CONFIG)
+    for second in range(20):
+        history.observe(report("a", second), T + second + 1)
+        if second < 10:
+            history.observe(report("b", second), T + second + 1)
+    slots = seen(history, 20, group("a", "b", owners={0: "a", 1: "b"})).slots
+    assert len(slots) == 200
+    assert slots[50] == pytest.approx(0.1)
+    assert slots[150] == pytest.approx(0.1, rel=0.05)
+
+
+def test_handoffs_startups_and_lateness() -> None:
+    history = History(CONFIG)
+    history.observe(report("a", 0, handoffs=(0.01, -1.0), startup_seconds=4.0, late={"queued": 2}), T + 1)
+    history.observe(report("b", 0, handoffs=(0.02,), startup_seconds=-1.0, late={"queued": 1, "blocked": 1}), T + 1)
+    first = seen(history, 1)
+    assert first.handoffs_seconds == (0.01, 0.02)
+    assert first.startups_seconds == (4.0,)
+    assert first.late_records == {"blocked": 1, "queued": 3}
+    assert seen(history, 2).late_records == {}
+
+
+def test_what_is_gone_for_five_minutes_is_forgotten() -> None:
+    history = History(CONFIG)
+    feed(history, 10, arrived=500)
+    for second in (*range(10), *range(400, 410)):
+        history.observe(report("b", second, entry(1, arrived=10)), T + second + 1)
+    state = group("b", owners={1: "b"})
+    assert len(seen(history, 410, state).slots) <= 3000
+    before = history.ignored
+    feed(history, 1, first=3)
+    assert history.ignored == before, "its sequence starts anew"
+    back = seen(history, 410, group("a", "b", owners={0: "a"}))
+    assert back.partitions[partition(0)].rate_slow == pytest.approx(100.0)
+
+
+def leaving_group(history: History) -> None:
+    """Two members with a partition each and 0.5 busy seconds/s each; ``b`` goes at 20.9 and told up to 20."""
+    for second in range(20):
+        for member, number in (("a", 0), ("b", 1)):
+            history.observe(report(member, second, entry(number, arrived=100, cost_mean=0.005)), T + second + 1)
+        seen(history, second + 1.1, group("a", "b", owners={0: "a", 1: "b"}))
+    seen(history, 20.9, group("a", owners={0: "a", 1: "a"}))
+    both = [entry(number, arrived=100, cost_mean=0.005) for number in (0, 1)]
+    # From 20.9 on the new owner tells what comes for both.
+    history.observe(report("a", 20, *both, slots=(0.05,) * 9 + (0.1,)), T + 21)
+    history.observe(report("a", 21, *both, slots=(0.1,) * 10), T + 22)
+
+
+def test_a_member_that_goes_without_a_word_is_no_dip_of_the_load() -> None:
+    history = History(CONFIG)
+    leaving_group(history)
+    slots = seen(history, 22.1, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-20:] == pytest.approx([0.1] * 20, rel=0.05)
+
+
+def test_the_last_word_of_a_member_that_is_gone_replaces_what_was_put_in_for_it() -> None:
+    history = History(CONFIG)
+    leaving_group(history)
+    history.observe(report("b", 20, entry(1, arrived=45, state="gone"), slots=(0.05,) * 9), T + 22)
+    slots = seen(history, 22.1, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-20:] == pytest.approx([0.1] * 20, rel=0.05)
+
+
+def test_what_was_given_away_before_its_owner_went_is_not_put_in_twice() -> None:
+    """The new owner tells from the handoff on, which is when the plan was made; the old one stays a little longer."""
+    history = History(CONFIG)
+    for second in range(21):
+        for member, number in (("a", 0), ("b", 1)):
+            if second < 20 or member == "a":
+                history.observe(report(member, second, entry(number, arrived=100, cost_mean=0.005)), T + second + 1)
+        seen(history, second + 1.0, group("a", "b", owners={0: "a", 1: "b" if second < 20 else "a"}))
+    # "a" took it at 20.0 and says so a little later; "b" says nothing more and goes at 21.5.
+    history.observe(report("a", 21, slots_start=T + 20.0, slots=(0.05,) * 10), T + 21.2)
+    seen(history, 21.5, group("a", owners={0: "a", 1: "a"}))
+    slots = seen(history, 21.6, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-10:] == pytest.approx([0.1] * 10, rel=0.05)
+
+
+def test_what_was_advised_was_given_away_then_though_its_owner_went_before_the_next_look() -> None:
+    """A victim is stopped as soon as it is empty: the new owner tells from the advice on."""
+    history = History(CONFIG)
+    for second in range(20):
+        for member, number in (("a", 0), ("b", 1)):
+            history.observe(report(member, second, entry(number, arrived=100, cost_mean=0.005)), T + second + 1)
+        seen(history, second + 1.0, group("a", "b", owners={0: "a", 1: "b"}))
+    history.advised([partition(1)])
+    history.observe(report("a", 20, entry(0, arrived=100, cost_mean=0.005), slots=(0.1,) * 10), T + 21)
+    slots = seen(history, 21.0, group("a", owners={0: "a", 1: "a"})).slots
+    assert slots[-20:] == pytest.approx([0.1] * 20, rel=0.05)
+
+
+def test_a_member_without_a_recent_report_is_silent_whether_it_owns_something_or_not() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    state = group("a", "b", "c", owners={0: "a"}, joined_at=T)
+    assert seen(history, 3.0, state).silent == frozenset()
+    known = seen(history, 6.0, state)
+    assert known.silent == {"b", "c"}
+    assert known.stale == ()
+
+
+class TestTheOpeningSecond:
+    """Slots end at T + 1.0; what is known of the second after it is told apart."""
+
+    def test_the_members_add_up(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0, slots_open=(0.0, 0.4)), T + 1.2)
+        history.observe(report("b", 0, slots_open=(0.0, 0.2), speed=0.5), T + 1.2)
+        known = seen(history, 1.2, group("a", "b", owners={0: "a", 1: "b"}))
+        assert known.opening == pytest.approx(0.4 + 0.1)
+        assert sum(known.slots) == pytest.approx(0.5 + 0.25)
+
+    def test_slots_that_others_have_not_told_yet_count(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0), T + 1.2)
+        history.observe(report("b", 0, slots=(0.05,) * 12, slots_open=(0.3,)), T + 1.4)
+        assert seen(history, 1.4, group("a", "b", owners={0: "a", 1: "b"})).opening == pytest.approx(0.1 + 0.3)
+
+    def test_it_is_no_longer_than_a_second(self) -> None:
+        """Else a burst of the second after it would look like a jump."""
+        history = History(CONFIG)
+        history.observe(report("a", 0), T + 1.2)
+        history.observe(report("b", 0, slots=(0.0,) * 19, slots_open=(0.1, 0.7)), T + 2.1)
+        assert seen(history, 2.1, group("a", "b", owners={0: "a", 1: "b"})).opening == pytest.approx(0.1)
+
+    def test_a_later_report_takes_the_place_of_an_earlier_one(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0, slots_open=(0.0, 0.4)), T + 1.2)
+        history.observe(report("a", 1, slots=(0.0, 0.4, *[0.0] * 8), slots_open=(0.2,)), T + 2.2)
+        assert seen(history, 2.2).opening == pytest.approx(0.2)
+
+    def test_who_is_gone_tells_nothing(self) -> None:
+        history = History(CONFIG)
+        history.observe(report("a", 0), T + 1.2)
+        history.observe(report("b", 0, slots_open=(0.0, 0.2)), T + 1.2)
+        assert seen(history, 1.2).opening == 0.0

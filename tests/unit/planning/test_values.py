@@ -1,0 +1,73 @@
+"""Values that cannot be are refused, and instances are counted as the orchestrator counts them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.planning.packer_registry import PACKERS, make_packer
+from loadtrim_agent.planning.policy_registry import POLICIES, Measure, make_policy
+from loadtrim_agent.planning.values import Curve, GroupState, MemberState, PlanConfig, units_of
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"objective_seconds": 0.0}, "objective_seconds"),
+        ({"objective_share": 1.0}, "objective_share"),
+        ({"objective_share": 0.4}, "objective_share"),
+        ({"min_replicas": 0}, "replicas"),
+        ({"min_replicas": 3, "max_replicas": 2}, "replicas"),
+        ({"min_replicas": 1.5}, "min_replicas is 1.5"),
+        ({"max_replicas": math.nan}, "max_replicas nan"),
+        ({"mode": "off"}, "off"),
+        *(
+            ({f"{name}_seconds": value}, f"{name}_seconds is .*; give a finite number above 0")
+            for name in ("objective", "catchup", "decision", "report")
+            for value in (math.nan, math.inf, -1.0, 0.0, None)
+        ),
+        *(
+            ({f"{name}_seconds": value}, f"{name}_seconds is .*; give a finite number of 0 or more")
+            for name in ("startup", "handoff")
+            for value in (math.nan, math.inf, -1.0, None)
+        ),
+    ],
+)
+def test_settings_that_cannot_be(changes: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        PlanConfig(**changes)
+
+
+def test_units_are_instances() -> None:
+    group = GroupState(
+        generation=1,
+        leader="a",
+        members={
+            "d": MemberState(),
+            "c": MemberState(instance="x", leaving=True),
+            "a": MemberState(instance="x"),
+            "b": MemberState(instance="y", leaving=True),
+        },
+        owners={},
+    )
+    assert [(unit.instance, unit.members, unit.leaving) for unit in units_of(group)] == [
+        ("d", ("d",), False),
+        ("x", ("a", "c"), False),
+        ("y", ("b",), True),
+    ]
+
+
+def test_a_curve_scales() -> None:
+    assert Curve((1.0, 2.0), (0.5, 0.0)).scaled(2.0) == Curve((2.0, 4.0), (1.0, 0.0))
+
+
+@pytest.mark.parametrize("name", sorted(PACKERS))
+def test_packers_are_found_by_their_names(name: str) -> None:
+    assert make_packer(name).name == name
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_policies_are_found_by_their_names(name: str) -> None:
+    assert make_policy(name, frozenset(Measure)).name == name

@@ -1,0 +1,653 @@
+"""Getting into a generation and staying there: JoinGroup, SyncGroup, heartbeats, coordinator (rules 5 to 8, 11, 12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.announcements import KEPT_MAX, Heard
+from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
+from loadtrim_agent.protocol.heartbeats import BURST_GAPS_SECONDS
+from loadtrim_agent.protocol.membership import Phase
+from loadtrim_agent.wire.records import BaseRecord, HelloRecord, LeavingRecord, LeftRecord, LoadRecord, RejoinRecord
+from sim.driver import GROUP, ME, OTHER, Driver, base_of
+
+P0, P1, P2, P3 = (Partition("orders", index) for index in range(4))
+INCONSISTENT = Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def joined(member: str, *owned: Partition, attempt: int | None = 2, topics: tuple[str, ...] = ("orders",)):  # type: ignore[no-untyped-def]
+    return e.JoinedMember(member=member, topics=topics, owned=owned, attempt=attempt)
+
+
+# -- the way in ----------------------------------------------------------------------------------------------------
+
+
+def test_a_newcomer_from_the_start_to_its_first_record() -> None:
+    d = Driver()
+    assert d.feed(e.StartEvent) == [c.FindCoordinatorCommand()]
+    d.feed(e.CoordinatorFoundEvent)
+    first = d.only(c.SendJoinCommand)
+    assert first == c.SendJoinCommand(
+        attempt=1, member="", protocols=(LOADTRIM, *STANDARD_PROTOCOLS), topics=("orders",), owned=()
+    )
+    d.join_answered(code=Code.MEMBER_ID_REQUIRED)
+    assert d.kinds() == ["SendJoin", "Append"]
+    assert d.only(c.SendJoinCommand).attempt == 2
+    assert isinstance(d.only(c.AppendCommand).record, HelloRecord), "everybody is told when there is an id"
+    d.join_answered()
+    assert d.only(c.SendSyncCommand) == c.SendSyncCommand(attempt=2, member=ME, generation=1)
+    d.sync_answered(base=base_of(1, OTHER, m1=(0,), m2=()))
+    assert d.kinds() == ["Entered", "FetchCommitted"]
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, offsets={P0: 5})
+    opening = d.only(c.OpenCommand)
+    assert (opening.partition, opening.offset) == (P0, 5)
+    d.feed(e.OpenedEvent, partition=P0, take=opening.take, position=5)
+    assert d.kinds() == ["Run"]
+    assert d.machine.settled
+
+
+def test_the_lease_runs_from_when_the_request_was_sent() -> None:
+    d = Driver().joining()
+    sent_at = d.now
+    d.now += 3.0
+    d.join_answered(sent_at=sent_at)
+    assert d.only(c.LeaseCommand).until == sent_at + 10.0 - 0.5
+
+
+def test_a_member_without_the_log_offers_the_standard_protocols_only() -> None:
+    d = Driver()
+    d.machine.use_log(False)
+    d.joining()
+    assert d.only(c.SendJoinCommand).protocols == STANDARD_PROTOCOLS
+    assert d.kinds() == ["SendJoin"], "and says nothing in the log"
+    assert not d.machine.log_works
+
+
+@pytest.mark.parametrize("code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.REBALANCE_IN_PROGRESS])
+def test_join_refused_for_now_is_sent_again(code: Code) -> None:
+    d = Driver().joining()
+    d.join_answered(code=code)
+    assert d.kinds() == []
+    assert d.machine.wakeup() == pytest.approx(d.now + 0.1)
+    d.after(0.1)
+    assert d.only(c.SendJoinCommand).attempt == 3, "never the same bytes twice"
+
+
+@pytest.mark.parametrize("code", [Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.DISCONNECTED])
+def test_join_without_a_coordinator_waits_for_one(code: Code) -> None:
+    d = Driver().joining()
+    d.join_answered(code=code)
+    assert d.kinds() == ["FindCoordinator"]
+    assert d.after(0.2) == [], "it is not known yet"
+    d.feed(e.CoordinatorFoundEvent)
+    assert d.kinds() == ["SendJoin", "Append"]
+
+
+def test_join_refused_for_good_fails() -> None:
+    d = Driver().joining()
+    d.join_answered(code=INCONSISTENT)
+    assert d.only(c.FailCommand).code == INCONSISTENT
+    assert d.machine.wakeup() == float("inf")
+    assert d.feed(e.LogGapEvent) == [c.CountCommand(what="log_gap")], "nothing brings it back"
+
+
+def test_answers_to_an_earlier_join_mean_nothing() -> None:
+    d = Driver().joining()
+    assert d.join_answered(attempt=1) == []
+    d.join_answered()
+    assert d.join_answered() == [], "nor does a second answer"
+
+
+def test_a_join_behind_a_parked_one_takes_a_new_connection() -> None:
+    d = Driver().joining()
+    d.feed(e.HeartbeatAnsweredEvent, sent_at=d.now, member=ME, generation=-1, code=Code.NOT_COORDINATOR)
+    assert d.kinds() == ["FindCoordinator"]
+    d.feed(e.CoordinatorFoundEvent)
+    assert d.only(c.SendJoinCommand).fresh
+
+
+# -- SyncGroup -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION])
+def test_sync_refused_joins_again_with_the_claims(code: Code) -> None:
+    d = Driver().running(0, 1)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    d.sync_answered(code=code)
+    assert d.only(c.SendJoinCommand).owned == (P0, P1)
+    assert not d.all(c.StopCommand), "what is owned goes on"
+
+
+def test_sync_without_a_coordinator_waits_for_one() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.sync_answered(code=Code.NOT_COORDINATOR)
+    assert d.kinds() == ["FindCoordinator"]
+    assert d.feed(e.CoordinatorFoundEvent)[0] == d.only(c.SendJoinCommand)
+
+
+def test_sync_refused_for_good_fails() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.sync_answered(code=30)
+    assert d.only(c.FailCommand).code == 30
+
+
+def test_a_map_that_cannot_be_read_is_not_asked_for_again_at_once() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.feed(e.SyncAnsweredEvent, sent_at=d.now, attempt=2, generation=1, code=0, answer=None)
+    assert d.kinds() == []
+    assert d.counted() == ["map_unreadable"]
+    assert d.after(0.9) == []
+    assert d.after(0.2) == [d.only(c.SendJoinCommand), *d.all(c.AppendCommand)]
+
+
+def test_sync_without_an_answer_joins_again_on_a_new_connection() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.after(10.0)
+    assert d.counted() == ["map_unanswered"]
+    assert d.only(c.SendJoinCommand).fresh
+
+
+def test_a_map_made_from_an_earlier_attempt_is_not_used() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.only(c.SendJoinCommand).attempt == 3
+    d.join_answered(generation=2)
+    d.sync_answered(base=base_of(2, OTHER, m1=(), m2=(0,)))  # base_of: from attempt 2
+    assert "stale_map" in d.counted()
+    assert d.only(c.SendJoinCommand).owned == (P0,)
+
+
+def test_a_map_without_us_is_not_used() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.sync_answered(base=base_of(1, OTHER, m2=(0, 1)))
+    assert "stale_map" in d.counted()
+
+
+@pytest.mark.parametrize("first", ["answer", "log"])
+def test_a_map_in_the_log_is_waited_for(first: str) -> None:
+    base = base_of(1, OTHER, m1=(0,), m2=())
+    d = Driver().joining()
+    d.join_answered()
+    if first == "log":
+        d.read(base)
+        d.sync_answered(base_offset=0, partitions=(P0,))
+    else:
+        d.sync_answered(base_offset=0, partitions=(P0,))
+        assert d.machine.membership.phase is Phase.READING
+        d.read(base)
+    assert d.kinds() == ["Entered", "FetchCommitted"]
+
+
+def test_another_map_than_the_one_named_is_not_taken() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.sync_answered(base_offset=1, partitions=(P0,))
+    d.read(base_of(1, OTHER, m1=(1,), m2=()))  # of a leader before a failover, at offset 0
+    assert d.machine.membership.phase is Phase.READING
+    d.read(base_of(1, OTHER, m1=(0,), m2=()))
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
+def test_a_map_that_does_not_come_is_not_waited_for_for_ever() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.sync_answered(base_offset=0, partitions=(P0,))
+    d.after(2.0)
+    assert d.counted() == ["map_unanswered"]
+    assert d.kinds()[0] == "SendJoin"
+
+
+def test_without_a_map_what_is_given_is_held_and_nothing_moves() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.sync_answered(partitions=(P0, P1), attempts={ME: 2, OTHER: 2})
+    d.open_all()
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.counted() == ["move_not_possible"]
+    assert d.machine.holdings.ownership is None
+
+
+# -- leading -------------------------------------------------------------------------------------------------------
+
+
+def test_the_leader_answers_with_the_map_and_writes_it_down() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined("foreign-id")))
+    d.feed(e.BaseFoundEvent, base=None)
+    sync = d.only(c.SendSyncCommand)
+    base = sync.answers[ME].base
+    assert base is not None
+    assert base.owners() == {P0: "foreign-id", P1: ME, P2: "foreign-id", P3: ME}
+    d.sync_answered(base=base)
+    assert d.only(c.AppendCommand).record == base
+
+
+def test_a_leader_without_the_newest_map_asks_the_log_once() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
+    assert d.kinds() == ["ReadBase"]
+    d.feed(e.BaseFoundEvent, base=base_of(0, OTHER, m2=(0,)))
+    assert d.counted() == ["stale_join"], "the other's JoinGroup was in that map already"
+    assert d.only(c.SendJoinCommand).owned == ()
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, attempt=3), joined(OTHER, P0, attempt=3)))
+    assert d.kinds() == ["SendSync"], "it leads since the generation before: it knows all there is"
+    assert d.feed(e.BaseFoundEvent, base=None) == []
+
+
+def test_a_leader_alone_asks_nobody() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME),))
+    assert d.kinds() == ["SendSync"]
+
+
+def test_the_log_does_not_answer_and_the_leader_goes_by_the_claims() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined(OTHER, P0, P1)))
+    d.after(5.0)
+    assert d.only(c.SendSyncCommand).answers[OTHER].partitions == (P0, P1)
+
+
+def test_a_leader_that_missed_a_generation_does_not_trust_its_own_map() -> None:
+    d = Driver().running(0, generation=4)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=6, leader=ME, members=(joined(ME, P0, attempt=3), joined(OTHER, attempt=3)))
+    assert d.kinds() == ["ReadBase"]
+    newer = BaseRecord(group=GROUP, member=OTHER, at=0.0, generation=5, members={OTHER: _entry(3)})
+    d.feed(e.BaseFoundEvent, base=newer)
+    assert d.counted() == ["stale_join"]
+
+
+def _entry(attempt: int):  # type: ignore[no-untyped-def]
+    return base_of(1, m1=()).members[ME].__class__(attempt=attempt, topics=("orders",))
+
+
+def test_a_delayed_copy_makes_the_leader_join_again() -> None:
+    d = Driver().running(0, leader=ME)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, P0, attempt=3), joined(OTHER, attempt=2)))
+    assert d.counted() == ["stale_join"]
+    assert d.only(c.SendJoinCommand).owned == (P0,)
+
+
+def test_the_leader_asks_for_topics_that_it_does_not_know() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME, topics=("orders", "refunds")),))
+    assert d.only(c.FetchTopicsCommand).topics == ("refunds",)
+    d.feed(e.TopicsEvent, partitions={"refunds": 1})
+    assert d.only(c.SendSyncCommand).answers[ME].partitions == (P0, P1, P2, P3, Partition("refunds", 0))
+
+
+def test_unknown_topics_are_not_waited_for_for_ever_and_not_forgotten() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME, topics=("orders", "refunds")),))
+    d.after(5.0)
+    d.sync_answered(base=d.only(c.SendSyncCommand).answers[ME].base)
+    d.feed(e.TopicsEvent, partitions={"refunds": 1})
+    assert d.counted() == ["partitions_changed"]
+    assert d.all(c.SendJoinCommand)
+
+
+def test_a_claim_beyond_what_the_leader_knows_makes_it_ask_again() -> None:
+    d = Driver().joining()
+    beyond = Partition("orders", 5)
+    d.join_answered(leader=ME, members=(joined(ME, beyond),))
+    assert d.only(c.FetchTopicsCommand).topics == ("orders",)
+    d.feed(e.TopicsEvent, partitions={"orders": 6})
+    assert beyond in d.only(c.SendSyncCommand).answers[ME].partitions
+
+
+def test_a_claim_of_what_is_really_gone_is_void() -> None:
+    d = Driver().joining()
+    beyond = Partition("orders", 5)
+    d.join_answered(leader=ME, members=(joined(ME, beyond),))
+    d.feed(e.TopicsEvent, partitions={"orders": 4})
+    assert beyond not in d.only(c.SendSyncCommand).answers[ME].partitions
+    assert d.counted() == ["void_claim"]
+
+
+def test_only_the_leader_starts_a_barrier_for_new_partitions() -> None:
+    follower = Driver().running(0)
+    assert follower.feed(e.TopicsEvent, partitions={"orders": 9}) == []
+    leader = Driver().running(0, leader=ME)
+    leader.feed(e.TopicsEvent, partitions={"orders": 5})
+    assert leader.counted() == ["partitions_changed"]
+    assert leader.only(c.SendJoinCommand).owned == (P0,)
+    assert leader.feed(e.TopicsEvent, partitions={"orders": 6}) == [], "the barrier has begun; one is enough"
+
+
+def test_partitions_that_appear_while_the_first_map_is_on_its_way() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME),))
+    sync = d.only(c.SendSyncCommand)
+    d.feed(e.TopicsEvent, partitions={"orders": 5})
+    d.sync_answered(base=sync.answers[ME].base)
+    assert d.all(c.SendJoinCommand), "again, for what the map does not have"
+
+
+def test_claimed_twice_is_given_away_in_the_next_generation() -> None:
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined("a", P0), joined("b", P0)))
+    d.feed(e.BaseFoundEvent, base=None)
+    assert d.counted() == ["contested_claim"]
+    d.sync_answered(base=d.only(c.SendSyncCommand).answers[ME].base)
+    assert d.kinds()[:3] == ["Entered", "FetchCommitted", "Append"]
+    assert d.all(c.SendJoinCommand)
+
+
+def test_a_map_that_does_not_fit_goes_through_the_log() -> None:
+    d = Driver(inline_limit_bytes=0).joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
+    d.feed(e.BaseFoundEvent, base=None)
+    append = d.only(c.AppendCommand)
+    assert isinstance(append.record, BaseRecord)
+    d.feed(e.AppendedEvent, append=append.append, offset=17)
+    answers = d.only(c.SendSyncCommand).answers
+    assert {a.base_offset for a in answers.values()} == {17}
+    assert {a.base for a in answers.values()} == {None}
+    assert answers[ME].partitions == (P0, P2)
+
+
+@pytest.mark.parametrize("failure", ["refused", "slow"])
+def test_a_map_that_cannot_be_written_moves_nothing(failure: str) -> None:
+    d = Driver(inline_limit_bytes=0).joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
+    d.feed(e.BaseFoundEvent, base=None)
+    append = d.only(c.AppendCommand)
+    if failure == "slow":
+        d.after(1.0)
+    else:
+        d.feed(e.AppendedEvent, append=append.append, offset=None)
+    assert d.counted() == ["map_not_written"]
+    answers = d.only(c.SendSyncCommand).answers
+    assert answers[OTHER] == e.GroupAnswer(partitions=(P1, P3), attempts={ME: 2, OTHER: 2})
+    assert d.feed(e.AppendedEvent, append=append.append, offset=17) == [], "too late"
+
+
+# -- heartbeats and barriers ---------------------------------------------------------------------------------------
+
+
+def test_one_heartbeat_at_a_time() -> None:
+    d = Driver().running(0)
+    d.after(1.0)
+    assert d.only(c.SendHeartbeatCommand) == c.SendHeartbeatCommand(member=ME, generation=1)
+    assert not Driver.all(d, c.StopCommand)
+    d.after(1.0)
+    assert not d.all(c.SendHeartbeatCommand)
+    d.heartbeat_answered(Code.NONE)
+    assert not d.all(c.SendHeartbeatCommand)
+    d.after(1.0)
+    assert d.all(c.SendHeartbeatCommand)
+
+
+def test_told_of_a_barrier_it_joins_at_once_and_tells_the_log() -> None:
+    d = Driver().running(0, 1)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.kinds() == ["SendJoin", "Append"]
+    assert d.only(c.SendJoinCommand).owned == (P0, P1)
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, RejoinRecord)
+    assert record.generation == 1
+    assert d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS) == [], "while joining it only renews the session"
+
+
+def test_told_of_a_barrier_of_an_older_generation_it_does_nothing() -> None:
+    d = Driver().running(0, generation=5)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS, generation=4)
+    assert d.kinds() == []
+
+
+def test_fenced_it_joins_again_with_its_claims() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.ILLEGAL_GENERATION)
+    assert d.only(c.SendJoinCommand).owned == (P0,)
+    assert d.heartbeat_answered(Code.ILLEGAL_GENERATION) == [], "while joining it is ignored"
+
+
+def test_forgotten_it_owns_nothing_and_takes_a_new_id() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID)
+    assert d.kinds() == ["Drop", "SendJoin"]
+    assert d.only(c.SendJoinCommand) == c.SendJoinCommand(
+        attempt=3, member="", protocols=(LOADTRIM, *STANDARD_PROTOCOLS), topics=("orders",), owned=()
+    )
+    assert d.machine.lease_until == 0.0
+
+
+def test_an_id_given_up_before_means_nothing() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID, member="an older id")
+    assert d.kinds() == []
+
+
+@pytest.mark.parametrize("answer", ["join", "sync", "commit"])
+def test_forgotten_by_any_answer(answer: str) -> None:
+    d = Driver().running(0)
+    if answer == "commit":
+        d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=9)})
+        d.all(c.SendCommitCommand)
+        d.commit_answered(Code.UNKNOWN_MEMBER_ID)
+    else:
+        d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+        d.join_answered(generation=2, code=Code.UNKNOWN_MEMBER_ID if answer == "join" else Code.NONE)
+        if answer == "sync":
+            d.sync_answered(code=Code.UNKNOWN_MEMBER_ID)
+    assert d.counted() == ["forgotten"]
+    assert d.only(c.SendJoinCommand).member == ""
+
+
+def test_heartbeats_stop_when_the_join_is_not_answered() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    for _ in range(9):
+        d.after(1.0)
+        assert d.all(c.SendHeartbeatCommand)
+        d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.after(1.0)
+    assert d.counted() == ["join_unanswered"]
+    assert d.only(c.SendJoinCommand).fresh
+    d.after(5.0)
+    assert not d.all(c.SendHeartbeatCommand)
+    assert d.machine.lease_until == d.now - 15.0 + 9.0 + 10.0 - 0.5, "so the lease ends with the session"
+
+
+def test_the_lease_ends_with_the_barrier_that_waits_for_us() -> None:
+    d = Driver(rebalance_timeout=30.0).running(0)
+    entered = d.now
+    for _ in range(14):
+        d.after(1.0)
+        d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.machine.lease_until == pytest.approx(entered + 14.0 + 10.0 - 0.5)
+    d.after(1.0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS, sent_at=entered + 25.0)
+    assert d.machine.lease_until == entered + 30.0 - 0.5
+
+
+def test_a_lost_coordinator_is_looked_up_once() -> None:
+    d = Driver().running(0)
+    d.after(1.0)
+    assert d.heartbeat_answered(Code.DISCONNECTED) == [c.FindCoordinatorCommand()]
+    assert d.heartbeat_answered(Code.DISCONNECTED) == []
+    assert d.after(5.0) == [], "no heartbeats to nobody"
+    d.feed(e.CoordinatorFoundEvent)
+    assert d.kinds() == ["SendHeartbeat"]
+
+
+def test_a_commit_refused_for_a_barrier_makes_it_look_at_once() -> None:
+    d = Driver().running(0)
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=9)})
+    d.all(c.SendCommitCommand)
+    d.commit_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.kinds() == ["SendHeartbeat"]
+
+
+def test_a_fenced_commit_makes_it_join_again() -> None:
+    d = Driver().running(0)
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=9)})
+    d.all(c.SendCommitCommand)
+    d.commit_answered(Code.ILLEGAL_GENERATION)
+    assert d.only(c.SendJoinCommand).owned == (P0,)
+
+
+def test_a_commit_of_an_older_id_means_nothing() -> None:
+    d = Driver().running(0)
+    d.feed(e.CommitAnsweredEvent, commit=99, member="an older id", generation=1, codes={P0: Code.UNKNOWN_MEMBER_ID})
+    assert d.kinds() == []
+
+
+# -- what the log says (rule 11) -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        HelloRecord(group=GROUP, member="new", at=0.0),
+        RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=1),
+        LeftRecord(group=GROUP, member=OTHER, at=0.0, generation=1),
+    ],
+    ids=["hello", "rejoin", "left"],
+)
+def test_who_reads_of_a_barrier_joins_at_once(record) -> None:  # type: ignore[no-untyped-def]
+    """Asking by heartbeat first would cost every member a round trip, all at the same time."""
+    d = Driver().running(0)
+    d.read(record)
+    assert d.kinds() == ["SendJoin"], "and does not tell the log what it has from there"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        HelloRecord(group=GROUP, member="new", at=0.0),
+        RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2),
+    ],
+    ids=["a hello that no map followed", "a rejoin of the next generation"],
+)
+def test_a_hint_of_a_barrier_makes_everybody_heartbeat_at_once_and_a_few_times_more(record) -> None:  # type: ignore[no-untyped-def]
+    d = Driver().running(0)
+    if isinstance(record, HelloRecord):
+        d.machine.membership._heard.say(record.member, here=True)
+    d.read(record)
+    assert d.kinds() == ["SendHeartbeat"]
+    for gap in BURST_GAPS_SECONDS:
+        d.heartbeat_answered(Code.NONE)
+        assert d.machine.wakeup() == pytest.approx(d.now + gap)
+        d.after(gap)
+        assert d.kinds() == ["SendHeartbeat"]
+    d.heartbeat_answered(Code.NONE)
+    assert d.machine.wakeup() == pytest.approx(d.now + 1.0)
+
+
+def test_a_hello_that_overtook_its_joingroup_is_looked_for_after_the_barrier_without_it() -> None:
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.into(2, **{ME: (0,), OTHER: (1,)})
+    assert "SendHeartbeat" in d.kinds()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert "SendJoin" in d.kinds()
+
+
+def test_a_hello_that_the_next_map_shows_is_over() -> None:
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.into(2, **{ME: (0,), OTHER: (1,), "new": ()})
+    assert "SendHeartbeat" not in d.kinds()
+    assert d.read(HelloRecord(group=GROUP, member="new", at=0.0)) == []
+
+
+def test_who_never_came_is_looked_for_after_one_map_only() -> None:
+    """A pod that could not get in once would cost every member seven heartbeats at each later barrier."""
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="gone", at=0.0))
+    d.into(2, **{ME: (0,), OTHER: (1,)})
+    assert "SendHeartbeat" in d.kinds()
+    d.heartbeat_answered(Code.NONE)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.into(3, **{ME: (0,), OTHER: (1,), "new": ()})
+    assert "SendHeartbeat" not in d.kinds()
+    d.read(HelloRecord(group=GROUP, member="gone", at=0.0))
+    assert d.kinds() == ["SendHeartbeat"], "the same again starts no barrier"
+
+
+def test_who_says_hello_and_never_comes_takes_no_memory_for_ever() -> None:
+    heard = Heard()
+    for number in range(3 * KEPT_MAX):
+        assert heard.say(f"pod-{number}", here=True)
+        if number % 100 == 0:
+            heard.unseen({ME})
+    assert len(heard._here) == KEPT_MAX
+    assert not heard.say(f"pod-{3 * KEPT_MAX - 1}", here=True)
+    assert heard.unseen({ME})
+    assert not heard.unseen({ME})
+
+
+def test_who_left_while_we_joined_and_is_in_the_map_is_looked_for() -> None:
+    """Without it the others would learn of the barrier at their next regular heartbeat, seconds later."""
+    d = Driver().running(0)
+    d.read(HelloRecord(group=GROUP, member="new", at=0.0))
+    d.read(LeftRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    d.into(2, **{ME: (0,), OTHER: (1,), "new": ()})
+    assert "SendHeartbeat" in d.kinds()
+
+
+def test_whose_generation_ended_before_it_was_in_joins_when_it_is() -> None:
+    """Without it the barrier waits for its next regular heartbeat, which tells it seconds later."""
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    d.read(RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2))
+    d.sync_answered(base=base_of(2, OTHER, attempt=3, m1=(0,), m2=(1,)))
+    assert d.machine.membership.generation == 2
+    assert "SendJoin" in d.kinds()
+    assert "Append" not in d.kinds(), "the log says so already"
+
+
+def test_who_was_told_by_the_log_does_not_tell_it_again() -> None:
+    d = Driver().running(0)
+    d.read(RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2))
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.kinds() == ["SendJoin"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        HelloRecord(group=GROUP, member=ME, at=0.0),
+        RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=0),
+        RejoinRecord(group=GROUP, member=ME, at=0.0, generation=1),
+    ],
+    ids=["own hello", "older generation", "own rejoin"],
+)
+def test_no_hint(record) -> None:  # type: ignore[no-untyped-def]
+    d = Driver().running(0)
+    assert d.read(record) == []
+
+
+def test_a_silent_member_makes_the_others_look_for_its_eviction() -> None:
+    d = Driver(heartbeat_interval=20.0, session_timeout=60.0, rebalance_timeout=120.0).running(0)
+    d.after(3.0)
+    assert d.machine.wakeup() == pytest.approx(d.now + 0.25)
+    d.after(0.25)
+    assert d.kinds() == ["SendHeartbeat"]
+    d.heartbeat_answered(Code.NONE)
+    assert d.machine.wakeup() == pytest.approx(d.now + 0.25)
+    d.read(LoadRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    d.after(0.25)
+    d.heartbeat_answered(Code.NONE)
+    d.after(2.0)
+    assert d.kinds() == [], "it was heard of again"
+
+
+def test_leaving_members_are_given_nothing() -> None:
+    d = Driver().running(0, 1)
+    d.read(LeavingRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.counted() == ["move_not_possible"]

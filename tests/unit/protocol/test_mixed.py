@@ -1,0 +1,123 @@
+"""Mixed groups: members without the agent in the same group, and the way there and back."""
+
+from __future__ import annotations
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
+from sim.driver import ME, Driver
+
+P0, P1, P2, P3 = (Partition("orders", index) for index in range(4))
+
+
+def joined(member: str, attempt: int | None) -> e.JoinedMember:
+    return e.JoinedMember(member=member, topics=("orders",), attempt=attempt)
+
+
+def mixed(d: Driver, *given: Partition, generation: int = 1) -> Driver:
+    """In a generation with a member without the agent."""
+    d.join_answered(generation=generation, protocol="range")
+    d.sync_answered(partitions=given)
+    d.open_all()
+    return d
+
+
+def test_in_a_mixed_group_what_the_leader_gives_is_held() -> None:
+    d = mixed(Driver().joining(), P0, P1)
+    assert set(d.machine.holdings.holds) == {P0, P1}
+    assert not d.machine.membership.speaks_loadtrim
+
+
+def test_a_leader_of_ours_deals_out_as_any_other() -> None:
+    d = Driver().joining()
+    d.join_answered(protocol="range", leader=ME, members=(joined(ME, 2), joined("foreign", None)))
+    assert d.only(c.SendSyncCommand).answers[ME] == e.GroupAnswer(partitions=(P2, P3))
+
+
+def test_a_mixed_group_is_revoked_before_every_join() -> None:
+    d = mixed(Driver().joining(), P0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.kinds() == ["Stop"]
+    d.drained(P0, 9)
+    assert d.all(c.SendCommitCommand)
+    d.commit_answered()
+    assert d.kinds() == ["Drop", "SendJoin", "Append"]
+    assert d.only(c.SendJoinCommand).owned == ()
+
+
+def test_a_commit_refused_while_revoking_is_waited_for() -> None:
+    d = mixed(Driver().joining(), P0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.drained(P0, 9)
+    d.all(c.SendCommitCommand)
+    d.commit_answered(Code.COORDINATOR_LOAD_IN_PROGRESS)
+    assert d.kinds() == [], "neither joined nor handed out again"
+    d.after(0.1)
+    assert d.all(c.SendCommitCommand)
+    d.commit_answered()
+    assert "SendJoin" in d.kinds()
+
+
+def test_user_code_that_does_not_finish_holds_a_mixed_group_up_no_longer_than_the_drain_time() -> None:
+    d = mixed(Driver(drain_seconds=4.0).joining(), P0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.after(3.9)
+    assert "SendJoin" not in d.kinds()
+    d.after(0.1)
+    assert d.kinds()[:2] == ["Drop", "SendJoin"]
+
+
+def test_a_foreign_member_comes_back() -> None:
+    d = Driver().running(0, 1)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, protocol="range")
+    assert d.kinds() == ["Stop", "Stop", "SendSync"], "handing out ends at once"
+    d.sync_answered(partitions=(P0, P1))
+    assert d.kinds() == ["Entered", "Stop", "Stop"], "and is put down"
+    d.drained(P0, 9)
+    d.drained(P1, None)
+    d.all(c.SendCommitCommand)
+    d.feed(e.TickEvent)
+    d.feed(e.CommitAnsweredEvent, commit=1, member=ME, generation=2, codes={P0: 0})
+    assert d.kinds() == ["Drop", "Drop", "SendJoin", "Append"]
+    assert d.only(c.SendJoinCommand).owned == ()
+
+
+def test_a_foreign_member_that_is_gone_again_before_the_answer() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, protocol="range")
+    d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
+    assert d.only(c.SendJoinCommand).owned == (P0,)
+    d.join_answered(generation=3)
+    d.sync_answered(partitions=(P0,), attempts={ME: 4})
+    assert d.kinds() == ["Entered", "Resume"]
+
+
+def test_what_was_not_opened_yet_is_not_opened_when_a_foreign_member_comes_back() -> None:
+    d = Driver().entered()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, protocol="range")
+    assert d.kinds() == ["Drop", "Drop", "SendSync"]
+
+
+def test_a_log_that_can_be_used_later_brings_the_member_back() -> None:
+    d = Driver()
+    d.machine.use_log(False)
+    mixed(d.joining(), P0)
+    d.feed(e.LogUsableEvent)
+    assert (d.counted(), d.kinds()) == (["log_usable"], ["Stop"])
+    assert d.machine.log_works
+    assert d.feed(e.LogUsableEvent) == [], "once"
+    d.drained(P0, None)
+    assert d.only(c.SendJoinCommand).protocols == (LOADTRIM, *STANDARD_PROTOCOLS)
+
+
+def test_a_log_that_can_be_used_before_the_start_begins_nothing() -> None:
+    d = Driver()
+    d.machine.use_log(False)
+    d.feed(e.LogUsableEvent)
+    assert d.kinds() == []
+    d.joining()
+    assert d.only(c.SendJoinCommand).protocols == (LOADTRIM, *STANDARD_PROTOCOLS)

@@ -1,0 +1,89 @@
+"""What the log says of the other members."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.peers import OVERDUE_SECONDS, Peers
+from loadtrim_agent.wire.records import LoadRecord, MemberEntry
+
+P0 = Partition("orders", 0)
+
+
+def load(member: str, slack: float = 1.0) -> LoadRecord:
+    return LoadRecord(group="g", member=member, at=0.0, generation=1, slack=slack)
+
+
+@pytest.fixture
+def peers() -> Peers:
+    peers = Peers()
+    peers.enter(100.0, ("a", "b", "me"))
+    return peers
+
+
+def test_nobody_is_overdue_at_first(peers: Peers) -> None:
+    assert not peers.overdue(100.0, "me")
+    assert peers.next_overdue("me") == 100.0 + OVERDUE_SECONDS
+
+
+def test_overdue_until_heard(peers: Peers) -> None:
+    peers.heard(101.0, load("a"))
+    assert peers.overdue(100.0 + OVERDUE_SECONDS, "me")
+    assert peers.next_overdue("me") == 101.0 + OVERDUE_SECONDS, "one that is overdue wakes nobody again"
+    peers.heard(104.0, load("b"))
+    assert not peers.overdue(103.5, "me")
+
+
+def test_own_silence_does_not_count(peers: Peers) -> None:
+    peers.heard(200.0, load("a"))
+    peers.heard(200.0, load("b"))
+    assert not peers.overdue(201.0, "me")
+
+
+def test_alone_nobody_is_overdue() -> None:
+    assert Peers().next_overdue("me") == float("inf")
+
+
+def test_strangers_are_not_listened_to(peers: Peers) -> None:
+    peers.heard(200.0, load("stranger"))
+    assert peers.next_overdue("me") == 100.0 + OVERDUE_SECONDS
+
+
+def test_takers_have_the_topic_stay_and_have_most_slack_first(peers: Peers) -> None:
+    entries = {
+        "a": MemberEntry(attempt=1, topics=("orders",)),
+        "b": MemberEntry(attempt=1, topics=("orders", "refunds")),
+        "c": MemberEntry(attempt=1, topics=("refunds",)),
+        "me": MemberEntry(attempt=1, topics=("orders",)),
+    }
+    peers.heard(100.0, load("b", slack=0.9))
+    peers.heard(100.0, load("a", slack=0.5))
+    assert peers.takers(P0, entries, "me") == ["b", "a"]
+    peers.charge("b", 0.5)
+    assert peers.takers(P0, entries, "me") == ["a", "b"]
+    peers.charge("nobody", 1.0)
+    peers.say_leaving("a")
+    assert peers.takers(P0, entries, "me") == ["b"]
+
+
+def test_leaving_is_remembered_while_the_member_is_there(peers: Peers) -> None:
+    peers.say_leaving("a")
+    peers.enter(101.0, ("a", "me"))
+    assert peers.leaving == {"a"}
+    peers.enter(102.0, ("b", "me"))
+    assert peers.leaving == frozenset()
+
+
+def test_leaving_ends_when_it_has_left(peers: Peers) -> None:
+    peers.say_leaving("a")
+    peers.forget_leaving("a")
+    peers.forget_leaving("a")
+    assert peers.leaving == frozenset()
+
+
+def test_a_new_generation_gives_everybody_time_again(peers: Peers) -> None:
+    peers.heard(100.0, load("a", slack=0.25))
+    peers.enter(110.0, ("a", "b"))
+    assert not peers.overdue(110.0 + OVERDUE_SECONDS - 0.1, "me")
+    assert peers.takers(P0, {m: MemberEntry(attempt=1, topics=("orders",)) for m in "ab"}, "me") == ["a", "b"]

@@ -1,0 +1,243 @@
+"""The command line without a cluster: wrong use, exit codes, ``loadtrim up`` as a process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadtrim.cli import main
+from loadtrim.cli.explain import explain_lines, gather
+from loadtrim.cli.up import default_name
+
+from ..observer.control_records import decision
+
+POLITE = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("ready", flush=True)
+signal.sigwait([signal.SIGTERM])
+"""
+STUBBORN = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+NOWHERE = "127.0.0.1:1"
+"""A port that nobody listens on."""
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("KAFKA_BOOTSTRAP", "LOADTRIM_CONTROL_TOPIC", "LOADTRIM_DRAIN_SECONDS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["frobnicate"],
+        ["status"],
+        ["scale", "payments"],
+        ["scale", "payments", "0"],
+        ["scale", "payments", "many"],
+        ["explain", "payments", "--last", "0"],
+        ["up"],
+        ["up", "--replicas", "0", "--", "true"],
+        ["up", "--startup-delay", "-1", "--", "true"],
+        ["up", "--startup-delay", "soon", "--", "true"],
+        ["up", "--min", "3", "--max", "2", "--", "true"],
+        ["up", "--", "no-such-command"],
+        ["status", "", "--bootstrap", NOWHERE],
+        ["status", "payments", "--config", "/no/such/file"],
+    ],
+)
+def test_wrong_use_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"], ["explain", "--help"]])
+def test_asking_for_help_is_done(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["status", "g"], ["explain", "g"], ["hold", "g"], ["resume", "g"], ["scale", "g", "3"]]
+)
+def test_no_broker_is_told_with_what_to_do(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--bootstrap", NOWHERE]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"loadtrim: No broker can be talked to at {NOWHERE} (from --bootstrap)")
+    assert "Connect call failed" in told
+    assert "Check the address (--bootstrap)" in told
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "examples/payments/service.py"], "service"),
+        (["/usr/bin/python3.11", "-u", "-m", "shop.payments_service", "--fast"], "payments-service"),
+        (["python"], "python"),
+        (["./run.sh", "x"], "run-sh"),
+        (["___"], "replica"),
+    ],
+)
+def test_instances_are_called_after_the_command(command: list[str], name: str) -> None:
+    assert default_name(command) == name
+
+
+def test_decisions_that_came_to_the_same_are_told_once() -> None:
+    quiet = [decision("a", at=float(second), reason=f"load {second}", replicas_actual=2) for second in range(5)]
+    up = decision("a", at=5.0, replicas_actual=2, replicas_wanted=3)
+    runs = gather([*quiet, up, *quiet])
+    assert [run.count for run in runs] == [5, 1, 5]
+    assert [run.count for run in gather(quiet, every=True)] == [1] * 5
+    lines = explain_lines(runs, {"a": "pay-1"}, None)
+    assert lines[0].startswith("1970-01-01 00:00:04.000 UTC  decision 1.1 by pay-1")
+    assert "the same 5 times since 1970-01-01 00:00:00.000 UTC" in lines[2]
+    assert lines.count("") == 2
+
+
+@contextmanager
+def up(*options: str, command: list[str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """``loadtrim up`` in a process of its own; killed at the end if it still runs."""
+    words = [sys.executable, "-m", "loadtrim", "up", *options, "--", *(command or [sys.executable, "-c", POLITE])]
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def lines_until(process: subprocess.Popen[str], count: int, words: str) -> list[str]:
+    """Lines of its output up to the ``count``-th that holds ``words``."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    while count:
+        line = process.stdout.readline()
+        assert line, lines
+        lines.append(line)
+        count -= words in line
+    return lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_runs_instances_and_ends_them_in_order(number: int) -> None:
+    with up("--plain", "--replicas", "2", "--name", "pay") as process:
+        lines_until(process, 2, "| ready")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+        assert out.count("ended with code 0") == 2
+        assert "0 killed" in out
+
+
+@pytest.mark.slow
+def test_up_tells_programs_in_json(tmp_path: Path) -> None:
+    with up("--json", "--log-dir", str(tmp_path), "--name", "pay") as process:
+        lines = lines_until(process, 1, '"line":"ready"')
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    told: list[dict[str, Any]] = [json.loads(line) for line in [*lines, *out.splitlines()]]
+    kinds = [each["kind"] for each in told]
+    assert sorted(kinds[:2]) == ["ready", "started"]
+    assert kinds[2:] == ["output", "stopping", "exited", "end"]
+    assert told[-1]["replicas_most"] == 1
+    assert (tmp_path / "pay-1.log").read_text() == "ready\n"
+
+
+@pytest.mark.slow
+def test_a_second_signal_kills_at_once() -> None:
+    with up("--plain", command=[sys.executable, "-c", STUBBORN]) as process:
+        lines_until(process, 1, "| ready")
+        process.send_signal(signal.SIGINT)
+        lines_until(process, 1, "asked to end")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+        assert process.returncode == 1
+        assert "killed (asked to end at once)" in out
+
+
+@pytest.mark.slow
+def test_nothing_outlives_up_killed_with_9() -> None:
+    with up("--json", "--replicas", "2", command=[sys.executable, "-c", STUBBORN]) as process:
+        told = [json.loads(line) for line in lines_until(process, 2, '"line":"ready"')]
+        ids = [each["process_id"] for each in told if each["kind"] == "started"]
+        process.kill()
+        process.wait()
+        assert len(ids) == 2
+        for process_id in ids:
+            with contextlib.suppress(ProcessLookupError):
+                fd = os.pidfd_open(process_id)
+                assert select.select([fd], [], [], 20.0)[0], "it is gone within the grace"
+                os.close(fd)
+
+
+def test_up_gives_up_on_a_command_that_never_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("loadtrim.cli.up.FAILURES_MAX", 2)
+    assert main(["up", "--", sys.executable, "-c", "import sys; sys.exit('no such table')"]) == 1
+    told = capsys.readouterr()
+    assert "Every instance ended right after its start, 2 times in a row." in told.err
+    assert "it said last: no such table" in told.err
+    assert "starts in 0.5 s" in told.out
+
+
+@pytest.mark.slow
+def test_up_ends_when_nobody_reads_its_lines() -> None:
+    talker = "import time\nwhile 1: print('x', flush=True); time.sleep(0.01)"
+    with up("--plain", command=[sys.executable, "-c", talker]) as process:
+        lines_until(process, 3, "| x")
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=20) == 0
+
+
+def test_without_rich_up_goes_on_with_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr("loadtrim.cli.live", raising=False)
+    monkeypatch.setitem(sys.modules, "loadtrim.cli.live", None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("loadtrim.cli.up.FAILURES_MAX", 1)
+    assert main(["up", "--", "false"]) == 1
+    told = capsys.readouterr()
+    assert "pip install 'loadtrim[cli]'" in told.err
+    assert "ended with code 1" in told.out
+
+
+@pytest.mark.slow
+def test_commands_work_without_rich() -> None:
+    """Everything but the live view: ``rich`` is made impossible to import."""
+    script = (
+        "import sys; sys.modules['rich'] = None; from loadtrim.cli import main; sys.exit(main(['status', '--help']))"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,180 @@
+"""What the commands print about a group."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from loadtrim.cli.live import Scene, bar, render, sparkline
+from loadtrim.cli.text import ago, group_line, owns, status_lines, table
+from loadtrim.observer.view import GroupState
+from loadtrim.orchestrator.instances import EventKind, InstanceInfo, OrchestratorEvent
+from loadtrim.orchestrator.supervisor import Phase
+from loadtrim_agent.wire.records import HelloRecord, PartitionReport
+
+from ..observer.control_records import GROUP, base, brake, decision, release, report, view
+
+
+def running(at: float = 1.0) -> GroupState:
+    return view(
+        base(14, {"m-1": (0, 1, 2, 5), "m-2": (3,)}),
+        release(14, 5, 0, "m-1", "m-2"),
+        report(
+            "m-1", PartitionReport(topic="payments", partition=0, arrived=40, lag=9, lag_seconds=0.5, cost_mean=0.0059),
+            instance="pay-1", busy_seconds=0.62, in_time=9997, late={"forecast": 3},
+            latency_counts=((0.1, 9999), (0.5, 1)),
+        ),
+        report("m-2", instance="pay-2"),
+        decision("m-1", work=1.5, rate=250.0, forecast=1.7, replicas_actual=2, replicas_wanted=3, members={"m-1": 0.6},
+                 objective_seconds=0.5, objective_share=0.999, victims=("m-2",)),
+    ).state(at)  # fmt: skip
+
+
+def shown(scene: Scene, width: int = 120, height: int = 60) -> str:
+    console = Console(file=io.StringIO(), width=width, height=height, record=True)
+    console.print(render(scene, height))
+    return console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "words"),
+    [
+        ([], ""),
+        ([("payments", 3)], "payments 3"),
+        ([("payments", 5), ("payments", 0), ("payments", 1), ("payments", 2)], "payments 0-2 5"),
+        ([("b", 1), ("b", 2), ("a", 7)], "a 7, b 1 2"),
+    ],
+)
+def test_partitions_are_told_in_short(partitions: list[tuple[str, int]], words: str) -> None:
+    assert owns(partitions) == words
+
+
+def test_columns_are_as_wide_as_needed() -> None:
+    assert table(("A", "N"), [("long", "1"), ("x", "22")], right=frozenset({1})) == ["A      N", "long   1", "x     22"]
+
+
+def test_the_status_of_a_group() -> None:
+    assert status_lines(running()) == [
+        "payments-service: generation 14, leader pay-1",
+        "  replicas  2, 3 wanted",
+        "  load      1.5 of 2 busy seconds per second (75 %), 250 records/s, 1.7 expected",
+        "  behind    9 records, the oldest 500 ms old",
+        "  in time   99.97 % of the last 60 s (objective: 99.9 % within 500 ms)",
+        "  latency   half within 100 ms, 99 % within 100 ms",
+        "  late      3 records late: 3 more load than forecast",
+        "  moves     1 handover in the last 60 s",
+        "  brake     no brake is on: plans are made",
+        "  decision  1 s ago: nothing to do, 2 -> 3 replicas, pay-2 to go: it fits",
+        "",
+        "MEMBER   STATE    BUSY  BEHIND  OLDEST  OWNS",
+        "pay-1 *  running  62 %       9  500 ms  3: payments 0-2",
+        "pay-2    running   0 %       0       -  2: payments 3 5",
+    ]
+
+
+def test_every_partition_when_asked_for() -> None:
+    lines = status_lines(running(), partitions=True)
+    assert lines[-6:] == [
+        "PARTITION   OWNER  STATE    RECORDS/S    COST  BEHIND  OLDEST  HANDOVERS",
+        "payments-0  pay-1  running         40  5.9 ms       9  500 ms          0",
+        "payments-1  pay-1  -                -       -       -       -          0",
+        "payments-2  pay-1  -                -       -       -       -          0",
+        "payments-3  pay-2  -                -       -       -       -          0",
+        "payments-5  pay-2  -                -       -       -       -          1",
+    ]
+
+
+def test_a_group_without_members_says_so() -> None:
+    lines = status_lines(running(at=40.0))
+    assert lines[0] == "payments-service: generation 14, led by pay-1 when it ended"
+    assert "  behind    9 records, the oldest 500 ms old, as last reported" in lines
+    assert lines[-1].strip() == "Nobody is there: no member has said anything lately (the last one: 40 s ago)."
+    assert "silent for 40 s" in "\n".join(lines)
+
+
+def test_what_is_not_known_is_said() -> None:
+    empty = view().state(0.0)
+    assert "no generation known, no leader known" in status_lines(empty)[0]
+    assert group_line(empty) == "payments-service: nobody there"
+    guessed = status_lines(view(report("a", PartitionReport(topic="payments", partition=3))).state(0.0))
+    assert "owners are those that reported last" in guessed[-1]
+    orphan = view(base(1, {"a": (0,)}), report("a", PartitionReport(topic="payments", partition=4))).state(0.0)
+    assert status_lines(orphan)[-1].strip() == "Owned by nobody: payments 4."
+
+
+def test_the_brake_is_named() -> None:
+    lines = status_lines(view(base(1, {"a": (0,)}), brake("scale", replicas=3)).state(0.0))
+    assert "  brake     brake on: 3 replicas until `loadtrim resume payments-service`" in lines
+
+
+def test_one_line_for_a_group() -> None:
+    assert group_line(running()) == (
+        "payments-service: 2 members, load 1.5 of 2 busy seconds per second (75 %), 250 records/s, 1.7 expected, "
+        "9 records behind, 99.97 % in time"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(-3.0, "just now"), (0.9, "just now"), (1.2, "1 s ago"), (200.0, "3 min 20 s ago")]
+)
+def test_how_long_ago(seconds: float, words: str) -> None:
+    assert ago(seconds) == words
+
+
+def test_curves_and_bars() -> None:
+    assert sparkline([0.0, 1.0, 2.0]) == "▁▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([9.0], top=3.0) == "█"
+    assert bar(0.5, 4).plain == "██░░"
+    assert bar(7.0, 4).plain == "████"
+    assert bar(-1.0, 4).plain == "░░░░"
+
+
+def test_the_live_view_shows_everything() -> None:
+    instances = [
+        InstanceInfo(name="pay-1", phase=Phase.RUNNING, asked_at=0.0, started_at=0.0),
+        InstanceInfo(name="pay-2", phase=Phase.STOPPING, asked_at=0.0, started_at=0.0),
+        InstanceInfo(name="pay-3", phase=Phase.RUNNING, asked_at=0.0, started_at=0.5),
+        InstanceInfo(name="pay-4", phase=Phase.WAITING, asked_at=0.0, due_at=3.0, failures=2),
+    ]
+    events = [OrchestratorEvent(at=0.0, kind=EventKind.STARTED, text="started, process 7", instance="pay-1")]
+    text = shown(
+        Scene(now=1.0, started_at=0.0, state=running(), instances=instances, wanted=4, replica_seconds=90.0,
+              events=events, facts={"played": "43 of 120 s"}, footer="Ctrl-C ends all")
+    )  # fmt: skip
+    for words in (
+        "loadtrim up: payments-service, generation 14",
+        "played",
+        "43 of 120 s",
+        "1.5 of 2 busy seconds per second (75 %)",
+        "99.97 % of the last 60 s (objective: 99.9 % within 500 ms)",
+        "half within 100 ms, 99 % within 100 ms",
+        "3 replicas, 4 wanted, 1.5 replica-minutes so far",
+        "pay-1 *",
+        "stopping",
+        "starting (500 ms)",
+        "starts in 2 s",
+        "crashed 2 times in a row",
+        "payments 0-2",
+        "who owns what",
+        "nothing to do, 2 -> 3 replicas, pay-2 to go: it fits",
+        "pay-1 started, process 7",
+        "Ctrl-C ends all",
+    ):
+        assert words in text, words
+
+
+def test_the_live_view_of_little() -> None:
+    text = shown(Scene(now=1.0, started_at=0.0, trouble="no broker answers"))
+    assert "no broker answers" in text
+    small = shown(Scene(now=1.0, started_at=0.0, state=running()), width=80, height=24)
+    assert "who owns what" not in small
+    assert "capacity" not in small
+    hello = HelloRecord(group=GROUP, member="m-9", at=0.0, instance="elsewhere-1")
+    undecided = view(base(1, {"m-9": ()}), hello, brake("hold")).state(0.0)
+    text = shown(Scene(now=0.0, started_at=0.0, state=undecided))
+    assert "elsewhere-1" in text
+    assert "none yet" in text
+    assert "no plans are made until" in text

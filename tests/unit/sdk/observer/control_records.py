@@ -1,0 +1,65 @@
+"""Builders of control-topic records for the tests of the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loadtrim.observer.view import GroupView
+from loadtrim_agent.wire.records import (
+    BaseRecord,
+    BrakeRecord,
+    DecisionRecord,
+    MemberEntry,
+    PartitionReport,
+    Record,
+    ReleaseRecord,
+    ReportRecord,
+)
+
+GROUP = "payments-service"
+
+
+def base(
+    generation: int, owns: dict[str, tuple[int, ...]], at: float = 0.0, brake: BrakeRecord | None = None
+) -> BaseRecord:
+    """A map; the first member is the leader that writes it."""
+    members = {
+        member: MemberEntry(attempt=1, topics=("payments",), owns=(("payments", partitions),) if partitions else ())
+        for member, partitions in owns.items()
+    }
+    return BaseRecord(group=GROUP, member=next(iter(owns)), at=at, generation=generation, members=members, brake=brake)
+
+
+def release(generation: int, partition: int, version: int, source: str, target: str, at: float = 0.0) -> ReleaseRecord:
+    return ReleaseRecord(
+        group=GROUP, member=source, at=at, generation=generation, topic="payments", partition=partition,
+        version=version, source=source, target=target, offset=0,
+    )  # fmt: skip
+
+
+def report(member: str, *partitions: PartitionReport, at: float = 0.0, **fields: Any) -> ReportRecord:
+    return ReportRecord(
+        group=GROUP,
+        member=member,
+        at=at,
+        sequence=1,
+        generation=1,
+        partitions=partitions,
+        **fields,
+    )
+
+
+def decision(member: str = "a", at: float = 0.0, **fields: Any) -> DecisionRecord:
+    told: dict[str, Any] = {"generation": 1, "sequence": 1, "outcome": "none", "reason": "it fits", **fields}
+    return DecisionRecord(group=GROUP, member=member, at=at, **told)
+
+
+def brake(action: str, at: float = 0.0, replicas: int | None = None) -> BrakeRecord:
+    return BrakeRecord(group=GROUP, member="cli", at=at, action=action, replicas=replicas)
+
+
+def view(*records: Record) -> GroupView:
+    folded = GroupView(GROUP)
+    for record in records:
+        folded.apply(record)
+    return folded

@@ -1,0 +1,216 @@
+"""The fold of the control topic that ``status``, ``explain`` and the live view show."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from loadtrim.observer.view import GroupState, GroupView
+from loadtrim_agent.wire.records import HelloRecord, LeavingRecord, LeftRecord, LoadRecord, PartitionReport, PlanRecord
+
+from .control_records import GROUP, base, brake, decision, release, report, view
+
+
+def owners(state: GroupState) -> dict[int, str | None]:
+    return {each.partition: each.member for each in state.partitions}
+
+
+def test_owners_are_the_map_and_the_releases_that_count() -> None:
+    state = view(
+        base(1, {"a": (0, 1), "b": (2,)}),
+        release(1, 0, 0, "a", "b"),
+        release(1, 0, 0, "a", "b"),
+        release(1, 0, 1, "b", "a"),
+        release(1, 1, 0, "b", "a"),
+        release(1, 2, 0, "b", "a"),
+    ).state(1.0)
+    assert owners(state) == {0: "a", 1: "a", 2: "a"}
+    assert [each.version for each in state.partitions] == [2, 0, 1]
+    assert state.owners_from == "log"
+    assert state.moves == 3
+
+
+def test_a_delayed_copy_of_a_release_is_void() -> None:
+    records = [base(1, {"a": (0,), "b": ()}), release(1, 0, 0, "a", "b"), release(1, 0, 1, "b", "a")]
+    state = view(*records, release(1, 0, 0, "a", "b")).state(1.0)
+    assert owners(state) == {0: "a"}
+
+
+def test_releases_that_overtook_their_base_count() -> None:
+    state = view(
+        base(1, {"a": (0,), "b": ()}),
+        release(2, 0, 0, "a", "b"),
+        release(3, 0, 0, "b", "a"),
+        base(2, {"a": (0,), "b": ()}),
+    ).state(1.0)
+    assert owners(state) == {0: "b"}
+    assert state.generation == 2
+
+
+def test_an_older_base_changes_nothing_unless_the_newer_generation_fell_silent() -> None:
+    folded = view(base(7, {"a": (0,)}, at=100.0), base(6, {"b": (0,)}, at=101.0))
+    assert owners(folded.state(101.0)) == {0: "a"}
+    folded.apply(LoadRecord(group=GROUP, member="a", at=110.0, generation=7))
+    folded.apply(base(1, {"c": (0,)}, at=139.0))
+    assert owners(folded.state(139.0)) == {0: "a"}
+    folded.apply(base(1, {"c": (0,)}, at=141.0))
+    assert owners(folded.state(141.0)) == {0: "c"}
+
+
+def test_a_base_written_twice_does_not_undo_releases() -> None:
+    folded = view(base(1, {"a": (0,), "b": ()}), release(1, 0, 0, "a", "b"), base(1, {"a": (0,), "b": ()}))
+    assert owners(folded.state(1.0)) == {0: "b"}
+
+
+def test_without_a_base_the_reports_tell_the_owners() -> None:
+    folded = view(report("b", PartitionReport(topic="payments", partition=3)))
+    state = folded.state(1.0)
+    assert (owners(state), state.owners_from) == ({3: "b"}, "reports")
+    assert GroupView(GROUP).state(0.0).owners_from == "nothing"
+
+
+def test_a_partition_on_nobodys_map_has_no_owner() -> None:
+    state = view(base(1, {"a": (0,)}), report("a", PartitionReport(topic="payments", partition=1))).state(1.0)
+    assert owners(state) == {0: "a", 1: None}
+
+
+def test_members_with_their_state() -> None:
+    records = [
+        base(3, {"a": (0,), "b": (1,), "c": (2,), "d": ()}, at=10.0),
+        HelloRecord(group=GROUP, member="e", at=11.0, instance="pay-10"),
+        report("a", at=12.0, instance="pay-9", busy_seconds=0.5, concurrency=2.0, speed=1.5),
+        LeavingRecord(group=GROUP, member="b", at=12.0, generation=3, instance="pay-2"),
+        PlanRecord(group=GROUP, member="a", at=12.0, generation=3, sequence=1, victims=("c",)),
+        LoadRecord(group=GROUP, member="c", at=12.0, generation=3),
+    ]
+    state = view(*records).state(13.0)
+    told = {each.instance or each.member: each.state for each in state.members}
+    assert told == {"c": "victim", "d": "silent", "pay-2": "leaving", "pay-9": "running", "pay-10": "joining"}
+    assert list(told) == ["c", "d", "pay-2", "pay-9", "pay-10"], "by instance, numbers as numbers"
+    leader = next(each for each in state.members if each.leader)
+    assert (leader.member, leader.utilization, leader.capacity) == ("a", 0.25, 3.0)
+    assert state.leader == "a"
+    assert state.replicas == 4
+    assert state.capacity == 3.0 + 1.0 + 1.0, "the newcomer gives nothing yet; unknown ones count as 1"
+    assert state.names == {"a": "pay-9", "b": "pay-2", "e": "pay-10"}
+
+
+def test_who_left_is_gone_and_a_new_generation_begins_anew() -> None:
+    folded = view(base(1, {"a": (0,), "b": ()}), LeftRecord(group=GROUP, member="b", at=1.0))
+    assert [each.member for each in folded.state(1.0).members] == ["a"]
+    folded.apply(HelloRecord(group=GROUP, member="b", at=2.0))
+    assert [each.state for each in folded.state(2.0).members] == ["running", "running"]
+
+
+def test_nobody_is_alive_once_all_are_silent() -> None:
+    folded = view(base(1, {"a": (0,)}, at=10.0))
+    assert folded.state(14.0).alive
+    state = folded.state(16.0)
+    assert not state.alive
+    assert state.seen_at == 10.0
+
+
+def test_lag_and_rates_are_those_last_reported() -> None:
+    state = view(
+        base(1, {"a": (0,), "b": (1,)}),
+        report(
+            "a",
+            PartitionReport(topic="payments", partition=0, arrived=40, done=30, lag=9, lag_seconds=0.5),
+            interval=2.0,
+        ),
+        report("b", PartitionReport(topic="payments", partition=1, arrived=10, lag=1, lag_seconds=3.0, cost_mean=0.1)),
+        report("b", at=1.0),
+    ).state(1.0)
+    assert (state.lag_records, state.lag_seconds) == (10, 3.0)
+    assert [each.arrival_rate for each in state.partitions] == [20.0, 10.0]
+    assert state.members[0].done_rate == 15.0
+    assert state.rate == 20.0, "b's last report lists nothing: nothing changed"
+    assert state.partitions[1].cost_seconds == 0.1
+
+
+def test_share_in_time_is_that_of_the_last_minute() -> None:
+    folded = view(
+        base(1, {"a": (0,)}),
+        report("a", at=0.0, in_time=0, late={"forecast": 1000}),
+        report("a", at=50.0, in_time=90, late={"serial": 4, "forecast": 6}),
+    )
+    assert folded.state(50.0).in_time_share == pytest.approx(90 / 1100)
+    state = folded.state(61.0)
+    assert state.in_time_share == pytest.approx(0.9)
+    assert state.late == {"forecast": 6, "serial": 4}
+    assert folded.state(200.0).in_time_share is None
+
+
+def test_latencies_of_all_members_are_added_bound_by_bound() -> None:
+    state = view(
+        base(1, {"a": (0,)}),
+        report("a", in_time=60, latency_counts=((0.01, 50), (0.5, 10))),
+        report("b", in_time=39, late={"serial": 1}, latency_counts=((0.01, 30), (0.1, 9))),
+    ).state(1.0)
+    assert state.latency_p50 == 0.01
+    assert state.latency_p99 == 0.5
+    beyond = view(report("a", in_time=1, late={"serial": 9}, latency_counts=((0.01, 1),))).state(1.0)
+    assert beyond.latency_p99 == math.inf
+    assert view(report("a", in_time=1)).state(1.0).latency_p50 is None
+
+
+def test_the_leaders_decision_tells_load_and_objective() -> None:
+    state = view(
+        base(1, {"a": (0,)}),
+        report("a", in_time=3, late={"serial": 1}),
+        decision(work=1.5, rate=200.0, forecast=2.0, backlog=0.1, members={"a": 0.5}, replicas_wanted=4,
+                 objective_seconds=0.5, objective_share=0.999, startup_seconds=2.0),
+        decision(at=1.0, work=1.6, members={"a": 0.5}),
+    ).state(1.0)  # fmt: skip
+    assert state.work == 1.6
+    assert [(point.work, point.in_time_share) for point in state.history] == [(1.5, 0.75), (1.6, None)]
+    assert state.decision is not None
+    assert state.decision.at == 1.0
+
+
+def test_a_decision_of_a_newer_generation_names_the_leader() -> None:
+    newer = msgspec.structs.replace(decision("b"), generation=2)
+    assert view(base(1, {"a": (0,)}), newer).state(0.0).leader == "b"
+    assert view(newer).state(0.0).leader == "b"
+
+
+def test_the_latest_brake_in_the_log_is_in_force() -> None:
+    folded = view(brake("hold", at=100.0), brake("scale", at=50.0, replicas=3))
+    found = folded.state(0.0).brake
+    assert found is not None
+    assert found.replicas == 3, "the log's order counts, not the clocks of those who wrote"
+    folded.apply(decision(brake=brake("hold")))
+    assert folded.state(0.0).brake == found, "what a decision repeats may be behind"
+    folded.apply(brake("resume"))
+    assert folded.state(0.0).brake is None
+
+
+def test_a_brake_that_is_too_far_back_is_known_from_what_repeats_it() -> None:
+    held = brake("hold")
+    assert view(base(1, {"a": ()}, brake=held)).state(0.0).brake == held
+    assert view(decision(brake=held)).state(0.0).brake == held
+    assert view(base(1, {"a": ()}, brake=held), base(2, {"a": ()})).state(0.0).brake is None
+
+
+def test_other_groups_and_probes_are_left_out() -> None:
+    probe = LoadRecord(group="", member="", at=0.0, generation=-1)
+    other = msgspec.structs.replace(base(9, {"x": (0,)}), group="other")
+    state = view(probe, other).state(0.0)
+    assert state.members == ()
+    assert state.seen_at is None
+
+
+def test_members_long_gone_are_forgotten() -> None:
+    folded = GroupView(GROUP)
+    for number in range(500):
+        at = float(number * 10)
+        folded.apply(HelloRecord(group=GROUP, member=f"m{number}", at=at, instance=f"i{number}"))
+        state = folded.state(at)
+    assert len(state.names) < 100
+
+
+def test_the_state_is_json() -> None:
+    state = view(base(1, {"a": (0,)}), report("a", in_time=1, latency_counts=((0.01, 1),)), decision()).state(1.0)
+    assert msgspec.json.decode(msgspec.json.encode(state), type=GroupState) == state
