@@ -3,7 +3,7 @@
 ``python examples/nexmark --query q3 --policy "dhalion_adapted:lag_threshold_seconds=5" --seconds 120``. The load is the
 thesis' cosine (recorded where ``LOADTRIM_DATA`` has it), its rates divided by 100: 24 partitions, one burst a second, 8
 replicas at first, 1 to 16. What a record takes is filled up with waiting to 100 times what a Taskmanager took for it
-(as set in benchmarks/papers/koper22.py). The whole of it is 140 minutes; ``--seconds`` plays a piece.
+(as set in :mod:`nexmark.load`). The whole of it is 140 minutes; ``--seconds`` plays a piece.
 
 Without ``KAFKA_BOOTSTRAP`` a broker is started. Exit codes: 0; 1 something was lost, owned twice or not done; 2 wrong
 use; 3 the run failed.
@@ -23,15 +23,12 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.papers.koper22 import PARTITIONS, REPLICAS, REPLICAS_MAX, query_load
-from benchmarks.papers.koper22 import QUERIES as LOADS
-from benchmarks.papers.koper22 import SCALE as LOAD_SCALE
-
 from demo.load import Rates
 from demo.report import Report, render
 from demo.run import RunFailedError, RunOptions, check_names, run
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 from nexmark.events import QUERIES, Generator
+from nexmark.load import LOADS, PARTITIONS, RECORD_SCALE, REPLICAS, REPLICAS_MAX, query_load
 from nexmark.service import STATELESS, changelog_of, results_of
 
 __all__ = ["SCALE", "main", "run_options"]
@@ -57,7 +54,7 @@ def run_options(query: str, policy: str, begin: int, seconds: int | None, bootst
             f"the load has {load.seconds:,} s, and seconds {begin} to {end} are no piece of it, so nothing can be "
             f"played; give --begin 0 to {load.seconds - 1}, and --seconds 1 to as many as follow"
         )
-    rates = tuple(rate * LOAD_SCALE / SCALE for rate in load.per_second[begin:end])
+    rates = tuple(rate * RECORD_SCALE / SCALE for rate in load.per_second[begin:end])
     return RunOptions(
         bootstrap=bootstrap,
         topic=topic,

@@ -363,10 +363,10 @@ def test_an_experiment_prints_json() -> None:
 def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
     for reported in koper22.REPORTED.values():
         assert set(reported) == set(koper22.POLICIES)
-    load, _ = koper22.query_load(koper22.QUERIES[0])
+    load, _ = koper22.query_load(koper22.LOADS[0])
     assert load.seconds == 60 * koper22.MINUTES
     for choice in koper22.POLICIES.values():
-        job = koper22.job(koper22.QUERIES[0], choice, load.part(0, 1))
+        job = koper22.job(koper22.LOADS[0], choice, load.part(0, 1))
         Simulation(job.load, job.config, job.options)
 
 
@@ -463,7 +463,7 @@ def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
     for name in ("smooth", "clumped"):
         case = li_ku.Case(name, "", li_ku.StandIn(name, "", (taxis,)))
         li_ku._draw(given, case, {policy: [RESULT, RESULT] for policy in li_ku.POLICIES})
-    results = {f"{query.name}/{name}": RESULT for query in koper22.QUERIES for name in koper22.POLICIES}
+    results = {f"{query.name}/{name}": RESULT for query in koper22.LOADS for name in koper22.POLICIES}
     koper22._draw(given, results)
     koper22._draw_courses(given, results)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(plot.file for plot in given.plots)
