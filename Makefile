@@ -49,7 +49,7 @@ test-spark: $(SPARK_STAMP) ## Minutes: the Spark pipeline on a real Spark and a 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-cache
+	PYTHONPATH=examples $(BIN)/lint-imports --no-cache
 
 types: $(STAMP)
 	$(BIN)/mypy
