@@ -181,7 +181,8 @@ OTHERS: dict[str, Callable[[], Scene]] = {
     "iccbdc22": _iccbdc,
     "landau-100": _landau("landau-100", 100, 0.2),
 }
-"""Only for targets. The stream's: p99 <= 0.1 s, three records' time; W is what came nearest to it (decision 38)."""
+"""Only for targets. The stream's: p99 <= 0.1 s, three records' time; W is what came nearest to it
+(docs/decisions/slicing.md)."""
 
 
 @lru_cache(maxsize=32)

@@ -13,7 +13,7 @@ LONG_STARTUP_SECONDS = 10.0
 """From here on what rises within a start-up time decides."""
 RISES = (
     "what the last minutes do not foretell is late for a start-up time, and patience as long as it takes to start a "
-    "replica ([decision 40](decisions/0040-what-lies-well-and-long-start-ups.md)) then keeps what was asked for"
+    "replica ([decision on sizing](decisions/sizing.md)) then keeps what was asked for"
 )
 OFF_FRONT = {
     ("cosine", 60.0): (
@@ -42,21 +42,21 @@ OFF_FRONT = {
     ),
     ("taxi", 60.0): "the first morning comes within a start-up time; from then on every partition keeps a replica",
 }
-"""By load and start-up time, as `objective`'s decisions in these runs and decision 40 tell."""
+"""By load and start-up time, as `objective`'s decisions in these runs and docs/decisions/sizing.md tell."""
 ONLY_TOLD = "nobody is better there but who is told the load's mean or peak beforehand"
 QUIET = {
     "1.6": (
         "two members have three and two of five partitions, and three take 0.96 of what one member does, so that two "
         "leave 0.1 to 0.2 % late where 0.1 may be: noise that looks larger than it is in the first seconds buys a "
         "third replica, and it goes back, once, when it looks smaller minutes later "
-        "([decision 29](decisions/0029-what-a-price-holds-and-what-it-will-spend.md))"
+        "([decision on sizing](decisions/sizing.md))"
     )
 }
 """By replicas' worth of a constant load."""
 LANDAU = (
     "0.1 s are three records' time (33 ms each), and what members know of each other is up to 0.5 s old, in which one "
     "does fifteen; asked for less than W = 0.2 s they pass everything to and fro, and to keep a tenth free takes 13.9 "
-    "consumers for 0.14 s ([decision 38](decisions/0038-what-others-have-left-to-do.md))"
+    "consumers for 0.14 s ([decision on slicing](decisions/slicing.md))"
 )
 
 

@@ -41,7 +41,7 @@ TAXI = Recorded(
     bucket_minutes=30,
     is_target=True,
 )
-"""Nothing was chosen by these months (decisions 31 and 37)."""
+"""Nothing was chosen by these months (docs/decisions/baselines.md)."""
 WORLD_CUP = Recorded(
     name="World Cup",
     file=WORLD_CUP_NAME,

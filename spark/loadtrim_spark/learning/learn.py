@@ -59,7 +59,7 @@ NOW = -1
 """The day that begins at the moment of learning; 0 is the one before it."""
 QUANTILES = (0.5, 0.9, 0.99)
 INDEPENDENT = 0.5
-"""Independent days per day: days resemble their neighbours (decision 37)."""
+"""Independent days per day: days resemble their neighbours (docs/decisions/baselines.md)."""
 RANK_MAX = 0.998
 ACCURACY = 10_000
 """1 / the largest error of a rank."""

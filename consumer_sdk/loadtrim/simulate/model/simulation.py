@@ -45,7 +45,8 @@ JOIN_SECONDS = 0.05
 """A replica that is ready needs this long to join."""
 REPORTS_SPREAD = 0.15
 DECISION_PHASE = 0.3
-"""Members report at the multiples of the interval and a little later, the leader decides behind that (decision 13)."""
+"""Members report at the multiples of the interval and a little later; the leader decides after that
+(docs/decisions/control-topic.md)."""
 GATHER_SECONDS = 0.2
 """How often a member's measuring is told what was done, as in the agent."""
 RATE_SHARE = 0.3

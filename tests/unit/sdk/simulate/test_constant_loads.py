@@ -19,7 +19,7 @@ FIRST_SECONDS = 60.0
 @pytest.mark.slow
 @pytest.mark.parametrize(("level", "seed"), [(1.9, 4), (2.3, 2), (2.3, 3), (2.6, 2), (2.6, 3), (3.8, 4)])
 def test_the_share_is_kept_and_nothing_scales_after_the_first_minute(level: float, seed: int) -> None:
-    """Each of these went to and fro, or held too few without end (decision 29)."""
+    """Each of these went to and fro, or held too few without end (docs/decisions/sizing.md)."""
     load = parse_generator(f"constant:rate={level * WORTH!r},seconds=180,noise=0.1,seed={seed}", 5)
     load = replace(load, keys="fixed")
     config = PlanConfig(group="g", objective_seconds=OBJECTIVE_SECONDS, policy="objective", startup_seconds=1.0)

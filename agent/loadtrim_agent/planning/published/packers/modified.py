@@ -10,7 +10,7 @@ partition.
    if that is not open yet, else the lowest.
 
 Source: Landau'24, section IV-B, algorithm 1 and table II. The authors' controller does the same, by the same fit rule
-in steps 1 and 3 (docs/decisions/0041).
+in steps 1 and 3 (docs/decisions/published-policies.md).
 """
 
 from __future__ import annotations
