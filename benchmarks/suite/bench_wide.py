@@ -18,8 +18,8 @@ RATE = 270.0
 SECONDS, SECONDS_QUICK = 30.0, 10.0
 ROUNDS, ROUNDS_QUICK = 3, 1
 WARM_SECONDS = 5.0
-ALONE = ("plane", "assigned")
-"""The data plane alone, and aiokafka without a group: 900 of the 1 000 partitions."""
+ALONE = ("fetcher", "assigned")
+"""The fetcher alone, and aiokafka without a group: 900 of the 1 000 partitions."""
 GROUPED = ("loadtrim", "aiokafka")
 """Whole consumers, in a group of one: all partitions."""
 
@@ -74,33 +74,33 @@ def _judge(cores: dict[str, float], late: dict[str, list[float]], seconds: float
     def beside(client: str, share: float) -> str:
         return f"aiokafka {percentile(late[client], share) * 1e3:.1f} ms"
 
-    (plane, assigned), (whole, grouped) = ALONE, GROUPED
+    (fetcher, assigned), (whole, grouped) = ALONE, GROUPED
     return Finding(
         setting=(
             f"A topic of {PARTITIONS:,} partitions, {RATE:g} records/s of 100 bytes over those that are owned, "
-            f"{seconds:g} s in each of {rounds} rounds; one process at a time. The data plane alone fetches {OWNED} of "
+            f"{seconds:g} s in each of {rounds} rounds; one process at a time. The fetcher alone fetches {OWNED} of "
             "them, as bare aiokafka without a group does; the whole consumer, with membership, measuring and reports, "
             "owns all, as bare aiokafka in a group does. Latency: from the producer's call until the "
             "record is handed out."
         ),
         figures=(
             Figure(
-                name="data plane alone, CPU relative to bare aiokafka",
-                value=cores[plane] / cores[assigned],
+                name="fetcher alone, CPU relative to bare aiokafka",
+                value=cores[fetcher] / cores[assigned],
                 unit="x",
                 at_most=0.35,
-                peer=f"{cores[plane]:.3f} of a core, aiokafka {cores[assigned]:.3f}",
+                peer=f"{cores[fetcher]:.3f} of a core, aiokafka {cores[assigned]:.3f}",
             ),
             Figure(
-                name="data plane alone, latency p50",
-                value=percentile(late[plane], 0.5),
+                name="fetcher alone, latency p50",
+                value=percentile(late[fetcher], 0.5),
                 unit="ms",
                 at_most=0.006,
                 peer=beside(assigned, 0.5),
             ),
             Figure(
-                name="data plane alone, latency p99",
-                value=percentile(late[plane], 0.99),
+                name="fetcher alone, latency p99",
+                value=percentile(late[fetcher], 0.99),
                 unit="ms",
                 peer=beside(assigned, 0.99),
             ),

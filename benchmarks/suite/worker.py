@@ -1,7 +1,7 @@
 """A consumer in a process of its own: ``python -m benchmarks.suite.worker OPTIONS``, asked as :mod:`.child` says.
 
-Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group, ``plane``: the
-agent's data plane alone), ``bootstrap topic group directory busy_seconds assigned`` and ``consumer``, further arguments
+Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group, ``fetcher``: the
+agent's fetcher alone), ``bootstrap topic group directory busy_seconds assigned`` and ``consumer``, further arguments
 of the consumer; ``one_of``: a partition that is paused when one record of it was handed out; ``work``: how
 ``busy_seconds`` are spent (see ``_WORK``). Requests: ``start``, ``stop`` (as SIGTERM does), ``state``, ``story`` (the
 protocol's steps with their times), ``count``, ``save`` (writes the records' stamps down), ``take`` (``assigned`` only:
@@ -95,10 +95,10 @@ class Worker:
             return lambda: Consumer(
                 options["topic"], group_id=options["group"], registry=CollectorRegistry(), **keywords
             )
-        if self._client == "plane":
-            from .plane import PlaneConsumer
+        if self._client == "fetcher":
+            from .fetcher import FetcherConsumer
 
-            return lambda: PlaneConsumer(options["topic"], options["assigned"], **keywords)
+            return lambda: FetcherConsumer(options["topic"], options["assigned"], **keywords)
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
         if self._client == "aiokafka":
@@ -207,7 +207,7 @@ async def _state(agent: Any) -> dict[str, Any]:
         "leader": membership.leader,
         "stable": membership.stable,
         "members": len(membership.base.members) if membership.base is not None else 0,
-        "owned": sorted(p.partition for p, stream in agent.handout.streams.items() if stream.running),
+        "owned": sorted(p.partition for p, stream in agent.buffer.streams.items() if stream.running),
     }
 
 

@@ -44,7 +44,7 @@ _GROUP_ARGUMENTS = (
     "api_version",
     "loop",
 )
-"""Not the data plane's business. Deserializers run in the user's thread."""
+"""Not the fetcher's business. Deserializers run in the user's thread."""
 
 _DEFAULTS: dict[str, Any] = {
     name: parameter.default
@@ -59,8 +59,8 @@ class Arguments:
 
     kafka: dict[str, Any]
     """All, with aiokafka's defaults."""
-    plane: dict[str, Any]
-    """Those of the data plane."""
+    fetcher: dict[str, Any]
+    """Those of the fetcher."""
     group_id: str
     client_id: str
     enable_auto_commit: bool
@@ -96,7 +96,7 @@ class Arguments:
         rebalance = int(every["rebalance_timeout_ms"] or 2 * session)
         return cls(
             kafka=every,
-            plane={name: value for name, value in every.items() if name not in _GROUP_ARGUMENTS},
+            fetcher={name: value for name, value in every.items() if name not in _GROUP_ARGUMENTS},
             group_id=every["group_id"] or "",
             client_id=every["client_id"],
             enable_auto_commit=every["enable_auto_commit"],

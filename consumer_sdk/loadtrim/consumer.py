@@ -18,13 +18,13 @@ from aiokafka.util import commit_structure_validate
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
-from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.connections import check_settings
-from loadtrim_agent.kafka.fetch.fetcher import FetchPlane
+from loadtrim_agent.kafka.fetch.fetcher import KafkaFetcher
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.subscription import Subscription
 from loadtrim_agent.runtime.agent import Agent, AgentOptions
-from loadtrim_agent.runtime.services import Assembly
+from loadtrim_agent.runtime.services import Services
 from loadtrim_agent.runtime.thread import AgentThread
 from loadtrim_agent.wire.topic_names import control_topic
 
@@ -86,7 +86,7 @@ class Consumer:
         self._plain_wait = EndableWait()
         if self._settings.enabled:
             check_settings(self._arguments.kafka, self._user_loop)
-            self._assembly = Assembly(
+            self._services = Services(
                 self._settings,
                 group=self._arguments.group_id,
                 client_id=self._arguments.client_id,
@@ -96,7 +96,7 @@ class Consumer:
             self._plain = AIOKafkaConsumer(*topics, **kwargs)
         self._thread: AgentThread | None = None
         self._agent: Agent | None = None
-        self._handout: Handout | None = None
+        self._buffer: RecordBuffer | None = None
         self._put_aside: dict[Partition, Stream] = {}
         """Not subscribed any more, and not yet given up."""
         self._watch: AgentWatch | None = None
@@ -121,7 +121,7 @@ class Consumer:
         self._thread.start()
         try:
             self._agent = await self._in_agent(self._make_agent())
-            self._handout = self._agent.handout
+            self._buffer = self._agent.buffer
             self._watch = AgentWatch(self._agent, self._thread)
             self._agent.listener.target = self._listener
             await self._in_agent(self._agent.start())
@@ -148,9 +148,9 @@ class Consumer:
                 subscription=self._subscription,
                 settings=arguments.kafka,
                 control_topic=topic,
-                plane=lambda: FetchPlane(arguments.plane),
+                fetcher=lambda: KafkaFetcher(arguments.fetcher),
                 user_loop=self._user_loop,
-                companion=self._assembly,
+                observer=self._services,
                 auto_commit_seconds=arguments.auto_commit_interval_ms / 1000,
                 max_poll_seconds=arguments.max_poll_interval_ms / 1000,
             )
@@ -169,10 +169,10 @@ class Consumer:
     async def _stop(self) -> None:
         self._closed = True
         self._signals.remove()
-        if self._handout is not None:
-            self._handout.abandon()  # the record in hand, if any, is not done
-            self._handout.closing = True
-            self._handout.wake()
+        if self._buffer is not None:
+            self._buffer.abandon()  # the record in hand, if any, is not done
+            self._buffer.closing = True
+            self._buffer.wake()
         if self._agent is not None and self._thread is not None and self._thread.alive:
             await self._in_agent(self._agent.stop(self._settings.drain_seconds, release=not self._signals.at_once))
         if self._thread is not None:
@@ -184,9 +184,9 @@ class Consumer:
         if self._plain is not None:
             self._signals.remove()  # a second one is the system's: at once
             self._plain_wait.end()
-        if self._handout is not None and not self._closed:
-            self._handout.closing = True
-            self._handout.wake()
+        if self._buffer is not None and not self._closed:
+            self._buffer.closing = True
+            self._buffer.wake()
             if self._agent is not None and self._thread is not None:
                 self._thread.post(self._agent.leave, self._settings.drain_seconds, not at_once)
 
@@ -218,16 +218,16 @@ class Consumer:
         """
         if self._plain is not None:
             return await self._plain_wait.until_ended(self._plain.getone(*partitions))
-        handout, watch = self._open()
+        buffer, watch = self._open()
         wanted = frozenset(Partition(*p) for p in partitions)
         while True:
             watch.raise_error(wanted)
-            record = handout.take_one(wanted)
+            record = buffer.take_one(wanted)
             if record is not None:
                 return record
-            if handout.closing:
+            if buffer.closing:
                 raise ConsumerStoppedError()
-            await handout.wait(NO_RECORDS_WAIT_SECONDS)
+            await buffer.wait(NO_RECORDS_WAIT_SECONDS)
             watch.raise_if_died()
 
     async def getmany(
@@ -243,20 +243,20 @@ class Consumer:
             return dict(await self._plain_wait.until_ended(taking))
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
-        handout, watch = self._open()
+        buffer, watch = self._open()
         wanted = frozenset(Partition(*p) for p in partitions)
         limit = max_records or self._arguments.max_poll_records
         deadline = self._user_loop.time() + timeout_ms / 1000
-        ending = handout.closing
+        ending = buffer.closing
         while True:
             watch.raise_error(wanted)
-            taken = handout.take_many(wanted, limit)
+            taken = buffer.take_many(wanted, limit)
             if ending:
                 raise ConsumerStoppedError()
             left = deadline - self._user_loop.time()
-            if taken or left <= 0 or handout.closing:
+            if taken or left <= 0 or buffer.closing:
                 return {TopicPartition(*p): records for p, records in taken.items()}
-            await handout.wait(min(left, NO_RECORDS_WAIT_SECONDS))
+            await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS))
             watch.raise_if_died()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
@@ -267,9 +267,9 @@ class Consumer:
     async def _records(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
         """What ``async for`` goes over: a generator costs less per record than a coroutine of ``__anext__`` each."""
         while True:
-            handout = self._handout
-            while handout is not None and handout.error is None:
-                record = handout.take_one()
+            buffer = self._buffer
+            while buffer is not None and buffer.error is None:
+                record = buffer.take_one()
                 if record is None:
                     break
                 yield record
@@ -280,9 +280,9 @@ class Consumer:
             yield record
 
     async def __anext__(self) -> ConsumerRecord[Any, Any]:
-        handout = self._handout
-        if handout is not None and handout.error is None:
-            record = handout.take_one()
+        buffer = self._buffer
+        if buffer is not None and buffer.error is None:
+            record = buffer.take_one()
             if record is not None:
                 return record
         try:
@@ -290,10 +290,10 @@ class Consumer:
         except ConsumerStoppedError:
             raise StopAsyncIteration from None
 
-    def _open(self) -> tuple[Handout, AgentWatch]:
-        if self._closed or self._handout is None or self._watch is None:
+    def _open(self) -> tuple[RecordBuffer, AgentWatch]:
+        if self._closed or self._buffer is None or self._watch is None:
             raise ConsumerStoppedError()
-        return self._handout, self._watch
+        return self._buffer, self._watch
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -439,7 +439,7 @@ class Consumer:
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be a positive integer")
         stream = self._stream(Partition(*partition))
-        self._need_agent().handout.seek(stream, offset)
+        self._need_agent().buffer.seek(stream, offset)
         self._post(self._need_agent().partitions.seek, stream, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
@@ -493,13 +493,13 @@ class Consumer:
             stream = self._stream(Partition(*partition))
             stream.paused = paused
             self._post(self._need_agent().partitions.paused, stream, paused)
-        self._need_agent().handout.wake()
+        self._need_agent().buffer.wake()
 
     # -- what the cluster knows ----------------------------------------------------------------------------------
 
     async def topics(self) -> set[str]:
         """All topics that this user may see."""
-        return set(await self._in_plane(lambda queries: queries.topics()))
+        return set(await self._query(lambda queries: queries.topics()))
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Partition numbers of a topic; None where its metadata is not known."""
@@ -510,37 +510,37 @@ class Consumer:
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """See ``AIOKafkaConsumer.offsets_for_times``; timestamps in milliseconds."""
-        return dict(await self._in_plane(lambda queries: queries.offsets_for_times(dict(timestamps))))
+        return dict(await self._query(lambda queries: queries.offsets_for_times(dict(timestamps))))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each."""
         wanted = list(partitions)
-        return dict(await self._in_plane(lambda queries: queries.beginning_offsets(wanted)))
+        return dict(await self._query(lambda queries: queries.beginning_offsets(wanted)))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each."""
         wanted = list(partitions)
-        return dict(await self._in_plane(lambda queries: queries.end_offsets(wanted)))
+        return dict(await self._query(lambda queries: queries.end_offsets(wanted)))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """End of the log as the last fetch told it; None before the first."""
         if self._plain is not None:
             return self._plain.highwater(partition)  # type: ignore[no-any-return]
         self._stream(Partition(*partition))
-        return self._need_agent().plane.high_watermark(Partition(*partition))
+        return self._need_agent().fetcher.high_watermark(Partition(*partition))
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """See ``AIOKafkaConsumer.last_stable_offset``."""
         if self._plain is not None:
             return self._plain.last_stable_offset(partition)  # type: ignore[no-any-return]
         self._stream(Partition(*partition))
-        return self._need_agent().plane.last_stable_offset(Partition(*partition))
+        return self._need_agent().fetcher.last_stable_offset(Partition(*partition))
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """When :meth:`highwater` was updated last, milliseconds."""
         if self._plain is not None:
             return self._plain.last_poll_timestamp(partition)  # type: ignore[no-any-return]
-        told_at = self._need_agent().plane.end_offset_at(self._stream(Partition(*partition)).partition)
+        told_at = self._need_agent().fetcher.end_offset_at(self._stream(Partition(*partition)).partition)
         return int(told_at * 1000) if told_at is not None else None
 
     # -- the two threads -----------------------------------------------------------------------------------------
@@ -555,7 +555,7 @@ class Consumer:
         if self._thread is not None:
             self._thread.post(call, *args)
 
-    async def _in_plane(self, call: Callable[[AIOKafkaConsumer | OffsetQueries], Coroutine[Any, Any, T]]) -> T:
+    async def _query(self, call: Callable[[AIOKafkaConsumer | OffsetQueries], Coroutine[Any, Any, T]]) -> T:
         if self._plain is not None:
             return await call(self._plain)
         queries = self._queries()
@@ -568,7 +568,7 @@ class Consumer:
         return await self._in_agent(there())
 
     def _queries(self) -> OffsetQueries | None:
-        return self._agent.plane.queries if self._agent is not None else None
+        return self._agent.fetcher.queries if self._agent is not None else None
 
     def _must_hold(self, partitions: Iterable[Partition]) -> None:
         if not self._subscription.topics and self._subscription.pattern is None:
@@ -579,7 +579,7 @@ class Consumer:
             self._stream(partition)
 
     def _streams(self) -> dict[Partition, Stream]:
-        return self._handout.streams if self._handout is not None else {}
+        return self._buffer.streams if self._buffer is not None else {}
 
     def _stream(self, partition: Partition) -> Stream:
         stream = self._streams().get(partition)

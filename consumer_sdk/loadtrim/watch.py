@@ -10,7 +10,7 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.runtime.agent import Agent
 from loadtrim_agent.runtime.thread import AgentThread
 
@@ -27,7 +27,7 @@ class AgentWatch:
 
     def __init__(self, agent: Agent, thread: AgentThread) -> None:
         self._agent = agent
-        self._handout: Handout = agent.handout
+        self._buffer: RecordBuffer = agent.buffer
         self._thread = thread
 
     def raise_error(self, wanted: Collection[Partition]) -> None:
@@ -39,16 +39,16 @@ class AgentWatch:
         Raises:
             KafkaError: as ``AIOKafkaConsumer`` would raise it.
         """
-        handout = self._handout
-        if boot_time() - handout.agent_seen_at > AGENT_SILENT_SECONDS:
+        buffer = self._buffer
+        if boot_time() - buffer.agent_seen_at > AGENT_SILENT_SECONDS:
             self._silent()
-        if handout.expired:
-            handout.expired = False
+        if buffer.expired:
+            buffer.expired = False
             self._thread.post(self._agent.come_back)
-        error = handout.error
+        error = buffer.error
         if error is not None:
-            if not handout.failed:
-                handout.error = None
+            if not buffer.failed:
+                buffer.error = None
             # The agent's frames in its traceback still run: who clears them (`unittest` does) would end the agent.
             raise error.with_traceback(None)
         without_offset = self._agent.partitions.without_offset
@@ -57,16 +57,16 @@ class AgentWatch:
 
     def _raise_without_offset(self, partitions: Collection[Partition], wanted: Collection[Partition]) -> None:
         for partition in sorted(partitions):
-            stream = self._handout.streams.get(partition)
+            stream = self._buffer.streams.get(partition)
             sought = stream is not None and stream.seeking  # the agent will hear of it in a moment
             if (not wanted or partition in wanted) and not sought:
                 raise NoOffsetForPartitionError(TopicPartition(*partition))
 
     def raise_if_died(self) -> None:
         """After a wait: an agent whose thread has ended is an error from now on."""
-        handout = self._handout
-        if not handout.closing and not handout.failed and not self._thread.alive:
-            handout.fail(
+        buffer = self._buffer
+        if not buffer.closing and not buffer.failed and not self._thread.alive:
+            buffer.fail(
                 KafkaError(
                     "The agent's thread has ended, so nothing is fetched and no heartbeat is sent any more; the log "
                     "says why. The group notices by the session timeout. Stop this consumer and start a new one."
@@ -78,7 +78,7 @@ class AgentWatch:
         """An agent that ended is an error here, one that is stuck is said with where."""
         if not self._thread.alive:
             raise KafkaError("The agent's thread has ended: nothing is consumed any more. Restart this consumer.")
-        self._handout.agent_seen_at = boot_time()  # said once per period
+        self._buffer.agent_seen_at = boot_time()  # said once per period
         log.error(
             "The agent's thread has not answered for %.0f s, so heartbeats are late and the group may give this "
             "member's partitions away. Something holds the interpreter's lock, or the agent hangs here:\n%s",

@@ -1,4 +1,4 @@
-"""A data plane alone against a real Kafka, and what it gave."""
+"""A fetcher alone against a real Kafka, and what it gave."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from aiokafka.admin import AIOKafkaAdminClient
 from loadtrim.testing import Cluster
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
-from loadtrim_agent.kafka.fetch.fetcher import FetchPlane
+from loadtrim_agent.kafka.fetch.fetcher import KafkaFetcher
 
 __all__ = ["Reads", "administering", "produce", "producing", "reading", "some"]
 
 
 class Reads:
-    """A data plane, and what it gave: read at once, or kept in its buffers."""
+    """A fetcher, and what it gave: read at once, or kept in its buffers."""
 
-    def __init__(self, plane: FetchPlane) -> None:
-        self.plane = plane
+    def __init__(self, fetcher: KafkaFetcher) -> None:
+        self.fetcher = fetcher
         self.read = True
         self.records: list[Any] = []
         self.kept: list[Chunk] = []
@@ -37,7 +37,7 @@ class Reads:
             self.records += reader.read(100)
         chunk.done = True
         if chunk.refill:
-            self.plane.refill(chunk.partition)
+            self.fetcher.refill(chunk.partition)
 
     def failed(self, error: Exception, for_good: bool) -> None:
         self.errors.append(error)
@@ -51,17 +51,17 @@ class Reads:
 
 @contextlib.asynccontextmanager
 async def reading(kafka: Cluster, topic: str, partitions: int = 1, **settings: Any) -> AsyncIterator[Reads]:
-    """A plane that covers a topic."""
-    plane = FetchPlane({"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest", **settings})
-    await plane.start()
-    plane.cover([Partition(topic, index) for index in range(partitions)])
-    reads = Reads(plane)
-    running = asyncio.create_task(plane.run(reads.chunk, reads.failed))
+    """A fetcher that covers a topic."""
+    fetcher = KafkaFetcher({"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest", **settings})
+    await fetcher.start()
+    fetcher.cover([Partition(topic, index) for index in range(partitions)])
+    reads = Reads(fetcher)
+    running = asyncio.create_task(fetcher.run(reads.chunk, reads.failed))
     try:
         yield reads
     finally:
         running.cancel()
-        await plane.close()
+        await fetcher.close()
 
 
 @contextlib.asynccontextmanager

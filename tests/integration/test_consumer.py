@@ -103,11 +103,11 @@ async def test_records_without_timestamps(quick_kafka: Cluster) -> None:
         assert {message.timestamp for message in got} == {-1}
         await consumer.getmany(timeout_ms=0)
         assert consumer._agent is not None
-        measuring = consumer._assembly.measuring
-        await eventually(lambda: any(p.position == 20 for p in measuring.snapshot.partitions), "it is measured")
-        (seen,) = measuring.snapshot.partitions
+        metering = consumer._services.metering
+        await eventually(lambda: any(p.position == 20 for p in metering.snapshot.partitions), "it is measured")
+        (seen,) = metering.snapshot.partitions
         assert seen.lag_seconds < 60.0, "the epoch is not when it was sent"
-        report = measuring.meter.report(0.0, "m", 1, 1_000)
+        report = metering.meter.report(0.0, "m", 1, 1_000)
         assert sum(report.late.values()) == 0
 
 
@@ -141,7 +141,7 @@ async def test_iteration_ends_at_stop(quick_kafka: Cluster) -> None:
             seen.append(message.value.decode())
             if len(seen) == 3:
                 stopping = asyncio.create_task(consumer.stop())
-                await eventually(lambda: consumer._handout.closing, "it stops")
+                await eventually(lambda: consumer._buffer.closing, "it stops")
         await stopping
     assert seen == numbers(3)
     assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 2}
@@ -257,7 +257,7 @@ async def test_a_paused_partition_stays_owned(quick_kafka: Cluster) -> None:
         assert values(await take(consumer, 3)) == numbers(3)
         assert consumer.paused() == {first}
         assert consumer.assignment() == {first, second}
-        states = consumer._assembly.measuring
+        states = consumer._services.metering
         await eventually(
             lambda: {p.partition.partition: p.state.value for p in states.snapshot.partitions}.get(0) == "paused",
             "its state is told",
@@ -500,8 +500,8 @@ async def test_two_consumers_in_one_process(quick_kafka: Cluster) -> None:
     first = make(quick_kafka, topic, group=group, settings=settings, client_id="one")
     second = make(quick_kafka, topic, group=group, settings=settings, client_id="two")
     async with first, second:
-        url = first._assembly._registration.url
-        assert url == second._assembly._registration.url
+        url = first._services._registration.url
+        assert url == second._services._registration.url
         await send(quick_kafka, topic, numbers(100), partition=None)
         async with drain(first, second) as counts:
             await eventually(lambda: len(counts) == 100, "everything arrives")

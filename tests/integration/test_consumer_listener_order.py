@@ -11,18 +11,18 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
-from loadtrim_agent.delivery.observer import Companion, Guard
+from loadtrim_agent.delivery.observer import AgentObserver, ErrorBoundary
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import Partitions
-from loadtrim_agent.delivery.record_buffer import Handout
-from loadtrim_agent.kafka.fetch.port import DataPlane
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 
 AT = Partition("topic", 0)
 
 
-class Plane:
+class FixedFetcher:
     """Fetches nothing; remembers what is taken."""
 
     def __init__(self) -> None:
@@ -55,19 +55,19 @@ class World:
         self.events: list[e.Event] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.go = asyncio.Event()
-        self.plane = Plane()
-        guard = Guard(Companion())
-        self.handout = Handout(
+        self.fetcher = FixedFetcher()
+        boundary = ErrorBoundary(AgentObserver())
+        self.buffer = RecordBuffer(
             loop, loop.call_soon_threadsafe, refill=lambda s: None, refetch=lambda s, o: None, drained=self.drained
         )
         listener = Listener(loop, lambda: None)
         listener.target = self
         self.partitions = Partitions(
-            handout=self.handout,
-            plane=cast(DataPlane, self.plane),
+            buffer=self.buffer,
+            fetcher=cast(Fetcher, self.fetcher),
             listener=listener,
-            companion=Companion(),
-            guard=guard,
+            observer=AgentObserver(),
+            boundary=boundary,
             feed=self.events.append,
             spawn=self.spawn,
             fail=lambda error: None,
@@ -102,7 +102,7 @@ class World:
         self.partitions.run(c.RunCommand(partition=AT, take=1))
         self.go.clear()
         self.calls.clear()
-        return self.handout.streams[AT]
+        return self.buffer.streams[AT]
 
 
 def stop(world: World) -> None:
@@ -145,9 +145,9 @@ async def test_lost_before_it_was_opened() -> None:
     world.partitions.open([c.OpenCommand(partition=AT, take=1, offset=None)])
     await asyncio.sleep(0)
     drop(world)
-    world.plane.offset.set_result(3)
+    world.fetcher.offset.set_result(3)
     await world.settle()
-    assert world.handout.streams == {}
-    assert world.plane.taken == set()
+    assert world.buffer.streams == {}
+    assert world.fetcher.taken == set()
     assert world.calls == []
     assert world.events == []

@@ -177,7 +177,7 @@ async def test_a_move_waits_for_the_transaction_and_starts_behind_it(quick_kafka
         await one.send_offsets_to_transaction(producer, {at: 3})
         assert await one.getmany(at, timeout_ms=0, max_records=1) != {}
         move(one, two, at)
-        one._need_agent().handout.abandon()  # the fourth, in hand, will not be done here
+        one._need_agent().buffer.abandon()  # the fourth, in hand, will not be done here
         await eventually(lambda: listener.held() == set(), "it was put down")
         assert two.assignment() == set()
         await producer.commit_transaction()

@@ -19,8 +19,8 @@ from integration.harness_consumers import started
 from integration.harness_fetch import administering, produce, producing, reading, some
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.kafka.fetch import fetcher as plane
-from loadtrim_agent.kafka.fetch.channels import BUNDLE_PARTITIONS
+from loadtrim_agent.kafka.fetch import fetcher as fetcher
+from loadtrim_agent.kafka.fetch.channels import FETCH_GROUP_PARTITIONS
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 
 pytestmark = pytest.mark.kafka
@@ -36,19 +36,19 @@ async def test_takes_seeks_and_drops_give_each_record_once(kafka: Cluster) -> No
         await produce(kafka, topic, some(20), partition)
     one, two = Partition(topic, 0), Partition(topic, 1)
     async with reading(kafka, topic, 2, fetch_max_wait_ms=20_000) as reads:
-        reads.plane.take(one, 20)
-        await eventually(lambda: reads.plane.end_offset(one) == 20, "the poll was answered once")
-        reads.plane.take(two, 15)
+        reads.fetcher.take(one, 20)
+        await eventually(lambda: reads.fetcher.end_offset(one) == 20, "the poll was answered once")
+        reads.fetcher.take(two, 15)
         await eventually(lambda: reads.offsets(1) == [15, 16, 17, 18, 19], "taken while the poll is out")
         for offset in (3, 7, 11, 18):
             reads.records.clear()
-            reads.plane.take(two, offset)  # the answers to the first three are late
+            reads.fetcher.take(two, offset)  # the answers to the first three are late
         await eventually(lambda: len(reads.offsets(1)) >= 2, "sought")
         assert reads.offsets(1) == [18, 19]
         reads.records.clear()
-        reads.plane.take(two, 0)
-        reads.plane.drop(two)
-        reads.plane.take(one, 19)
+        reads.fetcher.take(two, 0)
+        reads.fetcher.drop(two)
+        reads.fetcher.take(one, 19)
         await eventually(lambda: reads.offsets(0) == [19], "the other goes on")
         await produce(kafka, topic, some(1), 0)
         await eventually(lambda: reads.offsets(0) == [19, 20], "and gets what is new")
@@ -58,14 +58,14 @@ async def test_takes_seeks_and_drops_give_each_record_once(kafka: Cluster) -> No
 
 async def test_partitions_in_several_bundles_give_each_record_once(kafka: Cluster) -> None:
     """With takes, seeks and drops among them while all of their polls are out or pause."""
-    count = 2 * BUNDLE_PARTITIONS + 10
+    count = 2 * FETCH_GROUP_PARTITIONS + 10
     topic = kafka.create_topic(partitions=count)
     partitions = [Partition(topic, index) for index in range(count)]
     async with producing(kafka) as producer, reading(kafka, topic, count, fetch_max_wait_ms=20_000) as reads:
         for partition in partitions:
-            reads.plane.take(partition, 0)
-        await eventually(lambda: all(reads.plane.end_offset(p) == 0 for p in partitions), "told of all")
-        sessions = {bundle.lanes.session.session for bundle in reads.plane._bundles.values()}
+            reads.fetcher.take(partition, 0)
+        await eventually(lambda: all(reads.fetcher.end_offset(p) == 0 for p in partitions), "told of all")
+        sessions = {fetch_group.channels.session.session for fetch_group in reads.fetcher._fetch_groups.values()}
         assert len(sessions - {0}) == 3
 
         async def send(records: int) -> None:
@@ -81,16 +81,16 @@ async def test_partitions_in_several_bundles_give_each_record_once(kafka: Cluste
         assert all(reads.offsets(p.partition) == [0, 1, 2] for p in partitions)
         reads.records.clear()
         for partition in partitions[::7]:
-            reads.plane.take(partition, 1)
+            reads.fetcher.take(partition, 1)
         for partition in partitions[1::7]:
-            reads.plane.drop(partition)
+            reads.fetcher.drop(partition)
         await send(2)
         taken, dropped = set(partitions[::7]), set(partitions[1::7])
         wanted = {p: [1, 2, 3, 4] if p in taken else [] if p in dropped else [3, 4] for p in partitions}
         await eventually(lambda: len(reads.records) >= sum(map(len, wanted.values())), "what is wanted came")
         assert {p: reads.offsets(p.partition) for p in partitions} == wanted
         for partition in sorted(dropped):
-            reads.plane.take(partition, 4)
+            reads.fetcher.take(partition, 4)
         await eventually(lambda: all(reads.offsets(p.partition) == [4] for p in dropped), "taken again")
         assert reads.errors == []
 
@@ -102,14 +102,14 @@ async def test_a_full_buffer_stops_one_partition_and_not_the_other(kafka: Cluste
     one, two = Partition(topic, 0), Partition(topic, 1)
     async with reading(kafka, topic, 2) as reads:
         reads.read = False
-        reads.plane.take(one, 0)
+        reads.fetcher.take(one, 0)
         await eventually(lambda: reads.kept, "something came")
         reads.read = True
         first, reads.kept = reads.kept, []
         reads.read = False
         await eventually(lambda: sum(chunk.size_bytes for chunk in [*first, *reads.kept]) > 500_000, "it is full")
         full = len(reads.kept)
-        reads.plane.take(two, 0)
+        reads.fetcher.take(two, 0)
         await eventually(lambda: any(chunk.partition == two for chunk in reads.kept), "the other is fetched")
         assert sum(chunk.partition == one for chunk in reads.kept) <= full + 1
         reads.read = True
@@ -127,7 +127,7 @@ async def test_records_larger_than_every_limit_come_through(kafka: Cluster) -> N
     big = b"b" * 300_000
     await produce(kafka, topic, [b"a", big, b"c"], max_request_size=1 << 20)
     async with reading(kafka, topic, max_partition_fetch_bytes=1_000, fetch_max_bytes=1_000) as reads:
-        reads.plane.take(Partition(topic, 0), 0)
+        reads.fetcher.take(Partition(topic, 0), 0)
         await eventually(lambda: len(reads.records) == 3, "all came")
         assert reads.values() == [b"a", big, b"c"]
 
@@ -139,7 +139,7 @@ async def test_codecs(kafka: Cluster, codec: str) -> None:
     topic = kafka.create_topic(partitions=1)
     await produce(kafka, topic, some(50, "v" * 50), compression_type=codec)
     async with reading(kafka, topic) as reads:
-        reads.plane.take(Partition(topic, 0), 0)
+        reads.fetcher.take(Partition(topic, 0), 0)
         await eventually(lambda: len(reads.records) == 50, "all came")
         assert reads.values() == some(50, "v" * 50)
 
@@ -153,20 +153,20 @@ async def test_committed_records_only(kafka: Cluster) -> None:
         reading(kafka, topic) as everything,
         producing(kafka, transactional_id=uuid.uuid4().hex) as producer,
     ):
-        committed.plane.take(at, 0)
-        everything.plane.take(at, 0)
+        committed.fetcher.take(at, 0)
+        everything.fetcher.take(at, 0)
         async with producer.transaction():
             await producer.send_and_wait(topic, b"kept", partition=0)
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"aborted", partition=0)
         await producer.abort_transaction()
-        await eventually(lambda: committed.plane.position(at) == 4, "behind the second marker")
+        await eventually(lambda: committed.fetcher.position(at) == 4, "behind the second marker")
         assert committed.values() == [b"kept"]
-        assert committed.plane.end_offset(at) == 4
+        assert committed.fetcher.end_offset(at) == 4
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"open", partition=0)
         await eventually(lambda: everything.values() == [b"kept", b"aborted", b"open"], "all are read")
-        assert (committed.plane.end_offset(at), everything.plane.end_offset(at)) == (4, 5)
+        assert (committed.fetcher.end_offset(at), everything.fetcher.end_offset(at)) == (4, 5)
         assert committed.values() == [b"kept"]
         await producer.commit_transaction()
         await eventually(lambda: committed.values() == [b"kept", b"open"], "the end of the transaction")
@@ -183,13 +183,13 @@ async def test_offset_out_of_range(kafka: Cluster, reset: str, expected: list[in
     async with administering(kafka) as admin:
         await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=3)})
     async with reading(kafka, topic, auto_offset_reset=reset) as reads:
-        reads.plane.take(at, 1)
+        reads.fetcher.take(at, 1)
         if reset == "none":
             await eventually(lambda: reads.errors, "the error")
             assert isinstance(reads.errors[0], OffsetOutOfRangeError)
             assert reads.errors[0].args == ({TopicPartition(topic, 0): 1},)
             return
-        await eventually(lambda: (reads.plane.position(at) or 0) >= 5, "where the policy says")
+        await eventually(lambda: (reads.fetcher.position(at) or 0) >= 5, "where the policy says")
         await produce(kafka, topic, some(1))
         await eventually(lambda: reads.offsets() == expected, "from there on")
         assert reads.errors == []
@@ -200,7 +200,7 @@ async def test_a_topic_deleted_and_made_again_is_read_from_its_start(kafka: Clus
     at = Partition(topic, 0)
     await produce(kafka, topic, some(10))
     async with reading(kafka, topic) as reads, administering(kafka) as admin:
-        reads.plane.take(at, 0)
+        reads.fetcher.take(at, 0)
         await eventually(lambda: len(reads.records) == 10, "the first life")
         await admin.delete_topics([topic])
 
@@ -225,7 +225,7 @@ async def test_a_broker_restarts(caplog: pytest.LogCaptureFixture) -> None:
         at = Partition(topic, 0)
         await produce(kafka, topic, some(3))
         async with reading(kafka, topic) as reads:
-            reads.plane.take(at, 0)
+            reads.fetcher.take(at, 0)
             await eventually(lambda: len(reads.records) == 3, "before")
             (broker,) = kafka.brokers
             await asyncio.to_thread(broker.kill)
@@ -249,7 +249,7 @@ async def test_leaders_move_to_other_brokers() -> None:
             producing(kafka, enable_idempotence=True, acks="all") as producer,
         ):
             for index in range(6):
-                reads.plane.take(Partition(topic, index), 0)
+                reads.fetcher.take(Partition(topic, index), 0)
 
             async def send(count: int) -> None:
                 for _ in range(count):
@@ -293,7 +293,7 @@ async def test_what_is_spoilt_on_its_way_is_raised_and_fetched_anew(
             chunk.data = data[:begin] + bytes([data[begin] ^ 1]) + data[begin + 1 :]
         return chunk
 
-    monkeypatch.setattr(plane, "frame", spoil)
+    monkeypatch.setattr(fetcher, "frame", spoil)
     async with started(quick_kafka, topic, group=uuid.uuid4().hex) as consumer:
         values = [(await consumer.getone()).value for _ in range(3)]
         with pytest.raises(CorruptRecordException):

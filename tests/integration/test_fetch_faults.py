@@ -30,12 +30,12 @@ class Spoilt:
     def __init__(self, reads: Reads, code: int, times: int) -> None:
         self.code = code
         self.left = times
-        self._send = reads.plane._client.send
-        reads.plane._client.send = self._spoil
+        self._send = reads.fetcher._client.send
+        reads.fetcher._client.send = self._spoil
 
-    async def _spoil(self, node: int, request: Any, **lane: Any) -> Any:
-        answer = await self._send(node, request, **lane)
-        if lane and self.left and answer.topics:
+    async def _spoil(self, node: int, request: Any, **channel: Any) -> Any:
+        answer = await self._send(node, request, **channel)
+        if channel and self.left and answer.topics:
             self.left -= 1
             answer.topics = [
                 (topic, [(index, self.code, -1, -1, *rest[:-1], b"") for index, _, _, _, *rest in entries])
@@ -67,7 +67,7 @@ async def test_what_will_be_had_elsewhere_or_later(
     await produce(kafka, topic, some(3))
     async with reading(kafka, topic, retry_backoff_ms=20) as reads:
         spoilt = Spoilt(reads, code, 3)
-        reads.plane.take(Partition(topic, 0), 0)
+        reads.fetcher.take(Partition(topic, 0), 0)
         await eventually(lambda: len(reads.records) == 3, "it came")
         assert spoilt.left == 0
         await produce(kafka, topic, some(3, "later "))
@@ -84,7 +84,7 @@ async def test_what_may_not_be_read_is_told_to_user_code(kafka: Cluster) -> None
     await produce(kafka, topic, some(1))
     async with reading(kafka, topic, retry_backoff_ms=20) as reads:
         Spoilt(reads, 29, 2)
-        reads.plane.take(Partition(topic, 0), 0)
+        reads.fetcher.take(Partition(topic, 0), 0)
         await eventually(lambda: len(reads.records) == 1, "it is allowed at last")
         assert [type(error) for error in reads.errors] == [TopicAuthorizationFailedError] * 2
         assert reads.errors[0].args == (topic,)
@@ -96,10 +96,10 @@ async def test_a_session_that_the_broker_does_not_know(kafka: Cluster, wrong: di
     topic = kafka.create_topic(partitions=3)
     async with reading(kafka, topic, 3, fetch_max_wait_ms=50) as reads:
         for partition in range(3):
-            reads.plane.take(Partition(topic, partition), 0)
-        await eventually(lambda: reads.plane._bundles, "the leader is known")
-        (broker,) = reads.plane._bundles.values()
-        session = broker.lanes.session
+            reads.fetcher.take(Partition(topic, partition), 0)
+        await eventually(lambda: reads.fetcher._fetch_groups, "the leader is known")
+        (broker,) = reads.fetcher._fetch_groups.values()
+        session = broker.channels.session
         ask, spoilt = session.request, 0
 
         def request() -> SessionRequest | None:
@@ -207,21 +207,21 @@ async def test_a_topic_that_is_gone_costs_little(quick_kafka: Cluster) -> None:
     topic = quick_kafka.create_topic(partitions=1)
     await produce(quick_kafka, topic, some(3))
     async with reading(quick_kafka, topic) as reads:
-        reads.plane.take(Partition(topic, 0), 0)
+        reads.fetcher.take(Partition(topic, 0), 0)
         await eventually(lambda: len(reads.records) == 3, "the first life")
         asked = 0
-        update = reads.plane._client.force_metadata_update
+        update = reads.fetcher._client.force_metadata_update
 
         def counted() -> Any:
             nonlocal asked
             asked += 1
             return update()
 
-        reads.plane._client.force_metadata_update = counted
+        reads.fetcher._client.force_metadata_update = counted
         async with administering(quick_kafka) as admin:
             await admin.delete_topics([topic])
         loop = asyncio.get_running_loop()
-        await eventually(lambda: reads.plane._leaderless, "nobody leads it")
+        await eventually(lambda: reads.fetcher._leaderless, "nobody leads it")
         asked, until = 0, loop.time() + 3.0
         await eventually(lambda: loop.time() > until, "3 s pass")
         assert 1 <= asked <= 8

@@ -15,7 +15,7 @@ from integration.harness_brokers import limit_reading
 from integration.harness_fetch import Reads, produce, producing, reading, some
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.kafka.fetch.channels import Channel, Lane
+from loadtrim_agent.kafka.fetch.channels import FetchChannel, FetchConnection
 from loadtrim_agent.kafka.fetch.fetcher import ANSWERS_BYTES_MAX
 
 pytestmark = pytest.mark.kafka
@@ -36,17 +36,17 @@ def quotas() -> Iterator[LocalKafka]:
 
 
 class Asked:
-    """Every fetch of a plane: when it was sent and answered, and what it said."""
+    """Every fetch of a fetcher: when it was sent and answered, and what it said."""
 
     def __init__(self, reads: Reads) -> None:
-        self.fetches: list[tuple[Channel, float, float, Any]] = []
+        self.fetches: list[tuple[FetchConnection, float, float, Any]] = []
         """(connection, sent, answered, answer)."""
         self.limits: list[int] = []
-        self._send = reads.plane._client.send
-        reads.plane._client.send = self._recorded
+        self._send = reads.fetcher._client.send
+        reads.fetcher._client.send = self._recorded
 
     async def _recorded(self, node: int, request: Any, *, group: Any = None) -> Any:
-        if not isinstance(group, Channel):
+        if not isinstance(group, FetchConnection):
             return await self._send(node, request)
         sent = time.monotonic()
         self.limits.append(request._limits[2])
@@ -66,8 +66,8 @@ async def test_a_throttled_reader_waits_as_it_is_told(quotas: LocalKafka) -> Non
         asked = Asked(slow)
         began = time.monotonic()
         for partition in range(2):
-            slow.plane.take(Partition(topic, partition), 0)
-            free.plane.take(Partition(topic, partition), 0)
+            slow.fetcher.take(Partition(topic, partition), 0)
+            free.fetcher.take(Partition(topic, partition), 0)
         await eventually(lambda: len(free.records) == 60, "the other gets all")
         assert len(slow.records) < 60
         await eventually(lambda: len(slow.records) == 60, "all came at last")
@@ -76,8 +76,8 @@ async def test_a_throttled_reader_waits_as_it_is_told(quotas: LocalKafka) -> Non
         assert slow.errors == []
     throttled = [fetch for fetch in asked.fetches if fetch[3].throttle_time_ms > 0]
     assert throttled
-    for channel, _, answered, answer in throttled:
-        later = [sent for other, sent, _, _ in asked.fetches if other == channel and sent > answered]
+    for connection, _, answered, answer in throttled:
+        later = [sent for other, sent, _, _ in asked.fetches if other == connection and sent > answered]
         if later:
             assert min(later) - answered >= answer.throttle_time_ms / 1000 - 0.01
     # 600 kB at 100 kB/s, less what the first second lets pass.
@@ -91,8 +91,8 @@ async def test_what_is_said_under_a_throttle_is_not_taken_for_news(quotas: Local
     at = Partition(topic, 0)
     async with reading(quotas, topic, client_id=client, fetch_max_wait_ms=50) as reads:
         asked = Asked(reads)
-        reads.plane.take(at, 0)
-        await eventually(lambda: reads.plane.end_offset(at) == 0, "told that it is empty")
+        reads.fetcher.take(at, 0)
+        await eventually(lambda: reads.fetcher.end_offset(at) == 0, "told that it is empty")
         await limit_reading(quotas, client, 20_000)
         await produce(quotas, topic, [b"x" * 5_000] * 12, 0)
 
@@ -102,11 +102,11 @@ async def test_what_is_said_under_a_throttle_is_not_taken_for_news(quotas: Local
             ]
 
         await eventually(silent, "an answer that throttles and says nothing")
-        told = reads.plane.end_offset_at(at)
+        told = reads.fetcher.end_offset_at(at)
         before = len(silent())
         await eventually(lambda: len(silent()) > before or len(reads.records) == 12, "the next answer")
         if len(reads.records) < 12:
-            assert reads.plane.end_offset_at(at) == told
+            assert reads.fetcher.end_offset_at(at) == told
         await eventually(lambda: len(reads.records) == 12, "all came")
 
 
@@ -117,15 +117,19 @@ async def test_small_records_wait_for_more_as_long_as_they_may(kafka: Cluster) -
     await produce(kafka, topic, some(1), 1)
     async with reading(kafka, topic, 2, fetch_min_bytes=1 << 20, fetch_max_wait_ms=1_500) as reads:
         asked = Asked(reads)
-        reads.plane.take(one, 0)
-        await eventually(lambda: reads.plane.end_offset(one) == 0, "told that it is empty")
+        reads.fetcher.take(one, 0)
+        await eventually(lambda: reads.fetcher.end_offset(one) == 0, "told that it is empty")
         began = time.monotonic()
-        reads.plane.take(two, 0)
-        await eventually(lambda: reads.offsets(1) == [0], "what is taken comes by the other lane")
+        reads.fetcher.take(two, 0)
+        await eventually(lambda: reads.offsets(1) == [0], "what is taken comes by the other channel")
         at_once = time.monotonic() - began
         await produce(kafka, topic, some(1), 0)
         await eventually(lambda: reads.offsets(0) == [0], "the broker has waited for more")
-        polls = [(sent, answered) for channel, sent, answered, _ in asked.fetches if channel.lane is Lane.POLL]
+        polls = [
+            (sent, answered)
+            for connection, sent, answered, _ in asked.fetches
+            if connection.channel is FetchChannel.POLL
+        ]
         assert min(answered - sent for sent, answered in polls[1:]) >= 1.4
         assert at_once < 1.4
 
@@ -140,10 +144,10 @@ async def test_a_broker_without_sessions_gives_everybody_a_turn(sessionless: Loc
     limits = {"max_partition_fetch_bytes": 1_000, "fetch_max_bytes": 1_000}
     async with reading(sessionless, topic, 4, **limits) as reads:
         for partition in range(4):
-            reads.plane.take(Partition(topic, partition), 0)
+            reads.fetcher.take(Partition(topic, partition), 0)
         await eventually(lambda: len(reads.records) == 80, "all came")
         assert all(reads.offsets(partition) == list(range(20)) for partition in range(4))
-        sessions = {broker.lanes.session.session for broker in reads.plane._bundles.values()}
+        sessions = {broker.channels.session.session for broker in reads.fetcher._fetch_groups.values()}
         assert sessions == {0}
     order = [record.partition for record in reads.records]
     # Nobody waits until another has come to its end.
@@ -160,7 +164,7 @@ async def test_large_records_in_every_partition(kafka: Cluster) -> None:
                 await producer.send_and_wait(topic, b"x" * 30_000, partition=partition)
     async with reading(kafka, topic, 4, max_partition_fetch_bytes=1_000, fetch_max_bytes=1_000) as reads:
         for partition in range(4):
-            reads.plane.take(Partition(topic, partition), 0)
+            reads.fetcher.take(Partition(topic, partition), 0)
         await eventually(lambda: len(reads.records) == 40, "all came")
         assert all(reads.offsets(partition) == list(range(10)) for partition in range(4))
         assert reads.errors == []
@@ -173,8 +177,8 @@ async def test_what_is_asked_for_at_once_is_bounded_over_all_brokers() -> None:
         await asyncio.gather(*(produce(kafka, topic, some(3), partition) for partition in range(6)))
         async with reading(kafka, topic, 6) as reads:
             for partition in range(6):
-                reads.plane.take(Partition(topic, partition), 0)
+                reads.fetcher.take(Partition(topic, partition), 0)
             await eventually(lambda: len(reads.records) == 18, "all came")
             asked = Asked(reads)
             await eventually(lambda: len(asked.limits) >= 6, "all are asked again")
-        assert max(asked.limits) * 3 * len(Lane) <= ANSWERS_BYTES_MAX
+        assert max(asked.limits) * 3 * len(FetchChannel) <= ANSWERS_BYTES_MAX

@@ -33,7 +33,7 @@ def racks() -> Iterator[LocalKafka]:
 
 
 def nodes(reads: Reads) -> set[int | None]:
-    return {state.route.node for state in reads.plane._states.values()}
+    return {state.route.node for state in reads.fetcher._states.values()}
 
 
 async def test_the_replica_in_the_same_rack_is_read_and_left_when_it_goes(racks: LocalKafka) -> None:
@@ -50,7 +50,7 @@ async def test_the_replica_in_the_same_rack_is_read_and_left_when_it_goes(racks:
 
     async with reading(racks, topic, 3, client_rack=f"rack-{NEAR}", metadata_max_age_ms=60_000) as reads:
         for partition in range(3):
-            reads.plane.take(Partition(topic, partition), 0)
+            reads.fetcher.take(Partition(topic, partition), 0)
         await more("first", reads)
         await eventually(lambda: nodes(reads) == {NEAR}, "all are read from the replica that is near")
         await more("near", reads)
@@ -69,7 +69,7 @@ async def test_without_a_rack_the_leaders_are_read(racks: LocalKafka) -> None:
     topic = racks.create_topic(partitions=3)
     async with reading(racks, topic, 3) as reads:
         for partition in range(3):
-            reads.plane.take(Partition(topic, partition), 0)
+            reads.fetcher.take(Partition(topic, partition), 0)
             await produce(racks, topic, some(5), partition)
         await eventually(lambda: len(reads.records) == 15, "all came")
         assert nodes(reads) == {1, 2, 3}
@@ -98,7 +98,7 @@ async def test_leaders_that_are_moved_under_load(racks: LocalKafka, caplog: pyte
                 await asyncio.sleep(0.01)
 
         for index in range(4):
-            reads.plane.take(Partition(topic, index), 0)
+            reads.fetcher.take(Partition(topic, index), 0)
         playing = asyncio.create_task(play())
         for first in (1, 2, 3, 1):
             others = [broker for broker in (1, 2, 3) if broker != first]

@@ -19,7 +19,7 @@ from integration.harness import eventually, group_of_processes
 from loadtrim.testing import Cluster
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
-from loadtrim_agent.kafka.rate_sources import LogSizesMonitor, TimesMonitor
+from loadtrim_agent.kafka.rate_sources import LogSizeRates, OffsetTimeRates
 from loadtrim_agent.planning.rate_source import DELAY_SECONDS
 from loadtrim_agent.planning.values import Rates, RateUnit
 
@@ -47,7 +47,7 @@ async def test_bytes_on_disk_grow_by_what_is_written(quick_kafka: Cluster) -> No
     topic = await asyncio.to_thread(quick_kafka.create_topic, 3)
     partitions = [Partition(topic, index) for index in range(3)]
     async with queries_of(quick_kafka) as queries, sender(quick_kafka) as producer:
-        monitor = LogSizesMonitor(queries)
+        monitor = LogSizeRates(queries)
         assert await monitor.rates(partitions, 1_000.0) is None
         for index, count in ((0, 1), (1, 5)):
             for _ in range(count):
@@ -78,7 +78,7 @@ async def test_records_are_counted_by_their_time_stamps(quick_kafka: Cluster) ->
             await send(index, 5, DELAY_SECONDS + 3.0)
             await send(index, count, DELAY_SECONDS + 1.0)
         await send(0, 7, DELAY_SECONDS - 0.5)
-        rates = await TimesMonitor(queries, interval_seconds=2.0).rates(partitions, now)
+        rates = await OffsetTimeRates(queries, interval_seconds=2.0).rates(partitions, now)
     assert rates == Rates(at=now, unit=RateUnit.RECORDS, per_second={partitions[0]: 20.0, partitions[1]: 5.0})
 
 
@@ -104,4 +104,4 @@ async def test_a_group_goes_by_its_monitor(quick_kafka: Cluster, tmp_path: Path,
 async def test_a_partition_that_nobody_leads_is_an_error_and_no_rate(quick_kafka: Cluster) -> None:
     async with queries_of(quick_kafka, timeout_ms=1_000) as queries:
         with pytest.raises(KafkaError):
-            await LogSizesMonitor(queries).rates([Partition(f"nowhere-{uuid.uuid4().hex[:6]}", 0)], 1.0)
+            await LogSizeRates(queries).rates([Partition(f"nowhere-{uuid.uuid4().hex[:6]}", 0)], 1.0)

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, OffsetOutOfRan
 from aiokafka.structs import TopicPartition
 
 from loadtrim.testing import Cluster
-from loadtrim_agent.kafka.connections import Connections, Lane
+from loadtrim_agent.kafka.connections import Channel, Connections
 from loadtrim_agent.kafka.partition_log import PartitionLog
 
 pytestmark = pytest.mark.kafka
@@ -25,7 +25,7 @@ async def opened(kafka: Cluster, topic: str, *, compressed: bool = False) -> Asy
     await connections.start()
     try:
         await connections.client.set_topics([topic])
-        yield PartitionLog(connections, topic, 0, read=Lane.TAIL, append=Lane.APPEND, compressed=compressed)
+        yield PartitionLog(connections, topic, 0, read=Channel.TAIL, append=Channel.APPEND, compressed=compressed)
     finally:
         await connections.close()
 

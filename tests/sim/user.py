@@ -13,7 +13,7 @@ __all__ = ["Slot", "UserCode"]
 
 
 class Slot:
-    """One acquisition of one partition, as the data plane sees it."""
+    """One acquisition of one partition, as the fetcher sees it."""
 
     __slots__ = (
         "awaits_lull",

@@ -18,16 +18,16 @@ import msgspec
 from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.fetch.port import DataPlane
+from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.records import LoadRecord, Record
 
 from .partition_stream import Finished, Stream
-from .record_buffer import Handout
+from .record_buffer import RecordBuffer
 
-__all__ = ["Measuring", "process_started_at"]
+__all__ = ["MeteringTask", "process_started_at"]
 
 GATHER_SECONDS = 0.2
 REPORTS_SPREAD = 0.15
@@ -47,7 +47,7 @@ def process_started_at() -> float:
     return wall_time()
 
 
-class Measuring:
+class MeteringTask:
     """Feeds one :class:`Meter` and the metrics from one consumer's streams.
 
     Args:
@@ -61,8 +61,8 @@ class Measuring:
         self._metrics = metrics
         self._report_seconds = report_seconds
         self._report_phase = zlib.crc32(config.instance.encode()) / (1 << 32) * REPORTS_SPREAD * report_seconds
-        self._handout: Handout | None = None
-        self._plane: DataPlane | None = None
+        self._buffer: RecordBuffer | None = None
+        self._fetcher: Fetcher | None = None
         self._fetched = asyncio.Event()
         """Set while records are there that are not done."""
         self._watched: dict[Partition, Stream] = {}
@@ -74,10 +74,10 @@ class Measuring:
         """Records done since the last report, by the bucket of their latency."""
         self.snapshot: MeterSnapshot = self.meter.snapshot(wall_time())
 
-    def attach(self, handout: Handout, plane: DataPlane) -> None:
+    def attach(self, buffer: RecordBuffer, fetcher: Fetcher) -> None:
         """From now on these streams are measured."""
-        self._handout = handout
-        self._plane = plane
+        self._buffer = buffer
+        self._fetcher = fetcher
 
     # -- what the agent tells ------------------------------------------------------------------------------------
 
@@ -90,9 +90,9 @@ class Measuring:
 
     def _fresh_end(self, partition: Partition, now: float) -> int | None:
         """End of the log, unless it was told in an earlier ownership: then backlog would count as arrivals."""
-        told_at = self._plane.end_offset_at(partition) if self._plane is not None else None
+        told_at = self._fetcher.end_offset_at(partition) if self._fetcher is not None else None
         fresh = told_at is not None and now - told_at < FRESH_SECONDS
-        return self._plane.end_offset(partition) if self._plane is not None and fresh else None
+        return self._fetcher.end_offset(partition) if self._fetcher is not None and fresh else None
 
     def lost(self, stream: Stream) -> None:
         self._gather(stream, wall_time(), wall_time() - boot_time())
@@ -111,7 +111,7 @@ class Measuring:
             counts,
             next_offset=chunk.end,
             end_offset=end_offset,
-            answered_at=self._plane.end_offset_at(stream.partition) if self._plane is not None else None,
+            answered_at=self._fetcher.end_offset_at(stream.partition) if self._fetcher is not None else None,
         )
 
     def sought(self, stream: Stream, offset: int) -> None:
@@ -207,10 +207,10 @@ class Measuring:
 
     def _observe_ends(self) -> None:
         """Idle partitions: what the last fetch said of the log's end costs no request."""
-        if self._handout is None or self._plane is None:
+        if self._buffer is None or self._fetcher is None:
             return
-        for partition in self._handout.streams:
-            end, at = self._plane.end_offset(partition), self._plane.end_offset_at(partition)
+        for partition in self._buffer.streams:
+            end, at = self._fetcher.end_offset(partition), self._fetcher.end_offset_at(partition)
             if end is not None and at is not None:
                 self.meter.observed(partition, at, end)
 

@@ -15,16 +15,16 @@ from .partition_stream import Stream
 if TYPE_CHECKING:
     from loadtrim_agent.runtime.agent import Agent
 
-__all__ = ["Companion", "Guard"]
+__all__ = ["AgentObserver", "ErrorBoundary"]
 
 log = logging.getLogger("loadtrim")
 
 
-class Companion:
-    """Measuring, metrics, leading: told of everything, asked for nothing.
+class AgentObserver:
+    """What runs beside membership (metering, metrics, planning) is told of everything and asked for nothing.
 
-    Every call goes through a :class:`Guard`: what it raises is logged once, counted and goes no further (I8). This base
-    class does nothing, so that membership and fetching can be run alone.
+    Every call goes through an :class:`ErrorBoundary`: what it raises is logged once, counted and goes no further (I8).
+    This base class does nothing, so that membership and fetching can be run alone.
     """
 
     async def start(self, agent: Agent) -> None:
@@ -73,15 +73,15 @@ class Companion:
         """Something broke and was contained."""
 
 
-class Guard:
+class ErrorBoundary:
     """Calls what may break, and contains what it raises.
 
     Args:
-        companion: told of each break by :meth:`Companion.error`.
+        observer: told of each break by :meth:`AgentObserver.error`.
     """
 
-    def __init__(self, companion: Companion) -> None:
-        self._companion = companion
+    def __init__(self, observer: AgentObserver) -> None:
+        self._observer = observer
         self._complained: set[str] = set()
 
     def call(self, where: str, call: Callable[..., None], *args: Any) -> None:
@@ -105,6 +105,6 @@ class Guard:
     def broke(self, where: str) -> None:
         """Count something that broke and was contained. Never raises."""
         try:
-            self._companion.error(where)
+            self._observer.error(where)
         except Exception:
             log.debug("counting an error failed", exc_info=True)

@@ -18,15 +18,15 @@ from aiokafka.structs import TopicPartition
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.fetch.port import DataPlane
+from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 
 from .listener import Listener
-from .observer import Companion, Guard
+from .observer import AgentObserver, ErrorBoundary
 from .partition_stream import Stream
 from .prefetch import Committed, Prefetching
-from .record_buffer import Handout
+from .record_buffer import RecordBuffer
 
 __all__ = ["Partitions"]
 
@@ -50,11 +50,11 @@ class Partitions:
     """All methods run in the agent's loop.
 
     Args:
-        handout: where user code takes records from.
-        plane: fetches them.
+        buffer: where user code takes records from.
+        fetcher: fetches them.
         listener: the user's rebalance listener.
-        companion: told of what is taken, fetched and lost.
-        guard: contains what the companion raises.
+        observer: told of what is taken, fetched and lost.
+        boundary: contains what the observer raises.
         feed: gives the machine an event.
         spawn: starts a task that the agent owns.
         fail: raises an error in the user's loop.
@@ -66,11 +66,11 @@ class Partitions:
     def __init__(
         self,
         *,
-        handout: Handout,
-        plane: DataPlane,
+        buffer: RecordBuffer,
+        fetcher: Fetcher,
         listener: Listener,
-        companion: Companion,
-        guard: Guard,
+        observer: AgentObserver,
+        boundary: ErrorBoundary,
         feed: Callable[[e.Event], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         fail: Callable[[BaseException], None],
@@ -78,11 +78,11 @@ class Partitions:
         committed: Committed,
         retry_backoff: float,
     ) -> None:
-        self.handout = handout
-        self._plane = plane
+        self.buffer = buffer
+        self._fetcher = fetcher
         self.listener = listener
-        self._companion = companion
-        self._tell = guard.call
+        self._observer = observer
+        self._tell = boundary.call
         self._feed = feed
         self._spawn = spawn
         self._fail = fail
@@ -98,7 +98,7 @@ class Partitions:
         self._stopped_at: dict[Partition, float] = {}
         self._lulls: dict[Partition, Stream] = {}
         """To be given away: when user code is done with what there is, that is to be said."""
-        self._prefetching = Prefetching(plane, spawn, committed)
+        self._prefetching = Prefetching(fetcher, spawn, committed)
         self._untold: dict[Partition, list[Chunk]] = {}
         """Fetched before it was handed out: measured from then on."""
         self._opening: dict[Partition, int] = {}
@@ -160,7 +160,7 @@ class Partitions:
     async def _start_offset(self, command: c.OpenCommand) -> int | Sought | None:
         while command.offset is None:
             try:
-                return await self._plane.reset_offset(command.partition)
+                return await self._fetcher.reset_offset(command.partition)
             except NoOffsetForPartitionError:
                 return self._let_seek(command) if self._opening.get(command.partition) == command.take else None
             except (KafkaError, OSError, TimeoutError) as error:
@@ -173,13 +173,13 @@ class Partitions:
     def _let_seek(self, command: c.OpenCommand) -> Sought:
         """``auto_offset_reset=none`` and no commit: only user code can say where to begin, by seeking."""
         self._sought[command.partition] = sought = Sought()
-        self.handout.put(Stream(command.partition, command.take, 0))
+        self.buffer.put(Stream(command.partition, command.take, 0))
         return sought
 
     async def _open_sought(self, command: c.OpenCommand, sought: Sought) -> None:
         if not sought.offset.done():  # the listener, which was called with it, did not seek
             self.without_offset |= {command.partition}
-            self.handout.wake()
+            self.buffer.wake()
             self._waits_for_user()
         offset = await sought.offset
         if offset is not None and self._opening.get(command.partition) == command.take:
@@ -200,11 +200,11 @@ class Partitions:
         del self._opening[command.partition]
         stream = Stream(command.partition, command.take, offset)
         stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
-        self.handout.put(stream)
+        self.buffer.put(stream)
         self._untold[command.partition] = []
         early = self._prefetching.adopt(command.partition, offset)
         if early is None:
-            self._plane.take(command.partition, offset)
+            self._fetcher.take(command.partition, offset)
         for chunk in early or ():
             self._chunk(chunk)
         return stream
@@ -215,18 +215,18 @@ class Partitions:
         )
 
     def stream(self, partition: Partition, take: int) -> Stream | None:
-        stream = self.handout.streams.get(partition)
+        stream = self.buffer.streams.get(partition)
         return stream if stream is not None and stream.take == take else None
 
     def run(self, command: c.RunCommand) -> None:
         stream = self.stream(command.partition, command.take)
         if stream is not None:
             stream.running = True
-            self.handout.lead(stream)
-            self.handout.wake()
+            self.buffer.lead(stream)
+            self.buffer.wake()
             since = stream.handoff_since
             seconds = boot_time() - since if since is not None else None
-            self._tell("acquired", self._companion.acquired, stream, seconds)
+            self._tell("acquired", self._observer.acquired, stream, seconds)
             for chunk in self._untold.pop(command.partition, ()):
                 self._tell_fetched(stream, chunk)
 
@@ -234,7 +234,7 @@ class Partitions:
         stream = self.stream(command.partition, command.take)
         if stream is None:
             return
-        stream.running = False  # first this, then look what is in hand: see handout.py
+        stream.running = False  # first this, then look what is in hand: see record_buffer.py
         stream.listening = True
         self._lulls.pop(command.partition, None)
         self._stopped_at.setdefault(command.partition, boot_time())
@@ -321,7 +321,7 @@ class Partitions:
 
     def _behind(self, stream: Stream, offset: int) -> int:
         """Everything before ``offset`` was handed out: past control records and what was compacted away behind it."""
-        behind = self._plane.position(stream.partition)
+        behind = self._fetcher.position(stream.partition)
         if behind is not None and behind > offset and self.stream(stream.partition, stream.take) is stream:
             return behind
         return offset
@@ -337,14 +337,14 @@ class Partitions:
             self._spawn(self._assign_again(stream), "assign-again")
         else:
             stream.running = True
-            self.handout.wake()
+            self.buffer.wake()
 
     async def _assign_again(self, stream: Stream) -> None:
         await self.listener.assigned([stream.partition])
         stopped_again = stream.partition in self._stopped_at
         if self.stream(stream.partition, stream.take) is stream and not stopped_again:
             stream.running = True
-            self.handout.wake()
+            self.buffer.wake()
 
     def drop(self, command: c.DropCommand) -> None:
         stream = self.stream(command.partition, command.take)
@@ -356,13 +356,13 @@ class Partitions:
         if stream is None:
             return
         if command.released and stopped_at is not None:
-            self._tell("released", self._companion.released, command.partition, boot_time() - stopped_at)
+            self._tell("released", self._observer.released, command.partition, boot_time() - stopped_at)
         stream.running = False
         self._lulls.pop(command.partition, None)
         self._untold.pop(command.partition, None)
-        self._plane.drop(command.partition)
-        self.handout.remove(command.partition)
-        self._tell("lost", self._companion.lost, stream)
+        self._fetcher.drop(command.partition)
+        self.buffer.remove(command.partition)
+        self._tell("lost", self._observer.lost, stream)
         if stream.in_hand is not None:
             stream.listening = True
             self._lingering[command.partition] = stream
@@ -376,30 +376,30 @@ class Partitions:
     def seek(self, stream: Stream, offset: int) -> None:
         """User code has moved its position: fetch from there."""
         if self.stream(stream.partition, stream.take) is stream and not self._user_sought(stream.partition, offset):
-            self._plane.take(stream.partition, offset)
+            self._fetcher.take(stream.partition, offset)
             stream.clear()
             if stream.partition in self._untold:
                 self._untold[stream.partition] = []
             stream.seeks_answered += 1  # last: from now on user code may take, unless it has sought again
-            self.handout.wake()
-            self._tell("sought", self._companion.sought, stream, offset)
+            self.buffer.wake()
+            self._tell("sought", self._observer.sought, stream, offset)
 
     def paused(self, stream: Stream, paused: bool) -> None:
         """User code paused or resumed a partition."""
-        self._tell("paused", self._companion.paused, stream, paused)
+        self._tell("paused", self._observer.paused, stream, paused)
 
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def fetch(self) -> None:
         """Fetch for ever; what fetching raises, the user's next call raises."""
-        await self._plane.run(self._chunk, self._failed)
+        await self._fetcher.run(self._chunk, self._failed)
 
     def _chunk(self, chunk: Chunk) -> None:
-        stream = self.handout.streams.get(chunk.partition)
+        stream = self.buffer.streams.get(chunk.partition)
         if stream is None:
             self._prefetching.keep(chunk)
         elif not stream.seeking:
-            self.handout.feed(stream, chunk)
+            self.buffer.feed(stream, chunk)
             untold = self._untold.get(chunk.partition)
             if untold is None:
                 self._tell_fetched(stream, chunk)
@@ -407,15 +407,15 @@ class Partitions:
                 untold.append(chunk)
 
     def _tell_fetched(self, stream: Stream, chunk: Chunk) -> None:
-        self._tell("fetched", self._companion.fetched, stream, chunk, self._plane.end_offset(chunk.partition))
+        self._tell("fetched", self._observer.fetched, stream, chunk, self._fetcher.end_offset(chunk.partition))
 
     def _failed(self, error: Exception, for_good: bool) -> None:
-        self.handout.fail(error, for_good=for_good)
+        self.buffer.fail(error, for_good=for_good)
 
     def refill(self, stream: Stream) -> None:
         """A chunk of it was unpacked that was waited for."""
         if self.stream(stream.partition, stream.take) is stream:
-            self._plane.refill(stream.partition)
+            self._fetcher.refill(stream.partition)
 
     def refetch(self, stream: Stream, offset: int) -> None:
         """What was fetched cannot be read: fetch it anew."""

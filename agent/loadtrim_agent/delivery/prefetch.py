@@ -20,9 +20,9 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.fetch.drop_before import trim
+from loadtrim_agent.kafka.fetch.drop_before import drop_before
 from loadtrim_agent.kafka.fetch.offsets import EARLIEST, LATEST
-from loadtrim_agent.kafka.fetch.port import DataPlane
+from loadtrim_agent.kafka.fetch.port import Fetcher
 
 __all__ = ["Committed", "Prefetching"]
 
@@ -52,15 +52,15 @@ class Prefetching:
     """All methods run in the agent's loop.
 
     Args:
-        plane: fetches, within the limits of all its buffers.
+        fetcher: fetches, within the limits of all its buffers.
         spawn: starts a task that the agent owns.
         committed: of this group.
     """
 
     def __init__(
-        self, plane: DataPlane, spawn: Callable[[Coroutine[Any, Any, None], str], None], committed: Committed
+        self, fetcher: Fetcher, spawn: Callable[[Coroutine[Any, Any, None], str], None], committed: Committed
     ) -> None:
-        self._plane = plane
+        self._fetcher = fetcher
         self._spawn = spawn
         self._committed = committed
         self._early: dict[Partition, _Early] = {}
@@ -81,21 +81,21 @@ class Prefetching:
         if late:
             await asyncio.sleep(COMMIT_SECONDS)
             near, _ = await self._starts(late)
-            self._fetch(late, {p: start for p, start in near.items() if (self._plane.position(p) or 0) < start})
+            self._fetch(late, {p: start for p, start in near.items() if (self._fetcher.position(p) or 0) < start})
 
     def _fetch(self, fresh: Mapping[Partition, _Early], starts: Mapping[Partition, int]) -> None:
         for partition, start in starts.items():
             early = fresh[partition]
             if self._early.get(partition) is early:  # else it has come, or will not come, meanwhile
                 early.start, early.chunks = start, []
-                self._plane.take_ahead(partition, start)
+                self._fetcher.take_ahead(partition, start)
 
     async def _starts(self, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Where to begin with those whose committed offset is near the log's end, or not there; and with the others.
 
         None of them where that cannot be told at once.
         """
-        look_up = self._plane.queries.look_up_once
+        look_up = self._fetcher.queries.look_up_once
         at = {partition: TopicPartition(*partition) for partition in partitions}
         try:
             ends, begins, committed = await asyncio.gather(
@@ -120,7 +120,7 @@ class Prefetching:
         for partition in partitions:
             early = self._early.pop(partition, None)
             if early is not None and early.start is not None:
-                self._plane.drop(partition)
+                self._fetcher.drop(partition)
 
     def keep(self, chunk: Chunk) -> None:
         """Something was fetched of a partition that is not ours."""
@@ -132,16 +132,16 @@ class Prefetching:
         """The partition is ours from ``offset`` on.
 
         Returns:
-            What of it was fetched already; the plane goes on behind it. None: nothing that can be used, it is to be
+            What of it was fetched already; the fetcher goes on behind it. None: nothing that can be used, it is to be
             fetched from ``offset``.
         """
         early = self._early.pop(partition, None)
         if early is None or early.start is None:
             return None
-        following = self._plane.position(partition)
+        following = self._fetcher.position(partition)
         if following is None or not early.start <= offset <= following:
             return None
         for chunk in early.chunks:
-            trim(chunk, offset)
-        self._plane.keep(partition)
+            drop_before(chunk, offset)
+        self._fetcher.keep(partition)
         return [chunk for chunk in early.chunks if not chunk.done]

@@ -22,7 +22,7 @@ from loadtrim_agent.kafka.fetch.state import Budget
 
 from .partition_stream import SLICE_RECORDS, Stream
 
-__all__ = ["Handout"]
+__all__ = ["RecordBuffer"]
 
 BATCH_RECORDS = 1024
 """Records that ``getmany`` returns at most where user code names no limit; as many are unpacked at a time."""
@@ -30,7 +30,7 @@ BATCH_RECORDS = 1024
 Deserializer = Callable[[bytes | None], Any]
 
 
-class Handout:
+class RecordBuffer:
     """All streams of one consumer, and the user's side of taking from them.
 
     Args:

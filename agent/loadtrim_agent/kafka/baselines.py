@@ -15,7 +15,7 @@ from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError,
 from loadtrim_agent.wire.baseline_records import TOPICS_MAX, Baselines
 from loadtrim_agent.wire.records import UnreadableRecord
 
-from .connections import UNREACHABLE, Connections, Lane
+from .connections import UNREACHABLE, Channel, Connections
 from .partition_log import REQUEST_SECONDS, PartitionLog
 
 __all__ = ["BaselineReader"]
@@ -88,7 +88,7 @@ class BaselineReader:
             self._say(logging.INFO, f"Baselines of {len(self._baselines)} topics are read from {self._topic}.")
 
     async def _partitions(self) -> list[int]:
-        code, partitions = await self._connections.partitions_of(self._topic, Lane.LOOK, timeout=REQUEST_SECONDS)
+        code, partitions = await self._connections.partitions_of(self._topic, Channel.LOOK, timeout=REQUEST_SECONDS)
         if code:
             raise for_code(code)(self._topic)
         await self._connections.client.set_topics([self._topic])
@@ -96,7 +96,7 @@ class BaselineReader:
 
     async def _read(self, partition: int) -> None:
         """One partition to its end."""
-        reader = PartitionLog(self._connections, self._topic, partition, read=Lane.TAIL, append=Lane.LOOK)
+        reader = PartitionLog(self._connections, self._topic, partition, read=Channel.TAIL, append=Channel.LOOK)
         if partition not in self._positions:
             self._positions[partition] = await reader.first()
         end, unreadable = await reader.end(), list[str]()

@@ -1,7 +1,7 @@
 """The agent's connections: per client one socket per purpose.
 
 The broker answers one request per connection at a time, so a parked JoinGroup would hold up the heartbeats that share
-its connection. Each :class:`Lane` is therefore a connection of its own to the same broker.
+its connection. Each :class:`Channel` is therefore a connection of its own to the same broker.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = [
     "RECONNECT_SECONDS_MAX",
     "UNREACHABLE",
     "Backoff",
+    "Channel",
     "Connections",
     "Coordinator",
-    "Lane",
     "TokensOfUser",
     "check_settings",
 ]
@@ -96,7 +96,7 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
         return found
 
 
-class Lane(enum.Enum):
+class Channel(enum.Enum):
     """What a connection is for."""
 
     JOIN = "join"
@@ -110,7 +110,7 @@ class Lane(enum.Enum):
     LOOK = "look"
 
 
-COORDINATOR_LANES = (Lane.JOIN, Lane.HEARTBEAT, Lane.COMMIT, Lane.OFFSETS)
+COORDINATOR_CHANNELS = (Channel.JOIN, Channel.HEARTBEAT, Channel.COMMIT, Channel.OFFSETS)
 
 
 class Backoff:
@@ -137,9 +137,9 @@ class Backoff:
 
 
 class Connections:
-    """Requests over one ``AIOKafkaClient``, with a lane and a time limit each.
+    """Requests over one ``AIOKafkaClient``, with a channel and a time limit each.
 
-    A node that has just refused a connection is not tried again before its back-off has passed, whichever lane asks:
+    A node that has just refused a connection is not tried again before its back-off has passed, whichever channel asks:
     what needs it fails at once. Otherwise every loop that wants something of a broker that is down would try, and
     aiokafka would log, on its own.
 
@@ -174,26 +174,26 @@ class Connections:
     async def close(self) -> None:
         await self.client.close()
 
-    async def connect(self, node: int, lane: Lane) -> None:
+    async def connect(self, node: int, channel: Channel) -> None:
         """Have a connection, an earlier one where it still stands.
 
         Raises:
             NodeNotReadyError: the node does not take connections, or did not a moment ago.
         """
-        connection = self.client._conns.get((node, lane))
+        connection = self.client._conns.get((node, channel))
         if connection is not None and connection.connected():
             return
         if boot_time() < self._refused_until.get(node, 0.0):
             raise NodeNotReadyError(f"Node {node} did not take a connection a moment ago")
         backoff = self._backoffs.setdefault(node, Backoff(self.retry_backoff))
-        if await self.client.ready(node, group=lane):
+        if await self.client.ready(node, group=channel):
             backoff.succeeded()
             self._refused_until.pop(node, None)
             return
         self._refused_until[node] = boot_time() + backoff.failed()
         raise NodeNotReadyError(f"Node {node} does not take connections")
 
-    async def send(self, node: int, lane: Lane, request: Any, *, timeout: float) -> Any:
+    async def send(self, node: int, channel: Channel, request: Any, *, timeout: float) -> Any:
         """Send one request and wait for its answer.
 
         Raises:
@@ -202,13 +202,13 @@ class Connections:
         """
         try:
             async with asyncio.timeout(timeout):
-                await self.connect(node, lane)
-                return await self.client.send(node, request, group=lane)
+                await self.connect(node, channel)
+                return await self.client.send(node, request, group=channel)
         except TimeoutError:
-            self.cut(node, lane)
+            self.cut(node, channel)
             raise
 
-    async def partitions_of(self, topic: str, lane: Lane, *, timeout: float) -> tuple[int, list[int]]:
+    async def partitions_of(self, topic: str, channel: Channel, *, timeout: float) -> tuple[int, list[int]]:
         """Ask any broker for a topic's partitions: (error code, their numbers).
 
         Not by the client's own metadata: a broker that creates topics by itself would make it.
@@ -220,13 +220,13 @@ class Connections:
         if node is None:
             raise KafkaError("no broker is known")
         request = MetadataRequest([topic], allow_auto_topic_creation=False)
-        answer = await self.send(node, lane, request, timeout=timeout)
+        answer = await self.send(node, channel, request, timeout=timeout)
         code, *_, partitions = answer.topics[0]
         return code, sorted(entry[1] for entry in partitions)
 
-    def cut(self, node: int | None, lane: Lane) -> None:
-        """Close one lane; the next request opens it again."""
-        connection = self.client._conns.pop((node, lane), None)
+    def cut(self, node: int | None, channel: Channel) -> None:
+        """Close one channel; the next request opens it again."""
+        connection = self.client._conns.pop((node, channel), None)
         if connection is not None:
             connection.close()
 
@@ -245,7 +245,7 @@ class Coordinator:
         self._node: int | None = None
 
     async def find(self) -> None:
-        """Look the coordinator up and connect the lanes, so that requests later leave in the order they are made.
+        """Look the coordinator up and connect the channels, so that requests later leave in the order they are made.
 
         Raises:
             KafkaError: it cannot be found now; worth another try.
@@ -255,21 +255,21 @@ class Coordinator:
         if asked is None:
             raise KafkaError("no broker is known")
         request = FindCoordinatorRequest(self._group, GROUP_COORDINATOR)
-        answer = await self._connections.send(asked, Lane.OFFSETS, request, timeout=LOOKUP_SECONDS)
+        answer = await self._connections.send(asked, Channel.OFFSETS, request, timeout=LOOKUP_SECONDS)
         if answer.error_code:
             raise for_code(answer.error_code)()
         self._node = node = int(answer.coordinator_id)
         if client.cluster.broker_metadata(node) is None:
             await client.force_metadata_update()
-        for lane in COORDINATOR_LANES:
-            await self._connections.connect(node, lane)
+        for channel in COORDINATOR_CHANNELS:
+            await self._connections.connect(node, channel)
 
-    async def ask(self, lane: Lane, request: Any, *, timeout: float) -> Any:
+    async def ask(self, channel: Channel, request: Any, *, timeout: float) -> Any:
         """Send one request and wait for its answer; raises what :meth:`Connections.send` does."""
         if self._node is None:
             raise KafkaError("the coordinator is not known")
-        return await self._connections.send(self._node, lane, request, timeout=timeout)
+        return await self._connections.send(self._node, channel, request, timeout=timeout)
 
-    def cut(self, lane: Lane) -> None:
-        """Close one lane; the next request opens it again."""
-        self._connections.cut(self._node, lane)
+    def cut(self, channel: Channel) -> None:
+        """Close one channel; the next request opens it again."""
+        self._connections.cut(self._node, channel)

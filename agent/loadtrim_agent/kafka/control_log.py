@@ -37,7 +37,7 @@ from loadtrim_agent.wire.records import (
     encode,
 )
 
-from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Connections, Lane
+from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Channel, Connections
 from .partition_log import Appended, PartitionLog
 
 __all__ = [
@@ -82,7 +82,7 @@ class TelemetryEntry(NamedTuple):
     """One record of the telemetry partition."""
 
     record: Record
-    heard_at: float
+    received_at: float
     """When it was appended, by the broker's stamp on this machine's clock, seconds since the epoch. Where the topic
     keeps the writers' times: now, and the writer's time of what was there before the first look."""
     replayed: bool
@@ -118,8 +118,8 @@ class ControlLog:
         self._on_unreadable = on_unreadable
         self._on_clock = on_clock
         self._connections = Connections(settings)
-        self._coordination = self._partition(COORDINATION, Lane.TAIL, Lane.APPEND)
-        self._telemetry = self._partition(TELEMETRY, Lane.TELEMETRY, Lane.REPORT, compressed=True)
+        self._coordination = self._partition(COORDINATION, Channel.TAIL, Channel.APPEND)
+        self._telemetry = self._partition(TELEMETRY, Channel.TELEMETRY, Channel.REPORT, compressed=True)
         self._position = 0
         """Of the tail: offset read next."""
         self._answered_at = boot_time()
@@ -127,7 +127,7 @@ class ControlLog:
         self._clock_ahead: float | None = None
         """Own wall clock - broker's clock, seconds."""
 
-    def _partition(self, partition: int, read: Lane, append: Lane, *, compressed: bool = False) -> PartitionLog:
+    def _partition(self, partition: int, read: Channel, append: Channel, *, compressed: bool = False) -> PartitionLog:
         return PartitionLog(self._connections, self.topic, partition, read=read, append=append, compressed=compressed)
 
     # -- life cycle ----------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class ControlLog:
 
     async def _count_partitions(self) -> int | None:
         """None: the topic does not exist, or this principal may not see it."""
-        code, partitions = await self._connections.partitions_of(self.topic, Lane.APPEND, timeout=PROBE_SECONDS)
+        code, partitions = await self._connections.partitions_of(self.topic, Channel.APPEND, timeout=PROBE_SECONDS)
         return len(partitions) if code == 0 else None
 
     async def _created_partitions(self) -> int:
@@ -325,8 +325,8 @@ class ControlLog:
         self._feed(BaseFoundEvent(now=boot_time(), base=found))
 
     async def _newest_base(self) -> BaseRecord | None:
-        # On a lane of its own: the tail's is held by its long poll.
-        reader = self._partition(COORDINATION, Lane.LOOK, Lane.LOOK)
+        # On a channel of its own: the tail's is held by its long poll.
+        reader = self._partition(COORDINATION, Channel.LOOK, Channel.LOOK)
         begin, end = await reader.first(), await reader.end()
         while end > begin:
             start = max(begin, end - BASE_CHUNK_RECORDS)
@@ -370,7 +370,7 @@ class ControlLog:
             at = min(now, stamp + self._clock_ahead)
         else:
             at = stamp if replayed else now
-        return TelemetryEntry(record=record, heard_at=at, replayed=replayed)
+        return TelemetryEntry(record=record, received_at=at, replayed=replayed)
 
 
 class TelemetryTail:

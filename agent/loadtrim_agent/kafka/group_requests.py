@@ -36,7 +36,7 @@ from loadtrim_agent.protocol.events import (
 )
 from loadtrim_agent.protocol.group_config import Code, GroupConfig
 
-from .connections import UNREACHABLE, Backoff, Coordinator, Lane
+from .connections import UNREACHABLE, Backoff, Channel, Coordinator
 from .consumer_protocol import by_topic, decode_answer, decode_member, encode_answer, encode_subscription
 from .transactional import StableOffsetsRequest
 
@@ -108,7 +108,7 @@ class GroupRequests:
 
     def join(self, command: SendJoinCommand) -> None:
         if command.fresh:
-            self._coordinator.cut(Lane.JOIN)
+            self._coordinator.cut(Channel.JOIN)
         self._spawn(self._join(command), f"join-{command.attempt}")
 
     async def _join(self, command: SendJoinCommand) -> None:
@@ -125,8 +125,8 @@ class GroupRequests:
         sent_at = boot_time()
         event = JoinAnsweredEvent(now=sent_at, sent_at=sent_at, attempt=command.attempt, code=Code.DISCONNECTED)
         try:
-            # The lane is given a moment more than the protocol waits, so that the machine decides about time-outs.
-            answer = await self._coordinator.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout + 5)
+            # The channel is given a moment more than the protocol waits, so that the machine decides about time-outs.
+            answer = await self._coordinator.ask(Channel.JOIN, request, timeout=self._config.rebalance_timeout + 5)
             members = () if answer.error_code else _members(answer.members)
             event = msgspec.structs.replace(
                 event,
@@ -157,7 +157,7 @@ class GroupRequests:
         sent_at = boot_time()
         code, given = int(Code.DISCONNECTED), None
         try:
-            answer = await self._coordinator.ask(Lane.JOIN, request, timeout=self._config.rebalance_timeout)
+            answer = await self._coordinator.ask(Channel.JOIN, request, timeout=self._config.rebalance_timeout)
             code = answer.error_code
             given = decode_answer(answer.member_assignment, protocol) if code == 0 else None
         except UNREACHABLE as error:
@@ -186,7 +186,7 @@ class GroupRequests:
         code = int(Code.DISCONNECTED)
         try:
             # Several tries must fit into one session.
-            answer = await self._coordinator.ask(Lane.HEARTBEAT, request, timeout=self._config.session_timeout / 4)
+            answer = await self._coordinator.ask(Channel.HEARTBEAT, request, timeout=self._config.session_timeout / 4)
             code = answer.error_code
         except UNREACHABLE as error:
             log.debug("A heartbeat was not answered: %r", error)
@@ -205,7 +205,7 @@ class GroupRequests:
         request = OffsetCommitRequest(self._config.group, command.generation, command.member, -1, topics)
         codes: dict[Partition, int] = {}
         try:
-            answer = await self._coordinator.ask(Lane.COMMIT, request, timeout=self._config.session_timeout)
+            answer = await self._coordinator.ask(Channel.COMMIT, request, timeout=self._config.session_timeout)
             codes = {Partition(t, p): code for t, partitions in answer.topics for p, code in partitions}
         except UNREACHABLE as error:
             log.debug("A commit was not answered: %r", error)
@@ -255,7 +255,7 @@ class GroupRequests:
         kind = StableOffsetsRequest if stable else OffsetFetchRequest
         request = kind(self._config.group, by_topic(partitions, lambda partition: partition.partition))
         try:
-            answer = await self._coordinator.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+            answer = await self._coordinator.ask(Channel.OFFSETS, request, timeout=self._config.session_timeout)
         except UNREACHABLE as error:
             log.debug("An offset fetch was not answered: %r", error)
             return int(Code.DISCONNECTED), {}, frozenset()
@@ -281,7 +281,7 @@ class GroupRequests:
         """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""
         try:
             request = DescribeGroupsRequest([self._config.group])
-            answer = await self._coordinator.ask(Lane.OFFSETS, request, timeout=self._config.session_timeout)
+            answer = await self._coordinator.ask(Channel.OFFSETS, request, timeout=self._config.session_timeout)
             _, _, state, _, protocol, *_ = answer.groups[0]
         except (*UNREACHABLE, LookupError, ValueError) as error:
             log.debug("Group %s could not be described: %r", self._config.group, error)
@@ -294,7 +294,7 @@ class GroupRequests:
     async def _leave(self, command: SendLeaveCommand) -> None:
         try:
             request = LeaveGroupRequest(self._config.group, command.member)
-            await self._coordinator.ask(Lane.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
+            await self._coordinator.ask(Channel.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
         except UNREACHABLE as error:
             log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
         self._feed(LeaveAnsweredEvent(now=boot_time()))

@@ -21,7 +21,7 @@ from aiokafka.structs import TopicPartition
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 
-from .connections import UNREACHABLE, Backoff, Connections, Lane
+from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .fetch.request import NO_SESSION, SessionFetchRequest
 
 __all__ = ["Appended", "Fetched", "PartitionLog"]
@@ -72,8 +72,8 @@ class PartitionLog:
     Args:
         connections: started.
         topic, partition: which one.
-        read: lane of the long polls.
-        append: lane of the appends, and of questions that are answered at once.
+        read: channel of the long polls.
+        append: channel of the appends, and of questions that are answered at once.
         compressed: whether batches are written with gzip.
         append_seconds: after this long a record that does not get through is given up.
     """
@@ -84,15 +84,15 @@ class PartitionLog:
         topic: str,
         partition: int,
         *,
-        read: Lane,
-        append: Lane,
+        read: Channel,
+        append: Channel,
         compressed: bool = False,
         append_seconds: float = 40.0,
     ) -> None:
         self._connections = connections
         self._at = TopicPartition(topic, partition)
-        self._read_lane = read
-        self._append_lane = append
+        self._read_channel = read
+        self._append_channel = append
         self._compression = GZIP if compressed else 0
         self._append_seconds = append_seconds
         self._waiting: list[_Append] = []
@@ -108,7 +108,7 @@ class PartitionLog:
             KafkaError, OSError, TimeoutError: it cannot be told now.
         """
         request = OffsetRequest(-1, READ_UNCOMMITTED, [(self._at.topic, [(self._at.partition, timestamp_ms)])])
-        answer = await self._ask(self._append_lane, request, REQUEST_SECONDS)
+        answer = await self._ask(self._append_channel, request, REQUEST_SECONDS)
         _, code, _, offset, *_ = answer.topics[0][1][0]
         self._check(code)
         return int(offset)
@@ -143,7 +143,7 @@ class PartitionLog:
             session=NO_SESSION,
             fetch=[(at, position)],
         )
-        answer = await self._ask(self._read_lane, request, timeout)
+        answer = await self._ask(self._read_channel, request, timeout)
         if not answer.topics:
             return Fetched([], position, position)
         _, code, end, *rest = answer.topics[0][1][0]
@@ -228,15 +228,15 @@ class PartitionLog:
             timeout=int(REQUEST_SECONDS * 1000),
             topics=[(self._at.topic, [(self._at.partition, data)])],
         )
-        answer = await self._ask(self._append_lane, request, REQUEST_SECONDS)
+        answer = await self._ask(self._append_channel, request, REQUEST_SECONDS)
         _, code, offset, stamp, *_ = answer.topics[0][1][0]
         self._check(code)
         return int(offset), int(stamp)
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    async def _ask(self, lane: Lane, request: Any, timeout: float) -> Any:
-        return await self._connections.send(await self._leader(), lane, request, timeout=timeout)
+    async def _ask(self, channel: Channel, request: Any, timeout: float) -> Any:
+        return await self._connections.send(await self._leader(), channel, request, timeout=timeout)
 
     async def _leader(self) -> int:
         client = self._connections.client

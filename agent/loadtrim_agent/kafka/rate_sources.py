@@ -18,10 +18,10 @@ from loadtrim_agent.planning.values import Rates, RateUnit
 
 from .fetch.offsets import OffsetQueries
 
-__all__ = ["LogSizesMonitor", "Monitor", "TimesMonitor", "make_monitor"]
+__all__ = ["LogSizeRates", "OffsetTimeRates", "RateSource", "make_rate_source"]
 
 
-class Monitor(Protocol):
+class RateSource(Protocol):
     """Measures at the broker what arrives. Asked by the leader only, once per decision."""
 
     async def rates(self, partitions: Sequence[Partition], now: float) -> Rates | None:
@@ -40,7 +40,7 @@ class Monitor(Protocol):
         ...
 
 
-class LogSizesMonitor:
+class LogSizeRates:
     """Landau'24: how the partitions' logs grow on their leaders' disks."""
 
     def __init__(self, queries: OffsetQueries) -> None:
@@ -48,18 +48,18 @@ class LogSizesMonitor:
         self._growth = Growth()
 
     async def rates(self, partitions: Sequence[Partition], now: float) -> Rates | None:
-        """See :class:`Monitor`."""
+        """See :class:`RateSource`."""
         sizes = await self._queries.log_sizes(_asked(partitions))
         self._growth.add(now, {Partition(*at): size for at, size in sizes.items()})
         grown = self._growth.per_second()
         return None if grown is None else Rates(at=now, unit=RateUnit.BYTES, per_second=grown)
 
 
-class TimesMonitor:
+class OffsetTimeRates:
     """ICCBDC'22: offsets at the two ends of an interval that ended a while ago.
 
     Args:
-        queries: of the data plane.
+        queries: of the fetcher.
         interval_seconds: length of the interval; the decision interval in the authors' runs.
     """
 
@@ -68,7 +68,7 @@ class TimesMonitor:
         self._interval = interval_seconds
 
     async def rates(self, partitions: Sequence[Partition], now: float) -> Rates | None:
-        """See :class:`Monitor`."""
+        """See :class:`RateSource`."""
         asked = _asked(partitions)
         end = now - DELAY_SECONDS
         first, last = await asyncio.gather(self._offsets(asked, end - self._interval), self._offsets(asked, end))
@@ -90,15 +90,15 @@ class TimesMonitor:
         return offsets
 
 
-def make_monitor(name: str, queries: OffsetQueries, interval_seconds: float) -> Monitor | None:
-    """The monitor with this name; None: the members' reports do."""
+def make_rate_source(name: str, queries: OffsetQueries, interval_seconds: float) -> RateSource | None:
+    """Make the rate source with this name; None: the members' reports do."""
     match monitor_of(name):
         case MonitorName.REPORTS:
             return None
         case MonitorName.LANDAU24:
-            return LogSizesMonitor(queries)
+            return LogSizeRates(queries)
         case MonitorName.ICCBDC22:
-            return TimesMonitor(queries, interval_seconds)
+            return OffsetTimeRates(queries, interval_seconds)
 
 
 def _asked(partitions: Sequence[Partition]) -> list[TopicPartition]:

@@ -22,7 +22,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.baselines import BaselineReader
 from loadtrim_agent.kafka.connections import UNREACHABLE
 from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
-from loadtrim_agent.kafka.rate_sources import Monitor
+from loadtrim_agent.kafka.rate_sources import RateSource
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.text import decision_line
 from loadtrim_agent.planning.planner import Planner, scale_request
@@ -35,7 +35,7 @@ from loadtrim_agent.wire.records import DecisionRecord, PlanRecord, ReportRecord
 from .scaling.port import ScaleRequest
 from .scaling.reconciler import ScaleReconciler
 
-__all__ = ["Leading"]
+__all__ = ["LeaderLoop"]
 
 log = logging.getLogger("loadtrim")
 
@@ -49,11 +49,11 @@ BASELINE_SECONDS_MAX = 3.0
 IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
-MONITOR_SECONDS_MAX = 1.0
-"""Longest wait for a monitor's answer before a decision."""
+RATE_SOURCE_SECONDS_MAX = 1.0
+"""Longest wait for a rate source's answer before a decision."""
 RATES_SECONDS = 2.0
 RATES_DECISIONS = 2.0
-"""So long, and so many decisions more, a monitor's last answer counts."""
+"""So long, and so many decisions more, a rate source's last answer counts."""
 THINKING_SECONDS_MAX = 1.0
 """A plan that takes longer is complained about."""
 DECISION_PHASE = 0.3
@@ -61,7 +61,7 @@ DECISION_PHASE = 0.3
 due at the multiples and a little later, are there."""
 
 
-class _Thinker:
+class _PlannerThread:
     """The planner in a thread of its own, so that a slow plan costs neither heartbeats nor handoffs.
 
     What is heard while it thinks waits for the next decision.
@@ -114,7 +114,7 @@ def _settle(answer: asyncio.Future[DecisionRecord], made: DecisionRecord | Excep
         answer.set_result(made)
 
 
-class Leading:
+class LeaderLoop:
     """One member's leadership, on and off.
 
     Args:
@@ -123,8 +123,8 @@ class Leading:
         metrics: where plans are counted.
         reconciler: asks the orchestrator; run and closed by the assembly.
         scales: whether decisions are asked for at all (active mode, a scaler).
-        monitor: makes what tells arrival rates, anew for each leadership, so that no sample of an earlier one counts;
-            None where the reports do.
+        rate_source: makes what tells arrival rates, anew for each leadership, so that no sample of an earlier one
+            counts; None where the reports do.
         baseline_topic: where what the history expects is read; empty: nowhere.
         time_zone: of baselines that do not name theirs.
     """
@@ -137,16 +137,16 @@ class Leading:
         reconciler: ScaleReconciler,
         *,
         scales: bool,
-        monitor: Callable[[], Monitor | None] = lambda: None,
+        rate_source: Callable[[], RateSource | None] = lambda: None,
         baseline_topic: str = "",
         time_zone: str = "UTC",
     ) -> None:
         self._baseline_topic = baseline_topic
         self._baselines = Baselines(config.group, LocalWeek(time_zone).slots)
-        self._make_monitor = monitor
-        self._monitor: Monitor | None = None
+        self._make_rate_source = rate_source
+        self._rate_source: RateSource | None = None
         self._rates: Rates | None = None
-        self._monitor_fails = False
+        self._rate_source_fails = False
         self._config = config
         self._agent = agent
         self._metrics = metrics
@@ -206,14 +206,14 @@ class Leading:
                 raise
             except Exception:
                 log.exception("Planning broke; the group goes on as it is, and planning starts again in 10 s.")
-                self._agent.guard.broke("planning")
+                self._agent.boundary.broke("planning")
                 await asyncio.sleep(10.0)
 
     async def _lead(self) -> None:
         control = self._agent.log
         assert control is not None, "no map of ours without the log"
-        planner, telemetry = _Thinker(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
-        self._monitor, self._rates, self._monitor_fails = self._make_monitor(), None, False
+        planner, telemetry = _PlannerThread(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
+        self._rate_source, self._rates, self._rate_source_fails = self._make_rate_source(), None, False
         async with asyncio.TaskGroup() as tasks:
             expecting = asyncio.Event()
             tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
@@ -223,7 +223,7 @@ class Leading:
                     await expecting.wait()
             await self._decide_for_ever(control, telemetry, planner)
 
-    async def _listen(self, telemetry: TelemetryTail, planner: _Thinker) -> None:
+    async def _listen(self, telemetry: TelemetryTail, planner: _PlannerThread) -> None:
         """Take in what was reported since the last time, as far as it can be read soon.
 
         The planner knows how old everything is, and holds where too much is missing.
@@ -236,9 +236,9 @@ class Leading:
             if isinstance(record, ReportRecord):
                 self._instances[record.member] = record.instance
                 self._weigh(record)
-                planner.hear(record, entry.heard_at)
+                planner.hear(record, entry.received_at)
             elif isinstance(record, DecisionRecord) and entry.replayed:
-                planner.hear(record, entry.heard_at)
+                planner.hear(record, entry.received_at)
 
         try:
             async with asyncio.timeout(LISTEN_SECONDS_MAX):
@@ -250,16 +250,16 @@ class Leading:
         """Know what the history expects, for as long as this member leads."""
         try:
             if self._baseline_topic:
-                settings, broke = self._agent.options.settings, self._agent.guard.broke
+                settings, broke = self._agent.options.settings, self._agent.boundary.broke
                 await BaselineReader(settings, self._baseline_topic, self._baselines, broke).run(caught_up)
         except Exception:
             log.exception("Reading baselines broke; the group is planned without them.")
-            self._agent.guard.broke("baselines")
+            self._agent.boundary.broke("baselines")
         finally:
             self._baselines.clear()
             caught_up.set()
 
-    async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: _Thinker) -> None:
+    async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: _PlannerThread) -> None:
         while True:
             if self._agent.machine.membership.is_leader:
                 await self._listen(telemetry, planner)
@@ -282,7 +282,7 @@ class Leading:
             self._at_once.clear()
 
     def _complain(self, seconds: float) -> None:
-        self._agent.guard.broke("slow_planning")
+        self._agent.boundary.broke("slow_planning")
         log.warning(
             "A plan took %.1f s: the group went on as it was meanwhile. Fewer partitions or members, or another packer "
             "(LOADTRIM_PACKER), plan faster.",
@@ -349,29 +349,29 @@ class Leading:
         }
 
     async def _look_at_rates(self) -> None:
-        """Ask the monitor. What it said last counts for a few decisions more, so that one answer lost is none."""
-        if self._monitor is None:
+        """Ask the rate source. What it said last counts for a few decisions more, so that one answer lost is none."""
+        if self._rate_source is None:
             return
         now, why = wall_time(), ""
         try:
-            async with asyncio.timeout(MONITOR_SECONDS_MAX):
-                self._rates = await self._monitor.rates(sorted(self._owners()), now) or self._rates
+            async with asyncio.timeout(RATE_SOURCE_SECONDS_MAX):
+                self._rates = await self._rate_source.rates(sorted(self._owners()), now) or self._rates
         except UNREACHABLE as error:
             why = str(error) or type(error).__name__
-            self._agent.guard.broke("monitor")
+            self._agent.boundary.broke("monitor")
         if (
             self._rates is not None
             and now - self._rates.at > RATES_SECONDS + RATES_DECISIONS * self._config.decision_seconds
         ):
             self._rates = None
-        if why and not self._monitor_fails:
+        if why and not self._rate_source_fails:
             log.warning(
                 "The monitor %s has no answer (%s): nothing is scaled down while it does not tell what arrives. "
                 "LOADTRIM_MONITOR=reports goes by what the members measure.",
                 self._config.monitor,
                 why,
             )
-        self._monitor_fails = bool(why)
+        self._rate_source_fails = bool(why)
 
     async def _look_at_unowned(self) -> None:
         """The leader asks the broker only for what nobody owns."""
@@ -382,7 +382,7 @@ class Leading:
             self._unowned_looked_at = boot_time()
             code, committed, _ = await self._agent.requests.committed(unowned, stable=False)
             if code == 0:
-                ends = await self._agent.plane.queries.end_offsets([TopicPartition(*p) for p in unowned])
+                ends = await self._agent.fetcher.queries.end_offsets([TopicPartition(*p) for p in unowned])
                 self._unowned = {
                     p: max(0, int(ends[TopicPartition(*p)]) - offset) for p, offset in committed.items() if offset >= 0
                 }

@@ -28,13 +28,13 @@ from loadtrim_agent.common.clock import boot_time, wall_time, warn_about_clock
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener, RebalanceListener
-from loadtrim_agent.delivery.observer import Companion, Guard
+from loadtrim_agent.delivery.observer import AgentObserver, ErrorBoundary
 from loadtrim_agent.delivery.partitions import Partitions
-from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.transactions import Transactions
 from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections, Coordinator
 from loadtrim_agent.kafka.control_log import ControlLog, ControlTopicUnusable
-from loadtrim_agent.kafka.fetch.port import DataPlane
+from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.kafka.group_requests import GroupRequests
 from loadtrim_agent.kafka.subscription import Subscription, TopicWatch
 from loadtrim_agent.protocol import commands as c
@@ -63,10 +63,10 @@ class AgentOptions:
     settings: Mapping[str, Any]
     """The user's constructor arguments."""
     control_topic: str
-    plane: Callable[[], DataPlane]
-    """Makes the data plane, in the agent's loop."""
+    fetcher: Callable[[], Fetcher]
+    """Makes the fetcher, in the agent's loop."""
     user_loop: asyncio.AbstractEventLoop
-    companion: Companion = field(default_factory=Companion)
+    observer: AgentObserver = field(default_factory=AgentObserver)
     auto_commit_seconds: float = 5.0
     max_poll_seconds: float = 300.0
     """User code that asks for no record for longer: the member leaves."""
@@ -78,9 +78,9 @@ class Agent:
     def __init__(self, options: AgentOptions) -> None:
         self.options = options
         self.loop = asyncio.get_running_loop()
-        self.guard = Guard(options.companion)
+        self.boundary = ErrorBoundary(options.observer)
         self.machine = Machine(options.config, wall_offset=wall_time() - boot_time())
-        self.handout = Handout(
+        self.buffer = RecordBuffer(
             options.user_loop,
             self._tell_from_user,
             refill=lambda stream: self.partitions.refill(stream),
@@ -89,19 +89,19 @@ class Agent:
             key_deserializer=options.settings.get("key_deserializer"),
             value_deserializer=options.settings.get("value_deserializer"),
         )
-        self.listener = Listener(options.user_loop, lambda: self.guard.broke("listener"))
+        self.listener = Listener(options.user_loop, lambda: self.boundary.broke("listener"))
         session = options.config.session_timeout
         self._connections = Connections(options.settings, request_timeout=options.config.rebalance_timeout + session)
         self._coordinator = Coordinator(self._connections, options.config.group)
         self.requests = GroupRequests(options.config, self._coordinator, self.feed, self.spawn)
-        self.plane = options.plane()
-        self.handout.budget = self.plane.budget
+        self.fetcher = options.fetcher()
+        self.buffer.budget = self.fetcher.budget
         self.partitions = Partitions(
-            handout=self.handout,
-            plane=self.plane,
+            buffer=self.buffer,
+            fetcher=self.fetcher,
             listener=self.listener,
-            companion=options.companion,
-            guard=self.guard,
+            observer=options.observer,
+            boundary=self.boundary,
             feed=self.feed,
             spawn=self.spawn,
             fail=self.raise_to_user,
@@ -170,16 +170,16 @@ class Agent:
         warn_about_clock()
         await self._connections.start()
         self.spawn(self._connect_coordinator(), "connect")
-        told = await self._together(self.topics.start(), self.plane.start(), self._start_log())
+        told = await self._together(self.topics.start(), self.fetcher.start(), self._start_log())
         topics, partitions = told[0]
         self.feed(e.SubscriptionEvent(now=boot_time(), topics=topics))
         self.feed(e.TopicsEvent(now=boot_time(), partitions=partitions))
-        self.plane.cover(self._coverable())
+        self.fetcher.cover(self._coverable())
         self.spawn(self.partitions.fetch(), "fetch")
         self.spawn(self._watch_user(), "watch-user")
         if self.options.config.auto_commit:
             self.spawn(self._auto_commit(), "auto-commit")
-        await self.guard.wait("start", self.options.companion.start(self))
+        await self.boundary.wait("start", self.options.observer.start(self))
         self.feed(e.StartEvent(now=boot_time()))
         await self._first_generation()
 
@@ -201,7 +201,7 @@ class Agent:
             await self._open_log()
         except ControlTopicUnusable as error:
             log.error("%s", error)
-            self.guard.broke("control_topic")
+            self.boundary.broke("control_topic")
             self.machine.use_log(False)
             self.spawn(self._await_log(), "await-log")
 
@@ -212,8 +212,8 @@ class Agent:
             self.options.control_topic,
             feed=self._read_log,
             spawn=self.spawn,
-            on_unreadable=lambda: self.guard.broke("control_record"),
-            on_clock=lambda *sample: self.guard.call("clock", self.options.companion.clock, *sample),
+            on_unreadable=lambda: self.boundary.broke("control_record"),
+            on_clock=lambda *sample: self.boundary.call("clock", self.options.observer.clock, *sample),
         )
         await opened.start()
         self.log = opened
@@ -254,10 +254,10 @@ class Agent:
         """Leave when user code asks for no record for too long (``max_poll_interval_ms``, KIP-62)."""
         limit = self.options.max_poll_seconds
         while True:
-            self.handout.agent_seen_at = boot_time()
+            self.buffer.agent_seen_at = boot_time()
             await asyncio.sleep(min(1.0, limit / 4))
-            idle = boot_time() - self.handout.last_call
-            if idle < limit or self.handout.waiting or self.handout.expired or self.handout.closing:
+            idle = boot_time() - self.buffer.last_call
+            if idle < limit or self.buffer.waiting or self.buffer.expired or self.buffer.closing:
                 continue
             log.error(
                 "User code has asked for no record for %.0f s, longer than max_poll_interval_ms allows: this member "
@@ -265,8 +265,8 @@ class Agent:
                 "next call. Ask for records more often, or raise max_poll_interval_ms.",
                 idle,
             )
-            self.guard.broke("max_poll_interval")
-            self.handout.expired = True
+            self.boundary.broke("max_poll_interval")
+            self.buffer.expired = True
             self.leave(0.0, release=False)
 
     def come_back(self) -> None:
@@ -293,16 +293,16 @@ class Agent:
 
     async def close(self) -> None:
         """End every task and connection."""
-        await self.guard.wait("stop", self.options.companion.stop())
+        await self.boundary.wait("stop", self.options.observer.stop())
         if self._timer is not None:
             self._timer.cancel()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for closing in (self.log.close() if self.log else None, self.plane.close(), self._connections.close()):
+        for closing in (self.log.close() if self.log else None, self.fetcher.close(), self._connections.close()):
             if closing is not None:
-                await self.guard.wait("close", closing)
+                await self.boundary.wait("close", closing)
         for waiting in self._commit_requests.values():
             if not waiting.done():
                 waiting.set_result(int(Code.UNKNOWN_MEMBER_ID))
@@ -324,7 +324,7 @@ class Agent:
     def feed(self, event: e.Event) -> None:
         """Give the machine an event and carry out what it commands; events that come meanwhile wait their turn."""
         if isinstance(event, e.HeartbeatAnsweredEvent) and event.code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
-            self.guard.call("heartbeat", self.options.companion.heartbeat, event.sent_at)
+            self.boundary.call("heartbeat", self.options.observer.heartbeat, event.sent_at)
         self._events.append(event)
         if self._handling:
             return
@@ -359,7 +359,7 @@ class Agent:
         if not self._broken:
             self._broken = True
             log.error("The agent contradicts itself and moves nothing any more; consuming goes on. %s", error)
-        self.guard.broke("invariant")
+        self.boundary.broke("invariant")
 
     def _set_timer(self) -> None:
         due = self.machine.wakeup()
@@ -382,7 +382,7 @@ class Agent:
             return  # the probe of a member that starts, or another group that was given the same topic
         self.feed(event)
         if isinstance(event, e.LogReadEvent):
-            self.guard.call("read", self.options.companion.read, event.record)
+            self.boundary.call("read", self.options.observer.read, event.record)
 
     # -- commands: the group -------------------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ class Agent:
         now = boot_time()
         self.feed(e.TopicsEvent(now=now, partitions=partitions))
         self.feed(e.SubscriptionEvent(now=now, topics=topics))
-        self.plane.cover(self._coverable())
+        self.fetcher.cover(self._coverable())
 
     def _coverable(self) -> list[Partition]:
         counts = self.machine.membership.partitions
@@ -426,7 +426,7 @@ class Agent:
             "leader" if command.leader == command.member else "member",
             "" if self.machine.membership.speaks_loadtrim else f", mixed group, protocol {command.protocol}",
         )
-        self.guard.call("entered", self.options.companion.entered, command)
+        self.boundary.call("entered", self.options.observer.entered, command)
 
     def _send_leave(self, command: c.SendLeaveCommand) -> None:
         """The last report goes out beside the LeaveGroup, so that it delays nothing."""
@@ -437,19 +437,19 @@ class Agent:
     async def _report(self, member: str) -> None:
         generation = self.generation.generation if self.generation is not None else -1
         try:
-            await self.guard.wait("last_report", self.options.companion.leaving(member, generation))
+            await self.boundary.wait("last_report", self.options.observer.leaving(member, generation))
         finally:
             self._reported.set()
 
     def _lease(self, command: c.LeaseCommand) -> None:
-        ran_out = boot_time() >= self.handout.lease_until
-        self.handout.lease_until = command.until
+        ran_out = boot_time() >= self.buffer.lease_until
+        self.buffer.lease_until = command.until
         if ran_out:
-            self.handout.wake()
+            self.buffer.wake()
 
     def _count(self, command: c.CountCommand) -> None:
         log.debug("%s %s", command.what, command.partition or "")
-        self.guard.call("count", self.options.companion.count, command.what, command.partition)
+        self.boundary.call("count", self.options.observer.count, command.what, command.partition)
 
     def _fail(self, command: c.FailCommand) -> None:
         if command.code == Code.INCONSISTENT_GROUP_PROTOCOL:
@@ -469,8 +469,8 @@ class Agent:
             self.failure = error
         self.left.set()
         self.transactions.generation_changed()
-        self.handout.lease_until = 0.0
-        self.handout.fail(self.failure, for_good=True)
+        self.buffer.lease_until = 0.0
+        self.buffer.fail(self.failure, for_good=True)
 
     # -- what user code asks for ---------------------------------------------------------------------------------
 
@@ -481,7 +481,7 @@ class Agent:
         # What is being opened, and what was told to go and comes back, it hears of then.
         opened = [
             p
-            for p, stream in self.handout.streams.items()
+            for p, stream in self.buffer.streams.items()
             if p in holds and holds[p].state is not HoldState.OPENING and not stream.revoked
         ]
         if listener is not None and listener is not known and opened:
@@ -494,7 +494,7 @@ class Agent:
         Raises:
             IllegalStateError: the partition is not held.
         """
-        stream = self.handout.streams.get(partition)
+        stream = self.buffer.streams.get(partition)
         if stream is None:
             raise IllegalStateError(f"Partition {partition} is not assigned")
         return self.partitions.position(stream)
@@ -535,7 +535,7 @@ class Agent:
         """Commit what is done and was not committed, without waiting (auto-commit)."""
         offsets: dict[Partition, e.OffsetCommit] = {}
         if self.options.config.auto_commit:
-            for partition, stream in self.handout.streams.items():
+            for partition, stream in self.buffer.streams.items():
                 done = self.partitions.done_offset(stream)
                 hold = self.machine.holdings.holds.get(partition)
                 if done is not None and hold is not None and hold.committed != done:
@@ -554,7 +554,7 @@ class Agent:
         """
         wanted: dict[Partition, e.OffsetCommit] = {}
         for partition, (offset, metadata) in offsets.items():
-            stream = self.handout.streams.get(partition)
+            stream = self.buffer.streams.get(partition)
             hold = self.machine.holdings.holds.get(partition)
             if not named and (stream is None or hold is None or hold.state is HoldState.RELEASED):
                 continue

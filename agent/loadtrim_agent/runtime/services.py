@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry
 from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.delivery.metering_task import Measuring, process_started_at
-from loadtrim_agent.delivery.observer import Companion
+from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
+from loadtrim_agent.delivery.observer import AgentObserver
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.rate_sources import make_monitor
-from loadtrim_agent.leader.loop import Leading
+from loadtrim_agent.kafka.rate_sources import make_rate_source
+from loadtrim_agent.leader.loop import LeaderLoop
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -48,7 +48,7 @@ from loadtrim_agent.wire.records import DecisionRecord, LeavingRecord, PlanRecor
 from .agent import Agent
 from .settings import RunOptions
 
-__all__ = ["Assembly"]
+__all__ = ["Services"]
 
 log = logging.getLogger("loadtrim")
 
@@ -81,7 +81,7 @@ _ERRORS = frozenset(
 )
 
 
-class Assembly(Companion):
+class Services(AgentObserver):
     """The companion of a real consumer.
 
     Args:
@@ -106,7 +106,7 @@ class Assembly(Companion):
         self._scaler = _make_scaler(options)
         self.metrics = Metrics(registry, group, client_id, options.sla_seconds, clock=boot_time)
         started_at = options.requested_at or process_started_at()
-        self.measuring = Measuring(
+        self.metering = MeteringTask(
             MeterConfig(
                 group=group,
                 objective_seconds=options.sla_seconds,
@@ -119,7 +119,7 @@ class Assembly(Companion):
             report_seconds=options.report_seconds,
         )
         self._agent: Agent | None = None
-        self._leading: Leading | None = None
+        self._leader_loop: LeaderLoop | None = None
         self._reconciler: ScaleReconciler | None = None
         self._registration: Registration | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -130,21 +130,23 @@ class Assembly(Companion):
 
     async def start(self, agent: Agent) -> None:
         self._agent = agent
-        self.measuring.attach(agent.handout, agent.plane)
+        self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = ScaleReconciler(self._scaler, on_outcome=self._scaled, on_error=self.error)
-        self._leading = Leading(
+        self._leader_loop = LeaderLoop(
             _plan_config(self._options, self._group, self._scaler.scales),
             agent,
             self.metrics,
             self._reconciler,
             scales=self._scaler.scales and self._options.mode == "active",
-            monitor=partial(make_monitor, self._options.monitor, agent.plane.queries, self._options.decision_seconds),
+            rate_source=partial(
+                make_rate_source, self._options.monitor, agent.fetcher.queries, self._options.decision_seconds
+            ),
             baseline_topic=self._options.baseline_topic,
             time_zone=self._options.time_zone,
         )
-        self._run("gathering", self.measuring.run_gathering())
-        self._run("reports", self.measuring.run_reports(self._who, self._committed, self._publish))
-        self._run("loads", self.measuring.run_loads(self._who, self._write))
+        self._run("gathering", self.metering.run_gathering())
+        self._run("reports", self.metering.run_reports(self._who, self._committed, self._publish))
+        self._run("loads", self.metering.run_loads(self._who, self._write))
         self._run("scaler", self._reconciler.run())
         server = HttpServer.shared(self._options.http)
         self._registration = server.register(f"{self._group}/{self._client_id}", self, self.metrics.agent_error)
@@ -161,11 +163,11 @@ class Assembly(Companion):
 
     async def leaving(self, member: str, generation: int) -> None:
         """What was done since the last report: the leader would take its absence for less load."""
-        await self.measuring.report(member, generation, self._publish)
+        await self.metering.report(member, generation, self._publish)
 
     async def stop(self) -> None:
-        if self._leading is not None:
-            await self._leading.close()
+        if self._leader_loop is not None:
+            await self._leader_loop.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -200,15 +202,15 @@ class Assembly(Companion):
     def entered(self, command: EnteredCommand) -> None:
         self._state_since = wall_time()
         self.metrics.generation(command.generation)
-        if self._leading is not None:
+        if self._leader_loop is not None:
             leads = command.leader == command.member and self._need_agent().machine.membership.base is not None
-            self._leading.set_leader(leads)
+            self._leader_loop.set_leader(leads)
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
-        self.measuring.fetched(stream, chunk, end_offset)
+        self.metering.fetched(stream, chunk, end_offset)
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
-        self.measuring.acquired(stream, seconds)
+        self.metering.acquired(stream, seconds)
         log.debug("%s is handed out here from offset %d on", stream.partition, stream.position)
 
     def released(self, partition: Partition, seconds: float) -> None:
@@ -217,13 +219,13 @@ class Assembly(Companion):
         log.debug("%s was handed over in %.1f ms", partition, seconds * 1000)
 
     def lost(self, stream: Stream) -> None:
-        self.measuring.lost(stream)
+        self.metering.lost(stream)
 
     def sought(self, stream: Stream, offset: int) -> None:
-        self.measuring.sought(stream, offset)
+        self.metering.sought(stream, offset)
 
     def paused(self, stream: Stream, paused: bool) -> None:
-        self.measuring.paused(stream, paused)
+        self.metering.paused(stream, paused)
 
     def heartbeat(self, sent_at: float) -> None:
         self.metrics.heartbeat_age(boot_time() - sent_at)
@@ -233,7 +235,7 @@ class Assembly(Companion):
             log.debug("read %s", record)
 
     def clock(self, seconds: float, round_trip_seconds: float) -> None:
-        self.measuring.meter.clock_offset(seconds, round_trip_seconds)
+        self.metering.meter.clock_offset(seconds, round_trip_seconds)
 
     def count(self, what: str, partition: Partition | None) -> None:
         outcome = _MOVE_OUTCOMES.get(what)
@@ -259,8 +261,8 @@ class Assembly(Companion):
         agent = self._need_agent()
         if agent.failure is not None:
             return False, f"the agent has failed: {agent.failure!r}"
-        waiting = sum(p.lag_records for p in self.measuring.snapshot.partitions)
-        expired = boot_time() - agent.handout.lease_until
+        waiting = sum(p.lag_records for p in self.metering.snapshot.partitions)
+        expired = boot_time() - agent.buffer.lease_until
         if waiting and expired > STALLED_SECONDS:
             return (
                 False,
@@ -277,8 +279,8 @@ class Assembly(Companion):
     def status(self) -> Status:
         agent = self._need_agent()
         membership = agent.machine.membership
-        seen = self.measuring.snapshot
-        last = self._leading.last if self._leading is not None else None
+        seen = self.metering.snapshot
+        last = self._leader_loop.last if self._leader_loop is not None else None
         leads = membership.is_leader
         return Status(
             group=self._group,
@@ -294,7 +296,7 @@ class Assembly(Companion):
             leader=membership.leader,
             leads=leads,
             generation=membership.generation,
-            lease_seconds=max(0.0, agent.handout.lease_until - boot_time()),
+            lease_seconds=max(0.0, agent.buffer.lease_until - boot_time()),
             log="ok" if agent.log is not None else "not usable",
             concurrency=self._options.concurrency,
             utilization=seen.utilization,
@@ -341,7 +343,7 @@ class Assembly(Companion):
                 position=p.position,
                 committed=p.committed,
             )
-            for p in self.measuring.snapshot.partitions
+            for p in self.metering.snapshot.partitions
         )
 
     def _scaler_status(self) -> ScalerStatus:

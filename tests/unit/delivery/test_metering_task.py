@@ -9,16 +9,16 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.delivery.metering_task import Measuring, unpack
+from loadtrim_agent.delivery.metering_task import MeteringTask, unpack
 from loadtrim_agent.delivery.partition_stream import Finished, Stream
-from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.records import Record, ReportRecord
 
 
-class QuietPlane:
-    """A data plane that knows of no ends."""
+class QuietFetcher:
+    """A fetcher that knows of no ends."""
 
     def end_offset(self, partition: Partition) -> None:
         return None
@@ -57,8 +57,8 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
     registry = CollectorRegistry()
     metrics = Metrics(registry, "group", "client", 1.0)
     Metrics(registry, "group", "client", 0.7)
-    measuring = Measuring(MeterConfig(group="group", objective_seconds=1.0), metrics, report_seconds=1.0)
-    handout = Handout(
+    metering = MeteringTask(MeterConfig(group="group", objective_seconds=1.0), metrics, report_seconds=1.0)
+    buffer = RecordBuffer(
         asyncio.get_running_loop(),
         lambda call, *args: call(*args),
         refill=lambda stream: None,
@@ -66,9 +66,9 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
         drained=lambda stream: None,
     )
     stream = Stream(Partition("topic", 0), 1, 0)
-    handout.put(stream)
-    measuring.attach(handout, QuietPlane())  # type: ignore[arg-type]
-    measuring.acquired(stream, None)
+    buffer.put(stream)
+    metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
+    metering.acquired(stream, None)
     now, wall = boot_time(), wall_time()
     stream.begin_batch(now, [int((wall - age) * 1000) for age in (0.6, 0.8, 0.9, 7.0)])
     stream.times.append(now)
@@ -79,7 +79,7 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
         told.append(record)
         return True
 
-    await measuring.report("member", 1, publish)
-    await measuring.report("member", 1, publish)
+    await metering.report("member", 1, publish)
+    await metering.report("member", 1, publish)
     counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]
     assert counts == [{1.0: 3, 10.0: 1}, {}]

@@ -1,4 +1,4 @@
-"""The shell's side of held partitions, on a loop of its own, with a data plane that fetches nothing."""
+"""The shell's side of held partitions, on a loop of its own, with a fetcher that fetches nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
-from loadtrim_agent.delivery.observer import Companion, Guard
+from loadtrim_agent.delivery.observer import AgentObserver, ErrorBoundary
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import Partitions
-from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
@@ -23,8 +23,8 @@ from loadtrim_agent.protocol import events as e
 FIRST, SECOND, THIRD = (Partition("orders", index) for index in range(3))
 
 
-class QuietPlane:
-    """What :class:`Partitions` asks of a data plane. Offsets are looked up when the test says so."""
+class QuietFetcher:
+    """What :class:`Partitions` asks of a fetcher. Offsets are looked up when the test says so."""
 
     def __init__(self, changed: asyncio.Event) -> None:
         self._changed = changed
@@ -56,7 +56,7 @@ class Calls(ConsumerRebalanceListener):  # type: ignore[misc]
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
 
 
-class Measuring(Companion):
+class Measuring(AgentObserver):
     """What is measured, in order."""
 
     def __init__(self) -> None:
@@ -81,25 +81,25 @@ class House:
         self.tasks: list[asyncio.Task[None]] = []
         self.events: list[e.Event] = []
         self.changed = asyncio.Event()
-        self.plane = QuietPlane(self.changed)
+        self.fetcher = QuietFetcher(self.changed)
         self.calls = Calls()
         listener = Listener(loop, lambda: None)
         listener.target = self.calls
-        self.companion = companion = Measuring()
-        self.handout = Handout(
+        self.observer = observer = Measuring()
+        self.buffer = RecordBuffer(
             loop,
             loop.call_soon,
             refill=lambda _: None,
             refetch=lambda stream, offset: None,
             drained=lambda stream: self.partitions.drained(stream),
         )
-        self.handout.lease_until = float("inf")
+        self.buffer.lease_until = float("inf")
         self.partitions = Partitions(
-            handout=self.handout,
-            plane=self.plane,  # type: ignore[arg-type]
+            buffer=self.buffer,
+            fetcher=self.fetcher,  # type: ignore[arg-type]
             listener=listener,
-            companion=companion,
-            guard=Guard(companion),
+            observer=observer,
+            boundary=ErrorBoundary(observer),
             feed=self._feed,
             spawn=self._spawn,
             fail=lambda error: None,
@@ -125,7 +125,7 @@ class House:
         await self._until(lambda: set(partitions) <= {x.partition for x in self.events if isinstance(x, e.OpenedEvent)})
 
     async def until_looked_up(self, *partitions: Partition) -> None:
-        await self._until(lambda: set(partitions) <= set(self.plane.looked_up))
+        await self._until(lambda: set(partitions) <= set(self.fetcher.looked_up))
 
     def lulls(self) -> list[tuple[int | None, bool]]:
         return [(event.done, event.busy) for event in self.events if isinstance(event, e.LullEvent)]
@@ -137,8 +137,8 @@ class House:
         self.partitions.open([_open(partition, take=1, offset=0)])
         await self.until_opened(partition)
         self.partitions.run(c.RunCommand(partition=partition, take=1))
-        self.handout.feed(self.handout.streams[partition], _one_record(partition))
-        assert self.handout.take_one() is not None
+        self.buffer.feed(self.buffer.streams[partition], _one_record(partition))
+        assert self.buffer.take_one() is not None
         self.events.clear()
         self.calls.assigned.clear()
 
@@ -175,11 +175,11 @@ async def test_a_partition_waits_for_its_own_record_in_user_code_and_delays_no_o
     await house.until_opened(SECOND, THIRD)
 
     assert house.calls.assigned == [{TopicPartition(*SECOND), TopicPartition(*THIRD)}]
-    assert FIRST not in house.handout.streams
-    house.handout.take_one()  # the record in hand is done
+    assert FIRST not in house.buffer.streams
+    house.buffer.take_one()  # the record in hand is done
     await house.until_opened(FIRST)
     assert house.calls.assigned[1:] == [{TopicPartition(*FIRST)}]
-    assert house.handout.streams[FIRST].position == 7
+    assert house.buffer.streams[FIRST].position == 7
 
 
 async def test_a_start_that_cannot_be_looked_up_delays_no_other_partition() -> None:
@@ -190,16 +190,16 @@ async def test_a_start_that_cannot_be_looked_up_delays_no_other_partition() -> N
 
     assert house.calls.assigned == [{TopicPartition(*SECOND)}]
     await house.until_looked_up(FIRST)
-    house.plane.looked_up[FIRST].set_result(5)
+    house.fetcher.looked_up[FIRST].set_result(5)
     await house.until_opened(FIRST)
-    assert house.handout.streams[FIRST].position == 5
+    assert house.buffer.streams[FIRST].position == 5
 
 
 async def test_starts_that_are_found_together_share_a_call_of_the_listener() -> None:
     house = House()
     house.partitions.open([_open(p, take=index, offset=None) for index, p in enumerate((FIRST, SECOND, THIRD))])
     await house.until_looked_up(FIRST, SECOND, THIRD)
-    for future in house.plane.looked_up.values():
+    for future in house.fetcher.looked_up.values():
         future.set_result(0)
 
     await house.until_opened(FIRST, SECOND, THIRD)
@@ -212,32 +212,32 @@ async def test_a_partition_lost_while_its_start_is_looked_up_is_not_opened() -> 
     house.partitions.open([_open(FIRST, take=1, offset=None), _open(SECOND, take=2, offset=None)])
     await house.until_looked_up(FIRST, SECOND)
     house.partitions.drop(c.DropCommand(partition=FIRST, take=1))
-    for future in house.plane.looked_up.values():
+    for future in house.fetcher.looked_up.values():
         future.set_result(0)
 
     await asyncio.gather(*house.tasks)
 
     assert house.calls.assigned == [{TopicPartition(*SECOND)}]
-    assert FIRST not in house.handout.streams
+    assert FIRST not in house.buffer.streams
 
 
 async def test_a_lull_comes_when_user_code_is_done_with_all_there_is() -> None:
     house = House()
     await house.with_a_record_in_hand(FIRST)
-    stream = house.handout.streams[FIRST]
+    stream = house.buffer.streams[FIRST]
     house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
     assert house.lulls() == []
-    house.handout.feed(stream, _one_record(FIRST, 1))
-    assert house.handout.take_one() is not None
+    house.buffer.feed(stream, _one_record(FIRST, 1))
+    assert house.buffer.take_one() is not None
     await asyncio.sleep(0)
     assert house.lulls() == [], "the next one is in hand"
-    assert house.handout.take_one() is None
+    assert house.buffer.take_one() is None
     await asyncio.sleep(0)
     assert house.lulls() == [(2, False)]
     assert stream.running
-    house.handout.feed(stream, _one_record(FIRST, 2))
-    assert house.handout.take_one() is not None
-    assert house.handout.take_one() is None
+    house.buffer.feed(stream, _one_record(FIRST, 2))
+    assert house.buffer.take_one() is not None
+    assert house.buffer.take_one() is None
     await asyncio.sleep(0)
     assert house.lulls() == [(2, False)], "once"
 
@@ -245,13 +245,13 @@ async def test_a_lull_comes_when_user_code_is_done_with_all_there_is() -> None:
 async def test_with_nothing_done_since_the_lull_is_now_and_with_records_waiting_there_is_none() -> None:
     house = House()
     await house.with_a_record_in_hand(FIRST)
-    house.handout.take_one()
+    house.buffer.take_one()
     house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=1))
     assert house.lulls() == [(1, False)]
     house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0, begun=True))
     assert house.lulls() == [(1, False)] * 2, "one that has begun will do"
     house.events.clear()
-    house.handout.feed(house.handout.streams[FIRST], _one_record(FIRST, 1))
+    house.buffer.feed(house.buffer.streams[FIRST], _one_record(FIRST, 1))
     house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
     assert house.lulls() == [], "they may be a burst"
     await house.until_lulls(1)
@@ -265,7 +265,7 @@ async def test_a_stop_ends_the_waiting_for_a_lull() -> None:
     await house.with_a_record_in_hand(FIRST)
     house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
     house.partitions.stop(c.StopCommand(partition=FIRST, take=1))
-    house.handout.take_one()
+    house.buffer.take_one()
     await asyncio.gather(*house.tasks)
     await asyncio.sleep(0)
     await asyncio.gather(*house.tasks)
@@ -278,28 +278,28 @@ async def test_what_is_fetched_before_it_is_handed_out_is_measured_from_then_on(
     house.partitions.open([_open(FIRST, take=1, offset=0)])
     await house.until_opened(FIRST)
     house.partitions._chunk(_one_record(FIRST))
-    assert house.companion.told == []
+    assert house.observer.told == []
     house.partitions.run(c.RunCommand(partition=FIRST, take=1))
-    assert house.companion.told == ["acquired", "fetched"]
+    assert house.observer.told == ["acquired", "fetched"]
     house.partitions._chunk(_one_record(FIRST, 1))
-    assert house.companion.told == ["acquired", "fetched", "fetched"]
-    assert house.handout.take_one() is not None
+    assert house.observer.told == ["acquired", "fetched", "fetched"]
+    assert house.buffer.take_one() is not None
 
 
 async def test_a_seek_behind_a_seek_is_not_answered_by_the_first() -> None:
     """User code would be handed what was fetched for the first, and go on from there."""
     house = House()
     await house.with_a_record_in_hand(FIRST)
-    stream = house.handout.streams[FIRST]
-    house.handout.seek(stream, 10)
-    house.handout.seek(stream, 20)
+    stream = house.buffer.streams[FIRST]
+    house.buffer.seek(stream, 10)
+    house.buffer.seek(stream, 20)
 
     house.partitions.seek(stream, 10)
     house.partitions._chunk(_one_record(FIRST, 10))
 
-    assert house.handout.take_one() is None
+    assert house.buffer.take_one() is None
     house.partitions.seek(stream, 20)
     house.partitions._chunk(_one_record(FIRST, 20))
-    record = house.handout.take_one()
+    record = house.buffer.take_one()
     assert record is not None
     assert record.offset == 20

@@ -28,7 +28,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Logs:
-    """What :class:`Prefetching` asks of a data plane: every log reaches from ``begin`` to ``END``."""
+    """What :class:`Prefetching` asks of a fetcher: every log reaches from ``begin`` to ``END``."""
 
     def __init__(self) -> None:
         self.takes: list[tuple[Partition, int]] = []
@@ -170,7 +170,7 @@ async def test_what_lies_below_the_release_is_thrown_away_what_lies_above_is_use
     assert offsets(house.prefetching.adopt(FIRST, START + 4)) == [START + n for n in (4, 5, 6, 7)]
 
     assert [chunk.done for chunk in chunks] == [True, False, False], "what is thrown away takes no room"
-    assert house.logs.takes == [(FIRST, START)], "the plane goes on behind it"
+    assert house.logs.takes == [(FIRST, START)], "the fetcher goes on behind it"
     assert house.logs.kept == [FIRST]
     assert house.logs.dropped == []
 

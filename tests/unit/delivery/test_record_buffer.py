@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.delivery.metering_task import Measuring
+from loadtrim_agent.delivery.metering_task import MeteringTask
 from loadtrim_agent.delivery.partition_stream import Finished, Stream
-from loadtrim_agent.delivery.record_buffer import BATCH_RECORDS, Handout
+from loadtrim_agent.delivery.record_buffer import BATCH_RECORDS, RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
@@ -22,8 +22,8 @@ from unit.kafka.fetch.batches import batch
 ONE, TWO, THREE = Partition("topic", 0), Partition("topic", 1), Partition("topic", 2)
 
 
-class Plane:
-    """A data plane that knows of no ends."""
+class FixedFetcher:
+    """A fetcher that knows of no ends."""
 
     def end_offset(self, partition: Partition) -> None:
         return None
@@ -39,8 +39,8 @@ def chunk(partition: Partition, first: int, count: int = 3) -> Chunk:
     return framed
 
 
-def handout_of(*partitions: Partition, value_deserializer: Any = None) -> Handout:
-    handout = Handout(
+def handout_of(*partitions: Partition, value_deserializer: Any = None) -> RecordBuffer:
+    buffer = RecordBuffer(
         asyncio.get_running_loop(),
         lambda call, *args: call(*args),
         refill=lambda stream: None,
@@ -48,13 +48,13 @@ def handout_of(*partitions: Partition, value_deserializer: Any = None) -> Handou
         drained=lambda stream: None,
         value_deserializer=value_deserializer,
     )
-    handout.lease_until = boot_time() + 1_000.0
+    buffer.lease_until = boot_time() + 1_000.0
     for number, partition in enumerate(partitions):
         stream = Stream(partition, number, 0)
         stream.running = True
-        handout.put(stream)
-        handout.feed(stream, chunk(partition, 0))
-    return handout
+        buffer.put(stream)
+        buffer.feed(stream, chunk(partition, 0))
+    return buffer
 
 
 async def test_what_is_fetched_during_getmany_replaces_nothing() -> None:
@@ -62,92 +62,92 @@ async def test_what_is_fetched_during_getmany_replaces_nothing() -> None:
     fed: list[int] = []
 
     def deserialize(value: bytes) -> bytes:
-        if not fed and handout.streams[THREE].exhausted:
+        if not fed and buffer.streams[THREE].exhausted:
             fed.append(1)
-            handout.feed(handout.streams[THREE], chunk(THREE, 3))
+            buffer.feed(buffer.streams[THREE], chunk(THREE, 3))
         return value
 
     # The newest comes first: THREE, TWO, and with nothing in ONE THREE again, in one call.
-    handout = handout_of(ONE, TWO, THREE, value_deserializer=deserialize)
-    handout.streams[ONE].chunks.clear()
+    buffer = handout_of(ONE, TWO, THREE, value_deserializer=deserialize)
+    buffer.streams[ONE].chunks.clear()
     seen: dict[Partition, list[int]] = {TWO: [], THREE: []}
     for _ in range(3):
-        for partition, records in handout.take_many((), None).items():
+        for partition, records in buffer.take_many((), None).items():
             seen[partition] += [record.offset for record in records]
     assert fed
     assert seen == {TWO: [0, 1, 2], THREE: [0, 1, 2, 3, 4, 5]}
 
 
 async def test_limits_of_getmany_split_what_is_unpacked() -> None:
-    handout = handout_of(ONE)
-    taken = [record.offset for _ in range(3) for record in handout.take_many((), 2).get(ONE, [])]
+    buffer = handout_of(ONE)
+    taken = [record.offset for _ in range(3) for record in buffer.take_many((), 2).get(ONE, [])]
     assert taken == [0, 1, 2]
-    handout.take_many((), 2)
-    assert handout.streams[ONE].done == 3
+    buffer.take_many((), 2)
+    assert buffer.streams[ONE].done == 3
 
 
 async def test_getmany_without_a_limit_returns_as_much_of_each_partition_in_turn() -> None:
-    handout = handout_of(ONE, TWO)
+    buffer = handout_of(ONE, TWO)
     for partition in (ONE, TWO):
-        handout.feed(handout.streams[partition], chunk(partition, 3, 3 * BATCH_RECORDS))
-    taken = [handout.take_many((), None) for _ in range(4)]
+        buffer.feed(buffer.streams[partition], chunk(partition, 3, 3 * BATCH_RECORDS))
+    taken = [buffer.take_many((), None) for _ in range(4)]
     assert [list(batch) for batch in taken] == [[TWO], [ONE], [TWO], [ONE]]
     assert {len(records) for batch in taken for records in batch.values()} == {BATCH_RECORDS}
 
 
 async def test_one_by_one_and_stopped_in_between() -> None:
     """Stopped after a record was handed out: it stays in hand, nothing more comes, and its end is told."""
-    handout = handout_of(ONE)
-    stream = handout.streams[ONE]
-    first, second = handout.take_one(), handout.take_one()
+    buffer = handout_of(ONE)
+    stream = buffer.streams[ONE]
+    first, second = buffer.take_one(), buffer.take_one()
     assert (first.offset, second.offset, stream.done, stream.in_hand) == (0, 1, 1, 1)
     stream.running = False
     stream.listening = True
-    assert handout.take_one() is None
+    assert buffer.take_one() is None
     assert (stream.done, stream.in_hand, stream.position) == (2, None, 2)
     assert [list(finished.stamps) for finished in stream.take_finished()] == [[1_000, 1_000]]
 
 
 async def test_nothing_behind_a_pause_a_lease_or_an_end_is_handed_out() -> None:
     """Also where the next record is unpacked and its partition's turn lasts."""
-    handout = handout_of(ONE)
-    stream = handout.streams[ONE]
-    assert handout.take_one() is not None
+    buffer = handout_of(ONE)
+    stream = buffer.streams[ONE]
+    assert buffer.take_one() is not None
     stream.paused = True
-    assert handout.take_one() is None
+    assert buffer.take_one() is None
     stream.paused = False
-    assert handout.take_one().offset == 1
-    lease, handout.lease_until = handout.lease_until, 0.0
-    assert handout.take_one() is None
-    handout.lease_until = lease
-    assert handout.take_one().offset == 2
-    handout.feed(stream, chunk(ONE, 3))
-    handout.closing = True
-    assert handout.take_one() is None
+    assert buffer.take_one().offset == 1
+    lease, buffer.lease_until = buffer.lease_until, 0.0
+    assert buffer.take_one() is None
+    buffer.lease_until = lease
+    assert buffer.take_one().offset == 2
+    buffer.feed(stream, chunk(ONE, 3))
+    buffer.closing = True
+    assert buffer.take_one() is None
     assert (stream.done, stream.in_hand, stream.position) == (3, None, 3)
 
 
 async def test_what_is_taken_over_comes_next() -> None:
-    handout = handout_of(ONE)
-    assert handout.take_one().partition == 0
+    buffer = handout_of(ONE)
+    assert buffer.take_one().partition == 0
     stream = Stream(TWO, 7, 0)
     stream.running = True
-    handout.put(stream)
-    handout.feed(stream, chunk(TWO, 0))
-    assert handout.take_one().partition == 1
+    buffer.put(stream)
+    buffer.feed(stream, chunk(TWO, 0))
+    assert buffer.take_one().partition == 1
 
 
 async def test_a_seek_with_a_record_in_hand_throws_away_what_is_unpacked() -> None:
-    handout = handout_of(ONE)
-    stream = handout.streams[ONE]
-    assert handout.take_one().offset == 0
-    handout.seek(stream, 7)
-    assert handout.take_one() is None
+    buffer = handout_of(ONE)
+    stream = buffer.streams[ONE]
+    assert buffer.take_one().offset == 0
+    buffer.seek(stream, 7)
+    assert buffer.take_one() is None
     assert (stream.done, stream.position) == (7, 7)
     stream.clear()
     stream.seeks_answered += 1
-    handout.feed(stream, chunk(ONE, 7))
-    assert handout.take_one().offset == 7
+    buffer.feed(stream, chunk(ONE, 7))
+    assert buffer.take_one().offset == 7
 
 
 async def test_what_cannot_be_deserialized_is_raised_each_time_and_is_not_in_hand() -> None:
@@ -156,26 +156,26 @@ async def test_what_cannot_be_deserialized_is_raised_each_time_and_is_not_in_han
             raise ValueError("no")
         return value
 
-    handout = handout_of(ONE, value_deserializer=deserialize)
-    stream = handout.streams[ONE]
-    assert handout.take_one().offset == 0
+    buffer = handout_of(ONE, value_deserializer=deserialize)
+    stream = buffer.streams[ONE]
+    assert buffer.take_one().offset == 0
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
-            handout.take_one()
+            buffer.take_one()
         assert (stream.done, stream.in_hand, stream.position) == (1, None, 1)
     with pytest.raises(ValueError, match="no"):
-        handout.take_many((), None)
-    handout.seek(stream, 0)
+        buffer.take_many((), None)
+    buffer.seek(stream, 0)
     stream.clear()
     stream.seeks_answered += 1
-    handout.feed(stream, chunk(ONE, 0))
-    assert [record.offset for record in handout.take_many((), None)[ONE]] == [0]
+    buffer.feed(stream, chunk(ONE, 0))
+    assert [record.offset for record in buffer.take_many((), None)[ONE]] == [0]
 
 
 async def test_a_chunk_that_is_being_opened_counts_as_not_handed_out() -> None:
     """The agent would commit behind everything fetched otherwise, and its records be lost."""
-    handout = handout_of(ONE)
-    stream = handout.streams[ONE]
+    buffer = handout_of(ONE)
+    stream = buffer.streams[ONE]
     seen: list[bool] = []
 
     class Watched(deque[Chunk]):
@@ -185,7 +185,7 @@ async def test_a_chunk_that_is_being_opened_counts_as_not_handed_out() -> None:
             return popped
 
     stream.chunks = Watched(stream.chunks)
-    handout.take_one()
+    buffer.take_one()
     assert seen == [False]
 
 
@@ -195,58 +195,58 @@ async def test_what_is_done_while_it_is_gathered_is_told_the_next_time() -> None
     class Busy(Stream):
         def take_finished(self) -> list[Finished]:
             found = super().take_finished()
-            handout.take_one()  # user code goes on in its own thread
+            buffer.take_one()  # user code goes on in its own thread
             return found
 
-    handout = handout_of()
+    buffer = handout_of()
     stream = Busy(ONE, 1, 0)
     stream.running = True
-    handout.put(stream)
-    handout.feed(stream, chunk(ONE, 0, 10))
-    measuring = Measuring(
+    buffer.put(stream)
+    buffer.feed(stream, chunk(ONE, 0, 10))
+    metering = MeteringTask(
         MeterConfig(group="group", objective_seconds=1.0),
         Metrics(CollectorRegistry(), "group", "client", 1.0),
         report_seconds=1.0,
     )
-    measuring.attach(handout, Plane())  # type: ignore[arg-type]
-    measuring.acquired(stream, None)
-    measuring.fetched(stream, stream.chunks[0], 10)
+    metering.attach(buffer, FixedFetcher())  # type: ignore[arg-type]
+    metering.acquired(stream, None)
+    metering.fetched(stream, stream.chunks[0], 10)
     told = []
     for _ in range(3):
-        handout.take_one()
-        measuring.gather()
-        measuring.show()
-        told.append(measuring.snapshot.partitions[0].position)
+        buffer.take_one()
+        metering.gather()
+        metering.show()
+        told.append(metering.snapshot.partitions[0].position)
     assert (told, stream.done) == ([0, 2, 4], 5)
 
 
 async def test_the_first_records_of_what_was_taken_over_are_next_whenever_they_come() -> None:
-    handout = handout_of(ONE, TWO)
+    buffer = handout_of(ONE, TWO)
     fresh = Stream(THREE, 7, 0)
     fresh.running = True
-    handout.put(fresh)
-    first = handout.take_one()
+    buffer.put(fresh)
+    first = buffer.take_one()
     assert first is not None, "the turns are made, and what was taken over has nothing yet"
-    handout.feed(fresh, chunk(THREE, 0))
-    taken = [handout.take_one() for _ in range(5)]
+    buffer.feed(fresh, chunk(THREE, 0))
+    taken = [buffer.take_one() for _ in range(5)]
     partitions = [record.partition for record in taken if record is not None]
     slice_left = partitions.index(THREE.partition)
     assert partitions[:slice_left] == [first.partition] * slice_left, "only the slice that had begun comes before"
-    handout.feed(fresh, chunk(THREE, 3))
-    assert not handout._leading, "once"
+    buffer.feed(fresh, chunk(THREE, 3))
+    assert not buffer._leading, "once"
 
 
 async def test_what_is_fetched_before_it_may_be_handed_out_is_next_when_it_may() -> None:
-    handout = handout_of(ONE, TWO)
+    buffer = handout_of(ONE, TWO)
     early = Stream(THREE, 7, 0)
-    handout.put(early)
-    handout.feed(early, chunk(THREE, 0))
-    first = handout.take_one()
+    buffer.put(early)
+    buffer.feed(early, chunk(THREE, 0))
+    first = buffer.take_one()
     assert first is not None
     assert first.partition != THREE.partition
     early.running = True
-    handout.lead(early)
-    partitions = [record.partition for record in (handout.take_one() for _ in range(6)) if record is not None]
+    buffer.lead(early)
+    partitions = [record.partition for record in (buffer.take_one() for _ in range(6)) if record is not None]
     slice_left = partitions.index(THREE.partition)
     assert partitions[:slice_left] == [first.partition] * slice_left
 
@@ -264,46 +264,46 @@ async def test_quiet_partitions_are_not_looked_at() -> None:
             looks.append(self.partition)
             return super().take_finished()
 
-    handout = handout_of()
-    measuring = Measuring(
+    buffer = handout_of()
+    metering = MeteringTask(
         MeterConfig(group="group", objective_seconds=1.0),
         Metrics(CollectorRegistry(), "group", "client", 1.0),
         report_seconds=1.0,
     )
-    measuring.attach(handout, Plane())  # type: ignore[arg-type]
+    metering.attach(buffer, FixedFetcher())  # type: ignore[arg-type]
     streams = [Counted(Partition("topic", number), number, 0) for number in range(100)]
     for stream in streams:
         stream.running = True
-        handout.put(stream)
-        measuring.acquired(stream, None)
-    assert handout.take_one() is None
-    measuring.gather()
+        buffer.put(stream)
+        metering.acquired(stream, None)
+    assert buffer.take_one() is None
+    metering.gather()
     looks.clear()
     for first in (0, 3):
-        handout.feed(streams[50], chunk(streams[50].partition, first))
-        measuring.fetched(streams[50], streams[50].chunks[0], first + 3)
-        assert [handout.take_one().offset for _ in range(3)] == [first, first + 1, first + 2]
-        assert handout.take_one() is None
+        buffer.feed(streams[50], chunk(streams[50].partition, first))
+        metering.fetched(streams[50], streams[50].chunks[0], first + 3)
+        assert [buffer.take_one().offset for _ in range(3)] == [first, first + 1, first + 2]
+        assert buffer.take_one() is None
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.001):
-                await handout.wait()
-        measuring.gather()
-    measuring.show()
-    assert measuring.snapshot.partitions[50].position == 6
+                await buffer.wait()
+        metering.gather()
+    metering.show()
+    assert metering.snapshot.partitions[50].position == 6
     assert set(looks) == {streams[50].partition}
 
 
 @pytest.mark.parametrize("way", ["one by one", "many"])
 async def test_what_was_handed_out_is_not_kept(way: str) -> None:
     """Nor is more unpacked than the turn hands out: each of many partitions held a slice that no limit saw."""
-    handout = handout_of(ONE, TWO, THREE)
+    buffer = handout_of(ONE, TWO, THREE)
     for first in range(3, 300, 33):
-        for stream in handout.streams.values():
-            handout.feed(stream, chunk(stream.partition, first, 33))
+        for stream in buffer.streams.values():
+            buffer.feed(stream, chunk(stream.partition, first, 33))
     for _ in range(400):
         if way == "many":
-            handout.take_many((), 50)
+            buffer.take_many((), 50)
         else:
-            handout.take_one()
-        busy = [s for s in handout.streams.values() if s.in_hand is not None]
-        assert all(len(s.records) == 0 for s in handout.streams.values() if s not in busy)
+            buffer.take_one()
+        busy = [s for s in buffer.streams.values() if s.in_hand is not None]
+        assert all(len(s.records) == 0 for s in buffer.streams.values() if s not in busy)

@@ -11,7 +11,7 @@ from aiokafka.structs import BrokerMetadata
 
 from loadtrim.testing.ports import free_ports
 from loadtrim_agent.kafka import connections as module
-from loadtrim_agent.kafka.connections import Backoff, Connections, Lane
+from loadtrim_agent.kafka.connections import Backoff, Channel, Connections
 
 NODE = 1
 
@@ -41,11 +41,11 @@ async def test_a_node_that_refuses_is_left_alone_by_every_lane(
     for _ in range(6):
         begun, before = clock.now, tries(caplog)
         while tries(caplog) == before:
-            for lane in Lane:
+            for channel in Channel:
                 with pytest.raises(NodeNotReadyError):
-                    await connections.send(NODE, lane, None, timeout=5.0)
+                    await connections.send(NODE, channel, None, timeout=5.0)
             clock.now += 0.01
-        assert tries(caplog) == before + 1, "one lane tried, the others failed at once"
+        assert tries(caplog) == before + 1, "one channel tried, the others failed at once"
         waits.append(clock.now - begun)
     await connections.close()
 
@@ -74,6 +74,6 @@ async def test_no_answer_in_time_closes_the_connection() -> None:
     connections.client.cluster._brokers[NODE] = BrokerMetadata(NODE, "127.0.0.1", port, None)
     async with server:
         with pytest.raises(TimeoutError):
-            await connections.send(NODE, Lane.TAIL, None, timeout=0.05)
+            await connections.send(NODE, Channel.TAIL, None, timeout=0.05)
         await asyncio.wait_for(closed.wait(), 5.0)
     await connections.close()

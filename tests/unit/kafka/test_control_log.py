@@ -129,14 +129,14 @@ async def test_telemetry_is_heard_once_with_the_moment_it_was_appended_on_this_c
     heard: list[TelemetryEntry] = []
     await tail.read(heard.append)
     assert [(entry.record.sequence, entry.replayed) for entry in heard] == [(n, True) for n in range(1, 5)]  # type: ignore[union-attr]
-    assert heard[0].heard_at == 1_000.001, "nothing is known of the clocks yet, and it was there before"
+    assert heard[0].received_at == 1_000.001, "nothing is known of the clocks yet, and it was there before"
 
     there.records += Telemetry(7).records[5:]
     heard.clear()
     there.reads = 0
     log._clock_ahead = 0.25
     await tail.read(heard.append)
-    assert [(entry.heard_at, entry.replayed) for entry in heard] == [(1_000.255, False), (1_000.256, False)]
+    assert [(entry.received_at, entry.replayed) for entry in heard] == [(1_000.255, False), (1_000.256, False)]
     assert there.reads == 1, "the answer says that there is no more"
     await tail.read(heard.append)
     assert len(heard) == 2
@@ -148,5 +148,5 @@ async def test_telemetry_is_heard_once_with_the_moment_it_was_appended_on_this_c
     await tail.read(heard.append)
     there.records += Telemetry(10).records[9:]
     await tail.read(heard.append)
-    assert [(entry.record.sequence, entry.heard_at) for entry in heard[2:]] == [(9, now[0])]  # type: ignore[union-attr]
+    assert [(entry.record.sequence, entry.received_at) for entry in heard[2:]] == [(9, now[0])]  # type: ignore[union-attr]
     await log.close()

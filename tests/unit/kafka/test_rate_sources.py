@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.kafka.rate_sources import TimesMonitor
+from loadtrim_agent.kafka.rate_sources import OffsetTimeRates
 
 
 class Untold:
@@ -25,7 +25,7 @@ class Untold:
 
 async def test_a_partition_that_the_broker_leaves_out_is_no_idle_one() -> None:
     untold: Any = Untold()
-    monitor = TimesMonitor(untold, interval_seconds=2.0)
+    monitor = OffsetTimeRates(untold, interval_seconds=2.0)
     assert (await monitor.rates([Partition("t", 0)], 100.0)) is not None
     with pytest.raises(KafkaError, match="no offset by time of 1 partitions"):
         await monitor.rates([Partition("t", 0), Partition("t", 1)], 100.0)

@@ -13,7 +13,7 @@ from aiokafka.errors import ClusterAuthorizationFailedError
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.leader import loop as leading
-from loadtrim_agent.leader.loop import Leading
+from loadtrim_agent.leader.loop import LeaderLoop
 from loadtrim_agent.planning.values import PlanConfig, Rates, RateUnit
 
 P0 = Partition("t", 0)
@@ -33,10 +33,10 @@ class Told:
 def test_a_monitor_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     now, broken = [1_000.0], []
     machine = SimpleNamespace(holdings=SimpleNamespace(ownership=None), membership=SimpleNamespace(base=None))
-    agent: Any = SimpleNamespace(machine=machine, guard=SimpleNamespace(broke=broken.append))
+    agent: Any = SimpleNamespace(machine=machine, boundary=SimpleNamespace(broke=broken.append))
     unused: Any = None
-    leader = Leading(PlanConfig(group="g", monitor="landau24"), agent, unused, unused, scales=False)
-    leader._monitor = monitor = Told()
+    leader = LeaderLoop(PlanConfig(group="g", monitor="landau24"), agent, unused, unused, scales=False)
+    leader._rate_source = monitor = Told()
     monkeypatch.setattr(leading, "wall_time", lambda: now[0])
 
     def look() -> Rates | None:

@@ -1,4 +1,4 @@
-"""The fetch loop: sessions, two lanes per broker, buffers bounded in bytes.
+"""The fetch loop: sessions, two channels per broker, buffers bounded in bytes.
 
 :mod:`.session`, :mod:`.state`, :mod:`.channels` and :mod:`.chunk` do no I/O; :mod:`.fetcher` is the shell around them.
 """

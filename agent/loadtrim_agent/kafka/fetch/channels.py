@@ -1,7 +1,7 @@
 """Who of a broker's partitions is fetched by which of its two connections, and when.
 
 Theory of operation. The broker answers one request per connection at a time, and a request that finds nothing waits
-there (``fetch_max_wait_ms``). So there are two lanes:
+there (``fetch_max_wait_ms``). So there are two channels:
 
 - *poll*: one fetch session over everything that may be fetched, one long poll after the other. What changes while a
   poll is out (a partition taken or sought, room in its buffer, new offsets) is *due*, and goes into the next one.
@@ -12,9 +12,9 @@ there (``fetch_max_wait_ms``). So there are two lanes:
 
 A broker looks at every partition of a session when one of them has something to say. That is some microseconds each,
 so a poll of a thousand takes it milliseconds, in which whatever comes waits for the next poll. So many partitions of
-one broker are fetched in several *bundles*, each with a session and a poll of its own. Then nearly every record would
-have a poll of its own, of which its client's processor does not like to have hundreds a second; so a bundle pauses for
-some milliseconds before its next poll, unless there is more to be had at once.
+one broker are fetched in several *fetch groups*, each with a session and a poll of its own. Then nearly every record
+would have a poll of its own, and hundreds of polls a second cost the client's processor much. So a fetch group pauses
+for some milliseconds before its next poll, unless there is more to be had at once.
 
 The next poll takes over what is due, even while an express request for it is out that is not likely to bring anything;
 if both bring the same, what comes second is thrown away, as is everything whose take or offset is not the present one.
@@ -33,64 +33,67 @@ from .session import FetchSession
 from .state import Taken
 
 __all__ = [
-    "BUNDLES_MAX",
-    "BUNDLE_PARTITIONS",
     "EXPRESS_WAIT_MS",
+    "FETCH_GROUPS_MAX",
+    "FETCH_GROUP_PARTITIONS",
     "PAUSE_BYTES_MAX",
     "PAUSE_SECONDS",
-    "BrokerLanes",
-    "Channel",
-    "Lane",
-    "LaneRequest",
-    "bundle_for",
+    "BrokerChannels",
+    "ChannelRequest",
+    "FetchChannel",
+    "FetchConnection",
+    "fetch_group_for",
 ]
 
 EXPRESS_WAIT_MS = 10
 """How long an express request waits at the broker for records of partitions that had none a moment ago."""
-BUNDLE_PARTITIONS = 128
-"""So many partitions of one broker are fetched together before another bundle is begun."""
-BUNDLES_MAX = 8
+FETCH_GROUP_PARTITIONS = 128
+"""So many partitions of one broker are fetched together before another fetch group is begun."""
+FETCH_GROUPS_MAX = 8
 PAUSE_SECONDS = 0.004
-"""Between an answer with little in it and the bundle's next poll, where a broker has several."""
+"""Between an answer with little in it and the fetch group's next poll, where a broker has several."""
 PAUSE_BYTES_MAX = 16 << 10
 """With more in an answer there is more to be had at once."""
 
 
-class Lane(enum.Enum):
+class FetchChannel(enum.Enum):
     """A connection to one broker."""
 
     POLL = "fetch"
     EXPRESS = "fetch-express"
 
 
-class Channel(NamedTuple):
+class FetchConnection(NamedTuple):
     """One of the connections to a broker that are there for fetching, as the client tells them apart."""
 
-    lane: Lane
-    bundle: int
+    channel: FetchChannel
+    fetch_group: int
 
 
 @dataclass(frozen=True, slots=True)
-class LaneRequest:
+class ChannelRequest:
     """What to ask."""
 
-    lane: Lane
+    channel: FetchChannel
     session: tuple[int, int]
     fetch: list[tuple[Partition, int]]
     forget: list[Partition]
     wait_ms: int
 
 
-def bundle_for(filled: Sequence[int]) -> int:
-    """The bundle for one partition more, by how many partitions those of a broker have: the first with room, else a
-    new one, else the emptiest."""
-    with_room = (number for number, count in enumerate(filled) if count < BUNDLE_PARTITIONS)
+def fetch_group_for(filled: Sequence[int]) -> int:
+    """Return the fetch group for one partition more: the first with room, else a new one, else the emptiest.
+
+    Args:
+        filled: how many partitions each fetch group of the broker has.
+    """
+    with_room = (number for number, count in enumerate(filled) if count < FETCH_GROUP_PARTITIONS)
     if (first := next(with_room, None)) is not None:
         return first
-    return len(filled) if len(filled) < BUNDLES_MAX else min(range(len(filled)), key=lambda number: filled[number])
+    return len(filled) if len(filled) < FETCH_GROUPS_MAX else min(range(len(filled)), key=lambda number: filled[number])
 
 
-class BrokerLanes:
+class BrokerChannels:
     """The partitions of one broker that are fetched together.
 
     Args:
@@ -115,24 +118,24 @@ class BrokerLanes:
         """Fetch this partition here."""
         self.states[state.partition] = state
         state.followed = False
-        self.touch(state.partition)
+        self.mark_dirty(state.partition)
 
     def remove(self, partition: Partition) -> None:
         """Fetch it here no more."""
         if self.states.pop(partition, None) is not None:
-            self.touch(partition)
+            self.mark_dirty(partition)
 
-    def touch(self, partition: Partition) -> None:
+    def mark_dirty(self, partition: Partition) -> None:
         """Something about it has changed."""
         self._due[partition] = None
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def next(self, lane: Lane) -> LaneRequest | None:
-        """What this lane, which is idle, is to ask now; None: nothing, until something is touched."""
-        return self._next_poll() if lane is Lane.POLL else self._next_express()
+    def next(self, channel: FetchChannel) -> ChannelRequest | None:
+        """What this channel, which is idle, is to ask now; None: nothing, until something is marked dirty."""
+        return self._next_poll() if channel is FetchChannel.POLL else self._next_express()
 
-    def _next_poll(self) -> LaneRequest | None:
+    def _next_poll(self) -> ChannelRequest | None:
         for partition in self._due:
             state = self.states.get(partition)
             if state is None or not self._fetchable(state):
@@ -147,7 +150,7 @@ class BrokerLanes:
             return None
         self._poll_out = True
         session = (request.session, request.epoch)
-        return LaneRequest(Lane.POLL, session, request.fetch, request.forget, self._wait_ms)
+        return ChannelRequest(FetchChannel.POLL, session, request.fetch, request.forget, self._wait_ms)
 
     def _unfollow(self, partition: Partition) -> None:
         self.session.unwant(partition)
@@ -155,7 +158,7 @@ class BrokerLanes:
         if state is not None:
             state.followed = False
 
-    def _next_express(self) -> LaneRequest | None:
+    def _next_express(self) -> ChannelRequest | None:
         if not self._poll_out:
             return None
         chosen = [
@@ -170,7 +173,9 @@ class BrokerLanes:
             return None
         self._express_out = {state.partition: (state.offset, state.number) for state in chosen}
         wait_ms = 0 if any(state.hot for state in chosen) else min(EXPRESS_WAIT_MS, self._wait_ms)
-        return LaneRequest(Lane.EXPRESS, (0, -1), [(state.partition, state.offset) for state in chosen], [], wait_ms)
+        return ChannelRequest(
+            FetchChannel.EXPRESS, (0, -1), [(state.partition, state.offset) for state in chosen], [], wait_ms
+        )
 
     def _polled(self, state: Taken) -> bool:
         """Is the poll that is out about it? One that asks from an earlier offset of this take has records to bring at
@@ -183,24 +188,24 @@ class BrokerLanes:
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def asked(self, lane: Lane, partition: Partition) -> Taken | None:
+    def asked(self, channel: FetchChannel, partition: Partition) -> Taken | None:
         """The state that an answer is for; None: it has moved on since it was asked."""
-        sent = self._express_out if lane is Lane.EXPRESS else self.session.sent
+        sent = self._express_out if channel is FetchChannel.EXPRESS else self.session.sent
         state = self.states.get(partition)
         if state is None or sent.get(partition) != (state.offset, state.number):
             return None
         return state
 
-    def answered(self, lane: Lane, session: int, now: float, *, told: bool = True) -> None:
+    def answered(self, channel: FetchChannel, session: int, now: float, *, told: bool = True) -> None:
         """An answer without an error at its top has come, and its partitions have been looked at.
 
         Args:
-            lane: whose.
+            channel: whose.
             session: its id, 0: there is none.
             now: own wall clock.
             told: False: the broker throttles, and says nothing about any partition.
         """
-        if lane is Lane.POLL:
+        if channel is FetchChannel.POLL:
             self._poll_out = False
             if told:
                 self.polled_at = now
@@ -214,11 +219,11 @@ class BrokerLanes:
             state = self.states.get(partition)
             if told and state is not None and (state.offset, state.number) == (offset, number):
                 state.hot = False
-            self.touch(partition)
+            self.mark_dirty(partition)
 
-    def failed(self, lane: Lane, *, session_known: bool = True) -> None:
+    def failed(self, channel: FetchChannel, *, session_known: bool = True) -> None:
         """No answer, or one with an error at its top: everything that it was about is due again."""
-        if lane is Lane.EXPRESS:
+        if channel is FetchChannel.EXPRESS:
             self._due.update(dict.fromkeys(self._express_out))
             self._express_out = {}
             return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .chunk import Chunk, last_offset
 
-__all__ = ["trim"]
+__all__ = ["drop_before"]
 
 
-def trim(chunk: Chunk, offset: int) -> None:
+def drop_before(chunk: Chunk, offset: int) -> None:
     """Take from a chunk that nobody reads yet what lies below ``offset``; it is done where nothing is left.
 
     Cost: O(batches).

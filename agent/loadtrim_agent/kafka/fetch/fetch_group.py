@@ -1,4 +1,4 @@
-"""Some of a broker's partitions, fetched together: what their two lanes share while they run."""
+"""Some of a broker's partitions, fetched together: what their two channels share while they run."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ import asyncio
 
 from loadtrim_agent.kafka.connections import Backoff
 
-from .channels import PAUSE_SECONDS, BrokerLanes, Channel, Lane
+from .channels import PAUSE_SECONDS, BrokerChannels, FetchChannel, FetchConnection
 
-__all__ = ["Bundle"]
+__all__ = ["FetchGroup"]
 
 
-class Bundle:
-    """Partitions of one broker that are fetched together, and their two lanes."""
+class FetchGroup:
+    """Partitions of one broker that are fetched together, and their two channels."""
 
-    def __init__(self, lanes: BrokerLanes, number: int, backoff: Backoff) -> None:
-        self.lanes = lanes
+    def __init__(self, channels: BrokerChannels, number: int, backoff: Backoff) -> None:
+        self.channels = channels
         self.number = number
         """Among those of its broker."""
-        self.wake = {lane: asyncio.Event() for lane in Lane}
+        self.wakes = {channel: asyncio.Event() for channel in FetchChannel}
         self.tasks: list[asyncio.Task[None]] = []
         self.backoff = backoff
         self.wait_seconds = 0.0
         """Before it is asked again; 0 while it answers."""
         self._pause: asyncio.Future[None] | None = None
 
-    def channel(self, lane: Lane) -> Channel:
+    def connection(self, channel: FetchChannel) -> FetchConnection:
         """Each poll has one of its own, for it is held there. What is express shares one, for it is not."""
-        return Channel(lane, 0 if lane is Lane.EXPRESS else self.number)
+        return FetchConnection(channel, 0 if channel is FetchChannel.EXPRESS else self.number)
 
-    def stir(self) -> None:
-        """Let its lanes look whether there is something to ask."""
-        for event in self.wake.values():
+    def wake(self) -> None:
+        """Let its channels look whether there is something to ask."""
+        for event in self.wakes.values():
             event.set()
 
     async def pause(self) -> None:
         """Let more come, so that the next poll is worth it."""
         self._pause = pause = asyncio.get_running_loop().create_future()
-        timer = pause.get_loop().call_later(PAUSE_SECONDS, self.hurry)
+        timer = pause.get_loop().call_later(PAUSE_SECONDS, self.resume_now)
         try:
             await pause
         finally:
             timer.cancel()
             self._pause = None
 
-    def hurry(self) -> None:
+    def resume_now(self) -> None:
         """There is something to be had at once."""
         if self._pause is not None and not self._pause.done():
             self._pause.set_result(None)

@@ -1,4 +1,4 @@
-"""The data plane's shell: connections, metadata, timers and errors around the parts that do no I/O."""
+"""The fetcher's shell: connections, metadata, timers and errors around the parts that do no I/O."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections
 from loadtrim_agent.kafka.fetch.port import OnChunk, OnError
 
-from .channels import PAUSE_BYTES_MAX, BrokerLanes, Lane, LaneRequest, bundle_for
+from .channels import PAUSE_BYTES_MAX, BrokerChannels, ChannelRequest, FetchChannel, fetch_group_for
 from .chunk import frame
-from .fetch_group import Bundle
+from .fetch_group import FetchGroup
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .receiving import ReceivingClient
 from .request import SessionFetchRequest
 from .state import Budget, Route, Taken
 
-__all__ = ["FetchPlane"]
+__all__ = ["KafkaFetcher"]
 
 log = logging.getLogger("loadtrim")
 
 ANSWERS_BYTES_MAX = 16 << 20
-"""All answers that may be on their way at once, over both lanes of all brokers: they come beside what is buffered, in
-buffers of their own."""
+"""All answers that may be on their way at once, over both channels of all brokers. They come beside what is buffered,
+in buffers of their own."""
 BUFFERS_BYTES_MIN = 16 << 20
 """All buffers together may hold ``fetch_max_bytes``, but never less than this."""
 LOW_BYTES_MIN = 1 << 20
@@ -65,10 +65,10 @@ _ELSEWHERE = frozenset(
 """The partition is to be had from another broker, or later: ask where."""
 
 
-class FetchPlane:
-    """Fetches on aiokafka's client, with sessions, two lanes per broker and bounded buffers.
+class KafkaFetcher:
+    """Fetches on aiokafka's client, with sessions, two channels per broker and bounded buffers.
 
-    Implements :class:`~loadtrim_agent.kafka.fetch.port.DataPlane`, whose methods say what they mean.
+    Implements :class:`~loadtrim_agent.kafka.fetch.port.Fetcher`, whose methods say what they mean.
 
     Args:
         settings: the user's constructor arguments for ``AIOKafkaConsumer``, without those of the group.
@@ -100,7 +100,7 @@ class FetchPlane:
         self._fetch_bytes = int(settings.get("fetch_max_bytes", 50 << 20))
         self._budget = Budget(max(self._fetch_bytes, BUFFERS_BYTES_MIN))
         self._states: dict[Partition, Taken] = {}
-        self._bundles: dict[Route, Bundle] = {}
+        self._fetch_groups: dict[Route, FetchGroup] = {}
         self._silent: set[int] = set()
         """Brokers that did not answer the last fetch."""
         self._leaderless: dict[Partition, None] = {}
@@ -138,13 +138,15 @@ class FetchPlane:
 
     async def run(self, on_chunk: OnChunk, on_error: OnError) -> None:
         self._on_chunk, self._on_error = on_chunk, on_error
-        for bundle in self._bundles.values():
-            self._start_lanes(bundle)
+        for fetch_group in self._fetch_groups.values():
+            self._start_channels(fetch_group)
         await asyncio.get_running_loop().create_future()
 
-    def _start_lanes(self, bundle: Bundle) -> None:
-        if self._on_chunk is not None and not bundle.tasks:
-            bundle.tasks = [self._spawn(self._run_lane(bundle, lane), lane.value) for lane in Lane]
+    def _start_channels(self, fetch_group: FetchGroup) -> None:
+        if self._on_chunk is not None and not fetch_group.tasks:
+            fetch_group.tasks = [
+                self._spawn(self._run_channel(fetch_group, channel), channel.value) for channel in FetchChannel
+            ]
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=f"loadtrim-{name}")
@@ -177,9 +179,9 @@ class FetchPlane:
         state = self._states.get(partition)
         if state is not None:
             state.ahead, state.hot = False, True
-            self._touch(partition)
+            self._mark_dirty(partition)
             if state.route is not None:
-                self._bundles[state.route].hurry()
+                self._fetch_groups[state.route].resume_now()
 
     def _take(self, partition: Partition, offset: int, *, ahead: bool) -> None:
         old = self._states.get(partition)
@@ -200,26 +202,26 @@ class FetchPlane:
             self._unroute(state)
 
     def refill(self, partition: Partition) -> None:
-        self._touch(partition)
-        self._touch_refused()
+        self._mark_dirty(partition)
+        self._mark_refused_dirty()
 
-    def _touch_refused(self) -> None:
+    def _mark_refused_dirty(self) -> None:
         refused, self._refused = self._refused, {}
         for partition in refused:
-            self._touch(partition)
+            self._mark_dirty(partition)
 
-    def _touch(self, partition: Partition) -> None:
+    def _mark_dirty(self, partition: Partition) -> None:
         state = self._states.get(partition)
         if state is not None and state.route is not None:
-            bundle = self._bundles[state.route]
-            bundle.lanes.touch(partition)
-            bundle.stir()
+            fetch_group = self._fetch_groups[state.route]
+            fetch_group.channels.mark_dirty(partition)
+            fetch_group.wake()
 
     def _unroute(self, state: Taken) -> None:
         if state.route is not None:
-            bundle = self._bundles[state.route]
-            bundle.lanes.remove(state.partition)
-            bundle.stir()
+            fetch_group = self._fetch_groups[state.route]
+            fetch_group.channels.remove(state.partition)
+            fetch_group.wake()
             state.route = None
 
     def _route(self, state: Taken) -> None:
@@ -234,26 +236,28 @@ class FetchPlane:
                 self._finding = self._spawn(self._find_leaders(), "find-leaders")
             return
         self._leaderless.pop(state.partition, None)
-        bundle = self._bundle_of(node)
-        state.route = Route(node, bundle.number)
-        bundle.lanes.add(state)
-        bundle.stir()
-        bundle.hurry()
+        fetch_group = self._fetch_group_of(node)
+        state.route = Route(node, fetch_group.number)
+        fetch_group.channels.add(state)
+        fetch_group.wake()
+        fetch_group.resume_now()
 
-    def _bundle_of(self, node: int) -> Bundle:
+    def _fetch_group_of(self, node: int) -> FetchGroup:
         """With whom one partition more of a broker is fetched."""
         filled: list[int] = []
-        while (bundle := self._bundles.get(Route(node, len(filled)))) is not None:
-            filled.append(len(bundle.lanes.states))
-        route = Route(node, bundle_for(filled) if self._min_bytes <= 1 else 0)
-        bundle = self._bundles.get(route)
-        if bundle is None:
-            lanes = BrokerLanes(
+        while (fetch_group := self._fetch_groups.get(Route(node, len(filled)))) is not None:
+            filled.append(len(fetch_group.channels.states))
+        route = Route(node, fetch_group_for(filled) if self._min_bytes <= 1 else 0)
+        fetch_group = self._fetch_groups.get(route)
+        if fetch_group is None:
+            channels = BrokerChannels(
                 node, wait_ms=int(self._settings.get("fetch_max_wait_ms", 500)), has_room=self._has_room
             )
-            bundle = self._bundles[route] = Bundle(lanes, route.bundle, Backoff(self._retry_backoff))
-            self._start_lanes(bundle)
-        return bundle
+            fetch_group = self._fetch_groups[route] = FetchGroup(
+                channels, route.fetch_group, Backoff(self._retry_backoff)
+            )
+            self._start_channels(fetch_group)
+        return fetch_group
 
     def _node_of(self, state: Taken) -> int | None:
         cluster = self._client.cluster
@@ -297,31 +301,31 @@ class FetchPlane:
     @property
     def _request_bytes(self) -> int:
         """What one request asks for."""
-        return min(self._fetch_bytes, ANSWERS_BYTES_MAX // (len(Lane) * max(1, len(self._bundles))))
+        return min(self._fetch_bytes, ANSWERS_BYTES_MAX // (len(FetchChannel) * max(1, len(self._fetch_groups))))
 
-    # -- one lane ------------------------------------------------------------------------------------------------
+    # -- one channel ------------------------------------------------------------------------------------------------
 
-    async def _run_lane(self, bundle: Bundle, lane: Lane) -> None:
-        wake = bundle.wake[lane]
+    async def _run_channel(self, fetch_group: FetchGroup, channel: FetchChannel) -> None:
+        wake = fetch_group.wakes[channel]
         # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
-        await self._client.ready(bundle.lanes.node, group=bundle.channel(lane))
+        await self._client.ready(fetch_group.channels.node, group=fetch_group.connection(channel))
         while not self._closed:
-            if bundle.wait_seconds:
-                await asyncio.sleep(bundle.wait_seconds)
+            if fetch_group.wait_seconds:
+                await asyncio.sleep(fetch_group.wait_seconds)
             wake.clear()
             room = self._budget.room(self._request_bytes, self._states.values())
             if room and self._refused:
-                self._touch_refused()
-            asked = bundle.lanes.next(lane)
+                self._mark_refused_dirty()
+            asked = fetch_group.channels.next(channel)
             if asked is None:
                 await wake.wait()
                 continue
-            if lane is Lane.POLL:
-                bundle.wake[Lane.EXPRESS].set()
-            await self._ask(bundle, asked, room or self._partition_bytes)
+            if channel is FetchChannel.POLL:
+                fetch_group.wakes[FetchChannel.EXPRESS].set()
+            await self._ask(fetch_group, asked, room or self._partition_bytes)
 
-    async def _ask(self, bundle: Bundle, asked: LaneRequest, max_bytes: int) -> None:
-        lane, lanes = asked.lane, bundle.lanes
+    async def _ask(self, fetch_group: FetchGroup, asked: ChannelRequest, max_bytes: int) -> None:
+        channel, channels = asked.channel, fetch_group.channels
         request = SessionFetchRequest(
             max_wait_ms=asked.wait_ms,
             min_bytes=self._min_bytes,
@@ -334,27 +338,31 @@ class FetchPlane:
             rack=self._settings.get("client_rack") or "",
         )
         try:
-            answer = await self._client.send(lanes.node, request, group=bundle.channel(lane))
+            answer = await self._client.send(channels.node, request, group=fetch_group.connection(channel))
         except UNREACHABLE as error:
-            lanes.failed(lane)
-            bundle.stir()  # the other lane may have left it all to this one, and sleep
-            self._unreachable(bundle, error)
+            channels.failed(channel)
+            fetch_group.wake()  # the other channel may have left it all to this one, and sleep
+            self._unreachable(fetch_group, error)
             return
-        self._reachable(bundle)
+        self._reachable(fetch_group)
         code = getattr(answer, "error_code", 0)
         if code:
-            lanes.failed(lane, session_known=code != SESSION_UNKNOWN)
-            bundle.stir()
+            channels.failed(channel, session_known=code != SESSION_UNKNOWN)
+            fetch_group.wake()
             if code not in (SESSION_UNKNOWN, SESSION_EPOCH):
-                self._unreachable(bundle, errors.for_code(code)())
+                self._unreachable(fetch_group, errors.for_code(code)())
             return
-        size_bytes = self._answered(bundle, lane, answer)
+        size_bytes = self._answered(fetch_group, channel, answer)
         if answer.throttle_time_ms > 0:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
-        elif lane is Lane.POLL and 0 < size_bytes <= PAUSE_BYTES_MAX and Route(lanes.node, 1) in self._bundles:
-            await bundle.pause()
+        elif (
+            channel is FetchChannel.POLL
+            and 0 < size_bytes <= PAUSE_BYTES_MAX
+            and Route(channels.node, 1) in self._fetch_groups
+        ):
+            await fetch_group.pause()
 
-    def _limits(self, asked: LaneRequest) -> dict[Partition, int]:
+    def _limits(self, asked: ChannelRequest) -> dict[Partition, int]:
         """How much to ask for of each: its share, or a batch as large as its last ones.
 
         Of a batch above its limit the broker gives nothing, but for the first partition of an answer.
@@ -365,30 +373,30 @@ class FetchPlane:
             for partition, _ in asked.fetch
         }
 
-    def _unreachable(self, bundle: Bundle, error: BaseException) -> None:
-        if bundle.lanes.node not in self._silent:
-            self._silent.add(bundle.lanes.node)
-            log.warning("Fetching from broker %s failed, trying again: %r", bundle.lanes.node, error)
-        bundle.wait_seconds = bundle.backoff.failed()
-        for state in list(bundle.lanes.states.values()):
-            if state.replica == bundle.lanes.node:
+    def _unreachable(self, fetch_group: FetchGroup, error: BaseException) -> None:
+        if fetch_group.channels.node not in self._silent:
+            self._silent.add(fetch_group.channels.node)
+            log.warning("Fetching from broker %s failed, trying again: %r", fetch_group.channels.node, error)
+        fetch_group.wait_seconds = fetch_group.backoff.failed()
+        for state in list(fetch_group.channels.states.values()):
+            if state.replica == fetch_group.channels.node:
                 state.replica = None
                 self._route(state)
 
-    def _reachable(self, bundle: Bundle) -> None:
-        if bundle.wait_seconds:
-            bundle.wait_seconds = 0.0
-            bundle.backoff.succeeded()
-        if bundle.lanes.node in self._silent:
-            self._silent.discard(bundle.lanes.node)
-            log.info("Broker %s answers fetches again", bundle.lanes.node)
+    def _reachable(self, fetch_group: FetchGroup) -> None:
+        if fetch_group.wait_seconds:
+            fetch_group.wait_seconds = 0.0
+            fetch_group.backoff.succeeded()
+        if fetch_group.channels.node in self._silent:
+            self._silent.discard(fetch_group.channels.node)
+            log.info("Broker %s answers fetches again", fetch_group.channels.node)
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def _answered(self, bundle: Bundle, lane: Lane, answer: Any) -> int:
+    def _answered(self, fetch_group: FetchGroup, channel: FetchChannel, answer: Any) -> int:
         """Take in what was told; bytes of records in it."""
         now, size_bytes = wall_time(), 0
-        lanes = bundle.lanes
+        channels = fetch_group.channels
         version = answer.API_VERSION
         due: list[Partition] = []
         news: dict[str, list[Partition]] = {}
@@ -396,7 +404,7 @@ class FetchPlane:
             for index, code, end_offset, stable, *rest in entries:
                 partition = Partition(topic, index)
                 due.append(partition)
-                state = lanes.asked(lane, partition)
+                state = channels.asked(channel, partition)
                 if state is None:
                     continue
                 trouble = _name(code)
@@ -414,12 +422,12 @@ class FetchPlane:
                 if version >= 11 and rest[-2] >= 0:
                     self._go_nearer(state, rest[-2])
         told = bool(due) or not answer.throttle_time_ms
-        lanes.answered(lane, getattr(answer, "session_id", 0), now, told=told)
+        channels.answered(channel, getattr(answer, "session_id", 0), now, told=told)
         for partition in due:
-            lanes.touch(partition)
-        if due or lane is Lane.EXPRESS:
-            bundle.stir()
-        _tell(lanes.node, news)
+            channels.mark_dirty(partition)
+        if due or channel is FetchChannel.EXPRESS:
+            fetch_group.wake()
+        _tell(channels.node, news)
         return size_bytes
 
     def _take_apart(self, state: Taken, data: bytes, aborted: Any) -> None:
@@ -506,7 +514,7 @@ class FetchPlane:
     def _rested(self, state: Taken) -> None:
         state.resting = False
         if self._states.get(state.partition) is state:
-            self._touch(state.partition)
+            self._mark_dirty(state.partition)
 
     # -- offsets -------------------------------------------------------------------------------------------------
 
@@ -526,7 +534,7 @@ class FetchPlane:
             if self._states.get(state.partition) is state:
                 log.info("%s: offset %d is out of range, going on at %d", state.partition, state.offset, offset)
                 state.offset, state.resetting, state.hot = offset, False, True
-                self._touch(state.partition)
+                self._mark_dirty(state.partition)
             return
 
     async def reset_offset(self, partition: Partition) -> int:
@@ -552,7 +560,9 @@ class FetchPlane:
         return self._told_at(state) if state is not None else None
 
     def _told_at(self, state: Taken) -> float | None:
-        polled_at = self._bundles[state.route].lanes.polled_at if state.followed and state.route is not None else None
+        polled_at = (
+            self._fetch_groups[state.route].channels.polled_at if state.followed and state.route is not None else None
+        )
         return max(state.told_at, polled_at) if polled_at is not None and state.told_at is not None else state.told_at
 
     def high_watermark(self, partition: Partition) -> int | None:

@@ -1,4 +1,4 @@
-"""Queries that need no group and no fetch, on the data plane's own client: topics, offsets by time, sizes on disk."""
+"""Queries that need no group and no fetch, on the fetcher's own client: topics, offsets by time, sizes on disk."""
 
 from __future__ import annotations
 

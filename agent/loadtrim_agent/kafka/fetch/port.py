@@ -1,6 +1,6 @@
-"""The data plane: fetches the records of what this member holds.
+"""The fetcher: fetches the records of what this member holds.
 
-:class:`DataPlane` is the port; :class:`~.fetcher.FetchPlane` implements it.
+:class:`Fetcher` is the port; :class:`~.fetcher.KafkaFetcher` implements it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .chunk import Chunk
 from .offsets import OffsetQueries
 from .state import Budget
 
-__all__ = ["DataPlane", "OnChunk", "OnError"]
+__all__ = ["Fetcher", "OnChunk", "OnError"]
 
 OnChunk = Callable[[Chunk], None]
 """Called in the agent's loop with what one fetch brought of one partition, if it has records for user code."""
@@ -23,8 +23,8 @@ OnError = Callable[[Exception, bool], None]
 """(error, for good): what ``AIOKafkaConsumer`` would raise in user code; fetching goes on, or has ended for good."""
 
 
-class DataPlane(Protocol):
-    """What the agent needs of any data plane. All methods are called in the agent's loop."""
+class Fetcher(Protocol):
+    """What the agent needs of any fetcher. All methods are called in the agent's loop."""
 
     @property
     def queries(self) -> OffsetQueries:

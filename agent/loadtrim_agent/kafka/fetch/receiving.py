@@ -26,7 +26,7 @@ from aiokafka.errors import CorrelationIdError, KafkaConnectionError
 
 from ..client import Client
 from .answer import read_answer
-from .channels import Channel
+from .channels import FetchConnection
 
 __all__ = ["AnswersProtocol", "ReceivingClient"]
 
@@ -42,13 +42,13 @@ must be able to hold that."""
 
 
 class ReceivingClient(Client):
-    """A client whose connections for fetching (those of a :class:`~.channels.Channel`) receive as told above."""
+    """The client receives as told above over its connections for fetching (:class:`~.channels.FetchConnection`)."""
 
     async def _get_conn(
         self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any | None:
         connection = await super()._get_conn(node_id, group=group, no_hint=no_hint)
-        if isinstance(group, Channel) and connection is not None and connection.connected():
+        if isinstance(group, FetchConnection) and connection is not None and connection.connected():
             AnswersProtocol.take_over(connection)
         return connection
 

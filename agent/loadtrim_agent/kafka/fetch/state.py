@@ -17,11 +17,11 @@ class Route(NamedTuple):
     """The broker that a partition is fetched from, and with which of the others there."""
 
     node: int
-    bundle: int
+    fetch_group: int
 
 
 class Taken:
-    """One take of one partition: from :meth:`~.fetcher.FetchPlane.take` until the next, or the drop."""
+    """One take of one partition: from :meth:`~.fetcher.KafkaFetcher.take` until the next, or the drop."""
 
     __slots__ = (
         "ahead",

@@ -1,15 +1,15 @@
-"""Which lane asks what, and whose answers count."""
+"""Which channel asks what, and whose answers count."""
 
 from __future__ import annotations
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.channels import (
-    BUNDLE_PARTITIONS,
-    BUNDLES_MAX,
     EXPRESS_WAIT_MS,
-    BrokerLanes,
-    Lane,
-    bundle_for,
+    FETCH_GROUP_PARTITIONS,
+    FETCH_GROUPS_MAX,
+    BrokerChannels,
+    FetchChannel,
+    fetch_group_for,
 )
 from loadtrim_agent.kafka.fetch.chunk import frame
 from loadtrim_agent.kafka.fetch.state import Budget, Taken
@@ -20,31 +20,31 @@ ONE, TWO = Partition("topic", 0), Partition("topic", 1)
 WAIT_MS = 500
 
 
-def lanes_of(*states: Taken, full: set[Partition] | None = None) -> BrokerLanes:
+def lanes_of(*states: Taken, full: set[Partition] | None = None) -> BrokerChannels:
     refused = full if full is not None else set()
-    lanes = BrokerLanes(1, wait_ms=WAIT_MS, has_room=lambda state: state.partition not in refused)
+    channels = BrokerChannels(1, wait_ms=WAIT_MS, has_room=lambda state: state.partition not in refused)
     for state in states:
-        lanes.add(state)
-    return lanes
+        channels.add(state)
+    return channels
 
 
 def test_what_is_taken_while_a_poll_is_out_goes_by_the_express_at_once() -> None:
     one, two = Taken(ONE, 1, 5), Taken(TWO, 2, 9)
-    lanes = lanes_of(one)
-    poll = lanes.next(Lane.POLL)
+    channels = lanes_of(one)
+    poll = channels.next(FetchChannel.POLL)
     assert poll is not None
     assert (poll.fetch, poll.wait_ms) == ([(ONE, 5)], WAIT_MS)
-    assert lanes.next(Lane.EXPRESS) is None
-    lanes.add(two)
-    express = lanes.next(Lane.EXPRESS)
+    assert channels.next(FetchChannel.EXPRESS) is None
+    channels.add(two)
+    express = channels.next(FetchChannel.EXPRESS)
     assert express is not None
     assert (express.fetch, express.wait_ms, express.session) == ([(TWO, 9)], 0, (0, -1))
-    lanes.answered(Lane.EXPRESS, 0, 1.0)
-    again = lanes.next(Lane.EXPRESS)
+    channels.answered(FetchChannel.EXPRESS, 0, 1.0)
+    again = channels.next(FetchChannel.EXPRESS)
     assert again is not None
     assert again.wait_ms == EXPRESS_WAIT_MS, "nothing was there: it waits a moment now"
-    lanes.answered(Lane.POLL, 77, 1.0)
-    poll = lanes.next(Lane.POLL)
+    channels.answered(FetchChannel.POLL, 77, 1.0)
+    poll = channels.next(FetchChannel.POLL)
     assert poll is not None
     assert (poll.fetch, poll.session) == ([(TWO, 9)], (77, 1)), "the poll takes it over, the express out or not"
 
@@ -52,88 +52,88 @@ def test_what_is_taken_while_a_poll_is_out_goes_by_the_express_at_once() -> None
 def test_what_is_fetched_ahead_is_asked_for_once_and_then_left_to_the_poll() -> None:
     one, two, three = Taken(ONE, 1, 5), Taken(TWO, 2, 9), Taken(Partition("topic", 2), 3, 1)
     two.ahead = True
-    lanes = lanes_of(one)
-    lanes.next(Lane.POLL)
-    lanes.add(two)
-    express = lanes.next(Lane.EXPRESS)
+    channels = lanes_of(one)
+    channels.next(FetchChannel.POLL)
+    channels.add(two)
+    express = channels.next(FetchChannel.EXPRESS)
     assert express is not None
     assert express.fetch == [(TWO, 9)]
-    lanes.answered(Lane.EXPRESS, 0, 1.0)
-    assert lanes.next(Lane.EXPRESS) is None, "the lane is free for what is ours"
-    lanes.add(three)
-    express = lanes.next(Lane.EXPRESS)
+    channels.answered(FetchChannel.EXPRESS, 0, 1.0)
+    assert channels.next(FetchChannel.EXPRESS) is None, "the channel is free for what is ours"
+    channels.add(three)
+    express = channels.next(FetchChannel.EXPRESS)
     assert express is not None
     assert express.fetch == [(three.partition, 1)]
-    lanes.answered(Lane.EXPRESS, 0, 1.0)
-    lanes.answered(Lane.POLL, 77, 1.0)
-    poll = lanes.next(Lane.POLL)
+    channels.answered(FetchChannel.EXPRESS, 0, 1.0)
+    channels.answered(FetchChannel.POLL, 77, 1.0)
+    poll = channels.next(FetchChannel.POLL)
     assert poll is not None
     assert (TWO, 9) in poll.fetch
 
 
 def test_a_hot_partition_is_not_asked_for_twice() -> None:
     one, two = Taken(ONE, 1, 5), Taken(TWO, 2, 9)
-    lanes = lanes_of(one)
-    lanes.next(Lane.POLL)
-    lanes.add(two)
-    lanes.next(Lane.EXPRESS)
-    lanes.answered(Lane.POLL, 77, 1.0)
-    poll = lanes.next(Lane.POLL)
+    channels = lanes_of(one)
+    channels.next(FetchChannel.POLL)
+    channels.add(two)
+    channels.next(FetchChannel.EXPRESS)
+    channels.answered(FetchChannel.POLL, 77, 1.0)
+    poll = channels.next(FetchChannel.POLL)
     assert poll is not None
     assert poll.fetch == []
-    lanes.failed(Lane.EXPRESS)
-    again = lanes.next(Lane.EXPRESS)
+    channels.failed(FetchChannel.EXPRESS)
+    again = channels.next(FetchChannel.EXPRESS)
     assert again is not None
     assert again.fetch == [(TWO, 9)], "an express request that failed is asked again"
 
 
 def test_a_poll_that_asks_from_an_earlier_offset_answers_at_once_and_needs_no_express_beside_it() -> None:
     one = Taken(ONE, 1, 5)
-    lanes = lanes_of(one)
-    lanes.next(Lane.POLL)
+    channels = lanes_of(one)
+    channels.next(FetchChannel.POLL)
     one.offset = 7  # an express request that was out when the poll was sent has brought two records
-    lanes.touch(ONE)
-    assert lanes.next(Lane.EXPRESS) is None
-    lanes.remove(ONE)
-    lanes.add(Taken(ONE, 2, 6))
-    assert lanes.next(Lane.EXPRESS) is not None, "another take, even where its offset is no lower"
+    channels.mark_dirty(ONE)
+    assert channels.next(FetchChannel.EXPRESS) is None
+    channels.remove(ONE)
+    channels.add(Taken(ONE, 2, 6))
+    assert channels.next(FetchChannel.EXPRESS) is not None, "another take, even where its offset is no lower"
 
 
 def test_answers_to_an_earlier_take_or_offset_count_for_nothing() -> None:
     one = Taken(ONE, 1, 5)
-    lanes = lanes_of(one)
-    lanes.next(Lane.POLL)
-    assert lanes.asked(Lane.POLL, ONE) is one
+    channels = lanes_of(one)
+    channels.next(FetchChannel.POLL)
+    assert channels.asked(FetchChannel.POLL, ONE) is one
     one.offset = 6
-    assert lanes.asked(Lane.POLL, ONE) is None
-    lanes.remove(ONE)
-    assert lanes.asked(Lane.POLL, ONE) is None
-    lanes.add(Taken(ONE, 2, 5))
-    assert lanes.asked(Lane.POLL, ONE) is None
+    assert channels.asked(FetchChannel.POLL, ONE) is None
+    channels.remove(ONE)
+    assert channels.asked(FetchChannel.POLL, ONE) is None
+    channels.add(Taken(ONE, 2, 5))
+    assert channels.asked(FetchChannel.POLL, ONE) is None
 
 
 def test_a_full_partition_is_forgotten_until_there_is_room() -> None:
     full: set[Partition] = set()
-    lanes = lanes_of(Taken(ONE, 1, 5), Taken(TWO, 2, 9), full=full)
-    lanes.next(Lane.POLL)
-    lanes.answered(Lane.POLL, 77, 1.0)
+    channels = lanes_of(Taken(ONE, 1, 5), Taken(TWO, 2, 9), full=full)
+    channels.next(FetchChannel.POLL)
+    channels.answered(FetchChannel.POLL, 77, 1.0)
     full.add(ONE)
-    lanes.touch(ONE)
-    poll = lanes.next(Lane.POLL)
+    channels.mark_dirty(ONE)
+    poll = channels.next(FetchChannel.POLL)
     assert poll is not None
     assert (poll.fetch, poll.forget) == ([], [ONE])
     full.clear()
-    lanes.touch(ONE)
-    express = lanes.next(Lane.EXPRESS)
+    channels.mark_dirty(ONE)
+    express = channels.next(FetchChannel.EXPRESS)
     assert express is not None
     assert express.fetch == [(ONE, 5)]
 
 
 def test_nothing_to_fetch_is_nothing_to_ask() -> None:
-    lanes = lanes_of(Taken(ONE, 1, 5))
-    lanes.remove(ONE)
-    assert lanes.next(Lane.POLL) is None
-    assert lanes.next(Lane.EXPRESS) is None
+    channels = lanes_of(Taken(ONE, 1, 5))
+    channels.remove(ONE)
+    assert channels.next(FetchChannel.POLL) is None
+    assert channels.next(FetchChannel.EXPRESS) is None
 
 
 def test_buffers_are_counted_until_they_are_unpacked() -> None:
@@ -159,12 +159,12 @@ def test_buffers_are_counted_until_they_are_unpacked() -> None:
 
 def test_few_partitions_are_one_bundle_and_many_are_dealt_out_over_a_bounded_number() -> None:
     filled: list[int] = []
-    for _ in range(BUNDLES_MAX * BUNDLE_PARTITIONS + 3 * BUNDLES_MAX):
-        number = bundle_for(filled)
+    for _ in range(FETCH_GROUPS_MAX * FETCH_GROUP_PARTITIONS + 3 * FETCH_GROUPS_MAX):
+        number = fetch_group_for(filled)
         if number == len(filled):
-            assert all(count >= BUNDLE_PARTITIONS for count in filled)
+            assert all(count >= FETCH_GROUP_PARTITIONS for count in filled)
             filled.append(0)
         filled[number] += 1
-    assert filled == [BUNDLE_PARTITIONS + 3] * BUNDLES_MAX
-    filled[2] = BUNDLE_PARTITIONS - 1
-    assert bundle_for(filled) == 2, "what went leaves room"
+    assert filled == [FETCH_GROUP_PARTITIONS + 3] * FETCH_GROUPS_MAX
+    filled[2] = FETCH_GROUP_PARTITIONS - 1
+    assert fetch_group_for(filled) == 2, "what went leaves room"

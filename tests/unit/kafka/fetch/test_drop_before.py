@@ -8,7 +8,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader, frame
-from loadtrim_agent.kafka.fetch.drop_before import trim
+from loadtrim_agent.kafka.fetch.drop_before import drop_before
 
 from .batches import batch, control
 
@@ -37,7 +37,7 @@ def offsets(chunk: Chunk) -> list[Any]:
 def test_as_if_fetched_from_there(data: bytes, start: int) -> None:
     for offset in range(framed(data, start).end + 1):
         trimmed, fetched = framed(data, start), framed(data, max(start, offset))
-        trim(trimmed, offset)
+        drop_before(trimmed, offset)
         assert offsets(trimmed) == offsets(fetched)
         assert trimmed.end == framed(data, start).end
         assert trimmed.records == fetched.records

@@ -1,4 +1,4 @@
-"""The data plane against a broker whose answers the test gives one by one, in orders that real ones seldom choose."""
+"""The fetcher against a broker whose answers the test gives one by one, in orders that real ones seldom choose."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.kafka.fetch.channels import BUNDLE_PARTITIONS, PAUSE_BYTES_MAX, Channel, Lane
+from loadtrim_agent.kafka.fetch.channels import FETCH_GROUP_PARTITIONS, PAUSE_BYTES_MAX, FetchChannel, FetchConnection
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.fetch.fetcher import ANSWERS_BYTES_MAX, FetchPlane
+from loadtrim_agent.kafka.fetch.fetcher import ANSWERS_BYTES_MAX, KafkaFetcher
 from loadtrim_agent.kafka.fetch.port import OnChunk
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
 from loadtrim_agent.kafka.fetch.state import Route
@@ -35,9 +35,9 @@ SPOILT = struct.pack(">qi", 100, 1) + bytes(100)
 class Asked:
     """A request, open until the test answers it."""
 
-    def __init__(self, channel: Channel, request: SessionFetchRequest) -> None:
-        self.channel = channel
-        self.lane = channel.lane
+    def __init__(self, connection: FetchConnection, request: SessionFetchRequest) -> None:
+        self.connection = connection
+        self.channel = connection.channel
         self.wants = request._limits[1:3]
         """Bytes, at least and at most."""
         self.fetch = list(request._fetch)
@@ -58,7 +58,7 @@ class Asked:
 
 
 class Broker:
-    """What the plane uses of a client: one broker that leads everything."""
+    """What the fetcher uses of a client: one broker that leads everything."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
@@ -70,10 +70,10 @@ class Broker:
 
     async def close(self) -> None: ...
 
-    async def ready(self, node: int, group: Channel) -> bool:
+    async def ready(self, node: int, group: FetchConnection) -> bool:
         return True
 
-    async def send(self, node: int, request: SessionFetchRequest, group: Channel) -> Any:
+    async def send(self, node: int, request: SessionFetchRequest, group: FetchConnection) -> Any:
         asked = Asked(group, request)
         self.asked.put_nowait(asked)
         return await asked.answer
@@ -93,37 +93,42 @@ class Ends:
 @contextlib.asynccontextmanager
 async def fetching(
     reset: str = "latest", on_chunk: OnChunk = lambda chunk: None, **settings: Any
-) -> AsyncIterator[tuple[FetchPlane, Broker]]:
+) -> AsyncIterator[tuple[KafkaFetcher, Broker]]:
     given = {"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset}
-    plane = FetchPlane(given | settings)
+    fetcher = KafkaFetcher(given | settings)
     broker = Broker()
-    plane._client, plane._queries = broker, Ends()  # type: ignore[assignment]
+    fetcher._client, fetcher._queries = broker, Ends()  # type: ignore[assignment]
     errors: list[Exception] = []
-    await plane.start()
-    running = asyncio.create_task(plane.run(on_chunk, lambda error, for_good: errors.append(error)))
+    await fetcher.start()
+    running = asyncio.create_task(fetcher.run(on_chunk, lambda error, for_good: errors.append(error)))
     try:
-        yield plane, broker
+        yield fetcher, broker
         assert errors == []
     finally:
         running.cancel()
-        await plane.close()
+        await fetcher.close()
 
 
-async def in_both_lanes(plane: FetchPlane, broker: Broker) -> tuple[Asked, Asked]:
+async def in_both_channels(fetcher: KafkaFetcher, broker: Broker) -> tuple[Asked, Asked]:
     """The only partition was sought elsewhere while a poll was out: the poll is about the old offset."""
-    plane.take(ONE, 0)
+    fetcher.take(ONE, 0)
     poll = await broker.next()
-    plane.take(ONE, 5)
+    fetcher.take(ONE, 5)
     express = await broker.next()
-    assert (poll.lane, poll.fetch, express.lane, express.fetch) == (Lane.POLL, [(ONE, 0)], Lane.EXPRESS, [(ONE, 5)])
+    assert (poll.channel, poll.fetch, express.channel, express.fetch) == (
+        FetchChannel.POLL,
+        [(ONE, 0)],
+        FetchChannel.EXPRESS,
+        [(ONE, 5)],
+    )
     return poll, express
 
 
-async def idle(plane: FetchPlane, lane: Lane) -> None:
-    """Wait until a lane has found nothing to ask for."""
-    broker = plane._bundles[Route(1, 0)]
+async def idle(fetcher: KafkaFetcher, channel: FetchChannel) -> None:
+    """Wait until a channel has found nothing to ask for."""
+    broker = fetcher._fetch_groups[Route(1, 0)]
     async with asyncio.timeout(WAIT_SECONDS):
-        while not broker.wake[lane]._waiters:  # noqa: ASYNC110
+        while not broker.wakes[channel]._waiters:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -131,19 +136,19 @@ def one_record(size_bytes: int = 10) -> bytes:
     return batch(0, [(0, 1_000, bytes(size_bytes))])
 
 
-async def until_paused(plane: FetchPlane, route: Route) -> None:
+async def until_paused(fetcher: KafkaFetcher, route: Route) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
-        while plane._bundles[route]._pause is None:  # noqa: ASYNC110
+        while fetcher._fetch_groups[route]._pause is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("how", ["fail", "throttle"])
 async def test_what_only_the_express_was_about_is_asked_for_again_when_that_brings_nothing(how: str) -> None:
     # A broker that hangs: the poll is given up first, as it was sent first, and leaves the partition to the express.
-    async with fetching() as (plane, broker):
-        poll, express = await in_both_lanes(plane, broker)
+    async with fetching() as (fetcher, broker):
+        poll, express = await in_both_channels(fetcher, broker)
         poll.fail()
-        await idle(plane, Lane.POLL)
+        await idle(fetcher, FetchChannel.POLL)
         getattr(express, how)()
         again = await broker.next()
         assert again.fetch == [(ONE, 5)]
@@ -164,20 +169,20 @@ async def test_what_is_fetched_ahead_is_moved_nowhere_and_user_code_hears_nothin
     reset: str, told: dict[str, Any]
 ) -> None:
     """It is not ours: where it is skipped to would be where it begins when it is, past what nobody has done."""
-    async with fetching(reset) as (plane, broker):
-        plane.take_ahead(ONE, 100)
+    async with fetching(reset) as (fetcher, broker):
+        fetcher.take_ahead(ONE, 100)
         (await broker.next()).tell(**told)
         again = await broker.next()
         assert again.fetch == [(ONE, 100)]
-        assert plane.position(ONE) == 100
+        assert fetcher.position(ONE) == 100
 
 
 async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() -> None:
-    async with fetching() as (plane, broker):
-        plane.take_ahead(ONE, 100)
+    async with fetching() as (fetcher, broker):
+        fetcher.take_ahead(ONE, 100)
         (await broker.next()).tell(code=OffsetOutOfRangeError.errno)
         again = await broker.next()
-        plane.keep(ONE)
+        fetcher.keep(ONE)
         again.tell(code=OffsetOutOfRangeError.errno)
         assert (await broker.next()).fetch == [(ONE, LOG_END)]
 
@@ -185,38 +190,40 @@ async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() ->
 async def polls(broker: Broker, count: int) -> list[Asked]:
     """So many requests, all of them polls."""
     asked = [await broker.next() for _ in range(count)]
-    assert all(each.lane is Lane.POLL for each in asked)
+    assert all(each.channel is FetchChannel.POLL for each in asked)
     return asked
 
 
 async def test_many_partitions_of_a_broker_are_polled_in_bundles_and_none_waits_for_another() -> None:
     """A poll of a thousand keeps a broker busy for milliseconds, in which all of them wait for the next."""
-    partitions = [Partition("topic", index) for index in range(2 * BUNDLE_PARTITIONS + 5)]
-    async with fetching() as (plane, broker):
+    partitions = [Partition("topic", index) for index in range(2 * FETCH_GROUP_PARTITIONS + 5)]
+    async with fetching() as (fetcher, broker):
         for partition in partitions:
-            plane.take(partition, 0)
-        bundles = await polls(broker, 3)
-        assert [len(each.fetch) for each in bundles] == [BUNDLE_PARTITIONS, BUNDLE_PARTITIONS, 5]
-        assert sorted(partition for each in bundles for partition, _ in each.fetch) == partitions
-        assert len({each.channel for each in bundles}) == 3, "one connection each"
-        assert sum(each.wants[1] for each in bundles) * len(Lane) <= ANSWERS_BYTES_MAX
-        bundles[1].throttle()
+            fetcher.take(partition, 0)
+        fetch_groups = await polls(broker, 3)
+        assert [len(each.fetch) for each in fetch_groups] == [FETCH_GROUP_PARTITIONS, FETCH_GROUP_PARTITIONS, 5]
+        assert sorted(partition for each in fetch_groups for partition, _ in each.fetch) == partitions
+        assert len({each.connection for each in fetch_groups}) == 3, "one connection each"
+        assert sum(each.wants[1] for each in fetch_groups) * len(FetchChannel) <= ANSWERS_BYTES_MAX
+        fetch_groups[1].throttle()
         again = await broker.next()
-        assert again.channel == bundles[1].channel
+        assert again.connection == fetch_groups[1].connection
 
-        plane.take(partitions[0], 7)
-        plane.take(partitions[BUNDLE_PARTITIONS], 8)
+        fetcher.take(partitions[0], 7)
+        fetcher.take(partitions[FETCH_GROUP_PARTITIONS], 8)
         express = [await broker.next(), await broker.next()]
-        assert [each.channel for each in express] == [Channel(Lane.EXPRESS, 0)] * 2, "over one connection"
-        assert [each.fetch for each in express] == [[(partitions[0], 7)], [(partitions[BUNDLE_PARTITIONS], 8)]]
+        assert [each.connection for each in express] == [FetchConnection(FetchChannel.EXPRESS, 0)] * 2, (
+            "over one connection"
+        )
+        assert [each.fetch for each in express] == [[(partitions[0], 7)], [(partitions[FETCH_GROUP_PARTITIONS], 8)]]
 
 
 async def test_a_broker_that_goes_and_comes_is_spoken_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    partitions = [Partition("topic", index) for index in range(BUNDLE_PARTITIONS + 1)]
+    partitions = [Partition("topic", index) for index in range(FETCH_GROUP_PARTITIONS + 1)]
     caplog.set_level("INFO")
-    async with fetching() as (plane, broker):
+    async with fetching() as (fetcher, broker):
         for partition in partitions:
-            plane.take(partition, 0)
+            fetcher.take(partition, 0)
         for asked in await polls(broker, 2):
             asked.fail()
         for asked in await polls(broker, 2):
@@ -229,11 +236,11 @@ async def test_a_broker_that_goes_and_comes_is_spoken_of_once(caplog: pytest.Log
 
 
 async def test_who_waits_for_more_bytes_of_a_broker_waits_for_those_of_all_its_partitions() -> None:
-    async with fetching(fetch_min_bytes=1000) as (plane, broker):
-        for index in range(2 * BUNDLE_PARTITIONS):
-            plane.take(Partition("topic", index), 0)
+    async with fetching(fetch_min_bytes=1000) as (fetcher, broker):
+        for index in range(2 * FETCH_GROUP_PARTITIONS):
+            fetcher.take(Partition("topic", index), 0)
         (poll,) = await polls(broker, 1)
-        assert (len(poll.fetch), poll.wants[0]) == (2 * BUNDLE_PARTITIONS, 1000)
+        assert (len(poll.fetch), poll.wants[0]) == (2 * FETCH_GROUP_PARTITIONS, 1000)
 
 
 async def test_a_bundle_pauses_while_little_comes_and_not_for_what_is_to_be_had_at_once(
@@ -241,29 +248,29 @@ async def test_a_bundle_pauses_while_little_comes_and_not_for_what_is_to_be_had_
 ) -> None:
     """A poll for nearly every record costs the client more than the records do."""
     monkeypatch.setattr("loadtrim_agent.kafka.fetch.fetch_group.PAUSE_SECONDS", 3600.0)
-    fresh = Partition("topic", BUNDLE_PARTITIONS + 1)
-    async with fetching() as (plane, broker):
-        for index in range(BUNDLE_PARTITIONS + 1):
-            plane.take(Partition("topic", index), 0)
+    fresh = Partition("topic", FETCH_GROUP_PARTITIONS + 1)
+    async with fetching() as (fetcher, broker):
+        for index in range(FETCH_GROUP_PARTITIONS + 1):
+            fetcher.take(Partition("topic", index), 0)
         first, second = await polls(broker, 2)
-        second.tell(data=one_record(), partition=BUNDLE_PARTITIONS)
-        await until_paused(plane, Route(1, 1))
+        second.tell(data=one_record(), partition=FETCH_GROUP_PARTITIONS)
+        await until_paused(fetcher, Route(1, 1))
         first.tell(data=one_record(PAUSE_BYTES_MAX))
         again = await broker.next()
-        assert (again.lane, dict(again.fetch)[ONE]) == (Lane.POLL, 1), "there may be more"
+        assert (again.channel, dict(again.fetch)[ONE]) == (FetchChannel.POLL, 1), "there may be more"
 
-        plane.take(fresh, 0)
+        fetcher.take(fresh, 0)
         hurried = await broker.next()
-        assert hurried.channel == second.channel
+        assert hurried.connection == second.connection
         assert dict(hurried.fetch)[fresh] == 0
         again.tell()
-        assert (await broker.next()).lane is Lane.POLL, "nothing came: it has waited already"
+        assert (await broker.next()).channel is FetchChannel.POLL, "nothing came: it has waited already"
 
 
 async def test_where_a_broker_has_one_bundle_nothing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loadtrim_agent.kafka.fetch.fetch_group.PAUSE_SECONDS", 3600.0)
-    async with fetching() as (plane, broker):
-        plane.take(ONE, 0)
+    async with fetching() as (fetcher, broker):
+        fetcher.take(ONE, 0)
         (await broker.next()).tell(data=one_record())
         assert (await broker.next()).fetch == [(ONE, 1)]
 
@@ -275,26 +282,26 @@ def large(offset: int, size_bytes: int) -> bytes:
 async def test_what_is_read_has_a_successor() -> None:
     """Asked for while user code still reads what came before: once, not more."""
     chunks: list[Chunk] = []
-    async with fetching(on_chunk=chunks.append) as (plane, broker):
-        plane.take(ONE, 0)
+    async with fetching(on_chunk=chunks.append) as (fetcher, broker):
+        fetcher.take(ONE, 0)
         (await broker.next()).tell(data=large(0, 900_000))
         again = await broker.next()
         assert (again.fetch, [chunk.done for chunk in chunks]) == ([(ONE, 1)], [False])
         again.tell(data=large(1, 900_000))
-        for lane in Lane:
-            await idle(plane, lane)
+        for channel in FetchChannel:
+            await idle(fetcher, channel)
         assert broker.asked.empty()
         chunks[0].done = True
         assert [chunk.refill for chunk in chunks] == [True, False]
-        plane.refill(ONE)
+        fetcher.refill(ONE)
         assert (await broker.next()).fetch == [(ONE, 2)]
 
 
 async def test_of_large_batches_as_much_is_asked_for_as_one_of_them() -> None:
     """Above its limit the broker gives none, but for the first partition of an answer: one batch per answer then."""
-    async with fetching(on_chunk=lambda chunk: setattr(chunk, "done", True)) as (plane, broker):
-        plane._budget.limit_bytes = 1 << 16
-        plane.take(ONE, 0)
+    async with fetching(on_chunk=lambda chunk: setattr(chunk, "done", True)) as (fetcher, broker):
+        fetcher._budget.limit_bytes = 1 << 16
+        fetcher.take(ONE, 0)
         asked = await broker.next()
         assert asked.limits == {ONE: 1 << 15}
         data = large(0, 100_000)

@@ -17,8 +17,8 @@ from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.fetch import FetchResponse_v10
 
 from loadtrim_agent.kafka.connections import Backoff
-from loadtrim_agent.kafka.fetch.channels import BrokerLanes, Lane
-from loadtrim_agent.kafka.fetch.fetch_group import Bundle
+from loadtrim_agent.kafka.fetch.channels import BrokerChannels, FetchChannel
+from loadtrim_agent.kafka.fetch.fetch_group import FetchGroup
 from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol, ReceivingClient
 
 from .batches import request
@@ -222,10 +222,10 @@ async def taken_over(group: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 @pytest.mark.parametrize("number", [0, 1, 7])
-@pytest.mark.parametrize("lane", Lane)
-async def test_every_bundle_receives_so(number: int, lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
-    lanes = BrokerLanes(1, wait_ms=500, has_room=lambda state: True)
-    assert await taken_over(Bundle(lanes, number, Backoff(0.1)).channel(lane), monkeypatch)
+@pytest.mark.parametrize("channel", FetchChannel)
+async def test_every_bundle_receives_so(number: int, channel: FetchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    channels = BrokerChannels(1, wait_ms=500, has_room=lambda state: True)
+    assert await taken_over(FetchGroup(channels, number, Backoff(0.1)).connection(channel), monkeypatch)
 
 
 @pytest.mark.parametrize("group", [None, ConnectionGroup.DEFAULT, "coordinator"])

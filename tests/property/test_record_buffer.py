@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
-from loadtrim_agent.delivery.record_buffer import Handout
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import frame
 from unit.kafka.fetch.batches import batch
 
@@ -56,7 +56,7 @@ class Both:
     """The hand-out and its model, side by side."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deserialize: bool) -> None:
-        self.handout = Handout(
+        self.buffer = RecordBuffer(
             loop,
             lambda call, *args: call(*args),
             refill=lambda stream: None,
@@ -64,30 +64,30 @@ class Both:
             drained=lambda stream: None,
             value_deserializer=bytes if deserialize else None,
         )
-        self.handout.lease_until = boot_time() + 1_000.0
+        self.buffer.lease_until = boot_time() + 1_000.0
         self.models = {partition: Model() for partition in PARTITIONS}
         self.finished = dict.fromkeys(PARTITIONS, 0)
         for number, partition in enumerate(PARTITIONS):
             stream = Stream(partition, number, 0)
             stream.running = True
-            self.handout.put(stream)
+            self.buffer.put(stream)
 
     def call(self, what: str, partition: Partition, number: int) -> None:
         wanted = (partition,) if what.endswith(" of") else ()
         if what.startswith("one"):
-            record = self._ending(wanted, lambda: self.handout.take_one(wanted))
+            record = self._ending(wanted, lambda: self.buffer.take_one(wanted))
             if record is None:
                 assert not self._ready(wanted)
             else:
                 self.models[Partition(record.topic, record.partition)].hand_out([record])
         elif what.startswith("many"):
-            taken = self._ending(wanted, lambda: self.handout.take_many(wanted, number))
+            taken = self._ending(wanted, lambda: self.buffer.take_many(wanted, number))
             assert sum(map(len, taken.values())) <= number
             assert bool(taken) == bool(self._ready(wanted))
             for key, records in taken.items():
                 self.models[key].hand_out(records)
         else:
-            getattr(self, what)(self.handout.streams[partition], self.models[partition], number)
+            getattr(self, what)(self.buffer.streams[partition], self.models[partition], number)
         self._compare()
 
     def _ending(self, wanted: tuple[Partition, ...], call: Any) -> Any:
@@ -111,7 +111,7 @@ class Both:
         )
         chunk = frame(stream.partition, first, data, (), committed_only=False, check_crcs=True)
         assert chunk is not None
-        self.handout.feed(stream, chunk)
+        self.buffer.feed(stream, chunk)
 
     def pause(self, stream: Stream, model: Model, number: int) -> None:
         stream.paused = not stream.paused
@@ -122,18 +122,18 @@ class Both:
         model.open = stream.running and not stream.paused
 
     def seek(self, stream: Stream, model: Model, number: int) -> None:
-        self.handout.seek(stream, number)
+        self.buffer.seek(stream, number)
         model.next = model.done = number
         model.seeking = True
 
     def abandon(self, stream: Stream, model: Model, number: int) -> None:
-        self.handout.abandon()
+        self.buffer.abandon()
         for each in self.models.values():
             each.in_hand = None
 
     def _compare(self) -> None:
         for partition, model in self.models.items():
-            stream = self.handout.streams[partition]
+            stream = self.buffer.streams[partition]
             assert (stream.done, stream.in_hand, stream.position) == (model.done, model.in_hand, model.next)
             for stamps, times, at_once in stream.take_finished():
                 assert len(times) == (2 if at_once else len(stamps) + 1)

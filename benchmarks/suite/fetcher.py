@@ -1,4 +1,4 @@
-"""The agent's data plane alone, with the face of a consumer."""
+"""The agent's fetcher alone, with the face of a consumer."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
-from loadtrim_agent.kafka.fetch.fetcher import FetchPlane
+from loadtrim_agent.kafka.fetch.fetcher import KafkaFetcher
 
-__all__ = ["PlaneConsumer"]
+__all__ = ["FetcherConsumer"]
 
 SLICE_RECORDS = 64
 
 
-class PlaneConsumer:
+class FetcherConsumer:
     """Takes partitions from their beginning, and hands their records out in one loop.
 
     Args:
         topic: which one.
         partitions: to be taken.
-        settings: further arguments of the data plane.
+        settings: further arguments of the fetcher.
     """
 
     def __init__(self, topic: str, partitions: Sequence[int], **settings: Any) -> None:
@@ -34,18 +34,18 @@ class PlaneConsumer:
         self._error: Exception | None = None
 
     async def start(self) -> None:
-        self._plane = FetchPlane(self._settings)
-        await self._plane.start()
-        self._plane.cover(self._partitions)
-        self._running = asyncio.get_running_loop().create_task(self._plane.run(self._chunk, self._failed))
+        self._fetcher = KafkaFetcher(self._settings)
+        await self._fetcher.start()
+        self._fetcher.cover(self._partitions)
+        self._running = asyncio.get_running_loop().create_task(self._fetcher.run(self._chunk, self._failed))
         for partition in self._partitions:
-            self._plane.take(partition, 0)
+            self._fetcher.take(partition, 0)
 
     async def stop(self) -> None:
         self._running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._running
-        await self._plane.close()
+        await self._fetcher.close()
 
     def _chunk(self, chunk: Chunk) -> None:
         self._chunks.append(chunk)
@@ -70,4 +70,4 @@ class PlaneConsumer:
                     yield record
             chunk.done = True
             if chunk.refill:
-                self._plane.refill(chunk.partition)
+                self._fetcher.refill(chunk.partition)
