@@ -19,7 +19,7 @@ from aiokafka.structs import TopicPartition
 from loadtrim.cli import main
 from loadtrim.observer.connection import Connection
 from loadtrim.observer.follow import following
-from loadtrim.observer.view import GroupState
+from loadtrim.observer.view import ObservedGroup
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator, OrchestratorOptions
 from loadtrim.testing import Cluster
 from loadtrim_agent.wire.records import (
@@ -318,7 +318,7 @@ async def test_up_scales_as_a_member_asks_and_the_view_follows(group: Group, tmp
     ):
 
         def members() -> list[str]:
-            state: GroupState = follower.view.state(time.time())
+            state: ObservedGroup = follower.view.state(time.time())
             return [each.instance for each in state.members]
 
         await up.wait_until(lambda up: up.replicas == 2, WAIT_SECONDS)

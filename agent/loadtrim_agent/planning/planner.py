@@ -38,7 +38,7 @@ from .values import (
     Placement,
     PlanConfig,
     Reason,
-    ScaleRequest,
+    ReplicaTarget,
     Sizing,
     Unit,
     units_of,
@@ -305,7 +305,7 @@ class Planner:
         )
 
 
-def scale_request(decision: DecisionRecord, group: GroupState) -> ScaleRequest:
+def scale_request(decision: DecisionRecord, group: GroupState) -> ReplicaTarget:
     """What to ask the orchestrator for now, from the last decision and the owners as they are.
 
     Victims that still own something are not named yet, and count as wanted until they are: asking for fewer before
@@ -314,7 +314,7 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ScaleRequest:
     because nothing is known yet asks for nothing at all (``ask`` is False).
     """
     if decision.outcome == Outcome.HOLD.value:
-        return ScaleRequest(
+        return ReplicaTarget(
             replicas=max(decision.replicas_wanted, decision.replicas_actual),
             victims=(),
             reason=decision.reason,
@@ -328,7 +328,7 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ScaleRequest:
                 named.append(unit.instance)
             else:
                 draining += 1
-    return ScaleRequest(replicas=decision.replicas_wanted + draining, victims=tuple(named), reason=decision.reason)
+    return ReplicaTarget(replicas=decision.replicas_wanted + draining, victims=tuple(named), reason=decision.reason)
 
 
 def _advice_of(placement: Placement, group: GroupState, silent: frozenset[str] = frozenset()) -> tuple[MovePlan, ...]:

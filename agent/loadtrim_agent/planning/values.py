@@ -43,7 +43,7 @@ __all__ = [
     "RateUnit",
     "Rates",
     "Reason",
-    "ScaleRequest",
+    "ReplicaTarget",
     "Sizing",
     "Unit",
     "units_of",
@@ -446,7 +446,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleRequest:
+class ReplicaTarget:
     """What to ask the orchestrator for, now."""
 
     replicas: int

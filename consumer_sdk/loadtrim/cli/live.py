@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from loadtrim.observer.view import GroupState, MemberState
+from loadtrim.observer.view import ObservedGroup, ObservedMember
 from loadtrim.orchestrator.instances import InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
 from loadtrim_agent.observability.text import brake_line, counted, decision_line, duration, late_line, number, percent
@@ -56,7 +56,7 @@ class Scene:
     now: float
     started_at: float
     title: str = "loadtrim up"
-    state: GroupState | None = None
+    state: ObservedGroup | None = None
     trouble: str = ""
     """Why there is no state, or why it may be old."""
     instances: Sequence[InstanceInfo] = ()
@@ -132,7 +132,7 @@ def _group_panel(scene: Scene, height: int) -> Panel:
     return Panel(grid, title=title, title_align="left", subtitle=running, subtitle_align="right", box=box.ROUNDED)
 
 
-def _add_load(grid: Table, state: GroupState) -> None:
+def _add_load(grid: Table, state: ObservedGroup) -> None:
     if state.work is None:
         grid.add_row("load", f"{number(state.rate)} records/s")
         return
@@ -144,7 +144,7 @@ def _add_load(grid: Table, state: GroupState) -> None:
     grid.add_row("", f"{number(state.rate)} records/s{expected}{startup if expected else ''}")
 
 
-def _add_curves(grid: Table, state: GroupState) -> None:
+def _add_curves(grid: Table, state: ObservedGroup) -> None:
     points = state.history[-CURVE_WIDTH_MAX:]
     top = max((max(point.work, point.capacity) for point in points), default=0.0)
     if top > 0:
@@ -152,7 +152,7 @@ def _add_curves(grid: Table, state: GroupState) -> None:
         grid.add_row("", Text(sparkline([point.capacity for point in points], top), "blue") + Text(" capacity", "dim"))
 
 
-def _add_time(grid: Table, state: GroupState) -> None:
+def _add_time(grid: Table, state: ObservedGroup) -> None:
     share, wanted = state.in_time_share, state.objective_share
     missed = share is not None and wanted is not None and share < wanted
     grid.add_row("in time", Text(in_time_words(state), "bold red" if missed else "bold green"))
@@ -162,7 +162,7 @@ def _add_time(grid: Table, state: GroupState) -> None:
         grid.add_row("late", Text(late, "yellow"))
 
 
-def _latency_bar(state: GroupState) -> Text:
+def _latency_bar(state: ObservedGroup) -> Text:
     """99th percentile against the objective: a full bar is the objective."""
     if not state.objective_seconds or state.latency_p99 is None:
         return Text()
@@ -186,7 +186,7 @@ def _members_panel(scene: Scene) -> Panel:
     return Panel(table, title=title, title_align="left", box=box.ROUNDED)
 
 
-def _instance_row(instance: InstanceInfo, member: MemberState | None, now: float) -> tuple[RenderableType, ...]:
+def _instance_row(instance: InstanceInfo, member: ObservedMember | None, now: float) -> tuple[RenderableType, ...]:
     if member is not None and instance.phase is Phase.RUNNING:
         return _member_row(member)
     if instance.phase is Phase.RUNNING:
@@ -201,7 +201,7 @@ def _instance_row(instance: InstanceInfo, member: MemberState | None, now: float
     return (instance.name, words, "", "", "", owned or Text(failures, "red"))
 
 
-def _member_row(member: MemberState) -> tuple[RenderableType, ...]:
+def _member_row(member: ObservedMember) -> tuple[RenderableType, ...]:
     state = "to go" if member.state == "victim" else member.state
     busy: RenderableType = ""
     if member.utilization is not None:
@@ -216,7 +216,7 @@ def _member_row(member: MemberState) -> tuple[RenderableType, ...]:
     )
 
 
-def _partitions_panel(state: GroupState) -> Panel:
+def _partitions_panel(state: ObservedGroup) -> Panel:
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
     headers = ("partition", "owner", "state", "records/s", "cost", "behind", "oldest", "handovers")
     for index, header in enumerate(headers):
@@ -226,7 +226,7 @@ def _partitions_panel(state: GroupState) -> Panel:
     return Panel(table, title="who owns what", title_align="left", box=box.ROUNDED)
 
 
-def _decision_panel(scene: Scene, state: GroupState) -> Panel:
+def _decision_panel(scene: Scene, state: ObservedGroup) -> Panel:
     if state.decision is None:
         return Panel(Text("none yet", "dim"), title="last decision", title_align="left", box=box.ROUNDED)
     sentence = decision_line(state.decision, state.names)

@@ -12,7 +12,7 @@ import msgspec
 from loadtrim.errors import EXIT_DONE
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
-from loadtrim.observer.view import GroupState, GroupView
+from loadtrim.observer.view import GroupView, ObservedGroup
 
 from .text import status_lines
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-async def read_state(connection: Connection, group: str) -> GroupState:
+async def read_state(connection: Connection, group: str) -> ObservedGroup:
     """The group's state now, from its control topic.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from loadtrim.observer.view import GroupState, MemberState, PartitionState
+from loadtrim.observer.view import ObservedGroup, ObservedMember, ObservedPartition
 from loadtrim_agent.observability.text import (
     brake_line,
     counted,
@@ -75,19 +75,19 @@ def ago(seconds: float) -> str:
     return "just now" if seconds < 1.0 else f"{duration(round(seconds))} ago"
 
 
-def member_label(member: MemberState) -> str:
+def member_label(member: ObservedMember) -> str:
     """The instance, or a short member id; the leader with a star."""
     name = member.instance or member_name(member.member)
     return f"{name} *" if member.leader else name
 
 
-def replica_words(state: GroupState) -> str:
+def replica_words(state: ObservedGroup) -> str:
     """``3, 4 wanted``."""
     wanted = state.replicas_wanted if state.alive else None
     return str(state.replicas) if wanted in (None, state.replicas) else f"{state.replicas}, {wanted} wanted"
 
 
-def load_words(state: GroupState) -> str:
+def load_words(state: ObservedGroup) -> str:
     """``2.31 of 3 busy seconds per second (77 %), 391 records/s, 2.6 expected``."""
     if state.work is None:
         return f"{number(state.rate)} records/s; no decision has told the work yet"
@@ -99,7 +99,7 @@ def load_words(state: GroupState) -> str:
     return words
 
 
-def in_time_words(state: GroupState) -> str:
+def in_time_words(state: ObservedGroup) -> str:
     """``99.97 % of the last 1 min (objective: 99.9 % within 0.5 s)``."""
     over = f"the last {duration(state.window_seconds)}"
     done = f"nothing done in {over}" if state.in_time_share is None else f"{percent(state.in_time_share)} of {over}"
@@ -109,7 +109,7 @@ def in_time_words(state: GroupState) -> str:
     return f"{done} (objective: {share}within {duration(state.objective_seconds)})"
 
 
-def latency_words(state: GroupState) -> str | None:
+def latency_words(state: ObservedGroup) -> str | None:
     """``half within 25 ms, 99 % within 100 ms``; None where members do not report it."""
     if state.latency_p50 is None or state.latency_p99 is None:
         return None
@@ -120,7 +120,7 @@ def _bound(seconds: float) -> str:
     return "an hour or more" if seconds == float("inf") else duration(seconds)
 
 
-def group_line(state: GroupState) -> str:
+def group_line(state: ObservedGroup) -> str:
     """The group in one line, for ``loadtrim up --plain``."""
     if not state.alive:
         return f"{state.group}: nobody there"
@@ -131,7 +131,7 @@ def group_line(state: GroupState) -> str:
     return ", ".join(parts)
 
 
-def status_lines(state: GroupState, partitions: bool = False) -> list[str]:
+def status_lines(state: ObservedGroup, partitions: bool = False) -> list[str]:
     """The group at length.
 
     Args:
@@ -148,7 +148,7 @@ def status_lines(state: GroupState, partitions: bool = False) -> list[str]:
     return lines + [f"\n{note}" for note in _notes(state)]
 
 
-def _head(state: GroupState) -> str:
+def _head(state: ObservedGroup) -> str:
     generation = "no generation known" if state.generation is None else f"generation {state.generation}"
     leader = "no leader known" if state.leader is None else member_name(state.leader, state.names)
     if state.leader is not None:
@@ -156,7 +156,7 @@ def _head(state: GroupState) -> str:
     return f"{state.group}: {generation}, {leader}"
 
 
-def _facts(state: GroupState) -> dict[str, str]:
+def _facts(state: ObservedGroup) -> dict[str, str]:
     facts = {"replicas": replica_words(state)}
     if state.alive:
         facts["load"] = load_words(state)
@@ -174,7 +174,7 @@ def _facts(state: GroupState) -> dict[str, str]:
     return facts
 
 
-def _member_table(state: GroupState) -> list[str]:
+def _member_table(state: ObservedGroup) -> list[str]:
     rows = [
         (
             member_label(each),
@@ -189,13 +189,13 @@ def _member_table(state: GroupState) -> list[str]:
     return table(("MEMBER", "STATE", "BUSY", "BEHIND", "OLDEST", "OWNS"), rows, frozenset({2, 3, 4}))
 
 
-def _member_words(member: MemberState, now: float) -> str:
+def _member_words(member: ObservedMember, now: float) -> str:
     if member.state == "silent" and member.seen_at is not None:
         return f"silent for {duration(now - member.seen_at)}"
     return "to go" if member.state == "victim" else member.state
 
 
-def partition_rows(partitions: Iterable[PartitionState]) -> list[tuple[str, ...]]:
+def partition_rows(partitions: Iterable[ObservedPartition]) -> list[tuple[str, ...]]:
     """Cells of the table of partitions: partition, owner, state, records/s, cost, behind, oldest, handovers."""
     return [
         (
@@ -212,12 +212,12 @@ def partition_rows(partitions: Iterable[PartitionState]) -> list[tuple[str, ...]
     ]
 
 
-def _partition_table(partitions: Iterable[PartitionState]) -> list[str]:
+def _partition_table(partitions: Iterable[ObservedPartition]) -> list[str]:
     headers = ("PARTITION", "OWNER", "STATE", "RECORDS/S", "COST", "BEHIND", "OLDEST", "HANDOVERS")
     return table(headers, partition_rows(partitions), frozenset({3, 4, 5, 6, 7}))
 
 
-def _notes(state: GroupState) -> list[str]:
+def _notes(state: ObservedGroup) -> list[str]:
     notes = []
     if not state.alive:
         last = "never" if state.seen_at is None else ago(state.at - state.seen_at)

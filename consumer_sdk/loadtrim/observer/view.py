@@ -7,7 +7,7 @@ older generation changes nothing, except after half a minute of silence from the
 forgotten by Kafka and begins anew at generation 1.
 
 Where no ``base`` was read (it is too far back in the log) the owners are taken from the members' reports, which
-list only partitions that changed: :attr:`GroupState.owners_from` says so.
+list only partitions that changed: :attr:`ObservedGroup.owners_from` says so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from loadtrim_agent.wire.records import (
     ReportRecord,
 )
 
-__all__ = ["GroupState", "GroupView", "LoadPoint", "MemberState", "PartitionState"]
+__all__ = ["GroupView", "LoadPoint", "ObservedGroup", "ObservedMember", "ObservedPartition"]
 
 SILENT_SECONDS = 5.0
 """Members say something at least every second; one that was silent for longer is shown as such."""
@@ -62,7 +62,7 @@ class LoadPoint(msgspec.Struct, frozen=True, array_like=True):
     """Of the records done since the decision before."""
 
 
-class MemberState(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedMember(msgspec.Struct, frozen=True, kw_only=True):
     """One member of the group."""
 
     member: str
@@ -86,7 +86,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True):
     """Last sign of life, seconds since the epoch."""
 
 
-class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition, with its true owner."""
 
     topic: str
@@ -105,7 +105,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     """``running``, ``paused``, ``blocked`` or ``idle``; empty: not known."""
 
 
-class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The group at one moment. Seconds, records/s, busy seconds per second; times since the epoch."""
 
     group: str
@@ -117,9 +117,9 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """Member id -> instance, also of members that left lately."""
     owners_from: str
     """``log`` (exact), ``reports`` (about a second old, idle partitions missing) or ``nothing``."""
-    members: tuple[MemberState, ...]
+    members: tuple[ObservedMember, ...]
     """By instance, then member id."""
-    partitions: tuple[PartitionState, ...]
+    partitions: tuple[ObservedPartition, ...]
     """Sorted by topic and partition."""
     replicas: int
     """Members that show signs of life."""
@@ -272,7 +272,7 @@ class GroupView:
             case LoadRecord():
                 pass  # A sign of life, noted above.
 
-    def state(self, now: float) -> GroupState:
+    def state(self, now: float) -> ObservedGroup:
         """The group as it is now. O(members + partitions).
 
         Args:
@@ -288,7 +288,7 @@ class GroupView:
         late = self._late()
         done_records = in_time + sum(late.values())
         seen = [each.seen_at for each in self._members.values() if each.seen_at is not None]
-        return GroupState(
+        return ObservedGroup(
             group=self.group,
             at=now,
             generation=self._ownership.generation if self._ownership else None,
@@ -405,7 +405,7 @@ class GroupView:
         reported: dict[Partition, str | None] = {p: heard.member for p, heard in self._heard.items()}
         return reported, "reports" if reported else "nothing"
 
-    def _member_states(self, owners: Mapping[Partition, str | None], now: float) -> tuple[MemberState, ...]:
+    def _member_states(self, owners: Mapping[Partition, str | None], now: float) -> tuple[ObservedMember, ...]:
         ids = set(self._base.members) if self._base else {m for m in owners.values() if m is not None}
         for member, each in self._members.items():
             joining = each.hello_at is not None and each.hello_at > self._base_at
@@ -418,10 +418,10 @@ class GroupView:
         states = [self._member_state(member, owned[member], now) for member in owned]
         return tuple(sorted(states, key=lambda each: (_natural(each.instance), each.member)))
 
-    def _member_state(self, member: str, owned: list[Partition], now: float) -> MemberState:
+    def _member_state(self, member: str, owned: list[Partition], now: float) -> ObservedMember:
         heard = self._members.get(member, _Member())
         reports = [self._heard[p].report for p in owned if p in self._heard]
-        return MemberState(
+        return ObservedMember(
             member=member,
             instance=heard.instance,
             state=self._phase(member, heard, now),
@@ -451,10 +451,10 @@ class GroupView:
     def _silent(self, heard: _Member, now: float) -> bool:
         return heard.seen_at is None or now - heard.seen_at > SILENT_SECONDS
 
-    def _partition_state(self, partition: Partition, owner: str | None) -> PartitionState:
+    def _partition_state(self, partition: Partition, owner: str | None) -> ObservedPartition:
         heard = self._heard.get(partition)
         report = heard.report if heard else None
-        return PartitionState(
+        return ObservedPartition(
             topic=partition.topic,
             partition=partition.partition,
             member=owner,

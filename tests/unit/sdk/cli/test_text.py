@@ -9,7 +9,7 @@ from rich.console import Console
 
 from loadtrim.cli.live import Scene, bar, render, sparkline
 from loadtrim.cli.text import ago, group_line, owns, status_lines, table
-from loadtrim.observer.view import GroupState
+from loadtrim.observer.view import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
 from loadtrim_agent.wire.records import HelloRecord, PartitionReport
@@ -17,7 +17,7 @@ from loadtrim_agent.wire.records import HelloRecord, PartitionReport
 from ..observer.control_records import GROUP, base, brake, decision, release, report, view
 
 
-def running(at: float = 1.0) -> GroupState:
+def running(at: float = 1.0) -> ObservedGroup:
     return view(
         base(14, {"m-1": (0, 1, 2, 5), "m-2": (3,)}),
         release(14, 5, 0, "m-1", "m-2"),

@@ -7,13 +7,13 @@ import math
 import msgspec
 import pytest
 
-from loadtrim.observer.view import GroupState, GroupView
+from loadtrim.observer.view import GroupView, ObservedGroup
 from loadtrim_agent.wire.records import HelloRecord, LeavingRecord, LeftRecord, LoadRecord, PartitionReport, PlanRecord
 
 from .control_records import GROUP, base, brake, decision, release, report, view
 
 
-def owners(state: GroupState) -> dict[int, str | None]:
+def owners(state: ObservedGroup) -> dict[int, str | None]:
     return {each.partition: each.member for each in state.partitions}
 
 
@@ -213,4 +213,4 @@ def test_members_long_gone_are_forgotten() -> None:
 
 def test_the_state_is_json() -> None:
     state = view(base(1, {"a": (0,)}), report("a", in_time=1, latency_counts=((0.01, 1),)), decision()).state(1.0)
-    assert msgspec.json.decode(msgspec.json.encode(state), type=GroupState) == state
+    assert msgspec.json.decode(msgspec.json.encode(state), type=ObservedGroup) == state
