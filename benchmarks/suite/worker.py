@@ -158,7 +158,7 @@ class Worker:
         with contextlib.suppress(asyncio.CancelledError):
             if self._task is not None:
                 await self._task
-        agent = getattr(self._consumer, "_agent", None)
+        agent = self._consumer._client.link.agent if self._client == "loadtrim" else None
         await self._consumer.stop()
         stopped_ns = clock_ns()
         self._consumer = None
@@ -167,13 +167,13 @@ class Worker:
     async def do_state(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._consumer is None:
             return {"member": "", "generation": -1, "owned": [], "leader": ""}
-        return dict(await self._consumer._in_agent(_state(self._consumer._agent)))
+        return dict(await self._consumer._client.link.run(_state(self._consumer._client.link.agent)))
 
     async def do_story(self, request: dict[str, Any]) -> dict[str, Any]:
         async def look() -> list[Any]:
-            return _story(self._consumer._agent)
+            return _story(self._consumer._client.link.agent)
 
-        return {"story": await self._consumer._in_agent(look())}
+        return {"story": await self._consumer._client.link.run(look())}
 
     async def do_count(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"count": len(self._stamps), "first_ns": self._first_ns, "ones": self._ones}

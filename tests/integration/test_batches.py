@@ -55,7 +55,7 @@ async def two_members(kafka: Cluster, topic: str, group: str, limits: Limits) ->
             running.create_task(member.run())
         one, two = (member.consumer for member in members)
         places = {TopicPartition(topic, index) for index in range(PARTITIONS)}
-        await eventually(lambda: one._agent and two._agent, "both have begun")
+        await eventually(lambda: one._client.link.agent and two._client.link.agent, "both have begun")
         await both_in_one_generation(one, two)
         await eventually(lambda: one.assignment() | two.assignment() == places, "every partition is owned")
         yield members

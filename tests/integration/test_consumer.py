@@ -102,8 +102,8 @@ async def test_records_without_timestamps(quick_kafka: Cluster) -> None:
         got = await take(consumer, 20)
         assert {message.timestamp for message in got} == {-1}
         await consumer.getmany(timeout_ms=0)
-        assert consumer._agent is not None
-        metering = consumer._services.metering
+        assert consumer._client.link.agent is not None
+        metering = consumer._client.services.metering
         await eventually(lambda: any(p.position == 20 for p in metering.snapshot.partitions), "it is measured")
         (seen,) = metering.snapshot.partitions
         assert seen.lag_seconds < 60.0, "the epoch is not when it was sent"
@@ -141,7 +141,7 @@ async def test_iteration_ends_at_stop(quick_kafka: Cluster) -> None:
             seen.append(message.value.decode())
             if len(seen) == 3:
                 stopping = asyncio.create_task(consumer.stop())
-                await eventually(lambda: consumer._buffer.closing, "it stops")
+                await eventually(lambda: consumer._client.link.buffer.closing, "it stops")
         await stopping
     assert seen == numbers(3)
     assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 2}
@@ -168,8 +168,8 @@ async def test_a_dead_agent_is_told_and_can_be_stopped(quick_kafka: Cluster) -> 
     topic = quick_kafka.create_topic(partitions=1)
     consumer = make(quick_kafka, topic, group=new_group())
     await consumer.start()
-    assert consumer._thread is not None
-    consumer._thread.post(sys.exit)
+    assert consumer._client.link.thread is not None
+    consumer._client.link.thread.post(sys.exit)
     for _ in range(2):
         with pytest.raises(KafkaError):
             await asyncio.wait_for(consumer.getone(), WAIT_SECONDS)
@@ -179,9 +179,9 @@ async def test_a_dead_agent_is_told_and_can_be_stopped(quick_kafka: Cluster) -> 
 async def test_a_failed_membership_is_raised_at_each_call(quick_kafka: Cluster) -> None:
     topic = quick_kafka.create_topic(partitions=1)
     async with started(quick_kafka, topic, group=new_group()) as consumer:
-        assert consumer._agent is not None
-        assert consumer._thread is not None
-        consumer._thread.post(consumer._agent.raise_to_user, KafkaError("membership broke"))
+        assert consumer._client.link.agent is not None
+        assert consumer._client.link.thread is not None
+        consumer._client.link.thread.post(consumer._client.link.agent.raise_to_user, KafkaError("membership broke"))
         for _ in range(2):
             with pytest.raises(KafkaError, match="membership broke"):
                 await asyncio.wait_for(consumer.getone(), WAIT_SECONDS)
@@ -257,7 +257,7 @@ async def test_a_paused_partition_stays_owned(quick_kafka: Cluster) -> None:
         assert values(await take(consumer, 3)) == numbers(3)
         assert consumer.paused() == {first}
         assert consumer.assignment() == {first, second}
-        states = consumer._services.metering
+        states = consumer._client.services.metering
         await eventually(
             lambda: {p.partition.partition: p.state.value for p in states.snapshot.partitions}.get(0) == "paused",
             "its state is told",
@@ -484,7 +484,7 @@ async def test_listener_hears_only_of_what_comes_and_goes(quick_kafka: Cluster) 
             assert set(counts.values()) == {1}
         await eventually(lambda: len(stays.held()) == 4, "all is back")
         assert comes.held() == set()
-        assert second._agent is not None
+        assert second._client.link.agent is not None
         kept = set(range(4)) - {at.partition for name, some in stays.calls if name == "revoked" for at in some}
         named = [at.partition for _, some in stays.calls for at in some]
         assert all(named.count(partition) == 1 for partition in kept)
@@ -500,8 +500,8 @@ async def test_two_consumers_in_one_process(quick_kafka: Cluster) -> None:
     first = make(quick_kafka, topic, group=group, settings=settings, client_id="one")
     second = make(quick_kafka, topic, group=group, settings=settings, client_id="two")
     async with first, second:
-        url = first._services._registration.url
-        assert url == second._services._registration.url
+        url = first._client.services._registration.url
+        assert url == second._client.services._registration.url
         await send(quick_kafka, topic, numbers(100), partition=None)
         async with drain(first, second) as counts:
             await eventually(lambda: len(counts) == 100, "everything arrives")
@@ -523,7 +523,7 @@ async def test_disabled_is_a_plain_aiokafka_consumer(quick_kafka: Cluster) -> No
     consumer = make(quick_kafka, group=group, settings=Settings(enabled=False), group_instance_id="me")
     consumer.subscribe([topic], listener=listener)
     async with consumer:
-        assert isinstance(consumer._plain, AIOKafkaConsumer)
+        assert isinstance(consumer._client, AIOKafkaConsumer)
         assert len(await take(consumer, 9)) == 9
         assert sum(map(len, (await consumer.getmany(timeout_ms=5_000)).values())) == 1
         first = TopicPartition(topic, 0)

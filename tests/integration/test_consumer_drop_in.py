@@ -227,7 +227,7 @@ async def test_a_consumer_that_was_forgotten_says_so(quick_kafka: Cluster) -> No
     topic = quick_kafka.create_topic(partitions=1)
     consumer = make(quick_kafka, topic, group=new_group(), handle_signals=True)
     await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
-    signals, agent, thread = consumer._signals, consumer._agent, consumer._thread
+    signals, agent, thread = consumer._signals, consumer._client.link.agent, consumer._client.link.thread
     assert agent is not None
     assert thread is not None
     with warnings.catch_warnings(record=True) as seen:

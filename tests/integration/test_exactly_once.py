@@ -48,15 +48,16 @@ async def transactional(kafka: Cluster, name: str) -> AsyncIterator[AIOKafkaProd
 
 def move(source: Consumer, target: Consumer, at: TopicPartition) -> None:
     """As the leader's plan would ask."""
-    assert source._agent is not None
-    assert target._agent is not None
-    event = MoveWantedEvent(now=boot_time(), partition=Partition(*at), target=target._agent.machine.membership.member)
-    source._post(source._agent.feed, event)
+    assert source._client.link.agent is not None
+    assert target._client.link.agent is not None
+    owner = target._client.link.agent.machine.membership.member
+    event = MoveWantedEvent(now=boot_time(), partition=Partition(*at), target=owner)
+    source._client.link.post(source._client.link.agent.feed, event)
 
 
 def generation(consumer: Consumer) -> int:
-    assert consumer._agent is not None
-    return consumer._agent.machine.membership.generation
+    assert consumer._client.link.agent is not None
+    return consumer._client.link.agent.machine.membership.generation
 
 
 async def consumed_until_moved(source: Consumer, target: Consumer) -> bool:
@@ -66,7 +67,7 @@ async def consumed_until_moved(source: Consumer, target: Consumer) -> bool:
 
 async def both_in_one_generation(one: Consumer, two: Consumer) -> None:
     await eventually(
-        lambda: generation(one) == generation(two) and one._agent.machine.membership.stable,  # type: ignore[union-attr]
+        lambda: generation(one) == generation(two) and one._client.link.agent.machine.membership.stable,  # type: ignore[union-attr]
         "both are in one generation",
     )
 
@@ -119,10 +120,10 @@ async def test_a_consumer_that_has_ended_commits_nothing(quick_kafka: Cluster) -
     async with transactional(quick_kafka, group) as producer:
         async with started(quick_kafka, topic, group=group, enable_auto_commit=False) as consumer:
             await take(consumer, 3)
-            fence = consumer._need_agent().transactions
-            takes = await consumer._in_agent(fence.begin([Partition(*at)]))
-            consumer._post(fence.end, takes)
-        late = FencedGroup(group, lambda refused: consumer._in_agent(fence.fence(takes, refused)))
+            fence = consumer._client.link.need_agent().transactions
+            takes = await consumer._client.link.run(fence.begin([Partition(*at)]))
+            consumer._client.link.post(fence.end, takes)
+        late = FencedGroup(group, lambda refused: consumer._client.link.run(fence.fence(takes, refused)))
         await producer.begin_transaction()
         with pytest.raises(RuntimeError, match="ended"):
             await send_offsets(producer, {at: 3}, late, lambda: None)
@@ -177,7 +178,7 @@ async def test_a_move_waits_for_the_transaction_and_starts_behind_it(quick_kafka
         await one.send_offsets_to_transaction(producer, {at: 3})
         assert await one.getmany(at, timeout_ms=0, max_records=1) != {}
         move(one, two, at)
-        one._need_agent().buffer.abandon()  # the fourth, in hand, will not be done here
+        one._client.link.need_agent().buffer.abandon()  # the fourth, in hand, will not be done here
         await eventually(lambda: listener.held() == set(), "it was put down")
         assert two.assignment() == set()
         await producer.commit_transaction()
@@ -199,13 +200,13 @@ async def test_what_was_given_away_is_refused(quick_kafka: Cluster) -> None:
         await take(one, 3)
         await one.commit({at: 1})
         await producer.begin_transaction()
-        fence = one._need_agent().transactions
-        takes = await one._in_agent(fence.begin([Partition(*at)]))
-        one._post(fence.end, takes)
+        fence = one._client.link.need_agent().transactions
+        takes = await one._client.link.run(fence.begin([Partition(*at)]))
+        one._client.link.post(fence.end, takes)
         move(one, two, at)
         await eventually(lambda: consumed_until_moved(one, two), "it has moved")
         assert values(await take(two, 1)) == ["1"]
-        late = FencedGroup(group, lambda refused: one._in_agent(fence.fence(takes, refused)))
+        late = FencedGroup(group, lambda refused: one._client.link.run(fence.fence(takes, refused)))
         with pytest.raises(CommitFailedError, match="given to another member"):
             await send_offsets(producer, {at: 3}, late, lambda: None)
         await producer.abort_transaction()
@@ -227,7 +228,7 @@ async def test_what_was_lost_and_came_again_is_refused(quick_kafka: Cluster) -> 
         started(quick_kafka, topic, group=group, enable_auto_commit=False) as consumer,
     ):
         await take(consumer, 3)
-        agent, before = consumer._need_agent(), generation(consumer)
+        agent, before = consumer._client.link.need_agent(), generation(consumer)
         membership = agent.machine.membership
         told = HeartbeatAnsweredEvent(
             now=boot_time(),
@@ -236,7 +237,7 @@ async def test_what_was_lost_and_came_again_is_refused(quick_kafka: Cluster) -> 
             generation=before,
             code=Code.UNKNOWN_MEMBER_ID,
         )
-        consumer._post(agent.feed, told)
+        consumer._client.link.post(agent.feed, told)
         await eventually(
             lambda: generation(consumer) > before and Partition(*at) in agent.machine.holdings.holds, "it came again"
         )
@@ -261,10 +262,10 @@ async def test_offsets_of_a_generation_that_has_passed(quick_kafka: Cluster) -> 
 
         async def fence(refused: int | None) -> Fence:
             asked.append(refused)
-            now = await consumer._in_agent(consumer._need_agent().transactions.fence(takes, None))
+            now = await consumer._client.link.run(consumer._client.link.need_agent().transactions.fence(takes, None))
             return Fence(now.member, now.generation - 1) if refused is None else now
 
-        takes = await consumer._in_agent(consumer._need_agent().transactions.begin([Partition(*at)]))
+        takes = await consumer._client.link.run(consumer._client.link.need_agent().transactions.begin([Partition(*at)]))
         async with producer.transaction():
             await send_offsets(producer, {at: 3}, FencedGroup(group, fence), lambda: None)
         assert asked == [None, generation(consumer) - 1]

@@ -51,8 +51,8 @@ async def test_wrong_bootstrap_address() -> None:
     with pytest.raises(KafkaConnectionError, match=str(port)):
         await asyncio.wait_for(consumer.start(), WAIT_SECONDS)
     await consumer.stop()
-    assert consumer._thread is not None
-    assert not consumer._thread.alive
+    assert consumer._client.link.thread is not None
+    assert not consumer._client.link.thread.alive
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ async def test_control_topic_not_creatable(
 
 def speaks_loadtrim(consumer: Consumer) -> bool:
     """In a generation that does, with a log."""
-    agent = consumer._agent
+    agent = consumer._client.link.agent
     return agent is not None and agent.log is not None and agent.machine.membership.speaks_loadtrim
 
 
@@ -332,7 +332,7 @@ async def test_user_code_that_asks_for_nothing_is_out_and_comes_back(quick_kafka
     await send(quick_kafka, topic, numbers(3))
     async with started(quick_kafka, topic, group=group, max_poll_interval_ms=700) as consumer:
         assert [m.value for m in await take(consumer, 1)] == [b"0"]
-        agent = consumer._agent
+        agent = consumer._client.link.agent
         assert agent is not None
         member = agent.machine.membership.member
         await eventually(agent.left.is_set, "it has left")

@@ -24,13 +24,13 @@ SEQUENCE = 1_000_000
 
 async def plan(writer: Consumer, at: TopicPartition, source: Consumer, target: Consumer, number: int) -> None:
     """As the leader would advise."""
-    assert writer._agent is not None
-    assert source._agent is not None
-    assert target._agent is not None
-    membership, log = writer._agent.machine.membership, writer._agent.log
+    assert writer._client.link.agent is not None
+    assert source._client.link.agent is not None
+    assert target._client.link.agent is not None
+    membership, log = writer._client.link.agent.machine.membership, writer._client.link.agent.log
     assert log is not None
     record = PlanRecord(
-        group=writer._agent.options.config.group,
+        group=writer._client.link.agent.options.config.group,
         member=membership.leader,
         at=wall_time(),
         generation=membership.generation,
@@ -39,18 +39,18 @@ async def plan(writer: Consumer, at: TopicPartition, source: Consumer, target: C
             MovePlan(
                 topic=at.topic,
                 partition=at.partition,
-                source=source._agent.machine.membership.member,
-                target=target._agent.machine.membership.member,
+                source=source._client.link.agent.machine.membership.member,
+                target=target._client.link.agent.machine.membership.member,
             ),
         ),
     )
-    await writer._in_agent(log.write(record))
+    await writer._client.link.run(log.write(record))
 
 
 def count_adoptions(consumer: Consumer, adopted: Counter[bool]) -> None:
     """Whether what was prefetched could be used, per partition opened."""
-    assert consumer._agent is not None
-    prefetching = consumer._agent.partitions._prefetching
+    assert consumer._client.link.agent is not None
+    prefetching = consumer._client.link.agent.partitions._prefetching
     adopt = prefetching.adopt
 
     def counted(partition, offset):  # type: ignore[no-untyped-def]

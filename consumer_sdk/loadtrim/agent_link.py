@@ -1,0 +1,92 @@
+"""What the thread of user code knows of the agent, and how it calls the agent's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from loadtrim_agent.kafka.subscription import Subscription
+from loadtrim_agent.runtime.agent import Agent
+from loadtrim_agent.runtime.thread import AgentThread
+
+__all__ = ["AgentLink"]
+
+T = TypeVar("T")
+
+
+class AgentLink:
+    """The agent, its thread and its record buffer; all are None until the consumer is started."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        """What user code has subscribed last. The agent may not have read it yet."""
+        self.thread: AgentThread | None = None
+        self.agent: Agent | None = None
+        self.buffer: RecordBuffer | None = None
+        """Invariant: the agent's own; not None exactly when ``agent`` is not None."""
+
+    @property
+    def thread_alive(self) -> bool:
+        """Whether the agent's loop still turns."""
+        return self.thread is not None and self.thread.alive
+
+    @property
+    def streams(self) -> dict[Partition, Stream]:
+        """The streams of the assigned partitions."""
+        return self.buffer.streams if self.buffer is not None else {}
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the agent's loop and return its result.
+
+        Raises:
+            ConsumerStoppedError: the consumer is not started.
+        """
+        if self.thread is None:
+            work.close()
+            raise ConsumerStoppedError()
+        return await self.thread.run(work)
+
+    def post(self, call: Callable[..., object], *args: object) -> None:
+        """Call a function in the agent's loop soon; do nothing before the start."""
+        if self.thread is not None:
+            self.thread.post(call, *args)
+
+    def need_agent(self) -> Agent:
+        """Return the agent.
+
+        Raises:
+            IllegalStateError: the consumer is not started.
+        """
+        if self.agent is None:
+            raise IllegalStateError("The consumer is not started")
+        return self.agent
+
+    def stream(self, partition: Partition) -> Stream:
+        """Return the stream of an assigned partition.
+
+        Raises:
+            IllegalStateError: the partition is not assigned to this member.
+        """
+        stream = self.streams.get(partition)
+        if stream is None:
+            raise IllegalStateError(f"Partition {TopicPartition(*partition)} is not assigned")
+        return stream
+
+    def must_own(self, partitions: Iterable[Partition]) -> None:
+        """Check that user code may commit offsets of ``partitions``.
+
+        Raises:
+            IllegalStateError: nothing is subscribed, or one of them is not assigned to this member.
+        """
+        if not self.subscription.topics and self.subscription.pattern is None:
+            raise IllegalStateError("Not subscribed to any topics")
+        if not self.streams:
+            raise IllegalStateError("No partitions assigned")
+        for partition in partitions:
+            self.stream(partition)

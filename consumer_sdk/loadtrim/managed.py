@@ -1,0 +1,259 @@
+"""The consumer whose group manages itself: records come from the record buffer that the agent's thread fills."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from loadtrim_agent.kafka.connections import check_settings
+from loadtrim_agent.kafka.fetch.fetcher import KafkaFetcher
+from loadtrim_agent.kafka.subscription import Subscription
+from loadtrim_agent.runtime.agent import Agent, AgentOptions
+from loadtrim_agent.runtime.services import Services
+from loadtrim_agent.runtime.thread import AgentThread
+from loadtrim_agent.wire.topic_names import control_topic
+
+from .agent_link import AgentLink
+from .arguments import Arguments, check_subscription, compiled
+from .cluster_queries import ClusterQueries
+from .positions import Positions
+from .settings import Settings
+from .watch import AgentWatch
+
+__all__ = ["ManagedConsumer"]
+
+NO_RECORDS_WAIT_SECONDS = 1.0
+"""How long user code sleeps at most before it looks again: for a lease that came back without a record."""
+_ALL: frozenset[Partition] = frozenset()
+"""No partition named: records of any."""
+
+
+class ManagedConsumer:
+    """What :class:`loadtrim.Consumer` does with ``LOADTRIM_ENABLED=true``. Methods run in the user's loop.
+
+    Args:
+        arguments: of the constructor.
+        settings: of the environment.
+        topics: subscribed at the start.
+        user_loop: the loop that user code runs in.
+        registry: Prometheus registry; None: the default one.
+
+    Raises:
+        ValueError, TypeError, SettingsError: see :class:`loadtrim.Consumer`.
+    """
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        settings: Settings,
+        topics: tuple[str, ...],
+        *,
+        user_loop: asyncio.AbstractEventLoop,
+        registry: Any,
+    ) -> None:
+        self._arguments = arguments
+        self._settings = settings
+        self._user_loop = user_loop
+        self.link = AgentLink(
+            Subscription(topics=tuple(sorted(topics)), exclude_internal=arguments.exclude_internal_topics)
+        )
+        self.cluster = ClusterQueries(self.link)
+        self.positions = Positions(
+            self.link, self.cluster, group=arguments.group_id, auto_commit=arguments.enable_auto_commit
+        )
+        self._listener: ConsumerRebalanceListener | None = None
+        check_settings(arguments.kafka, user_loop)
+        self.services = Services(settings, group=arguments.group_id, client_id=arguments.client_id, registry=registry)
+        self._watch: AgentWatch | None = None
+        self._put_aside: dict[Partition, Stream] = {}
+        """Streams of topics that are not subscribed any more and that the agent has not given up yet."""
+        self.closed = False
+        self._stopping: asyncio.Task[None] | None = None
+
+    @property
+    def buffer(self) -> RecordBuffer | None:
+        """Records that can be taken without a wait; None before the start."""
+        return self.link.buffer
+
+    @property
+    def unclosed(self) -> bool:
+        """Whether the agent runs and nobody has asked it to stop."""
+        return self.link.agent is not None and not self.closed
+
+    # -- life cycle ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        link = self.link
+        if link.agent is not None:
+            raise IllegalStateError("start() was called twice")
+        link.thread = AgentThread(self._arguments.client_id)
+        link.thread.start()
+        try:
+            link.agent = await link.run(self._make_agent())
+            link.buffer = link.agent.buffer
+            self._watch = AgentWatch(link.agent, link.thread)
+            link.agent.listener.target = self._listener
+            await link.run(link.agent.start())
+        except BaseException:
+            await self._abort_start()
+            raise
+
+    async def _abort_start(self) -> None:
+        self.closed = True
+        with contextlib.suppress(Exception):
+            if self.link.agent is not None:
+                await self.link.run(self.link.agent.close())
+        if self.link.thread is not None:
+            await self.link.thread.stop()
+
+    async def _make_agent(self) -> Agent:
+        """Make the agent, in the agent's loop."""
+        arguments, settings = self._arguments, self._settings
+        topic = settings.control_topic or control_topic(arguments.group_id)
+        subscription = self.link.subscription
+        return Agent(
+            AgentOptions(
+                config=arguments.group_config(subscription.topics, settings),
+                subscription=subscription,
+                settings=arguments.kafka,
+                control_topic=topic,
+                fetcher=lambda: KafkaFetcher(arguments.fetcher),
+                user_loop=self._user_loop,
+                observer=self.services,
+                auto_commit_seconds=arguments.auto_commit_interval_ms / 1000,
+                max_poll_seconds=arguments.max_poll_interval_ms / 1000,
+            )
+        )
+
+    async def stop(self, *, at_once: bool) -> None:
+        """Leave the group; a second call waits for the first.
+
+        Args:
+            at_once: without handing partitions over.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stop(at_once))
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, at_once: bool) -> None:
+        self.closed = True
+        link = self.link
+        if link.buffer is not None:
+            link.buffer.abandon()  # the record in hand, if any, is not done
+            link.buffer.closing = True
+            link.buffer.wake()
+        if link.agent is not None and link.thread_alive:
+            await link.run(link.agent.stop(self._settings.drain_seconds, release=not at_once))
+        if link.thread is not None:
+            await link.thread.stop()
+
+    def end_iteration(self, at_once: bool) -> bool:
+        """End the iteration after the record in hand and begin to leave the group.
+
+        Returns:
+            True: a second call, with ``at_once``, makes it faster.
+        """
+        link = self.link
+        if link.agent is not None and not self.closed:
+            link.agent.buffer.closing = True
+            link.agent.buffer.wake()
+            link.post(link.agent.leave, self._settings.drain_seconds, not at_once)
+        return True
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        buffer, watch = self._open()
+        wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
+        while True:
+            watch.raise_error(wanted)
+            record = buffer.take_one(wanted)
+            if record is not None:
+                return record
+            if buffer.closing:
+                raise ConsumerStoppedError()
+            await buffer.wait(NO_RECORDS_WAIT_SECONDS)
+            watch.raise_if_died()
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
+            raise ValueError("`max_records` must be a positive Integer")
+        buffer, watch = self._open()
+        wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
+        limit = max_records or self._arguments.max_poll_records
+        deadline = self._user_loop.time() + timeout_ms / 1000
+        ending = buffer.closing
+        while True:
+            watch.raise_error(wanted)
+            taken = buffer.take_many(wanted, limit)
+            if ending:
+                raise ConsumerStoppedError()
+            left = deadline - self._user_loop.time()
+            if taken or left <= 0 or buffer.closing:
+                return {TopicPartition(*p): records for p, records in taken.items()}
+            await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS))
+            watch.raise_if_died()
+
+    def _open(self) -> tuple[RecordBuffer, AgentWatch]:
+        if self.closed or self.link.buffer is None or self._watch is None:
+            raise ConsumerStoppedError()
+        return self.link.buffer, self._watch
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        check_subscription(topics, pattern, listener)
+        subscription = Subscription(
+            topics=tuple(sorted(set(topics))),
+            pattern=compiled(pattern),
+            exclude_internal=self._arguments.exclude_internal_topics,
+            own=(self._settings.control_topic, self._settings.baseline_topic),
+        )
+        self._listener = listener
+        self._set_subscription(subscription)
+
+    def unsubscribe(self) -> None:
+        self._set_subscription(Subscription())
+
+    def _set_subscription(self, subscription: Subscription) -> None:
+        """Deliver no record of an unsubscribed topic from here on, before the agent has read the subscription."""
+        link, streams, before = self.link, self.link.streams, self._put_aside
+        link.subscription = subscription
+        ended = {p: s for p, s in streams.items() if p.topic not in subscription.matches([p.topic])}
+        self._put_aside = {p: s for p, s in ended.items() if not s.paused or before.get(p) is s}
+        for stream in self._put_aside.values():
+            stream.paused = True
+        for partition, stream in before.items():
+            if partition not in ended and streams.get(partition) is stream:
+                stream.paused = False
+        if link.agent is not None:
+            link.post(link.agent.subscribe, subscription, self._listener)
+
+    def subscription(self) -> Iterable[str]:
+        agent = self.link.agent
+        return self.link.subscription.topics if agent is None else agent.machine.departure.topics
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        raise IllegalStateError(
+            "assign() is refused: in a loadtrim group the members decide who owns what. Use subscribe(), or "
+            "AIOKafkaConsumer without group_id for partitions of your own choice."
+        )
+
+    def assignment(self) -> set[TopicPartition]:
+        return {TopicPartition(*p) for p in self.link.streams}

@@ -1,0 +1,62 @@
+"""The consumer without an agent (``LOADTRIM_ENABLED=false``): ``AIOKafkaConsumer`` that a signal can end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from .signals import EndableWait
+
+__all__ = ["PlainConsumer"]
+
+
+class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
+    """The same port as :class:`~loadtrim.managed.ManagedConsumer`; what is not here is aiokafka's own method.
+
+    Args:
+        topics: subscribed at the start.
+        kwargs: those of ``AIOKafkaConsumer``.
+    """
+
+    buffer = None
+    """Each record is asked for by a call: there is nothing to take without one."""
+    closed = False
+    """aiokafka's own calls raise once it is stopped."""
+    unclosed = False
+    """aiokafka warns by itself."""
+
+    def __init__(self, *topics: str, **kwargs: Any) -> None:
+        super().__init__(*topics, **kwargs)
+        self._group = kwargs.get("group_id") or ""
+        self._wait = EndableWait()
+
+    @property
+    def positions(self) -> PlainConsumer:
+        return self
+
+    @property
+    def cluster(self) -> PlainConsumer:
+        return self
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        await super().stop()
+
+    def end_iteration(self, at_once: bool) -> bool:
+        """End the wait for a record, and each later one. Returns False: a second signal is the system's."""
+        self._wait.end()
+        return False
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        return await self._wait.until_ended(super().getone(*partitions))
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        batches = super().getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        return dict(await self._wait.until_ended(batches))
+
+    async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
+        await producer.send_offsets_to_transaction(offsets, self._group)

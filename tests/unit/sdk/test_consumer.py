@@ -1,0 +1,80 @@
+"""The facade: both implementations have what it calls, and what needs no broker is decided without one."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.structs import TopicPartition
+from prometheus_client import CollectorRegistry
+
+from loadtrim import Consumer, Settings
+from loadtrim.managed import ManagedConsumer
+from loadtrim.plain import PlainConsumer
+
+PUBLIC = sorted(name for name, member in vars(Consumer).items() if not name.startswith("_") and callable(member))
+AT = TopicPartition("t", 0)
+
+
+def make(**settings: Any) -> Consumer:
+    return Consumer(
+        "t", group_id="g", settings=Settings(http="off", **settings), handle_signals=False, registry=CollectorRegistry()
+    )
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["managed", "plain"])
+@pytest.mark.parametrize("name", PUBLIC)
+async def test_each_call_is_answered_by_both(name: str, enabled: bool) -> None:
+    """The same kind of call: a coroutine function where ``Consumer``'s is one, with the same parameters."""
+    consumer = make(enabled=enabled)
+    if name == "stop":
+        return  # takes ``at_once`` here
+    parts: list[Any] = [consumer._client, consumer._positions, consumer._cluster]
+    call = next(getattr(part, name) for part in parts if hasattr(part, name))
+    mine = getattr(consumer, name)
+    assert inspect.iscoroutinefunction(call) == inspect.iscoroutinefunction(mine)
+    assert list(inspect.signature(call).parameters) == list(inspect.signature(mine).parameters)
+
+
+async def test_the_settings_choose_the_implementation() -> None:
+    assert isinstance(make()._client, ManagedConsumer)
+    plain = make(enabled=False)._client
+    assert isinstance(plain, PlainConsumer)
+    assert isinstance(plain, AIOKafkaConsumer)
+
+
+async def test_a_managed_consumer_that_is_not_started() -> None:
+    consumer = make()
+    assert consumer.subscription() == {"t"}
+    assert consumer.assignment() == set()
+    assert consumer.paused() == set()
+    assert consumer.partitions_for_topic("t") is None
+    for refused in (consumer.getone, consumer.getmany, consumer.topics):
+        with pytest.raises(ConsumerStoppedError):
+            await refused()
+    assert [record async for record in consumer] == []
+    for call in (consumer.highwater, consumer.last_stable_offset):
+        with pytest.raises(IllegalStateError, match="is not assigned"):
+            call(AT)
+    with pytest.raises(IllegalStateError, match="not started"):
+        await consumer.committed(AT)
+    with pytest.raises(IllegalStateError, match=r"assign\(\) is refused"):
+        consumer.assign([AT])
+    with pytest.raises(TypeError, match="TopicPartition"):
+        consumer.pause("t")  # type: ignore[arg-type]
+    consumer.unsubscribe()
+    assert consumer.subscription() == set()
+    await consumer.stop()
+    with pytest.raises(ConsumerStoppedError):
+        consumer.__aiter__()
+
+
+async def test_one_that_never_started_is_dropped_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        consumer = make()
+        del consumer
