@@ -9,15 +9,16 @@ from typing import Any, cast
 import pytest
 from aiokafka.structs import TopicPartition
 
+from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
-from loadtrim_agent.delivery.observer import AgentObserver, ErrorBoundary
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.runtime.observer import AgentObserver
 
 AT = Partition("topic", 0)
 

@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.port import Fetcher
@@ -23,7 +24,7 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 
 from .listener import Listener
-from .observer import AgentObserver, ErrorBoundary
+from .observer import DeliveryObserver
 from .partition_stream import Stream
 from .prefetch import Committed, Prefetching
 from .record_buffer import RecordBuffer
@@ -69,7 +70,7 @@ class Partitions:
         buffer: RecordBuffer,
         fetcher: Fetcher,
         listener: Listener,
-        observer: AgentObserver,
+        observer: DeliveryObserver,
         boundary: ErrorBoundary,
         feed: Callable[[e.Event], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],

@@ -11,27 +11,27 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
+from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.local_week import LocalWeek
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.baselines import BaselineReader
 from loadtrim_agent.kafka.connections import UNREACHABLE
 from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
-from loadtrim_agent.kafka.rate_sources import RateSource
+from loadtrim_agent.kafka.rate_sources import RateSource, make_rate_source
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.text import decision_line
 from loadtrim_agent.planning.planner import Planner, scale_request
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig, Rates
 from loadtrim_agent.protocol.events import WeightsEvent
-from loadtrim_agent.runtime.agent import Agent
 from loadtrim_agent.wire.baseline_records import Baselines
 from loadtrim_agent.wire.records import DecisionRecord, PlanRecord, ReportRecord
 
+from .ports import LeaderOptions, LedGroup
 from .scaling.port import ScaleRequest
 from .scaling.reconciler import ScaleReconciler
 
@@ -118,40 +118,32 @@ class LeaderLoop:
     """One member's leadership, on and off.
 
     Args:
-        config: of the planner.
-        agent: whose machine knows the group.
+        options: what it is set to.
+        group: the group as this member's agent knows it.
         metrics: where plans are counted.
-        reconciler: asks the orchestrator; run and closed by the assembly.
-        scales: whether decisions are asked for at all (active mode, a scaler).
-        rate_source: makes what tells arrival rates, anew for each leadership, so that no sample of an earlier one
-            counts; None where the reports do.
-        baseline_topic: where what the history expects is read; empty: nowhere.
-        time_zone: of baselines that do not name theirs.
+        reconciler: asks the orchestrator; run and closed by the composition root.
+        boundary: counts what broke here.
     """
 
     def __init__(
         self,
-        config: PlanConfig,
-        agent: Agent,
+        options: LeaderOptions,
+        group: LedGroup,
         metrics: Metrics,
         reconciler: ScaleReconciler,
-        *,
-        scales: bool,
-        rate_source: Callable[[], RateSource | None] = lambda: None,
-        baseline_topic: str = "",
-        time_zone: str = "UTC",
+        boundary: ErrorBoundary,
     ) -> None:
-        self._baseline_topic = baseline_topic
-        self._baselines = Baselines(config.group, LocalWeek(time_zone).slots)
-        self._make_rate_source = rate_source
-        self._rate_source: RateSource | None = None
-        self._rates: Rates | None = None
-        self._rate_source_fails = False
-        self._config = config
-        self._agent = agent
+        self._options = options
+        self._config = options.plan
+        self._group = group
         self._metrics = metrics
         self._reconciler = reconciler
-        self._scales = scales
+        self._boundary = boundary
+        self._baselines = Baselines(self._config.group, LocalWeek(options.time_zone).slots)
+        self._rate_source: RateSource | None = None
+        """Made anew for each leadership, so that no sample of an earlier one counts; None: the reports tell rates."""
+        self._rates: Rates | None = None
+        self._rate_source_fails = False
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
         """Set when a generation begins: who came or went is planned for without waiting for the next tick."""
@@ -206,14 +198,15 @@ class LeaderLoop:
                 raise
             except Exception:
                 log.exception("Planning broke; the group goes on as it is, and planning starts again in 10 s.")
-                self._agent.boundary.broke("planning")
+                self._boundary.broke("planning")
                 await asyncio.sleep(10.0)
 
     async def _lead(self) -> None:
-        control = self._agent.log
+        control = self._group.log
         assert control is not None, "no map of ours without the log"
         planner, telemetry = _PlannerThread(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
-        self._rate_source, self._rates, self._rate_source_fails = self._make_rate_source(), None, False
+        self._rate_source = make_rate_source(self._config.monitor, self._group.queries, self._config.decision_seconds)
+        self._rates, self._rate_source_fails = None, False
         async with asyncio.TaskGroup() as tasks:
             expecting = asyncio.Event()
             tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
@@ -249,19 +242,19 @@ class LeaderLoop:
     async def _read_baselines(self, caught_up: asyncio.Event) -> None:
         """Know what the history expects, for as long as this member leads."""
         try:
-            if self._baseline_topic:
-                settings, broke = self._agent.options.settings, self._agent.boundary.broke
-                await BaselineReader(settings, self._baseline_topic, self._baselines, broke).run(caught_up)
+            if self._options.baseline_topic:
+                settings, broke = self._options.connection, self._boundary.broke
+                await BaselineReader(settings, self._options.baseline_topic, self._baselines, broke).run(caught_up)
         except Exception:
             log.exception("Reading baselines broke; the group is planned without them.")
-            self._agent.boundary.broke("baselines")
+            self._boundary.broke("baselines")
         finally:
             self._baselines.clear()
             caught_up.set()
 
     async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: _PlannerThread) -> None:
         while True:
-            if self._agent.machine.membership.is_leader:
+            if self._group.machine.membership.is_leader:
                 await self._listen(telemetry, planner)
                 await self._look_at_unowned()
                 await self._look_at_rates()
@@ -272,9 +265,9 @@ class LeaderLoop:
                 if took > THINKING_SECONDS_MAX:
                     self._complain(took)
                 self._metrics.plan(decision.outcome, took)
-                if state.generation == self._agent.machine.membership.generation:
+                if state.generation == self._group.machine.membership.generation:
                     await self._act(control, decision, state)
-                self._agent.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
+                self._group.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
             every = self._config.decision_seconds
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds_to_beat(wall_time(), every, DECISION_PHASE * every)):
@@ -282,7 +275,7 @@ class LeaderLoop:
             self._at_once.clear()
 
     def _complain(self, seconds: float) -> None:
-        self._agent.boundary.broke("slow_planning")
+        self._boundary.broke("slow_planning")
         log.warning(
             "A plan took %.1f s: the group went on as it was meanwhile. Fewer partitions or members, or another packer "
             "(LOADTRIM_PACKER), plan faster.",
@@ -298,7 +291,7 @@ class LeaderLoop:
     # -- what is seen --------------------------------------------------------------------------------------------
 
     def _state(self) -> GroupState:
-        machine = self._agent.machine
+        machine = self._group.machine
         membership, ownership = machine.membership, machine.holdings.ownership
         base = membership.base
         entries = base.members if base is not None else {}
@@ -333,12 +326,12 @@ class LeaderLoop:
         )
 
     def _instance_of(self, member: str) -> str:
-        if member == self._agent.machine.membership.member:
-            return self._agent.options.config.instance
+        if member == self._group.machine.membership.member:
+            return self._options.instance
         return self._instances.get(member, "")
 
     def _owners(self) -> dict[Partition, str | None]:
-        machine = self._agent.machine
+        machine = self._group.machine
         ownership, membership = machine.holdings.ownership, machine.membership
         base = membership.base
         topics = sorted({topic for entry in base.members.values() for topic in entry.topics}) if base else []
@@ -358,7 +351,7 @@ class LeaderLoop:
                 self._rates = await self._rate_source.rates(sorted(self._owners()), now) or self._rates
         except UNREACHABLE as error:
             why = str(error) or type(error).__name__
-            self._agent.boundary.broke("monitor")
+            self._boundary.broke("monitor")
         if (
             self._rates is not None
             and now - self._rates.at > RATES_SECONDS + RATES_DECISIONS * self._config.decision_seconds
@@ -380,9 +373,9 @@ class LeaderLoop:
             self._unowned = {}
         elif boot_time() - self._unowned_looked_at > UNOWNED_LOOK_SECONDS:
             self._unowned_looked_at = boot_time()
-            code, committed, _ = await self._agent.requests.committed(unowned, stable=False)
+            code, committed, _ = await self._group.requests.committed(unowned, stable=False)
             if code == 0:
-                ends = await self._agent.fetcher.queries.end_offsets([TopicPartition(*p) for p in unowned])
+                ends = await self._group.queries.end_offsets([TopicPartition(*p) for p in unowned])
                 self._unowned = {
                     p: max(0, int(ends[TopicPartition(*p)]) - offset) for p, offset in committed.items() if offset >= 0
                 }
@@ -411,7 +404,7 @@ class LeaderLoop:
             )
         self._metrics.replicas("wanted", decision.replicas_wanted)
         self._metrics.replicas("actual", decision.replicas_actual)
-        if self._scales:
+        if self._options.scales:
             self._ask(decision, state)
 
     def _ask(self, decision: DecisionRecord, state: GroupState) -> None:

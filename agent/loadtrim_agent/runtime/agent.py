@@ -25,15 +25,16 @@ from aiokafka.errors import (
 )
 
 from loadtrim_agent.common.clock import boot_time, wall_time, warn_about_clock
+from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener, RebalanceListener
-from loadtrim_agent.delivery.observer import AgentObserver, ErrorBoundary
 from loadtrim_agent.delivery.partitions import Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.transactions import Transactions
 from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections, Coordinator
 from loadtrim_agent.kafka.control_log import ControlLog, ControlTopicUnusable
+from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.kafka.group_requests import GroupRequests
 from loadtrim_agent.kafka.subscription import Subscription, TopicWatch
@@ -42,6 +43,8 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.ownership import HoldState
+
+from .observer import AgentObserver
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -158,6 +161,11 @@ class Agent:
             c.FailCommand: self._fail,
             c.CountCommand: self._count,
         }
+
+    @property
+    def queries(self) -> OffsetQueries:
+        """Offsets and log sizes of any partition."""
+        return self.fetcher.queries
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 

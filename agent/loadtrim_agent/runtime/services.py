@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,11 +15,10 @@ from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
-from loadtrim_agent.delivery.observer import AgentObserver
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.rate_sources import make_rate_source
 from loadtrim_agent.leader.loop import LeaderLoop
+from loadtrim_agent.leader.ports import LeaderOptions
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -46,6 +44,7 @@ from loadtrim_agent.protocol.ownership import HoldState
 from loadtrim_agent.wire.records import DecisionRecord, LeavingRecord, PlanRecord, Record
 
 from .agent import Agent
+from .observer import AgentObserver
 from .settings import RunOptions
 
 __all__ = ["Services"]
@@ -132,17 +131,20 @@ class Services(AgentObserver):
         self._agent = agent
         self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = ScaleReconciler(self._scaler, on_outcome=self._scaled, on_error=self.error)
+        options = self._options
         self._leader_loop = LeaderLoop(
-            _plan_config(self._options, self._group, self._scaler.scales),
+            LeaderOptions(
+                plan=_plan_config(options, self._group, self._scaler.scales),
+                instance=agent.options.config.instance,
+                connection=agent.options.settings,
+                scales=self._scaler.scales and options.mode == "active",
+                baseline_topic=options.baseline_topic,
+                time_zone=options.time_zone,
+            ),
             agent,
             self.metrics,
             self._reconciler,
-            scales=self._scaler.scales and self._options.mode == "active",
-            rate_source=partial(
-                make_rate_source, self._options.monitor, agent.fetcher.queries, self._options.decision_seconds
-            ),
-            baseline_topic=self._options.baseline_topic,
-            time_zone=self._options.time_zone,
+            agent.boundary,
         )
         self._run("gathering", self.metering.run_gathering())
         self._run("reports", self.metering.run_reports(self._who, self._committed, self._publish))

@@ -10,15 +10,16 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
+from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
-from loadtrim_agent.delivery.observer import AgentObserver, ErrorBoundary
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.runtime.observer import AgentObserver
 
 FIRST, SECOND, THIRD = (Partition("orders", index) for index in range(3))
 

@@ -14,6 +14,7 @@ from aiokafka.errors import ClusterAuthorizationFailedError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.leader import loop as leading
 from loadtrim_agent.leader.loop import LeaderLoop
+from loadtrim_agent.leader.ports import LeaderOptions
 from loadtrim_agent.planning.values import PlanConfig, Rates, RateUnit
 
 P0 = Partition("t", 0)
@@ -33,9 +34,10 @@ class Told:
 def test_a_monitor_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     now, broken = [1_000.0], []
     machine = SimpleNamespace(holdings=SimpleNamespace(ownership=None), membership=SimpleNamespace(base=None))
-    agent: Any = SimpleNamespace(machine=machine, boundary=SimpleNamespace(broke=broken.append))
+    group: Any = SimpleNamespace(machine=machine)
+    boundary: Any = SimpleNamespace(broke=broken.append)
     unused: Any = None
-    leader = LeaderLoop(PlanConfig(group="g", monitor="landau24"), agent, unused, unused, scales=False)
+    leader = LeaderLoop(LeaderOptions(plan=PlanConfig(group="g", monitor="landau24")), group, unused, unused, boundary)
     leader._rate_source = monitor = Told()
     monkeypatch.setattr(leading, "wall_time", lambda: now[0])
 
