@@ -18,7 +18,7 @@ from loadtrim.testing import Cluster
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.wire.records import (
     COORDINATION,
-    BrakeRecord,
+    ManualOverrideRecord,
     MovePlan,
     PlanRecord,
     Record,
@@ -112,7 +112,7 @@ class Control:
 
     async def hold(self) -> None:
         """Brake: no plans of the leader's own."""
-        await self.write(BrakeRecord(group=self.group, member="cli", at=wall_time(), action="hold"))
+        await self.write(ManualOverrideRecord(group=self.group, member="cli", at=wall_time(), action="hold"))
 
     async def plan(self, leader: str, generation: int, moves: tuple[MovePlan, ...]) -> None:
         """Advise as the leader does."""

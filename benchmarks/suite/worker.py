@@ -206,7 +206,7 @@ async def _state(agent: Any) -> dict[str, Any]:
         "generation": membership.generation,
         "leader": membership.leader,
         "stable": membership.stable,
-        "members": len(membership.base.members) if membership.base is not None else 0,
+        "members": len(membership.assignment.members) if membership.assignment is not None else 0,
         "owned": sorted(p.partition for p, stream in agent.buffer.streams.items() if stream.running),
     }
 

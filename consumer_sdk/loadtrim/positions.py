@@ -55,9 +55,9 @@ class Positions:
         wanted = [Partition(*p) for p in commit_structure_validate(offsets)]
         self._link.must_own(wanted)
         link, of_agent = self._link, self._link.need_agent().transactions
-        takes = await link.run(of_agent.begin(wanted))
-        group = FencedGroup(self._group, lambda refused: link.run(of_agent.fence(takes, refused)))
-        await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, takes))
+        acquisitions = await link.run(of_agent.begin(wanted))
+        group = FencedGroup(self._group, lambda refused: link.run(of_agent.fence(acquisitions, refused)))
+        await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, acquisitions))
 
     async def committed(self, partition: TopicPartition) -> int | None:
         return await self._link.run(self._link.need_agent().committed(Partition(*partition)))

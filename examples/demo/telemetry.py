@@ -18,7 +18,7 @@ from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.wire.records import (
     COORDINATION,
     TELEMETRY,
-    BaseRecord,
+    AssignmentRecord,
     DecisionRecord,
     HelloRecord,
     Record,
@@ -180,13 +180,13 @@ def _fold_ownership(records: Sequence[tuple[float, Record]], instances: dict[str
     folds = {
         record.generation: Ownership(record.generation, record.owners())
         for _, record in records
-        if isinstance(record, BaseRecord)
+        if isinstance(record, AssignmentRecord)
     }
     telemetry.generations = len(folds)
     owner_now: dict[Partition, str] = {}
     generation = -1
     for at, record in records:
-        if not isinstance(record, BaseRecord | ReleaseRecord) or record.generation not in folds:
+        if not isinstance(record, AssignmentRecord | ReleaseRecord) or record.generation not in folds:
             continue
         if record.generation > generation:
             generation = record.generation

@@ -24,11 +24,11 @@ from loadtrim.orchestrator.orchestrator import LocalOrchestrator, OrchestratorOp
 from loadtrim.testing import Cluster
 from loadtrim_agent.wire.records import (
     COORDINATION,
-    BaseRecord,
-    BrakeRecord,
+    AssignmentRecord,
     DecisionRecord,
     HelloRecord,
     LoadRecord,
+    ManualOverrideRecord,
     MemberEntry,
     PartitionReport,
     Record,
@@ -94,14 +94,19 @@ class Group:
                 found += [decode(message.value) for message in (await reader.getmany(timeout_ms=200)).get(at, [])]
         return found
 
-    def base(self, generation: int = 1, brake: BrakeRecord | None = None) -> BaseRecord:
+    def base(self, generation: int = 1, manual_override: ManualOverrideRecord | None = None) -> AssignmentRecord:
         """Member a leads and owns 0 to 2, b owns 3."""
         members = {
             "a": MemberEntry(attempt=1, topics=("payments",), owns=(("payments", (0, 1, 2)),)),
             "b": MemberEntry(attempt=1, topics=("payments",), owns=(("payments", (3,)),)),
         }
-        return BaseRecord(
-            group=self.name, member="a", at=time.time(), generation=generation, members=members, brake=brake
+        return AssignmentRecord(
+            group=self.name,
+            member="a",
+            at=time.time(),
+            generation=generation,
+            members=members,
+            manual_override=manual_override,
         )
 
     def release(self, partition: int, source: str, target: str, version: int = 0) -> ReleaseRecord:
@@ -228,7 +233,7 @@ async def test_the_brake_goes_on_and_off(group: Group, run: Run) -> None:
     assert code == 0
     assert json.loads(out)["action"] == "resume"
     assert (await status(run, group))["brake"] is None
-    written = [record for record in await group.coordination() if isinstance(record, BrakeRecord)]
+    written = [record for record in await group.coordination() if isinstance(record, ManualOverrideRecord)]
     assert [(each.action, each.replicas, each.member) for each in written] == [
         ("hold", None, "cli"),
         ("scale", 3, "cli"),

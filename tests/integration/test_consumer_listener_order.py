@@ -98,24 +98,24 @@ class World:
 
     async def running(self) -> Stream:
         """One partition is opened and handed out."""
-        self.partitions.open([c.OpenCommand(partition=AT, take=1, offset=5)])
+        self.partitions.open([c.OpenCommand(partition=AT, acquisition_id=1, offset=5)])
         await self.settle()
-        self.partitions.run(c.RunCommand(partition=AT, take=1))
+        self.partitions.run(c.RunCommand(partition=AT, acquisition_id=1))
         self.go.clear()
         self.calls.clear()
         return self.buffer.streams[AT]
 
 
 def stop(world: World) -> None:
-    world.partitions.stop(c.StopCommand(partition=AT, take=1))
+    world.partitions.stop(c.StopCommand(partition=AT, acquisition_id=1))
 
 
 def resume(world: World) -> None:
-    world.partitions.resume(c.ResumeCommand(partition=AT, take=1))
+    world.partitions.resume(c.ResumeCommand(partition=AT, acquisition_id=1))
 
 
 def drop(world: World) -> None:
-    world.partitions.drop(c.DropCommand(partition=AT, take=1))
+    world.partitions.drop(c.DropCommand(partition=AT, acquisition_id=1))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_group_changes_its_mind(steps: tuple[Callable[[World], None], ...]
 async def test_lost_before_it_was_opened() -> None:
     """Its start was still being looked up: it is not opened any more, and nobody is told of it."""
     world = World()
-    world.partitions.open([c.OpenCommand(partition=AT, take=1, offset=None)])
+    world.partitions.open([c.OpenCommand(partition=AT, acquisition_id=1, offset=None)])
     await asyncio.sleep(0)
     drop(world)
     world.fetcher.offset.set_result(3)

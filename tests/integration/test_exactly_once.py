@@ -121,9 +121,9 @@ async def test_a_consumer_that_has_ended_commits_nothing(quick_kafka: Cluster) -
         async with started(quick_kafka, topic, group=group, enable_auto_commit=False) as consumer:
             await take(consumer, 3)
             fence = consumer._client.link.need_agent().transactions
-            takes = await consumer._client.link.run(fence.begin([Partition(*at)]))
-            consumer._client.link.post(fence.end, takes)
-        late = FencedGroup(group, lambda refused: consumer._client.link.run(fence.fence(takes, refused)))
+            acquisitions = await consumer._client.link.run(fence.begin([Partition(*at)]))
+            consumer._client.link.post(fence.end, acquisitions)
+        late = FencedGroup(group, lambda refused: consumer._client.link.run(fence.fence(acquisitions, refused)))
         await producer.begin_transaction()
         with pytest.raises(RuntimeError, match="ended"):
             await send_offsets(producer, {at: 3}, late, lambda: None)
@@ -201,12 +201,12 @@ async def test_what_was_given_away_is_refused(quick_kafka: Cluster) -> None:
         await one.commit({at: 1})
         await producer.begin_transaction()
         fence = one._client.link.need_agent().transactions
-        takes = await one._client.link.run(fence.begin([Partition(*at)]))
-        one._client.link.post(fence.end, takes)
+        acquisitions = await one._client.link.run(fence.begin([Partition(*at)]))
+        one._client.link.post(fence.end, acquisitions)
         move(one, two, at)
         await eventually(lambda: consumed_until_moved(one, two), "it has moved")
         assert values(await take(two, 1)) == ["1"]
-        late = FencedGroup(group, lambda refused: one._client.link.run(fence.fence(takes, refused)))
+        late = FencedGroup(group, lambda refused: one._client.link.run(fence.fence(acquisitions, refused)))
         with pytest.raises(CommitFailedError, match="given to another member"):
             await send_offsets(producer, {at: 3}, late, lambda: None)
         await producer.abort_transaction()
@@ -239,7 +239,7 @@ async def test_what_was_lost_and_came_again_is_refused(quick_kafka: Cluster) -> 
         )
         consumer._client.link.post(agent.feed, told)
         await eventually(
-            lambda: generation(consumer) > before and Partition(*at) in agent.machine.holdings.holds, "it came again"
+            lambda: generation(consumer) > before and Partition(*at) in agent.machine.holdings.assigned, "it came again"
         )
         await producer.begin_transaction()
         with pytest.raises((CommitFailedError, IllegalStateError)):
@@ -262,10 +262,14 @@ async def test_offsets_of_a_generation_that_has_passed(quick_kafka: Cluster) -> 
 
         async def fence(refused: int | None) -> Fence:
             asked.append(refused)
-            now = await consumer._client.link.run(consumer._client.link.need_agent().transactions.fence(takes, None))
+            now = await consumer._client.link.run(
+                consumer._client.link.need_agent().transactions.fence(acquisitions, None)
+            )
             return Fence(now.member, now.generation - 1) if refused is None else now
 
-        takes = await consumer._client.link.run(consumer._client.link.need_agent().transactions.begin([Partition(*at)]))
+        acquisitions = await consumer._client.link.run(
+            consumer._client.link.need_agent().transactions.begin([Partition(*at)])
+        )
         async with producer.transaction():
             await send_offsets(producer, {at: 3}, FencedGroup(group, fence), lambda: None)
         assert asked == [None, generation(consumer) - 1]

@@ -273,8 +273,8 @@ async def until_braked(group: Any, action: str) -> None:
 
     async def decided() -> bool:
         _, status = await group.leader()
-        brake = (status["last_decision"] or {}).get("brake")
-        return (brake or {}).get("action", "resume") == action
+        manual_override = (status["last_decision"] or {}).get("brake")
+        return (manual_override or {}).get("action", "resume") == action
 
     await eventually(decided, f"the leader decides by {action}")
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from loadtrim_agent.wire.records import BaseRecord, LoadRecord, MovePlan, ReleaseRecord
+from loadtrim_agent.wire.records import AssignmentRecord, LoadRecord, MovePlan, ReleaseRecord
 from sim.chaos import simulate
 from sim.controllog import AppendFate
 from sim.coordinator import HeartbeatRequest, JoinRequest, LeaveRequest, SyncRequest
@@ -111,18 +111,18 @@ class GroupSchedules(RuleBasedStateMachine):
     @rule(source=which, partition=which, to=which)
     def move(self, source: int, partition: int, to: int) -> None:
         member, target = self.some(source), self.some(to)
-        if member is not None and target is not None and member.machine.holdings.holds:
-            holds = sorted(member.machine.holdings.holds)
-            member.move(holds[partition % len(holds)], target.member)
+        if member is not None and target is not None and member.machine.holdings.assigned:
+            assigned = sorted(member.machine.holdings.assigned)
+            member.move(assigned[partition % len(assigned)], target.member)
 
     @rule(source=which, partition=which, to=which)
     def plan(self, source: int, partition: int, to: int) -> None:
         member, target = self.some(source), self.some(to)
         leader = next((m for m in self.world.alive if m.machine.membership.is_leader), None)
-        if leader is not None and member is not None and target is not None and member.machine.holdings.holds:
-            holds = sorted(member.machine.holdings.holds)
-            topic, index = holds[partition % len(holds)]
-            member.wanted_moves.add(holds[partition % len(holds)])
+        if leader is not None and member is not None and target is not None and member.machine.holdings.assigned:
+            assigned = sorted(member.machine.holdings.assigned)
+            topic, index = assigned[partition % len(assigned)]
+            member.wanted_moves.add(assigned[partition % len(assigned)])
             move = MovePlan(topic=topic, partition=index, source=member.member, target=target.member)
             leader.write_plan((move,))
 
@@ -171,7 +171,9 @@ class GroupSchedules(RuleBasedStateMachine):
         if member is not None:
             self.world.next_request(member, kind, data.draw(st.sampled_from(fates)))
 
-    @rule(index=which, kind=st.sampled_from((ReleaseRecord, ReleaseRecord, BaseRecord, LoadRecord)), data=st.data())
+    @rule(
+        index=which, kind=st.sampled_from((ReleaseRecord, ReleaseRecord, AssignmentRecord, LoadRecord)), data=st.data()
+    )
     def spoil_append(self, index: int, kind: type, data: st.DataObject) -> None:
         fates = (
             AppendFate(lands=False, acknowledged=False),

@@ -14,13 +14,13 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol import ownership
 from loadtrim_agent.protocol.commits import CommitOutcome, CommitQueue
-from loadtrim_agent.protocol.join_sequence import Attempts
+from loadtrim_agent.protocol.join_sequence import JoinSequence
 from loadtrim_agent.protocol.lease import Lease
-from loadtrim_agent.protocol.leave import Departure
+from loadtrim_agent.protocol.leave import Leave
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.membership import Membership, Phase
-from loadtrim_agent.protocol.ownership import HoldState, Ownership
-from loadtrim_agent.protocol.partitions import Holdings
+from loadtrim_agent.protocol.ownership import AssignedState, Ownership
+from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.protocol.prefetch import Prefetches
 from loadtrim_agent.wire.records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
@@ -91,14 +91,14 @@ def barrier_before_the_release_is_read() -> None:
 
 
 def without_the_commit(patch: Patch) -> None:
-    def drained(self: Holdings, event: e.DrainedEvent) -> None:
-        hold = self._current(event.partition, event.take, HoldState.STOPPING)
-        if hold is not None:
-            hold.become(HoldState.COMMITTING)
-            hold.decided = True
-            hold.committed = event.done or hold.committed
+    def drained(self: PartitionTable, event: e.DrainedEvent) -> None:
+        entry = self._current(event.partition, event.acquisition_id, AssignedState.DRAINING)
+        if entry is not None:
+            entry.become(AssignedState.COMMITTING)
+            entry.decided = True
+            entry.committed = event.done or entry.committed
 
-    patch.setattr(Holdings, "drained", drained)
+    patch.setattr(PartitionTable, "drained", drained)
 
 
 def test_2_commit_before_release() -> None:
@@ -120,15 +120,15 @@ def release_lands_unacknowledged() -> None:
 
 
 def without_patience(patch: Patch) -> None:
-    def appended(self: Holdings, event: e.AppendedEvent) -> None:
-        partition, take = self._appends.pop(event.append, (None, 0))
-        hold = self.holds.get(partition) if partition is not None else None
-        if hold is not None and hold.take == take and event.offset is None:
-            self._resume(hold)
+    def appended(self: PartitionTable, event: e.AppendedEvent) -> None:
+        partition, acquisition_id = self._appends.pop(event.append, (None, 0))
+        entry = self.assigned.get(partition) if partition is not None else None
+        if entry is not None and entry.acquisition_id == acquisition_id and event.offset is None:
+            self._resume(entry)
 
-    later = {**ownership.TRANSITIONS, HoldState.RELEASED: frozenset({HoldState.RUNNING})}
+    later = {**ownership.TRANSITIONS, AssignedState.TRANSFERRED: frozenset({AssignedState.RUNNING})}
     patch.setattr(ownership, "TRANSITIONS", later)
-    patch.setattr(Holdings, "appended", appended)
+    patch.setattr(PartitionTable, "appended", appended)
 
 
 def test_3_stopped_until_the_log_decides() -> None:
@@ -161,13 +161,13 @@ def first_owner_dies_before_its_first_commit() -> None:
 
 
 def without_the_first_commit(patch: Patch) -> None:
-    def opened(self: Holdings, event: e.OpenedEvent) -> None:
-        hold = self._current(event.partition, event.take, HoldState.OPENING)
-        if hold is not None:
-            hold.committed = event.position
-            self._run(hold)
+    def opened(self: PartitionTable, event: e.OpenedEvent) -> None:
+        entry = self._current(event.partition, event.acquisition_id, AssignedState.OPENING)
+        if entry is not None:
+            entry.committed = event.position
+            self._run(entry)
 
-    patch.setattr(Holdings, "opened", opened)
+    patch.setattr(PartitionTable, "opened", opened)
 
 
 def test_4_first_commit_before_anything_is_handed_out() -> None:
@@ -190,7 +190,7 @@ def barrier_while_the_giver_has_not_read_its_release() -> None:
 
 
 def with_claims_after_the_release(patch: Patch) -> None:
-    patch.setattr(Holdings, "claims", lambda self, topics: tuple(sorted(self.holds)))
+    patch.setattr(PartitionTable, "owned_partitions", lambda self, topics: tuple(sorted(self.assigned)))
 
 
 def test_5_no_claim_after_the_release() -> None:
@@ -215,12 +215,12 @@ def barrier_while_the_giver_commits() -> None:
 
 def with_releases_after_the_join(patch: Patch) -> None:
     def release_settled(self: Machine, now: float) -> None:
-        for hold in self.holdings.settled():
-            if self.holdings.ownership is not None and hold.target:
-                self.holdings.release(now, hold, self._release_record(now, self.holdings.ownership, hold))
+        for entry in self.holdings.settled():
+            if self.holdings.ownership is not None and entry.target:
+                self.holdings.release(now, entry, self._release_record(now, self.holdings.ownership, entry))
 
     patch.setattr(Machine, "_release_settled", release_settled)
-    patch.setattr(Holdings, "freeze", lambda self: None)
+    patch.setattr(PartitionTable, "freeze", lambda self: None)
 
 
 def test_5_no_release_after_the_join() -> None:
@@ -240,8 +240,10 @@ def release_read_while_joining() -> None:
 
 
 def with_acquisition_while_joining(patch: Patch) -> None:
-    fold = Holdings.fold
-    patch.setattr(Holdings, "fold", lambda self, release, member, acquire: fold(self, release, member, acquire=True))
+    fold = PartitionTable.fold
+    patch.setattr(
+        PartitionTable, "fold", lambda self, release, member, acquire: fold(self, release, member, acquire=True)
+    )
 
 
 def test_5_no_acquisition_while_joining() -> None:
@@ -265,7 +267,7 @@ def joining_again_with_nothing_new_to_say() -> None:
 
 def without_attempts(patch: Patch) -> None:
     patch.setattr(Membership, "_attempt", property(lambda self: 1, lambda self, value: None), raising=False)
-    patch.setattr(Attempts, "overtaken", lambda self, members: False)  # which could not do without
+    patch.setattr(JoinSequence, "is_stale", lambda self, members: False)  # which could not do without
 
 
 def test_6_every_join_differs() -> None:
@@ -292,7 +294,7 @@ def old_join_counts_in_the_next_barrier() -> None:
 
 
 def without_the_look_at_attempts(patch: Patch) -> None:
-    patch.setattr(Attempts, "overtaken", lambda self, members: False)
+    patch.setattr(JoinSequence, "is_stale", lambda self, members: False)
 
 
 def test_8_old_joins_do_not_count() -> None:
@@ -358,8 +360,8 @@ def log_loses_the_release() -> None:
 
 def without_doubt(patch: Patch) -> None:
     patch.setattr(Machine, "_on_log_position", lambda self, event: None)
-    tick = Holdings.tick
-    patch.setattr(Holdings, "tick", lambda self, now: tick(self, now) and False)
+    tick = PartitionTable.tick
+    patch.setattr(PartitionTable, "tick", lambda self, now: tick(self, now) and False)
 
 
 def test_10_release_not_found() -> None:
@@ -423,9 +425,11 @@ def partition_lost_with_a_commit_queued() -> None:
 def without_emptying_the_queue(patch: Patch) -> None:
     answered = CommitQueue.answered
 
-    def answered_whoever_holds(self: CommitQueue, event: e.CommitAnsweredEvent, take_of: object) -> CommitOutcome:
-        takes = {partition: entry.take for partition, entry in self._in_flight.items()}
-        return answered(self, event, takes.get)
+    def answered_whoever_holds(
+        self: CommitQueue, event: e.CommitAnsweredEvent, acquisition_of: object
+    ) -> CommitOutcome:
+        acquisitions = {partition: entry.acquisition_id for partition, entry in self._in_flight.items()}
+        return answered(self, event, acquisitions.get)
 
     patch.setattr(CommitQueue, "lose", lambda self, partition: {})
     patch.setattr(CommitQueue, "answered", answered_whoever_holds)
@@ -478,11 +482,11 @@ def topic_that_is_not_subscribed_any_more() -> None:
 
 
 def with_topics_told_at_once(patch: Patch) -> None:
-    def resubscribe(self: Departure, now: float) -> None:
+    def resubscribe(self: Leave, now: float) -> None:
         self._machine.membership.topics = self.topics
         self._machine.membership.rejoin(now)
 
-    patch.setattr(Departure, "_resubscribe", resubscribe)
+    patch.setattr(Leave, "_resubscribe", resubscribe)
 
 
 def test_5_a_topic_that_ends_is_given_away_first() -> None:

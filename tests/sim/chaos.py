@@ -129,8 +129,8 @@ class Chaos:
 
     def _move(self) -> None:
         member, target = self._some(), self._some()
-        if member is not None and target is not None and member.machine.holdings.holds:
-            member.move(self.rng.choice(sorted(member.machine.holdings.holds)), target.member)
+        if member is not None and target is not None and member.machine.holdings.assigned:
+            member.move(self.rng.choice(sorted(member.machine.holdings.assigned)), target.member)
 
     def _plan(self) -> None:
         leaders = [m for m in self.world.alive if m.machine.membership.is_leader and not (m.frozen or m.stalled)]
@@ -139,9 +139,9 @@ class Chaos:
             moves = []
             for _ in range(self.rng.randint(1, 3)):
                 source, target = self.rng.choice(alive), self.rng.choice(alive)
-                holds = sorted(source.machine.holdings.holds)
-                if holds:
-                    partition = self.rng.choice(holds)
+                assigned = sorted(source.machine.holdings.assigned)
+                if assigned:
+                    partition = self.rng.choice(assigned)
                     source.wanted_moves.add(partition)
                     moves.append(
                         MovePlan(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from loadtrim_agent.wire.records import BaseRecord, Record
+from loadtrim_agent.wire.records import AssignmentRecord, Record
 
 from .scheduler import Scheduler
 
@@ -118,8 +118,8 @@ class ControlLog:
         if not fate.acknowledged:
             self.scheduler.after(fate.answer_seconds, answered, None)
 
-    def newest_base(self) -> BaseRecord | None:
-        return next((r for r in reversed(self.records) if isinstance(r, BaseRecord)), None)
+    def newest_assignment(self) -> AssignmentRecord | None:
+        return next((r for r in reversed(self.records) if isinstance(r, AssignmentRecord)), None)
 
     def truncate(self, count: int) -> None:
         """Lose the last ``count`` records. Readers beyond are told; others notice nothing."""

@@ -9,22 +9,22 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import LOADTRIM, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
-from loadtrim_agent.wire.records import BaseRecord, MemberEntry, Record, ReleaseRecord
+from loadtrim_agent.wire.records import AssignmentRecord, MemberEntry, Record, ReleaseRecord
 
-__all__ = ["GROUP", "ME", "OTHER", "Driver", "base_of", "release"]
+__all__ = ["GROUP", "ME", "OTHER", "Driver", "assignment_of", "release"]
 
 GROUP = "payments-service"
 ME, OTHER = "m1", "m2"
 Kind = TypeVar("Kind", bound=c.Command)
 
 
-def base_of(generation: int, leader: str = ME, attempt: int = 2, **owns: tuple[int, ...]) -> BaseRecord:
+def assignment_of(generation: int, leader: str = ME, attempt: int = 2, **owns: tuple[int, ...]) -> AssignmentRecord:
     """A map of topic ``orders``: ``m1=(0, 1), m2=()``. Attempt 2 for everybody: after the id was given."""
     members = {
         member: MemberEntry(attempt=attempt, topics=("orders",), owns=(("orders", indexes),) if indexes else ())
         for member, indexes in owns.items()
     }
-    return BaseRecord(group=GROUP, member=leader, at=0.0, generation=generation, members=members)
+    return AssignmentRecord(group=GROUP, member=leader, at=0.0, generation=generation, members=members)
 
 
 def release(generation: int, index: int, version: int, source: str, target: str, offset: int = 7) -> ReleaseRecord:
@@ -153,16 +153,16 @@ class Driver:
                 for m, indexes in owns.items()
             )
         self.join_answered(generation=generation, leader=leader, members=members)
-        if self.all(c.ReadBaseCommand):
-            self.feed(e.BaseFoundEvent, base=None)
-        base = base_of(generation, leader, **owns)
-        self.sync_answered(base=base)
+        if self.all(c.ReadAssignmentCommand):
+            self.feed(e.AssignmentFoundEvent, assignment=None)
+        assignment = assignment_of(generation, leader, **owns)
+        self.sync_answered(assignment=assignment)
         return self
 
     def into(self, generation: int, leader: str = OTHER, **owns: tuple[int, ...]) -> Driver:
         """The JoinGroup on its way is answered, and the map of this generation follows."""
         self.join_answered(generation=generation, leader=leader)
-        self.sync_answered(base=base_of(generation, leader, self.machine.membership._attempt, **owns))
+        self.sync_answered(assignment=assignment_of(generation, leader, self.machine.membership._attempt, **owns))
         return self
 
     def running(self, *indexes: int, offset: int = 5, **entered: Any) -> Driver:
@@ -178,10 +178,12 @@ class Driver:
                 e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, offsets=dict.fromkeys(fetch.partitions, offset)
             )
             for opening in self.all(c.OpenCommand):
-                self.feed(e.OpenedEvent, partition=opening.partition, take=opening.take, position=offset)
+                self.feed(
+                    e.OpenedEvent, partition=opening.partition, acquisition_id=opening.acquisition_id, position=offset
+                )
 
-    def take_of(self, partition: Partition) -> int:
-        return self.machine.holdings.holds[partition].take
+    def acquisition_of(self, partition: Partition) -> int:
+        return self.machine.holdings.assigned[partition].acquisition_id
 
     def give(self, partition: Partition, target: str = OTHER) -> list[c.Command]:
         """It is to be given away, and nothing is done that could be committed ahead: it stops."""
@@ -189,12 +191,14 @@ class Driver:
         if not self.all(c.GatherCommitsCommand):
             return self.out
         self.feed(e.CommitWantedEvent, offsets={})
-        return self.lull(partition, done=None)
+        return self.idle_point(partition, done=None)
 
-    def lull(self, partition: Partition, done: int | None, *, busy: bool = False) -> list[c.Command]:
-        """The answer to an AwaitLullCommand."""
-        assert partition in [command.partition for command in self.all(c.AwaitLullCommand)]
-        return self.feed(e.LullEvent, partition=partition, take=self.take_of(partition), done=done, busy=busy)
+    def idle_point(self, partition: Partition, done: int | None, *, busy: bool = False) -> list[c.Command]:
+        """The answer to an AwaitIdlePointCommand."""
+        assert partition in [command.partition for command in self.all(c.AwaitIdlePointCommand)]
+        return self.feed(
+            e.IdlePointEvent, partition=partition, acquisition_id=self.acquisition_of(partition), done=done, busy=busy
+        )
 
     def drained(self, partition: Partition, done: int | None) -> list[c.Command]:
-        return self.feed(e.DrainedEvent, partition=partition, take=self.take_of(partition), done=done)
+        return self.feed(e.DrainedEvent, partition=partition, acquisition_id=self.acquisition_of(partition), done=done)

@@ -8,7 +8,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import LOADTRIM
-from loadtrim_agent.protocol.ownership import HoldState
+from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
 from loadtrim_agent.wire.records import PlanRecord
 
@@ -156,14 +156,14 @@ class NoPause(Invariant):
 
     def _stopped(self, member: SimMember, partition: Partition) -> None:
         asked = partition in member.wanted_moves or member.leave_deadline != float("inf")
-        if not asked and partition.topic in member.machine.departure.topics:
+        if not asked and partition.topic in member.machine.leave.topics:
             self.violated(f"{member.name} stopped {partition} though nobody asked it to give it away")
 
     def _dropped(self, member: SimMember, command: c.DropCommand) -> None:
         slot = member.user.slots.get(command.partition)
-        held = slot is not None and slot.take == command.take and slot.running
+        held = slot is not None and slot.acquisition_id == command.acquisition_id and slot.running
         leaves = member.leave_deadline != float("inf")
-        if held and not leaves and command.partition.topic in member.machine.departure.topics:
+        if held and not leaves and command.partition.topic in member.machine.leave.topics:
             self.violated(f"{member.name} dropped {command.partition}, which it was handing out")
 
 
@@ -189,8 +189,8 @@ class Owned(Invariant):
 
     def _runs(self, member: SimMember, partition: Partition) -> bool:
         slot = member.user.slots.get(partition)
-        hold = member.machine.holdings.holds.get(partition)
-        moving = hold is not None and hold.state in (HoldState.STOPPING, HoldState.COMMITTING)
+        entry = member.machine.holdings.assigned.get(partition)
+        moving = entry is not None and entry.state in (AssignedState.DRAINING, AssignedState.COMMITTING)
         return slot is not None and (slot.running or moving)
 
 
@@ -206,11 +206,13 @@ class OldLeader(Invariant):
         if old and any(isinstance(command, c.StopCommand) for command in commands):
             self.violated(f"{member.name} followed {plan} in generation {membership.generation}")
         for command in commands:
-            if isinstance(command, c.EnteredCommand) and membership.base is not None:
-                base, generation = membership.base, command.generation
+            if isinstance(command, c.EnteredCommand) and membership.assignment is not None:
+                assignment, generation = membership.assignment, command.generation
                 leader = self.world.coordinator.leaders.get(generation)
-                if base.generation != generation or base.member not in (leader, command.leader):
-                    self.violated(f"{member.name} entered {generation} with {base.member}'s map of {base.generation}")
+                if assignment.generation != generation or assignment.member not in (leader, command.leader):
+                    self.violated(
+                        f"{member.name} entered {generation} with {assignment.member}'s map of {assignment.generation}"
+                    )
 
 
 class PrefetchesEnd(Invariant):
@@ -226,7 +228,7 @@ class PrefetchesEnd(Invariant):
             if not member.machine.membership.stable:
                 self.violated(f"{member.name} prefetches {sorted(member.prefetched)} while it is not in a generation")
             for partition, since in member.prefetched.items():
-                if partition in member.machine.holdings.holds:
+                if partition in member.machine.holdings.assigned:
                     self.violated(f"{member.name} prefetches {partition} and holds it")
                 if now > since + PREFETCH_SECONDS_MOST:
                     self.violated(f"{member.name} prefetches {partition} since {since}")

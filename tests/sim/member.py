@@ -90,12 +90,12 @@ class SimMember:
             c.FetchCommittedCommand: self._fetch_committed,
             c.FetchTopicsCommand: self._fetch_topics,
             c.AppendCommand: self._append,
-            c.ReadBaseCommand: self._read_base,
+            c.ReadAssignmentCommand: self._read_assignment,
             c.OpenCommand: self._open,
             c.PrefetchCommand: self._prefetch,
             c.DropPrefetchCommand: self._drop_prefetch,
             c.RunCommand: self._run_slot,
-            c.AwaitLullCommand: self._await_lull,
+            c.AwaitIdlePointCommand: self._await_idle_point,
             c.StopCommand: self._stop_slot,
             c.ResumeCommand: self._resume_slot,
             c.DropCommand: self._drop_slot,
@@ -267,11 +267,11 @@ class SimMember:
 
         self.world.log.append(self.name, command.record, answered)
 
-    def _read_base(self, command: c.ReadBaseCommand) -> None:
+    def _read_assignment(self, command: c.ReadAssignmentCommand) -> None:
         def found() -> None:
             blocked = self._scheduler.now < self.reader.blocked_until
-            base = None if blocked else self.world.log.newest_base()
-            self.feed(lambda now: e.BaseFoundEvent(now=now, base=base))
+            assignment = None if blocked else self.world.log.newest_assignment()
+            self.feed(lambda now: e.AssignmentFoundEvent(now=now, assignment=assignment))
 
         blocked = self._scheduler.now < self.reader.blocked_until
         self._scheduler.after(command.timeout if blocked else 0.01, found)
@@ -450,45 +450,53 @@ class SimMember:
         if offset is None:
             data = self.world.data[command.partition]
             offset = data.end if self.world.options.group.reset_latest else 0
-        self.user.slots[command.partition] = Slot(command.partition, command.take, offset)
+        self.user.slots[command.partition] = Slot(command.partition, command.acquisition_id, offset)
         self._listener(lambda: self._opened(command, offset))
 
     def _opened(self, command: c.OpenCommand, offset: int) -> None:
-        self.feed(lambda now: e.OpenedEvent(now=now, partition=command.partition, take=command.take, position=offset))
+        self.feed(
+            lambda now: e.OpenedEvent(
+                now=now, partition=command.partition, acquisition_id=command.acquisition_id, position=offset
+            )
+        )
 
     def _listener(self, then: Callable[[], None]) -> None:
         """Call the user's listener: one call at a time, in order."""
         self._listener_free_at = max(self._listener_free_at, self._scheduler.now) + self.world.listener_seconds()
         self._scheduler.at(self._listener_free_at, then)
 
-    def _slot(self, partition: Partition, take: int) -> Slot | None:
+    def _slot(self, partition: Partition, acquisition_id: int) -> Slot | None:
         slot = self.user.slots.get(partition)
-        return slot if slot is not None and slot.take == take else None
+        return slot if slot is not None and slot.acquisition_id == acquisition_id else None
 
     def _run_slot(self, command: c.RunCommand) -> None:
-        slot = self._slot(command.partition, command.take)
+        slot = self._slot(command.partition, command.acquisition_id)
         if slot is not None:
             slot.running = True
             self.user.pump()
 
-    def _await_lull(self, command: c.AwaitLullCommand) -> None:
-        slot = self._slot(command.partition, command.take)
+    def _await_idle_point(self, command: c.AwaitIdlePointCommand) -> None:
+        slot = self._slot(command.partition, command.acquisition_id)
         if slot is None:
             return
         busy = slot.position < self.world.data[slot.partition].end
         if busy or (slot.in_hand is None and (command.begun or slot.done in (None, command.committed))):
-            self.lull(slot, busy=busy)
+            self.idle_point(slot, busy=busy)
         else:
             slot.awaits_lull = True
 
-    def lull(self, slot: Slot, *, busy: bool) -> None:
+    def idle_point(self, slot: Slot, *, busy: bool) -> None:
         """User code is done with what there is."""
         slot.awaits_lull = False
         done = slot.done
-        self.feed(lambda now: e.LullEvent(now=now, partition=slot.partition, take=slot.take, done=done, busy=busy))
+        self.feed(
+            lambda now: e.IdlePointEvent(
+                now=now, partition=slot.partition, acquisition_id=slot.acquisition_id, done=done, busy=busy
+            )
+        )
 
     def _stop_slot(self, command: c.StopCommand) -> None:
-        slot = self._slot(command.partition, command.take)
+        slot = self._slot(command.partition, command.acquisition_id)
         if slot is not None:
             slot.running = slot.awaits_lull = False
             slot.draining = True
@@ -506,10 +514,14 @@ class SimMember:
     def _drained(self, slot: Slot) -> None:
         if slot.running or slot.in_hand is not None:
             return  # resumed while the listener took its time, and perhaps stopped again: that stop has its own answer
-        self.feed(lambda now: e.DrainedEvent(now=now, partition=slot.partition, take=slot.take, done=slot.done))
+        self.feed(
+            lambda now: e.DrainedEvent(
+                now=now, partition=slot.partition, acquisition_id=slot.acquisition_id, done=slot.done
+            )
+        )
 
     def _resume_slot(self, command: c.ResumeCommand) -> None:
-        slot = self._slot(command.partition, command.take)
+        slot = self._slot(command.partition, command.acquisition_id)
         if slot is None:
             return
         slot.draining = False
@@ -521,13 +533,13 @@ class SimMember:
             self.user.pump()
 
     def _assigned_again(self, slot: Slot) -> None:
-        hold = self.machine.holdings.holds.get(slot.partition)
-        if hold is not None and hold.take == slot.take and hold.handed_out and not self.gone:
+        entry = self.machine.holdings.assigned.get(slot.partition)
+        if entry is not None and entry.acquisition_id == slot.acquisition_id and entry.handed_out and not self.gone:
             slot.running = True
             self.user.pump()
 
     def _drop_slot(self, command: c.DropCommand) -> None:
-        slot = self._slot(command.partition, command.take)
+        slot = self._slot(command.partition, command.acquisition_id)
         self._opening.pop(command.partition, None)
         if slot is None:
             return
@@ -552,15 +564,15 @@ class SimMember:
         offsets: dict[Partition, e.OffsetCommit] = {}
         if self.config.auto_commit:
             for partition, slot in self.user.slots.items():
-                hold = self.machine.holdings.holds.get(partition)
-                if slot.done is not None and hold is not None and hold.committed != slot.done:
-                    offsets[partition] = e.OffsetCommit(take=slot.take, offset=slot.done)
+                entry = self.machine.holdings.assigned.get(partition)
+                if slot.done is not None and entry is not None and entry.committed != slot.done:
+                    offsets[partition] = e.OffsetCommit(acquisition_id=slot.acquisition_id, offset=slot.done)
         self.feed(lambda now: e.CommitWantedEvent(now=now, offsets=offsets))
 
     def commit_by_hand(self) -> None:
         """User code's own commit of all that is done."""
         offsets = {
-            p: e.OffsetCommit(take=slot.take, offset=slot.done)
+            p: e.OffsetCommit(acquisition_id=slot.acquisition_id, offset=slot.done)
             for p, slot in self.user.slots.items()
             if slot.done is not None
         }

@@ -16,6 +16,7 @@ class Slot:
     """One acquisition of one partition, as the fetcher sees it."""
 
     __slots__ = (
+        "acquisition_id",
         "awaits_lull",
         "done",
         "draining",
@@ -25,12 +26,11 @@ class Slot:
         "position",
         "revoked",
         "running",
-        "take",
     )
 
-    def __init__(self, partition: Partition, take: int, position: int) -> None:
+    def __init__(self, partition: Partition, acquisition_id: int, position: int) -> None:
         self.partition = partition
-        self.take = take
+        self.acquisition_id = acquisition_id
         self.position = position
         self.running = False
         self.draining = False
@@ -108,7 +108,7 @@ class UserCode:
         elif slot.draining:
             self._member.nothing_in_hand(slot)
         elif slot.awaits_lull and slot.running and slot.position >= self._world.data[slot.partition].end:
-            self._member.lull(slot, busy=False)
+            self._member.idle_point(slot, busy=False)
         elif not self._world.options.group.auto_commit and self.slots.get(slot.partition) is slot:
             self._commit_by_hand(slot)
         self.pump()

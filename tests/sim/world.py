@@ -178,7 +178,7 @@ class World:
 
     def handed_out(self, member: SimMember, slot: Slot, offset: int) -> None:
         if self.trace is not None:
-            self.note(member.name, f"handed {slot.partition}:{offset} (take {slot.take})")
+            self.note(member.name, f"handed {slot.partition}:{offset} (acquisition {slot.acquisition_id})")
         for invariant in self._on_handed:
             invariant.handed_out(member, slot, offset)
         self.data[slot.partition].handed[offset] = Handed(member, self.scheduler.now)

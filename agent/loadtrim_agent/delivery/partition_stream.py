@@ -55,6 +55,7 @@ class Stream:
         "_reader",
         "_stamps",
         "_stretches",
+        "acquisition_id",
         "chunks",
         "done",
         "done_told",
@@ -74,13 +75,12 @@ class Stream:
         "seeks_answered",
         "size_bytes",
         "size_told",
-        "take",
         "times",
     )
 
-    def __init__(self, partition: Partition, take: int, position: int) -> None:
+    def __init__(self, partition: Partition, acquisition_id: int, position: int) -> None:
         self.partition = partition
-        self.take = take
+        self.acquisition_id = acquisition_id
         self.running = False
         """Agent: records may be handed out."""
         self.paused = False

@@ -119,7 +119,7 @@ class Partitions:
 
     def open(self, commands: list[c.OpenCommand]) -> None:
         """Begin fetching; answer when the listener has returned. Each partition waits for itself only."""
-        self._opening.update({command.partition: command.take for command in commands})
+        self._opening.update({command.partition: command.acquisition_id for command in commands})
         slow: list[c.OpenCommand] = []
         for command in commands:
             if command.partition in self._lingering:
@@ -148,7 +148,7 @@ class Partitions:
 
     async def _assign(self, found: list[tuple[c.OpenCommand, int | Sought | None]]) -> None:
         found.sort(key=lambda each: each[0].partition)
-        current = [each for each in found if self._opening.get(each[0].partition) == each[0].take]
+        current = [each for each in found if self._opening.get(each[0].partition) == each[0].acquisition_id]
         streams = [self._begin(command, offset) for command, offset in current if isinstance(offset, int)]
         sought = [(command, to) for command, to in current if isinstance(to, Sought)]
         if streams or sought:
@@ -163,7 +163,9 @@ class Partitions:
             try:
                 return await self._fetcher.reset_offset(command.partition)
             except NoOffsetForPartitionError:
-                return self._let_seek(command) if self._opening.get(command.partition) == command.take else None
+                return (
+                    self._let_seek(command) if self._opening.get(command.partition) == command.acquisition_id else None
+                )
             except (KafkaError, OSError, TimeoutError) as error:
                 if not getattr(error, "retriable", False) and not isinstance(error, (OSError, TimeoutError)):
                     self._fail(error)
@@ -174,7 +176,7 @@ class Partitions:
     def _let_seek(self, command: c.OpenCommand) -> Sought:
         """``auto_offset_reset=none`` and no commit: only user code can say where to begin, by seeking."""
         self._sought[command.partition] = sought = Sought()
-        self.buffer.put(Stream(command.partition, command.take, 0))
+        self.buffer.put(Stream(command.partition, command.acquisition_id, 0))
         return sought
 
     async def _open_sought(self, command: c.OpenCommand, sought: Sought) -> None:
@@ -183,7 +185,7 @@ class Partitions:
             self.buffer.wake()
             self._waits_for_user()
         offset = await sought.offset
-        if offset is not None and self._opening.get(command.partition) == command.take:
+        if offset is not None and self._opening.get(command.partition) == command.acquisition_id:
             self._opened(command, offset)
 
     def _user_sought(self, partition: Partition, offset: int | None) -> bool:
@@ -199,7 +201,7 @@ class Partitions:
 
     def _begin(self, command: c.OpenCommand, offset: int) -> Stream:
         del self._opening[command.partition]
-        stream = Stream(command.partition, command.take, offset)
+        stream = Stream(command.partition, command.acquisition_id, offset)
         stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
         self.buffer.put(stream)
         self._untold[command.partition] = []
@@ -212,15 +214,20 @@ class Partitions:
 
     def _tell_opened(self, stream: Stream) -> None:
         self._feed(
-            e.OpenedEvent(now=boot_time(), partition=stream.partition, take=stream.take, position=stream.position)
+            e.OpenedEvent(
+                now=boot_time(),
+                partition=stream.partition,
+                acquisition_id=stream.acquisition_id,
+                position=stream.position,
+            )
         )
 
-    def stream(self, partition: Partition, take: int) -> Stream | None:
+    def stream(self, partition: Partition, acquisition_id: int) -> Stream | None:
         stream = self.buffer.streams.get(partition)
-        return stream if stream is not None and stream.take == take else None
+        return stream if stream is not None and stream.acquisition_id == acquisition_id else None
 
     def run(self, command: c.RunCommand) -> None:
-        stream = self.stream(command.partition, command.take)
+        stream = self.stream(command.partition, command.acquisition_id)
         if stream is not None:
             stream.running = True
             self.buffer.lead(stream)
@@ -232,7 +239,7 @@ class Partitions:
                 self._tell_fetched(stream, chunk)
 
     def stop(self, command: c.StopCommand) -> None:
-        stream = self.stream(command.partition, command.take)
+        stream = self.stream(command.partition, command.acquisition_id)
         if stream is None:
             return
         stream.running = False  # first this, then look what is in hand: see record_buffer.py
@@ -241,9 +248,9 @@ class Partitions:
         self._stopped_at.setdefault(command.partition, boot_time())
         self.drained(stream)
 
-    def await_lull(self, command: c.AwaitLullCommand) -> None:
+    def await_idle_point(self, command: c.AwaitIdlePointCommand) -> None:
         """Say when user code is done with what there is of a partition, and nothing more waits."""
-        stream = self.stream(command.partition, command.take)
+        stream = self.stream(command.partition, command.acquisition_id)
         if stream is None:
             return
         exhausted, in_hand, done = stream.exhausted, stream.in_hand, self.done_offset(stream)
@@ -263,7 +270,9 @@ class Partitions:
 
     def _tell_lull(self, stream: Stream, *, busy: bool) -> None:
         done = self.done_offset(stream)
-        event = e.LullEvent(now=boot_time(), partition=stream.partition, take=stream.take, done=done, busy=busy)
+        event = e.IdlePointEvent(
+            now=boot_time(), partition=stream.partition, acquisition_id=stream.acquisition_id, done=done, busy=busy
+        )
         self._feed(event)
 
     def drained(self, stream: Stream) -> None:
@@ -280,7 +289,7 @@ class Partitions:
             stream.listening = False
             del self._lingering[stream.partition]
             self._lingering_ended.pop(stream.partition).set()
-        elif self.stream(stream.partition, stream.take) is stream and not stream.running:
+        elif self.stream(stream.partition, stream.acquisition_id) is stream and not stream.running:
             stream.listening = False
             if self.listener.target is None:
                 self._tell_drained(stream)
@@ -296,7 +305,10 @@ class Partitions:
 
     def _tell_drained(self, stream: Stream) -> None:
         event = e.DrainedEvent(
-            now=boot_time(), partition=stream.partition, take=stream.take, done=self.done_offset(stream)
+            now=boot_time(),
+            partition=stream.partition,
+            acquisition_id=stream.acquisition_id,
+            done=self.done_offset(stream),
         )
         self._feed(event)
 
@@ -323,12 +335,12 @@ class Partitions:
     def _behind(self, stream: Stream, offset: int) -> int:
         """Everything before ``offset`` was handed out: past control records and what was compacted away behind it."""
         behind = self._fetcher.position(stream.partition)
-        if behind is not None and behind > offset and self.stream(stream.partition, stream.take) is stream:
+        if behind is not None and behind > offset and self.stream(stream.partition, stream.acquisition_id) is stream:
             return behind
         return offset
 
     def resume(self, command: c.ResumeCommand) -> None:
-        stream = self.stream(command.partition, command.take)
+        stream = self.stream(command.partition, command.acquisition_id)
         if stream is None:
             return
         self._stopped_at.pop(command.partition, None)
@@ -343,14 +355,14 @@ class Partitions:
     async def _assign_again(self, stream: Stream) -> None:
         await self.listener.assigned([stream.partition])
         stopped_again = stream.partition in self._stopped_at
-        if self.stream(stream.partition, stream.take) is stream and not stopped_again:
+        if self.stream(stream.partition, stream.acquisition_id) is stream and not stopped_again:
             stream.running = True
             self.buffer.wake()
 
     def drop(self, command: c.DropCommand) -> None:
-        stream = self.stream(command.partition, command.take)
+        stream = self.stream(command.partition, command.acquisition_id)
         stopped_at = self._stopped_at.pop(command.partition, None)
-        if self._opening.get(command.partition) == command.take:
+        if self._opening.get(command.partition) == command.acquisition_id:
             del self._opening[command.partition]
             self._user_sought(command.partition, None)
             self._prefetching.drop((command.partition,))
@@ -376,7 +388,9 @@ class Partitions:
 
     def seek(self, stream: Stream, offset: int) -> None:
         """User code has moved its position: fetch from there."""
-        if self.stream(stream.partition, stream.take) is stream and not self._user_sought(stream.partition, offset):
+        if self.stream(stream.partition, stream.acquisition_id) is stream and not self._user_sought(
+            stream.partition, offset
+        ):
             self._fetcher.take(stream.partition, offset)
             stream.clear()
             if stream.partition in self._untold:
@@ -415,7 +429,7 @@ class Partitions:
 
     def refill(self, stream: Stream) -> None:
         """A chunk of it was unpacked that was waited for."""
-        if self.stream(stream.partition, stream.take) is stream:
+        if self.stream(stream.partition, stream.acquisition_id) is stream:
             self._fetcher.refill(stream.partition)
 
     def refetch(self, stream: Stream, offset: int) -> None:

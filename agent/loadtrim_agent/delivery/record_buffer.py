@@ -329,7 +329,9 @@ class RecordBuffer:
         streams = self.streams  # after that: who was fed was put before
         if streams is not self._turn_of:
             turn = [s for s in self._turn if streams.get(s.partition) is s]
-            fresh = sorted((s for p, s in streams.items() if self._turn_of.get(p) is not s), key=lambda s: -s.take)
+            fresh = sorted(
+                (s for p, s in streams.items() if self._turn_of.get(p) is not s), key=lambda s: -s.acquisition_id
+            )
             for stream in fresh:
                 stream.queued = True
             self._turn = deque([*fresh, *turn])

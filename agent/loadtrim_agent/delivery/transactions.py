@@ -17,7 +17,7 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.machine import Machine
-from loadtrim_agent.protocol.ownership import HoldState
+from loadtrim_agent.protocol.ownership import AssignedState
 
 __all__ = ["Fence", "Transactions"]
 
@@ -67,26 +67,26 @@ class Transactions:
                 "Offsets cannot be part of a transaction while auto-commit commits them outside of it: create the "
                 "consumer with enable_auto_commit=False."
             )
-        holds = self._machine().holdings.holds
-        takes: dict[Partition, int] = {}
+        holds = self._machine().holdings.assigned
+        acquisitions: dict[Partition, int] = {}
         for partition in sorted(partitions):
             hold = holds.get(partition)
             if hold is None:
                 raise IllegalStateError(f"Partition {partition} is not assigned")
-            takes[partition] = hold.take
-        self._check(takes)
-        self._feed(e.TransactionSendsEvent(now=boot_time(), takes=takes))
-        return takes
+            acquisitions[partition] = hold.acquisition_id
+        self._check(acquisitions)
+        self._feed(e.TransactionSendsEvent(now=boot_time(), acquisitions=acquisitions))
+        return acquisitions
 
-    def end(self, takes: Mapping[Partition, int]) -> None:
+    def end(self, acquisitions: Mapping[Partition, int]) -> None:
         """They were sent, or will not be."""
-        self._feed(e.TransactionSentEvent(now=boot_time(), takes=dict(takes)))
+        self._feed(e.TransactionSentEvent(now=boot_time(), acquisitions=dict(acquisitions)))
 
-    async def fence(self, takes: Mapping[Partition, int], refused: int | None) -> Fence:
+    async def fence(self, acquisitions: Mapping[Partition, int], refused: int | None) -> Fence:
         """What a commit of these acquisitions carries now.
 
         Args:
-            takes: as :meth:`begin` returned them.
+            acquisitions: as :meth:`begin` returned them.
             refused: a generation that the broker refused: a later one is waited for.
 
         Raises:
@@ -95,20 +95,25 @@ class Transactions:
         try:
             async with asyncio.timeout(self._patience_seconds):
                 while self._machine().membership.generation in (refused, -1):
-                    self._check(takes)
+                    self._check(acquisitions)
                     await self._changed.wait()
         except TimeoutError:
             raise _failed("this member was shut out of its group") from None
-        self._check(takes)
+        self._check(acquisitions)
         membership = self._machine().membership
         return Fence(membership.member, membership.generation)
 
-    def _check(self, takes: Mapping[Partition, int]) -> None:
-        holds = self._machine().holdings.holds
-        for partition, take in takes.items():
+    def _check(self, acquisitions: Mapping[Partition, int]) -> None:
+        holds = self._machine().holdings.assigned
+        for partition, acquisition_id in acquisitions.items():
             hold = holds.get(partition)
             # Nothing of an acquisition that is not opened was handed out: the offsets are of one that was lost.
-            if hold is None or hold.take != take or hold.state is HoldState.RELEASED or not hold.opened:
+            if (
+                hold is None
+                or hold.acquisition_id != acquisition_id
+                or hold.state is AssignedState.TRANSFERRED
+                or not hold.opened
+            ):
                 raise _failed(f"{partition.topic}-{partition.partition} was given to another member meanwhile")
 
 

@@ -16,10 +16,10 @@ from aiokafka.errors import (
 )
 
 from loadtrim_agent.common.clock import boot_time, wall_time
-from loadtrim_agent.protocol.commands import AppendCommand, ReadBaseCommand
+from loadtrim_agent.protocol.commands import AppendCommand, ReadAssignmentCommand
 from loadtrim_agent.protocol.events import (
     AppendedEvent,
-    BaseFoundEvent,
+    AssignmentFoundEvent,
     Event,
     LogFailedEvent,
     LogGapEvent,
@@ -29,7 +29,7 @@ from loadtrim_agent.protocol.events import (
 from loadtrim_agent.wire.records import (
     COORDINATION,
     TELEMETRY,
-    BaseRecord,
+    AssignmentRecord,
     LoadRecord,
     Record,
     UnreadableRecord,
@@ -311,32 +311,32 @@ class ControlLog:
         self._tell_clock(sent_at, written)
         return written.offset
 
-    def read_base(self, command: ReadBaseCommand) -> None:
+    def read_assignment(self, command: ReadAssignmentCommand) -> None:
         """Look for the newest map in the log."""
-        self._spawn(self._read_base(command.timeout), "read-base")
+        self._spawn(self._read_assignment(command.timeout), "read-base")
 
-    async def _read_base(self, timeout: float) -> None:
-        found: BaseRecord | None = None
+    async def _read_assignment(self, timeout: float) -> None:
+        found: AssignmentRecord | None = None
         try:
             async with asyncio.timeout(timeout):
-                found = await self._newest_base()
+                found = await self._newest_assignment()
         except UNREACHABLE as error:
             log.info("No earlier map was found in %s (%r): going by the claims.", self.topic, error)
-        self._feed(BaseFoundEvent(now=boot_time(), base=found))
+        self._feed(AssignmentFoundEvent(now=boot_time(), assignment=found))
 
-    async def _newest_base(self) -> BaseRecord | None:
+    async def _newest_assignment(self) -> AssignmentRecord | None:
         # On a channel of its own: the tail's is held by its long poll.
         reader = self._partition(COORDINATION, Channel.LOOK, Channel.LOOK)
         begin, end = await reader.first(), await reader.end()
         while end > begin:
             start = max(begin, end - BASE_CHUNK_RECORDS)
-            newest: BaseRecord | None = None
+            newest: AssignmentRecord | None = None
             position = start
             while position < end:
                 fetched = await reader.read(position, wait_seconds=0.1, timeout=SILENT_SECONDS)
                 position = fetched.following
                 for record in self._decoded(message for message in fetched.records if message.offset < end):
-                    newest = record if isinstance(record, BaseRecord) else newest
+                    newest = record if isinstance(record, AssignmentRecord) else newest
             if newest is not None:
                 return newest
             end = start

@@ -293,7 +293,7 @@ class LeaderLoop:
     def _state(self) -> GroupState:
         machine = self._group.machine
         membership, ownership = machine.membership, machine.holdings.ownership
-        base = membership.base
+        base = membership.assignment
         entries = base.members if base is not None else {}
         now = wall_time()
         self._joined_at = {m: self._joined_at.get(m, now) for m in entries}
@@ -318,7 +318,7 @@ class LeaderLoop:
             owners=owners if ownership is not None else {},
             unowned_lag=self._unowned,
             in_flight={p: target for p, (target, _) in sorted(self._in_flight.items())},
-            brake=machine.brake,
+            manual_override=machine.manual_override,
             replicas_requested=self._requested,
             rates=self._rates,
             expected=self._baselines.curves(now),
@@ -333,7 +333,7 @@ class LeaderLoop:
     def _owners(self) -> dict[Partition, str | None]:
         machine = self._group.machine
         ownership, membership = machine.holdings.ownership, machine.membership
-        base = membership.base
+        base = membership.assignment
         topics = sorted({topic for entry in base.members.values() for topic in entry.topics}) if base else []
         return {
             partition: ownership.owner(partition) if ownership is not None else None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from loadtrim_agent.wire.records import BrakeRecord, DecisionRecord
+from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord
 
 __all__ = [
     "HIDDEN",
@@ -138,7 +138,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Both as the leader sees them; None: this member does not lead and has read no decision yet."""
     scaler: ScalerStatus | None = None
     """A leader's."""
-    brake: BrakeRecord | None = None
+    manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
     last_decision: DecisionRecord | None = None
     """The group's last one that this member read or made."""
     last_decision_words: str = ""

@@ -13,14 +13,14 @@ from datetime import UTC, datetime, tzinfo
 from loadtrim_agent.planning.baseline import Ignored
 from loadtrim_agent.planning.explain import short_member
 from loadtrim_agent.wire.records import (
+    AssignmentRecord,
     BaselineUse,
-    BaseRecord,
-    BrakeRecord,
     DecisionRecord,
     HelloRecord,
     LeavingRecord,
     LeftRecord,
     LoadRecord,
+    ManualOverrideRecord,
     MovePlan,
     PlanRecord,
     Record,
@@ -33,12 +33,12 @@ from .status import AgentState, Status
 
 __all__ = [
     "baseline_line",
-    "brake_line",
     "counted",
     "decision_line",
     "decision_lines",
     "duration",
     "late_line",
+    "manual_override_line",
     "member_name",
     "move_line",
     "number",
@@ -159,14 +159,14 @@ def move_line(move: MovePlan, names: Names | None = None) -> str:
     return f"{move.topic}-{move.partition} from {source} to {member_name(move.target, names)}{reason}"
 
 
-def brake_line(brake: BrakeRecord | None) -> str:
+def manual_override_line(manual_override: ManualOverrideRecord | None) -> str:
     """What the command line asked for, and how it ends."""
-    if brake is None or brake.action == "resume":
+    if manual_override is None or manual_override.action == "resume":
         return "no brake is on: plans are made"
-    end = f"until `loadtrim resume {brake.group}`"
-    if brake.action == "hold":
+    end = f"until `loadtrim resume {manual_override.group}`"
+    if manual_override.action == "hold":
         return f"brake on: no plans are made {end}"
-    return f"brake on: {counted(brake.replicas or 0, 'replica')} {end}"
+    return f"brake on: {counted(manual_override.replicas or 0, 'replica')} {end}"
 
 
 def late_line(late: Mapping[str, int]) -> str:
@@ -223,8 +223,8 @@ def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: t
     ]
     if late := late_line(decision.late):
         lines.append(f"  {late}")
-    if decision.brake is not None and decision.brake.action != "resume":
-        lines.append(f"  {brake_line(decision.brake)}")
+    if decision.manual_override is not None and decision.manual_override.action != "resume":
+        lines.append(f"  {manual_override_line(decision.manual_override)}")
     return lines
 
 
@@ -319,7 +319,7 @@ def record_line(record: Record, names: Names | None = None) -> str:
             return f"{who} is leaving generation {record.generation}: please drain it"
         case LeftRecord():
             return f"{who} left"
-        case BaseRecord():
+        case AssignmentRecord():
             owned = sum(len(partitions) for entry in record.members.values() for _, partitions in entry.owns)
             size = f"{counted(len(record.members), 'member')}, {counted(owned, 'partition')} owned"
             return f"{who} starts generation {record.generation}: {size}"
@@ -336,7 +336,7 @@ def record_line(record: Record, names: Names | None = None) -> str:
             return f"{who} did {counted(done, 'record')} in {duration(record.interval)}, busy for {busy}"
         case PlanRecord():
             return f"{who}: {plan_line(record, names)}"
-        case BrakeRecord():
-            return f"{who}: {brake_line(record)}"
+        case ManualOverrideRecord():
+            return f"{who}: {manual_override_line(record)}"
         case DecisionRecord():
             return f"{who} {decision_line(record, names)}"

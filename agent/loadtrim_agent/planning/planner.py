@@ -176,8 +176,8 @@ class Planner:
 
     def _refusal(self, seen: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
         """Why no plan may be made now, if so."""
-        if group.brake is not None and group.brake.action == "hold":
-            return NotReady(Reason.BRAKE, "held by the command line until resumed")
+        if group.manual_override is not None and group.manual_override.action == "hold":
+            return NotReady(Reason.MANUAL_OVERRIDE, "held by the command line until resumed")
         if not units:
             return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
         if seen is not None and seen.stale:
@@ -190,11 +190,11 @@ class Planner:
         return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > self._memory.get(WANTED, 0)
 
     def _size(self, now: float, group: GroupState, picture: _Picture, stock: Stock) -> Sizing:
-        brake = group.brake
-        if brake is not None and brake.action == "scale" and brake.replicas is not None:
-            memory = self._memory | {WANTED: float(brake.replicas)}
+        manual_override = group.manual_override
+        if manual_override is not None and manual_override.action == "scale" and manual_override.replicas is not None:
+            memory = self._memory | {WANTED: float(manual_override.replicas)}
             text = "fixed by the command line until resumed"
-            return Sizing(replicas=brake.replicas, reason=Reason.FIXED, text=text, memory=memory)
+            return Sizing(replicas=manual_override.replicas, reason=Reason.FIXED, text=text, memory=memory)
         view = view_of(now, group, picture.estimate, stock, picture.forecast, self._config, self._future)
         return self._policy.decide(replace(view, memory=dict(self._memory)))
 
@@ -223,7 +223,7 @@ class Planner:
             reason=f"Hold at {wanted} replica{'s' if wanted != 1 else ''}: {why.text}.",
             replicas_actual=actual,
             replicas_wanted=wanted,
-            victims=self._victims if why.reason is not Reason.BRAKE else (),
+            victims=self._victims if why.reason is not Reason.MANUAL_OVERRIDE else (),
         )
 
     def _level(self, now: float, group: GroupState, why: NotReady) -> DecisionRecord:
@@ -286,7 +286,9 @@ class Planner:
             packer=config.packer,
             monitor=config.monitor,
             mode=config.mode,
-            brake=group.brake if group.brake is not None and group.brake.action != "resume" else None,
+            manual_override=group.manual_override
+            if group.manual_override is not None and group.manual_override.action != "resume"
+            else None,
             state=dict(sorted(self._memory.items())),
         )
         if picture is None:

@@ -22,7 +22,7 @@ import msgspec
 from loadtrim_agent.common.checks import is_count, is_positive, within
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.baseline_records import TopicCurve
-from loadtrim_agent.wire.records import BrakeRecord, RejectedPlan
+from loadtrim_agent.wire.records import ManualOverrideRecord, RejectedPlan
 
 from .history import Second
 
@@ -76,7 +76,7 @@ class Reason(enum.StrEnum):
     """Too little has been measured yet."""
     BLIND = "blind"
     """Reports are missing or stale."""
-    BRAKE = "brake"
+    MANUAL_OVERRIDE = "brake"
     """The command line said hold."""
     NOBODY = "nobody"
     """No member, or every member is leaving: nobody could be given anything."""
@@ -210,7 +210,7 @@ class GroupState:
     """Records that wait in partitions that nobody owns."""
     in_flight: Mapping[Partition, str] = field(default_factory=dict)
     """Partitions on their way -> the member they go to. Planned as if they were there; not moved again."""
-    brake: BrakeRecord | None = None
+    manual_override: ManualOverrideRecord | None = None
     replicas_requested: int | None = None
     """What the orchestrator was last asked for."""
     rates: Rates | None = None

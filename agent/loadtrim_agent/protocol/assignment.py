@@ -9,14 +9,14 @@ import msgspec
 from loadtrim_agent.common.assignors.spread import spread
 from loadtrim_agent.common.assignors.standard import range_assign, roundrobin_assign
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import BaseRecord, MemberEntry
+from loadtrim_agent.wire.records import AssignmentRecord, MemberEntry
 
 from .events import GroupAnswer, JoinedMember
 
-__all__ = ["GenerationMap", "answers_of", "assign_standard", "make_map"]
+__all__ = ["GenerationAssignment", "answers_of", "assign_standard", "make_assignment"]
 
 
-class GenerationMap(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationAssignment(msgspec.Struct, frozen=True, kw_only=True):
     """Who owns what, and what was odd about the claims."""
 
     owners: dict[Partition, str]
@@ -27,13 +27,13 @@ class GenerationMap(msgspec.Struct, frozen=True, kw_only=True):
     """Claims of a topic that the claimant does not subscribe or that is gone."""
 
 
-def make_map(
+def make_assignment(
     members: Sequence[JoinedMember],
     partitions: Mapping[str, int],
     *,
     leaving: frozenset[str] = frozenset(),
     weights: Mapping[Partition, float] | None = None,
-) -> GenerationMap:
+) -> GenerationAssignment:
     """Claimed: the claimant. Claimed twice: nobody. Unclaimed: the least loaded who is subscribed and not leaving.
 
     Args:
@@ -45,13 +45,13 @@ def make_map(
     Cost: O(p log p + p m).
     """
     members = sorted(members, key=lambda m: m.member)
-    claimants, void = _claimants(members, partitions)
-    contested = tuple(p for p, claimed_by in sorted(claimants.items()) if len(claimed_by) > 1)
-    owners = {p: claimed_by[0] for p, claimed_by in sorted(claimants.items()) if len(claimed_by) == 1}
-    unclaimed = [p for p in _all_partitions(members, partitions) if p not in claimants]
+    owners_named, void = _owners_named(members, partitions)
+    contested = tuple(p for p, named_by in sorted(owners_named.items()) if len(named_by) > 1)
+    owners = {p: named_by[0] for p, named_by in sorted(owners_named.items()) if len(named_by) == 1}
+    unclaimed = [p for p in _all_partitions(members, partitions) if p not in owners_named]
     takers = {m.member: frozenset(m.topics) for m in members if m.member not in leaving}
     owners |= spread(unclaimed, takers, owners, weights or {})
-    return GenerationMap(
+    return GenerationAssignment(
         owners=dict(sorted(owners.items())),
         entries={m.member: _entry(m, owners) for m in members},
         contested=contested,
@@ -68,7 +68,7 @@ def assign_standard(
     in somebody's hands moves before it was put down.
     """
     if any(m.owned for m in members):
-        owners = make_map(members, partitions).owners
+        owners = make_assignment(members, partitions).owners
         given = {m.member: [p for p, owner in owners.items() if owner == m.member] for m in members}
     else:
         assign = range_assign if protocol == "range" else roundrobin_assign
@@ -76,36 +76,36 @@ def assign_standard(
     return {m.member: GroupAnswer(partitions=tuple(sorted(given.get(m.member, ())))) for m in members}
 
 
-def answers_of(base: BaseRecord, *, inline: bool) -> dict[str, GroupAnswer]:
+def answers_of(assignment: AssignmentRecord, *, inline: bool) -> dict[str, GroupAnswer]:
     """Every member's SyncGroup answer for one map, sorted by member.
 
     Args:
         base: the map.
         inline: the whole map travels in each answer. False: own partitions and attempt numbers only.
     """
-    attempts = {member: entry.attempt for member, entry in base.members.items()}
+    attempts = {member: entry.attempt for member, entry in assignment.members.items()}
     return {
         member: GroupAnswer(
             partitions=tuple(Partition(topic, index) for topic, indexes in entry.owns for index in indexes),
-            base=base if inline else None,
+            assignment=assignment if inline else None,
             attempts=None if inline else attempts,
         )
-        for member, entry in sorted(base.members.items())
+        for member, entry in sorted(assignment.members.items())
     }
 
 
-def _claimants(
+def _owners_named(
     members: Sequence[JoinedMember], partitions: Mapping[str, int]
 ) -> tuple[dict[Partition, list[str]], tuple[tuple[str, Partition], ...]]:
-    claimants: dict[Partition, list[str]] = {}
+    owners_named: dict[Partition, list[str]] = {}
     void: list[tuple[str, Partition]] = []
     for member in members:
         for partition in sorted(member.owned):
             if partition.topic in member.topics and partition.partition < partitions.get(partition.topic, 0):
-                claimants.setdefault(partition, []).append(member.member)
+                owners_named.setdefault(partition, []).append(member.member)
             else:
                 void.append((member.member, partition))
-    return claimants, tuple(void)
+    return owners_named, tuple(void)
 
 
 def _all_partitions(members: Sequence[JoinedMember], partitions: Mapping[str, int]) -> list[Partition]:

@@ -14,7 +14,7 @@ from .events import GroupAnswer
 
 __all__ = [
     "AppendCommand",
-    "AwaitLullCommand",
+    "AwaitIdlePointCommand",
     "Command",
     "CommitResultCommand",
     "CountCommand",
@@ -30,7 +30,7 @@ __all__ = [
     "LeftCommand",
     "OpenCommand",
     "PrefetchCommand",
-    "ReadBaseCommand",
+    "ReadAssignmentCommand",
     "ResumeCommand",
     "RunCommand",
     "SendCommitCommand",
@@ -99,16 +99,19 @@ class GatherCommitsCommand(Command, frozen=True, kw_only=True):
     """Answer at once with a CommitWantedEvent of everything done (auto-commit only)."""
 
 
-class AwaitLullCommand(Command, frozen=True, kw_only=True):
-    """It is to be given away, and is handed out until then. Answer with a LullEvent: at once where nothing is in hand,
-    no fetched record waits, and nothing was done beyond ``committed``; else as soon as user code is done with a record
-    and no fetched one waits; or, where records wait all the time, after a few milliseconds that there is no lull."""
+class AwaitIdlePointCommand(Command, frozen=True, kw_only=True):
+    """The partition is to move and is delivered until then. Answer with an IdlePointEvent.
+
+    Answer at once if nothing is in hand, no fetched record waits and nothing was done beyond ``committed``; else as
+    soon as user code is done with a record and no fetched record waits. If records wait all the time, answer after a
+    few milliseconds that there is no idle point.
+    """
 
     partition: Partition
-    take: int
+    acquisition_id: int
     committed: int | None
     begun: bool = False
-    """A lull that has begun already is one too, whatever was done before it."""
+    """An idle point that has begun already counts too, whatever was done before it."""
 
 
 class FetchCommittedCommand(Command, frozen=True, kw_only=True):
@@ -132,8 +135,8 @@ class AppendCommand(Command, frozen=True, kw_only=True):
     record: Record
 
 
-class ReadBaseCommand(Command, frozen=True, kw_only=True):
-    """Find the newest ``base`` in the log within ``timeout`` seconds; answer with BaseFoundEvent."""
+class ReadAssignmentCommand(Command, frozen=True, kw_only=True):
+    """Find the newest ``base`` in the log within ``timeout`` seconds; answer with AssignmentFoundEvent."""
 
     timeout: float
 
@@ -144,7 +147,7 @@ class OpenCommand(Command, frozen=True, kw_only=True):
     hand delays the answer (rule 13)."""
 
     partition: Partition
-    take: int
+    acquisition_id: int
     offset: int | None
     handoff_seconds: float | None = None
     """By a release: how long nobody had handed it out when the release was written."""
@@ -167,28 +170,28 @@ class RunCommand(Command, frozen=True, kw_only=True):
     """Hand its records out. Durable before: a committed offset exists (rule 4)."""
 
     partition: Partition
-    take: int
+    acquisition_id: int
 
 
 class StopCommand(Command, frozen=True, kw_only=True):
     """Hand nothing more out; when nothing is in hand, call ``on_partitions_revoked`` and answer with DrainedEvent."""
 
     partition: Partition
-    take: int
+    acquisition_id: int
 
 
 class ResumeCommand(Command, frozen=True, kw_only=True):
     """The move is off: hand out again from where it stopped."""
 
     partition: Partition
-    take: int
+    acquisition_id: int
 
 
 class DropCommand(Command, frozen=True, kw_only=True):
     """The partition is not ours any more: ``released`` (it was given away, all done) or lost."""
 
     partition: Partition
-    take: int
+    acquisition_id: int
     released: bool = False
 
 

@@ -23,7 +23,7 @@ _SENT_AGAIN = RETRIABLE | {Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS}
 
 @dataclass(slots=True)
 class _Entry:
-    take: int
+    acquisition_id: int
     offset: int
     metadata: str
     requests: set[int] = field(default_factory=set)
@@ -59,14 +59,14 @@ class CommitQueue:
         self._waiting: dict[int, set[Partition]] = {}
         """Caller -> partitions that it still waits for."""
 
-    def number_on(self, earlier: CommitQueue) -> None:
+    def continue_from(self, earlier: CommitQueue) -> None:
         """Number requests on from an earlier queue of this process."""
         self._numbers = earlier._numbers
 
     def want(self, request: int, offsets: Mapping[Partition, OffsetCommit]) -> None:
         """Queue offsets; a later one for the same partition replaces an earlier one and answers for it too."""
         for partition, commit in sorted(offsets.items()):
-            entry = _Entry(commit.take, commit.offset, commit.metadata)
+            entry = _Entry(commit.acquisition_id, commit.offset, commit.metadata)
             previous = self._pending.get(partition)
             if previous is not None:
                 entry.requests |= previous.requests
@@ -82,7 +82,7 @@ class CommitQueue:
     def covers(self, partition: Partition, commit: OffsetCommit) -> bool:
         """The latest commit of this partition that is queued or in flight is this one."""
         entry = self._pending.get(partition) or self._in_flight.get(partition)
-        return entry is not None and (entry.take, entry.offset) == (commit.take, commit.offset)
+        return entry is not None and (entry.acquisition_id, entry.offset) == (commit.acquisition_id, commit.offset)
 
     @property
     def idle(self) -> bool:
@@ -105,8 +105,8 @@ class CommitQueue:
         waits = self._pending and self._sent is None and self._refused != (member, generation)
         return self._not_before if waits else float("inf")
 
-    def answered(self, event: CommitAnsweredEvent, take_of: Callable[[Partition], int | None]) -> CommitOutcome:
-        """Sort one answer out. ``take_of`` tells which acquisition of a partition is held now."""
+    def answered(self, event: CommitAnsweredEvent, acquisition_of: Callable[[Partition], int | None]) -> CommitOutcome:
+        """Sort one answer out. ``acquisition_of`` tells which acquisition of a partition is held now."""
         outcome = CommitOutcome()
         if event.commit != self._sent:
             return outcome
@@ -118,10 +118,10 @@ class CommitQueue:
             self._not_before = event.now + self._retry_backoff
         for partition, entry in sorted(in_flight.items()):
             code = event.codes.get(partition, Code.DISCONNECTED)
-            if take_of(partition) != entry.take:
+            if acquisition_of(partition) != entry.acquisition_id:
                 self._finish(partition, entry, Code.ILLEGAL_GENERATION, outcome)
             elif code == Code.NONE:
-                outcome.acknowledged[partition] = OffsetCommit(take=entry.take, offset=entry.offset)
+                outcome.acknowledged[partition] = OffsetCommit(acquisition_id=entry.acquisition_id, offset=entry.offset)
                 self._finish(partition, entry, Code.NONE, outcome)
             elif code in _SENT_AGAIN:
                 outcome.refused.append(partition)

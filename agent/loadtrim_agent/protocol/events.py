@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import BaseRecord, Record
+from loadtrim_agent.wire.records import AssignmentRecord, Record
 
 __all__ = [
     "AppendedEvent",
-    "BaseFoundEvent",
+    "AssignmentFoundEvent",
     "CommitAnsweredEvent",
     "CommitWantedEvent",
     "CommittedFetchedEvent",
@@ -18,6 +18,7 @@ __all__ = [
     "Event",
     "GroupAnswer",
     "HeartbeatAnsweredEvent",
+    "IdlePointEvent",
     "JoinAnsweredEvent",
     "JoinedMember",
     "LeaveAnsweredEvent",
@@ -27,7 +28,6 @@ __all__ = [
     "LogPositionEvent",
     "LogReadEvent",
     "LogUsableEvent",
-    "LullEvent",
     "MoveWantedEvent",
     "OffsetCommit",
     "OpenedEvent",
@@ -103,14 +103,16 @@ class JoinAnsweredEvent(Event, frozen=True, kw_only=True):
     """Only the leader is told."""
 
 
-class GroupAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class GroupAnswer(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"assignment": "base", "assignment_offset": "base_offset"}
+):
     """What one member's SyncGroup answer carries."""
 
     partitions: tuple[Partition, ...] = ()
     """The standard assignment: what Kafka's own tools show."""
-    base: BaseRecord | None = None
+    assignment: AssignmentRecord | None = None
     """The whole map, inline."""
-    base_offset: int | None = None
+    assignment_offset: int | None = None
     """Or where in the log it stands."""
     attempts: dict[str, int] | None = None
     """Or, where it could not be written in time: attempt numbers only; nothing moves in this generation."""
@@ -142,7 +144,7 @@ class LeaveAnsweredEvent(Event, frozen=True, kw_only=True):
 class OffsetCommit(msgspec.Struct, frozen=True, kw_only=True):
     """One offset to commit for one acquisition."""
 
-    take: int
+    acquisition_id: int
     offset: int
     metadata: str = ""
 
@@ -176,20 +178,20 @@ class CommittedFetchedEvent(Event, frozen=True, kw_only=True):
 class TransactionSendsEvent(Event, frozen=True, kw_only=True):
     """Offsets of these acquisitions are about to be sent through a transaction: no handoff starts before them."""
 
-    takes: dict[Partition, int]
+    acquisitions: dict[Partition, int]
 
 
 class TransactionSentEvent(Event, frozen=True, kw_only=True):
     """What :class:`TransactionSendsEvent` announced was answered, or will not be sent."""
 
-    takes: dict[Partition, int]
+    acquisitions: dict[Partition, int]
 
 
 class OpenedEvent(Event, frozen=True, kw_only=True):
     """A partition is positioned and its listener has returned."""
 
     partition: Partition
-    take: int
+    acquisition_id: int
     position: int
 
 
@@ -201,18 +203,21 @@ class DrainedEvent(Event, frozen=True, kw_only=True):
     """
 
     partition: Partition
-    take: int
+    acquisition_id: int
     done: int | None
 
 
-class LullEvent(Event, frozen=True, kw_only=True):
-    """Answers an AwaitLullCommand, with what is done (None: nothing since it was taken); it is still handed out."""
+class IdlePointEvent(Event, frozen=True, kw_only=True):
+    """The answer to an AwaitIdlePointCommand. The partition is still delivered.
+
+    ``done`` is the offset after the last record done, None where nothing was done in this acquisition.
+    """
 
     partition: Partition
-    take: int
+    acquisition_id: int
     done: int | None
     busy: bool
-    """Fetched records wait all the time: there is no lull."""
+    """Fetched records wait all the time: there is no idle point."""
 
 
 class MoveWantedEvent(Event, frozen=True, kw_only=True):
@@ -256,10 +261,10 @@ class AppendedEvent(Event, frozen=True, kw_only=True):
     offset: int | None
 
 
-class BaseFoundEvent(Event, frozen=True, kw_only=True):
+class AssignmentFoundEvent(Event, frozen=True, kw_only=True):
     """The newest ``base`` of the log, or None where there is none or it took too long."""
 
-    base: BaseRecord | None
+    assignment: AssignmentRecord | None
 
 
 class LeaveWantedEvent(Event, frozen=True, kw_only=True):

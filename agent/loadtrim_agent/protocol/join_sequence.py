@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from .events import JoinedMember
 
-__all__ = ["Attempts"]
+__all__ = ["JoinSequence"]
 
 
-class Attempts:
+class JoinSequence:
     """The highest attempt known per member id, and up to which generation that knowledge is complete."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Attempts:
         """Whether nothing can have happened before ``generation`` that is not known here."""
         return self._generation >= generation - 1
 
-    def overtaken(self, members: Iterable[JoinedMember]) -> bool:
+    def is_stale(self, members: Iterable[JoinedMember]) -> bool:
         """Whether some member's JoinGroup is a delayed copy of one that was answered before (rule 8)."""
         return any(m.attempt is not None and m.attempt <= self._known.get(m.member, 0) for m in members)
 

@@ -15,25 +15,25 @@ from loadtrim_agent.wire.records import LeavingRecord, LeftRecord
 from .commands import GatherCommitsCommand, SendLeaveCommand
 from .events import LeaveAnsweredEvent, LeaveWantedEvent
 from .membership import Phase
-from .ownership import Hold, HoldState
+from .ownership import AssignedPartition, AssignedState
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["Departure"]
+__all__ = ["Leave"]
 
 LAST_COMMIT_SECONDS = 1.0
 NEVER = float("inf")
 
 
-class Departure:
+class Leave:
     """The part of :class:`~.machine.Machine` that puts things down; changed by it only."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.topics = machine.config.topics
         """What the user subscribes. The group is told of a topic's end when nothing of it is held any more."""
-        self.leave: LeaveWantedEvent | None = None
+        self.request: LeaveWantedEvent | None = None
         self._sent = False
         self._again = False
         """Something was put down whose subscription has come back since: the next map is to give it to somebody."""
@@ -41,34 +41,34 @@ class Departure:
         """Set when the drain time is over and only the last commit is waited for."""
 
     def wakeup(self) -> float:
-        if self.leave is None or self._sent:
+        if self.request is None or self._sent:
             return NEVER
-        return self.leave.deadline if self._last_commit_until is None else self._last_commit_until
+        return self.request.deadline if self._last_commit_until is None else self._last_commit_until
 
     def wanted(self, event: LeaveWantedEvent) -> None:
-        first = self.leave is None
-        self.leave = event
+        first = self.request is None
+        self.request = event
         if first:
-            self.say_leaving(event.now)
+            self.announce_leaving(event.now)
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         before, self.topics = self.topics, topics
         holdings = self._machine.holdings
-        for partition, hold in sorted(holdings.holds.items()):
-            if partition.topic in topics and partition.topic not in before and self.leave is None:
+        for partition, entry in sorted(holdings.assigned.items()):
+            if partition.topic in topics and partition.topic not in before and self.request is None:
                 holdings.keep(partition)
-                self._again = self._again or hold.state is HoldState.RELEASED
+                self._again = self._again or entry.state is AssignedState.TRANSFERRED
 
-    def puts_down(self, partition: Partition) -> bool:
+    def may_relinquish(self, partition: Partition) -> bool:
         """Whether a partition that nobody is to get may be left to the next map."""
-        return self.leave is not None or partition.topic not in self.topics
+        return self.request is not None or partition.topic not in self.topics
 
     def step(self, now: float) -> None:
         """Whatever can be put down now."""
         if self._sent:
             return
-        if self.leave is not None:
-            self._leave_step(now, self.leave)
+        if self.request is not None:
+            self._leave_step(now, self.request)
         elif self._machine.membership.topics != self.topics or self._again:
             self._resubscribe(now)
 
@@ -77,11 +77,13 @@ class Departure:
     def _resubscribe(self, now: float) -> None:
         membership, holdings = self._machine.membership, self._machine.holdings
         if membership.stable:
-            ended = {p.topic for p in holdings.holds} - set(self.topics)
+            ended = {p.topic for p in holdings.assigned} - set(self.topics)
             holdings.drop_unopened(ended)
-            for partition in sorted(p for p in holdings.holds if p.topic in ended):
-                self._put_down(now, partition)
-            held = {p.topic for p, h in holdings.holds.items() if h.state is not HoldState.RELEASED or h.target}
+            for partition in sorted(p for p in holdings.assigned if p.topic in ended):
+                self._relinquish(now, partition)
+            held = {
+                p.topic for p, h in holdings.assigned.items() if h.state is not AssignedState.TRANSFERRED or h.target
+            }
         elif membership.phase is Phase.IDLE:
             held = set()
         else:
@@ -95,7 +97,7 @@ class Departure:
 
     # -- leaving (rule 11) ---------------------------------------------------------------------------------------
 
-    def say_leaving(self, now: float) -> None:
+    def announce_leaving(self, now: float) -> None:
         """Said on the log, again in every generation."""
         machine = self._machine
         if machine.membership.stable and machine.membership.speaks_loadtrim and machine.log_works:
@@ -112,36 +114,40 @@ class Departure:
     def _leave_step(self, now: float, leave: LeaveWantedEvent) -> None:
         membership, holdings = self._machine.membership, self._machine.holdings
         if self._last_commit_until is not None:
-            if now >= self._last_commit_until or self._all_put_down():
+            if now >= self._last_commit_until or self._all_relinquished():
                 self._send_leave(now)
-        elif membership.generation < 0 and not holdings.holds:
+        elif membership.generation < 0 and not holdings.assigned:
             self._send_leave(now)
         elif now >= leave.deadline or not leave.release:
             # The drain time is over: hand nothing more out, commit what is done, wait a moment for the answer, leave.
             self._last_commit_until = now + LAST_COMMIT_SECONDS
-            for partition in sorted(holdings.holds):
+            for partition in sorted(holdings.assigned):
                 holdings.intend(now, partition, "")
             self._machine.emit(GatherCommitsCommand())
         elif membership.stable:
-            for partition in sorted(holdings.holds):
-                self._put_down(now, partition)
-            if all(h.state is HoldState.RELEASED and not h.target for h in self._started()):
+            for partition in sorted(holdings.assigned):
+                self._relinquish(now, partition)
+            if all(h.state is AssignedState.TRANSFERRED and not h.target for h in self._started()):
                 self._send_leave(now)
 
-    def _started(self) -> list[Hold]:
+    def _started(self) -> list[AssignedPartition]:
         """Holds that matter when leaving: those not opened yet are simply left to the next map."""
-        return [h for h in self._machine.holdings.holds.values() if h.opened]
+        return [h for h in self._machine.holdings.assigned.values() if h.opened]
 
-    def _all_put_down(self) -> bool:
-        return all(h.state is HoldState.RELEASED for h in self._started())
+    def _all_relinquished(self) -> bool:
+        return all(h.state is AssignedState.TRANSFERRED for h in self._started())
 
-    def _put_down(self, now: float, partition: Partition) -> None:
+    def _relinquish(self, now: float, partition: Partition) -> None:
         """Begin to give one partition to whom the plan says, else to the able member with the most slack."""
         machine = self._machine
-        if machine.holdings.holds[partition].state is not HoldState.RUNNING:
+        if machine.holdings.assigned[partition].state is not AssignedState.RUNNING:
             return
-        me, base = machine.membership.member, machine.membership.base
-        takers = machine.peers.takers(partition, base.members, me) if base is not None and machine.log_works else []
+        me, assignment = machine.membership.member, machine.membership.assignment
+        takers = (
+            machine.peers.takers(partition, assignment.members, me)
+            if assignment is not None and machine.log_works
+            else []
+        )
         advised = {
             Partition(m.topic, m.partition): m.target
             for m in (machine.plan.moves if machine.plan is not None else ())
@@ -157,7 +163,7 @@ class Departure:
         """Whatever is left is put down before the group hears of it: somebody else may have it the next moment."""
         machine = self._machine
         self._sent = True
-        machine.put_everything_down()
+        machine.relinquish_all()
         member = machine.membership.member
         if not member:
             machine.left(LeaveAnsweredEvent(now=now))

@@ -15,12 +15,12 @@ import msgspec
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.records import (
-    BaseRecord,
-    BrakeRecord,
+    AssignmentRecord,
     HelloRecord,
     LeavingRecord,
     LeftRecord,
     LoadRecord,
+    ManualOverrideRecord,
     PlanRecord,
     Record,
     RejoinRecord,
@@ -40,7 +40,7 @@ from .commands import (
 )
 from .events import (
     AppendedEvent,
-    BaseFoundEvent,
+    AssignmentFoundEvent,
     CommitAnsweredEvent,
     CommittedFetchedEvent,
     CoordinatorFoundEvent,
@@ -63,10 +63,10 @@ from .events import (
 )
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
 from .lease import Lease
-from .leave import Departure
+from .leave import Leave
 from .membership import Membership, Phase
-from .ownership import Hold, HoldState, Ownership
-from .partitions import Holdings
+from .ownership import AssignedPartition, AssignedState, Ownership
+from .partitions import PartitionTable
 from .peers import Peers
 from .prefetch import Prefetches
 
@@ -94,9 +94,9 @@ class Machine:
         self._out: list[Command] = []
         self._appends = 0
         self._lease = Lease(config.session_timeout, config.rebalance_timeout)
-        self._lease_said = 0.0
+        self._lease_sent = 0.0
         self.membership = Membership(config, self, self._lease, self._out.append)
-        self.holdings = Holdings(config, self.emit, self.append)
+        self.holdings = PartitionTable(config, self.emit, self.append)
         self.peers = Peers()
         self._prefetches = Prefetches(self.emit)
         self._weights: dict[Partition, float] = {}
@@ -107,8 +107,8 @@ class Machine:
         """It contradicted itself once: nothing is given away any more."""
         self.plan: PlanRecord | None = None
         """The leader's latest advice in this generation."""
-        self.brake: BrakeRecord | None = None
-        self.departure = Departure(self)
+        self.manual_override: ManualOverrideRecord | None = None
+        self.leave = Leave(self)
         self._revoking = False
         self._revoke_deadline = NEVER
         self._stopped_for_foreign = False
@@ -117,8 +117,8 @@ class Machine:
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartEvent: lambda e: self.membership.start(e.now),
             TickEvent: lambda e: None,
-            SubscriptionEvent: lambda e: self.departure.subscribe(e.topics),
-            TopicsEvent: lambda e: self.membership.topics_told(e.now, e.partitions),
+            SubscriptionEvent: lambda e: self.leave.subscribe(e.topics),
+            TopicsEvent: lambda e: self.membership.on_topics(e.now, e.partitions),
             WeightsEvent: self._on_weights,
             CoordinatorFoundEvent: lambda e: self.membership.coordinator_found(e.now),
             events.JoinAnsweredEvent: self.membership.join_answered,
@@ -130,7 +130,7 @@ class Machine:
             CommittedFetchedEvent: self._on_committed_fetched,
             OpenedEvent: self.holdings.opened,
             events.DrainedEvent: self.holdings.drained,
-            events.LullEvent: self.holdings.lull,
+            events.IdlePointEvent: self.holdings.idle_point,
             events.TransactionSendsEvent: self.holdings.transaction_sends,
             events.TransactionSentEvent: self.holdings.transaction_sent,
             MoveWantedEvent: lambda e: self._intend(e.now, e.partition, e.target),
@@ -140,8 +140,8 @@ class Machine:
             LogFailedEvent: self._on_log_failed,
             LogUsableEvent: self._on_log_usable,
             AppendedEvent: self._on_appended,
-            BaseFoundEvent: lambda e: self.membership.base_found(e.now, e.base),
-            LeaveWantedEvent: self.departure.wanted,
+            AssignmentFoundEvent: lambda e: self.membership.assignment_found(e.now, e.assignment),
+            LeaveWantedEvent: self.leave.wanted,
         }
 
     # -- the door ------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Machine:
     def wakeup(self) -> float:
         """When a TickEvent is due at the latest, by the boot-time clock; inf: never."""
         membership = self.membership
-        due = min(membership.wakeup(), self.holdings.wakeup(), self.departure.wakeup(), self._revoke_deadline)
+        due = min(membership.wakeup(), self.holdings.wakeup(), self.leave.wakeup(), self._revoke_deadline)
         due = min(due, self._prefetches.wakeup())
         if membership.stable and self.log_works:
             due = min(due, self.peers.next_overdue(membership.member))
@@ -179,13 +179,13 @@ class Machine:
 
         It numbers on, so that answers to what this one has sent mean nothing to it.
         """
-        config = msgspec.structs.replace(self.config, topics=self.departure.topics)
+        config = msgspec.structs.replace(self.config, topics=self.leave.topics)
         machine = Machine(config, wall_offset=self._wall_offset)
-        machine.membership.number_on(self.membership)
-        machine.holdings.number_on(self.holdings)
+        machine.membership.continue_from(self.membership)
+        machine.holdings.continue_from(self.holdings)
         machine._appends = self._appends
         machine._log_failed = self._log_failed
-        machine.brake = self.brake
+        machine.manual_override = self.manual_override
         return machine
 
     def use_log(self, usable: bool) -> None:
@@ -197,7 +197,7 @@ class Machine:
     @property
     def settled(self) -> bool:
         """In a generation, with everything held being handed out or given away, as far as it depends on us."""
-        return self.membership.stable and all(h.opened or h.unstable for h in self.holdings.holds.values())
+        return self.membership.stable and all(h.opened or h.unstable for h in self.holdings.assigned.values())
 
     @property
     def lease_until(self) -> float:
@@ -217,7 +217,7 @@ class Machine:
 
     def _settle(self, now: float) -> None:
         """What follows from any change: whatever is due now, releases whose commit is in, commits, the lease."""
-        self._look_for_map(now)
+        self._look_for_assignment(now)
         membership = self.membership
         overdue = self.log_works and self.peers.overdue(now, membership.member)
         membership.tick(now, overdue)
@@ -226,15 +226,15 @@ class Machine:
             membership.rejoin(now)
         self._prefetches.tick(now)
         self._release_settled(now)
-        self.departure.step(now)
-        membership.poke(now)
+        self.leave.step(now)
+        membership.maybe_join(now)
         if membership.may_commit:
             command = self.holdings.commits.next(now, membership.member, membership.generation)
             if command is not None:
                 self.emit(command)
-        if self._lease.until != self._lease_said:
-            self._lease_said = self._lease.until
-            self.emit(LeaseCommand(until=self._lease_said))
+        if self._lease.until != self._lease_sent:
+            self._lease_sent = self._lease.until
+            self.emit(LeaseCommand(until=self._lease_sent))
 
     def emit(self, command: Command) -> None:
         self._out.append(command)
@@ -248,7 +248,7 @@ class Machine:
 
     def ready_to_join(self, now: float) -> bool:
         self._prefetches.drop_all()  # nothing is acquired by a release until the next generation
-        if self.membership.speaks_loadtrim or not self.holdings.holds:
+        if self.membership.speaks_loadtrim or not self.holdings.assigned:
             self.holdings.freeze()
             return True
         return self._revoked(now)
@@ -258,9 +258,11 @@ class Machine:
         if not self._revoking:
             self._revoking = True
             self._revoke_deadline = now + min(self.config.drain_seconds, self.config.rebalance_timeout / 2)
-            for partition in sorted(self.holdings.holds):
+            for partition in sorted(self.holdings.assigned):
                 self.holdings.intend(now, partition, "")
-        waiting = [h for h in self.holdings.holds.values() if h.state in (HoldState.STOPPING, HoldState.COMMITTING)]
+        waiting = [
+            h for h in self.holdings.assigned.values() if h.state in (AssignedState.DRAINING, AssignedState.COMMITTING)
+        ]
         done = {id(h) for h in self.holdings.settled()}
         if any(id(h) not in done for h in waiting) and now < self._revoke_deadline:
             return False
@@ -269,8 +271,8 @@ class Machine:
         self.holdings.drop_all()
         return True
 
-    def claims(self) -> tuple[Partition, ...]:
-        return self.holdings.claims(self.membership.topics)
+    def owned_partitions(self) -> tuple[Partition, ...]:
+        return self.holdings.owned_partitions(self.membership.topics)
 
     def enter(self, now: float, answer: GroupAnswer) -> None:
         membership = self.membership
@@ -284,27 +286,27 @@ class Machine:
                 protocol=membership.protocol,
             )
         )
-        if not membership.speaks_loadtrim and self.holdings.holds:
+        if not membership.speaks_loadtrim and self.holdings.assigned:
             membership.rejoin(now)  # a member without the agent came back: commit, drop the claims, join again
             return
         self._run_again()
-        if answer.base is None:
+        if answer.assignment is None:
             self.peers.enter(now, answer.attempts or ())
             self.holdings.enter_blind(answer.partitions)
         else:
-            self._enter_map(now, answer.base)
-        if self.departure.leave is not None:
-            self.departure.say_leaving(now)
+            self._enter_assignment(now, answer.assignment)
+        if self.leave.request is not None:
+            self.leave.announce_leaving(now)
 
-    def _enter_map(self, now: float, base: BaseRecord) -> None:
+    def _enter_assignment(self, now: float, assignment: AssignmentRecord) -> None:
         membership = self.membership
-        if self.brake is None:
+        if self.manual_override is None:
             # Who tails the log knows the latest brake; a newcomer has the one that every map repeats.
-            self.brake = base.brake
-        self.peers.enter(now, base.members)
-        self.holdings.enter(Ownership(membership.generation, base.owners()), membership.member)
+            self.manual_override = assignment.manual_override
+        self.peers.enter(now, assignment.members)
+        self.holdings.enter(Ownership(membership.generation, assignment.owners()), membership.member)
         if membership.leader == membership.member:
-            self.append(base)  # a later leader without a map finds the newest one here (rule 8)
+            self.append(assignment)  # a later leader without a map finds the newest one here (rule 8)
         future = self._future
         self._future = {g: records for g, records in future.items() if g > membership.generation}
         for _, record in future.get(membership.generation, ()):
@@ -321,27 +323,27 @@ class Machine:
 
     def stop_foreign(self, now: float) -> None:
         self.holdings.drop_unopened()
-        for partition, hold in sorted(self.holdings.holds.items()):
-            if hold.handed_out:
+        for partition, entry in sorted(self.holdings.assigned.items()):
+            if entry.handed_out:
                 self._stopped_for_foreign = True
-                self.emit(StopCommand(partition=partition, take=hold.take))
+                self.emit(StopCommand(partition=partition, acquisition_id=entry.acquisition_id))
 
     def _run_again(self) -> None:
         if self._stopped_for_foreign:
             self._stopped_for_foreign = False
-            for partition, hold in sorted(self.holdings.holds.items()):
-                if hold.handed_out:
-                    self.emit(ResumeCommand(partition=partition, take=hold.take))
+            for partition, entry in sorted(self.holdings.assigned.items()):
+                if entry.handed_out:
+                    self.emit(ResumeCommand(partition=partition, acquisition_id=entry.acquisition_id))
 
     def leaving(self) -> frozenset[str]:
-        me = {self.membership.member} if self.departure.leave is not None else set()
+        me = {self.membership.member} if self.leave.request is not None else set()
         return self.peers.leaving | me
 
     def weights(self) -> dict[Partition, float]:
         return self._weights
 
-    def brake_in_force(self) -> BrakeRecord | None:
-        return self.brake
+    def manual_override_in_force(self) -> ManualOverrideRecord | None:
+        return self.manual_override
 
     def append(self, record: Record) -> int:
         self._appends += 1
@@ -357,7 +359,7 @@ class Machine:
         self._weights = event.weights
 
     def _on_commit_answered(self, event: CommitAnsweredEvent) -> None:
-        self.holdings.commit_answered(event.now, self.holdings.commits.answered(event, self.holdings.take_of))
+        self.holdings.commit_answered(event.now, self.holdings.commits.answered(event, self.holdings.acquisition_of))
         codes = set(event.codes.values())
         if codes & COORDINATOR_MOVED:
             self.membership.coordinator_lost()
@@ -372,14 +374,14 @@ class Machine:
 
     def _on_appended(self, event: AppendedEvent) -> None:
         self.holdings.appended(event)
-        self.membership.base_appended(event.now, event.append, event.offset)
+        self.membership.assignment_appended(event.now, event.append, event.offset)
 
     def _on_log(self, event: LogReadEvent) -> None:
         record = event.record
         generation = getattr(record, "generation", -1)
         if isinstance(record, (ReleaseRecord, PlanRecord, LeavingRecord)) and generation > self.membership.generation:
             self._keep(event.now, generation, event.offset, record)
-        elif isinstance(record, BaseRecord):
+        elif isinstance(record, AssignmentRecord):
             if generation > self.membership.generation:
                 self._keep(event.now, generation, event.offset, record)
         else:
@@ -392,13 +394,13 @@ class Machine:
             self.emit(CountCommand(what="future_records_dropped"))
             self.membership.rejoin(now)
 
-    def _look_for_map(self, now: float) -> None:
+    def _look_for_assignment(self, now: float) -> None:
         wanted = self.membership.reading
         if wanted is None:
             return
         for offset, record in self._future.get(wanted[0], ()):
-            if offset == wanted[1] and isinstance(record, BaseRecord):
-                self.membership.base_read(now, record)
+            if offset == wanted[1] and isinstance(record, AssignmentRecord):
+                self.membership.assignment_read(now, record)
                 return
 
     def _apply(self, now: float, record: Record) -> None:
@@ -408,24 +410,24 @@ class Machine:
             case ReleaseRecord():
                 counted = self.holdings.fold(record, membership.member, acquire=membership.stable)
                 if counted:
-                    self._prefetches.moved(record.key, here=record.key in self.holdings.holds)
+                    self._prefetches.moved(record.key, here=record.key in self.holdings.assigned)
                 else:
                     self.emit(CountCommand(what="void_release", partition=record.key))
             case PlanRecord() if record.generation == membership.generation and membership.stable:
                 self._advise(now, record)
             case HelloRecord() if record.member != membership.member:
-                membership.told_of_member(now, record.member, here=True)
+                membership.on_member_notice(now, record.member, here=True)
             case LeftRecord() if record.member != membership.member:
                 self.peers.forget_leaving(record.member)
-                membership.told_of_member(now, record.member, here=False)
+                membership.on_member_notice(now, record.member, here=False)
             case RejoinRecord() if record.member != membership.member:
-                membership.told_of_rebalance(now, record.generation)
+                membership.on_rebalance_notice(now, record.generation)
             case LoadRecord():
                 self.peers.heard(now, record)
             case LeavingRecord():
-                self.peers.say_leaving(record.member)
-            case BrakeRecord():
-                self.brake = record  # the latest in the log wins, whatever clock wrote it
+                self.peers.announce_leaving(record.member)
+            case ManualOverrideRecord():
+                self.manual_override = record  # the latest in the log wins, whatever clock wrote it
             case _:
                 pass
 
@@ -442,21 +444,21 @@ class Machine:
     def _coming(self, plan: PlanRecord) -> list[Partition]:
         """What the plan would have others give to this member."""
         membership, ownership = self.membership, self.holdings.ownership
-        if ownership is None or self.departure.leave is not None or not self.log_works:
+        if ownership is None or self.leave.request is not None or not self.log_works:
             return []
         return [
             partition
             for move in plan.moves
             if move.target == membership.member
-            and (partition := Partition(move.topic, move.partition)) not in self.holdings.holds
-            and partition.topic in self.departure.topics
+            and (partition := Partition(move.topic, move.partition)) not in self.holdings.assigned
+            and partition.topic in self.leave.topics
             and ownership.owner(partition) == move.source
         ]
 
     def _intend(self, now: float, partition: Partition, target: str) -> None:
         """Give a partition to a member of this generation that subscribes its topic and stays (rule 2)."""
-        base, ownership = self.membership.base, self.holdings.ownership
-        entry = base.members.get(target) if base is not None else None
+        assignment, ownership = self.membership.assignment, self.holdings.ownership
+        entry = assignment.members.get(target) if assignment is not None else None
         allowed = (
             self.membership.stable
             and self.log_works
@@ -472,26 +474,26 @@ class Machine:
 
     def _release_settled(self, now: float) -> None:
         ownership = self.holdings.ownership
-        for hold in self.holdings.settled():
-            if hold.target == "":
-                if self.departure.puts_down(hold.partition):
-                    self.holdings.release(now, hold, None)
+        for entry in self.holdings.settled():
+            if entry.target == "":
+                if self.leave.may_relinquish(entry.partition):
+                    self.holdings.release(now, entry, None)
             elif ownership is not None and self.membership.stable and self.log_works:
-                self.holdings.release(now, hold, self._release_record(now, ownership, hold))
+                self.holdings.release(now, entry, self._release_record(now, ownership, entry))
 
-    def _release_record(self, now: float, ownership: Ownership, hold: Hold) -> ReleaseRecord:
+    def _release_record(self, now: float, ownership: Ownership, entry: AssignedPartition) -> ReleaseRecord:
         return ReleaseRecord(
             group=self.config.group,
             member=self.membership.member,
             at=self.wall(now),
             generation=ownership.generation,
-            topic=hold.partition.topic,
-            partition=hold.partition.partition,
-            version=ownership.version(hold.partition),
+            topic=entry.partition.topic,
+            partition=entry.partition.partition,
+            version=ownership.version(entry.partition),
             source=self.membership.member,
-            target=hold.target,
-            offset=hold.committed if hold.committed is not None else 0,
-            seconds=max(0.0, now - hold.since),
+            target=entry.target,
+            offset=entry.committed if entry.committed is not None else 0,
+            seconds=max(0.0, now - entry.since),
         )
 
     # -- the log's troubles (rule 10) ----------------------------------------------------------------------------
@@ -510,8 +512,8 @@ class Machine:
         if event.failed and self.log_works:
             self.emit(CountCommand(what="log_failed"))
             self._prefetches.drop_all()
-            for partition, hold in sorted(self.holdings.holds.items()):
-                if hold.target:
+            for partition, entry in sorted(self.holdings.assigned.items()):
+                if entry.target:
                     self.holdings.keep(partition)  # no moves, all else runs on
         self._log_failed = event.failed
 
@@ -525,7 +527,7 @@ class Machine:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def put_everything_down(self) -> None:
+    def relinquish_all(self) -> None:
         """Hand out nothing, hold nothing."""
         self._revoking, self._revoke_deadline = False, NEVER
         self._lease.revoke()
@@ -535,5 +537,5 @@ class Machine:
     def left(self, event: LeaveAnsweredEvent) -> None:
         """Out of the group."""
         self.membership.left()
-        self.put_everything_down()
+        self.relinquish_all()
         self.emit(LeftCommand())

@@ -20,17 +20,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from loadtrim_agent.wire.records import BaseRecord, HelloRecord, RejoinRecord, encode
+from loadtrim_agent.wire.records import AssignmentRecord, HelloRecord, RejoinRecord, encode
 
-from .announcements import Heard
-from .assignment import GenerationMap, answers_of, assign_standard, make_map
+from .announcements import Announcements
+from .assignment import GenerationAssignment, answers_of, assign_standard, make_assignment
 from .commands import (
     Command,
     CountCommand,
     FailCommand,
     FetchTopicsCommand,
     FindCoordinatorCommand,
-    ReadBaseCommand,
+    ReadAssignmentCommand,
     SendHeartbeatCommand,
     SendJoinCommand,
     SendSyncCommand,
@@ -38,16 +38,16 @@ from .commands import (
 from .events import GroupAnswer, HeartbeatAnsweredEvent, JoinAnsweredEvent, JoinedMember, SyncAnsweredEvent
 from .group_config import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
 from .heartbeats import Heartbeats
-from .join_sequence import Attempts
+from .join_sequence import JoinSequence
 from .lease import Lease
 from .ports import MembershipHooks
 
 __all__ = ["Membership", "Phase"]
 
 NEVER = float("inf")
-BASE_READ_SECONDS = 0.5
-BASE_APPEND_SECONDS = 1.0
-BASE_WAIT_SECONDS = 2.0
+ASSIGNMENT_READ_SECONDS = 0.5
+ASSIGNMENT_APPEND_SECONDS = 1.0
+ASSIGNMENT_WAIT_SECONDS = 2.0
 TOPICS_WAIT_SECONDS = 5.0
 UNREADABLE_WAIT_SECONDS = 1.0
 OVERDUE_HEARTBEAT_SECONDS = 0.25
@@ -84,35 +84,35 @@ class Membership:
         self.topics = config.topics
         self.partitions: dict[str, int] = {}
         """Topic -> partitions, as far as metadata is known."""
-        self.base: BaseRecord | None = None
+        self.assignment: AssignmentRecord | None = None
         """The map of :attr:`generation`; None in a mixed generation."""
         self.coordinator_known = False
         self._attempt = 0
         self._outstanding = False
         """A JoinGroup or SyncGroup is on its connection: whatever follows there would wait behind it."""
-        self._attempts = Attempts()
+        self._join_sequence = JoinSequence()
         self._next_generation = -1
         self._next_protocol = ""
         self._joined: tuple[JoinedMember, ...] = ()
         self._join_sent_at = NEVER
         self._phase_deadline = NEVER
         self._retry_at = NEVER
-        self._base_asked = False
-        self._base_answered = False
+        self._assignment_asked = False
+        self._assignment_answered = False
         self._topics_asked: tuple[str, ...] | None = None
-        self._topics_told = False
-        self._mapped: dict[str, int] = {}
+        self._topics_answered = False
+        self._assigned_for: dict[str, int] = {}
         """Topic -> partitions that this leader's map was made for; empty where it does not lead."""
-        self._base_append: int | None = None
-        self._base_pending: BaseRecord | None = None
+        self._assignment_append: int | None = None
+        self._assignment_pending: AssignmentRecord | None = None
         self._answer = GroupAnswer()
         """READING: the answer whose map is still in the log."""
         self._again = False
         self._contested = False
         self._heartbeats = Heartbeats(config.heartbeat_interval)
-        self._told_of: int = -1
+        self._noticed_generation: int = -1
         """Generation whose end the log was already told of, by us or by another (rule 11)."""
-        self._heard = Heard()
+        self._announcements = Announcements()
 
     # -- what others ask -----------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Membership:
         """From the next JoinGroup on: offer our protocol too, or the standard ones only."""
         self._config = msgspec.structs.replace(self._config, log_usable=usable)
 
-    def number_on(self, earlier: Membership) -> None:
+    def continue_from(self, earlier: Membership) -> None:
         """Go on from the numbers of an earlier machine of this process, and from what it knew of the topics."""
         self._attempt = earlier._attempt
         self.partitions = earlier.partitions
@@ -165,9 +165,9 @@ class Membership:
             self._again = True
             return
         self.phase = Phase.REVOKING
-        self.poke(now)
+        self.maybe_join(now)
 
-    def poke(self, now: float) -> None:
+    def maybe_join(self, now: float) -> None:
         """Send the JoinGroup as soon as nothing stands in its way."""
         if self.phase is Phase.REVOKING and self._hooks.ready_to_join(now):
             self._send_join(now)
@@ -181,7 +181,7 @@ class Membership:
         if not self.coordinator_known:
             return
         self._attempt += 1
-        self._mapped = {}
+        self._assigned_for = {}
         protocols = (LOADTRIM, *STANDARD_PROTOCOLS) if self._config.log_usable else STANDARD_PROTOCOLS
         self._emit(
             SendJoinCommand(
@@ -189,23 +189,23 @@ class Membership:
                 member=self.member,
                 protocols=protocols,
                 topics=self.topics,
-                owned=self._hooks.claims(),
+                owned=self._hooks.owned_partitions(),
                 fresh=fresh or self._outstanding,
             )
         )
         self._outstanding = True
-        self._tell_the_others(now)
+        self._announce_join(now)
 
-    def _tell_the_others(self, now: float) -> None:
+    def _announce_join(self, now: float) -> None:
         """A hello (newcomer) or rejoin in the log makes everybody join now: barriers of milliseconds."""
         if not self.member or not self._config.log_usable:
             return
         group, at = self._config.group, self._hooks.wall(now)
         if self.generation < 0:
             self._hooks.append(HelloRecord(group=group, member=self.member, at=at, instance=self._config.instance))
-        elif self._told_of < self.generation:
+        elif self._noticed_generation < self.generation:
             self._hooks.append(RejoinRecord(group=group, member=self.member, at=at, generation=self.generation))
-        self._told_of = self.generation
+        self._noticed_generation = self.generation
 
     def coordinator_found(self, now: float) -> None:
         self.coordinator_known = True
@@ -263,80 +263,82 @@ class Membership:
         if event.leader != event.member:
             self._send_sync(event.now, {})
             return
-        overtaken = self._attempts.overtaken(event.members)
+        stale = self._join_sequence.is_stale(event.members)
         # Without the map of the generation before, others may have been answered JoinGroups that are not known here.
-        self._base_answered = self._attempts.covers(event.generation)
-        self._attempts.answered(event.generation, event.members)
-        if overtaken:
+        self._assignment_answered = self._join_sequence.covers(event.generation)
+        self._join_sequence.answered(event.generation, event.members)
+        if stale:
             self._emit(CountCommand(what="stale_join"))
             self._restart_barrier(event.now)
             return
         self.phase = Phase.ASSIGNING
         self._phase_deadline = event.now + TOPICS_WAIT_SECONDS
-        self._base_asked = self._topics_told = False
+        self._assignment_asked = self._topics_answered = False
         self._topics_asked = None
-        self._base_append = self._base_pending = None
+        self._assignment_append = self._assignment_pending = None
         self.assign(event.now)
 
     # -- the leader's map ----------------------------------------------------------------------------------------
 
     def assign(self, now: float) -> None:
         """Answer with the map as soon as everything it needs is there."""
-        if self.phase is not Phase.ASSIGNING or self._base_append is not None:
+        if self.phase is not Phase.ASSIGNING or self._assignment_append is not None:
             return
-        if self._lacks_base() or self._lacks_topics(now):
+        if self._lacks_assignment() or self._lacks_topics(now):
             return
-        self._mapped = {topic: self.partitions.get(topic, 0) for m in self._joined for topic in m.topics}
+        self._assigned_for = {topic: self.partitions.get(topic, 0) for m in self._joined for topic in m.topics}
         if self._next_protocol != LOADTRIM:
             self._send_sync(now, assign_standard(self._next_protocol, self._joined, self.partitions))
             return
-        made = make_map(self._joined, self.partitions, leaving=self._hooks.leaving(), weights=self._hooks.weights())
+        made = make_assignment(
+            self._joined, self.partitions, leaving=self._hooks.leaving(), weights=self._hooks.weights()
+        )
         self._count_oddities(made)
         self._contested = bool(made.contested)
-        base = BaseRecord(
+        assignment = AssignmentRecord(
             group=self._config.group,
             member=self.member,
             at=self._hooks.wall(now),
             generation=self._next_generation,
             members=made.entries,
-            brake=self._hooks.brake_in_force(),
+            manual_override=self._hooks.manual_override_in_force(),
         )
-        if len(encode(base)) * len(self._joined) <= self._config.inline_limit_bytes:
-            self._send_sync(now, answers_of(base, inline=True))
+        if len(encode(assignment)) * len(self._joined) <= self._config.inline_limit_bytes:
+            self._send_sync(now, answers_of(assignment, inline=True))
         else:
-            self._base_pending = base
-            self._base_append = self._hooks.append(base)
-            self._phase_deadline = now + BASE_APPEND_SECONDS
+            self._assignment_pending = assignment
+            self._assignment_append = self._hooks.append(assignment)
+            self._phase_deadline = now + ASSIGNMENT_APPEND_SECONDS
 
-    def _lacks_base(self) -> bool:
+    def _lacks_assignment(self) -> bool:
         """A leader without the newest map asks the log for it, once (rule 8)."""
         alone = all(m.member == self.member for m in self._joined)
-        if self._base_answered or alone or self._next_protocol != LOADTRIM or not self._config.log_usable:
+        if self._assignment_answered or alone or self._next_protocol != LOADTRIM or not self._config.log_usable:
             return False
-        if not self._base_asked:
-            self._base_asked = True
-            self._emit(ReadBaseCommand(timeout=BASE_READ_SECONDS))
+        if not self._assignment_asked:
+            self._assignment_asked = True
+            self._emit(ReadAssignmentCommand(timeout=ASSIGNMENT_READ_SECONDS))
         return True
 
-    def base_found(self, now: float, base: BaseRecord | None) -> None:
-        if self.phase is not Phase.ASSIGNING or self._base_answered:
+    def assignment_found(self, now: float, assignment: AssignmentRecord | None) -> None:
+        if self.phase is not Phase.ASSIGNING or self._assignment_answered:
             return
-        self._base_answered = True
-        if base is not None and base.generation < self._next_generation:
-            newest = Attempts()
-            newest.learn({m: e.attempt for m, e in base.members.items()})
-            if newest.overtaken(self._joined):
+        self._assignment_answered = True
+        if assignment is not None and assignment.generation < self._next_generation:
+            newest = JoinSequence()
+            newest.learn({m: e.attempt for m, e in assignment.members.items()})
+            if newest.is_stale(self._joined):
                 self._emit(CountCommand(what="stale_join"))
                 self._restart_barrier(now)
                 return
         self.assign(now)
 
-    def topics_told(self, now: float, partitions: dict[str, int]) -> None:
+    def on_topics(self, now: float, partitions: dict[str, int]) -> None:
         """Metadata is there. Rule 7: only the leader's watch starts a barrier for new partitions."""
         self.partitions = {**self.partitions, **partitions}
-        self._topics_told = self._topics_told or self._topics_asked is not None
-        if any(self.partitions.get(topic, 0) != count for topic, count in self._mapped.items()):
-            self._mapped = {}
+        self._topics_answered = self._topics_answered or self._topics_asked is not None
+        if any(self.partitions.get(topic, 0) != count for topic, count in self._assigned_for.items()):
+            self._assigned_for = {}
             self._emit(CountCommand(what="partitions_changed"))
             self.rejoin(now)
         self.assign(now)
@@ -347,25 +349,27 @@ class Membership:
             return False
         known = self.partitions
         missing = {topic for member in self._joined for topic in member.topics} - known.keys()
-        if not self._topics_told:
+        if not self._topics_answered:
             missing |= {p.topic for m in self._joined for p in m.owned if p.partition >= known.get(p.topic, 0)}
         if missing and self._topics_asked is None:
             self._topics_asked = tuple(sorted(missing))
             self._emit(FetchTopicsCommand(topics=self._topics_asked))
         return bool(missing)
 
-    def base_appended(self, now: float, append: int, offset: int | None) -> None:
+    def assignment_appended(self, now: float, append: int, offset: int | None) -> None:
         """The map is in the log: answer with where it stands (rule 7)."""
-        if self.phase is not Phase.ASSIGNING or append != self._base_append or self._base_pending is None:
+        if self.phase is not Phase.ASSIGNING or append != self._assignment_append or self._assignment_pending is None:
             return
-        answers = answers_of(self._base_pending, inline=False)
+        answers = answers_of(self._assignment_pending, inline=False)
         if offset is None:
             self._emit(CountCommand(what="map_not_written"))
         else:
-            answers = {m: msgspec.structs.replace(a, base_offset=offset, attempts=None) for m, a in answers.items()}
+            answers = {
+                m: msgspec.structs.replace(a, assignment_offset=offset, attempts=None) for m, a in answers.items()
+            }
         self._send_sync(now, answers)
 
-    def _count_oddities(self, made: GenerationMap) -> None:
+    def _count_oddities(self, made: GenerationAssignment) -> None:
         for partition in made.contested:
             self._emit(CountCommand(what="contested_claim", partition=partition))
         for _, partition in made.void:
@@ -405,23 +409,23 @@ class Membership:
             return
         self._lease.renew(event.sent_at)
         self._answer = event.answer
-        if event.answer.base_offset is not None:
+        if event.answer.assignment_offset is not None:
             self.phase = Phase.READING
-            self._phase_deadline = event.now + BASE_WAIT_SECONDS
+            self._phase_deadline = event.now + ASSIGNMENT_WAIT_SECONDS
             return
         self._enter(event.now, event.answer)
 
     @property
     def reading(self) -> tuple[int, int] | None:
         """(generation, offset in the log) of the map that is waited for."""
-        if self.phase is not Phase.READING or self._answer.base_offset is None:
+        if self.phase is not Phase.READING or self._answer.assignment_offset is None:
             return None
-        return self._next_generation, self._answer.base_offset
+        return self._next_generation, self._answer.assignment_offset
 
-    def base_read(self, now: float, base: BaseRecord) -> None:
+    def assignment_read(self, now: float, assignment: AssignmentRecord) -> None:
         """The map that the SyncGroup answer points to has been read from the log."""
-        if self.phase is Phase.READING and base.generation == self._next_generation:
-            self._enter(now, msgspec.structs.replace(self._answer, base=base))
+        if self.phase is Phase.READING and assignment.generation == self._next_generation:
+            self._enter(now, msgspec.structs.replace(self._answer, assignment=assignment))
 
     def _enter(self, now: float, answer: GroupAnswer) -> None:
         if self._next_protocol == LOADTRIM and self._made_from(answer) != self._attempt:
@@ -431,15 +435,15 @@ class Membership:
         self.phase = Phase.STABLE
         self.generation = self._next_generation
         self.protocol = self._next_protocol
-        self.base = answer.base
+        self.assignment = answer.assignment
         if self.protocol == LOADTRIM:
-            self._attempts.entered(self.generation, _attempts_of(answer))
+            self._join_sequence.entered(self.generation, _attempts_of(answer))
         self._phase_deadline = NEVER
         self._heartbeats.entered(now)
-        ended = self._told_of >= self.generation  # somebody was in before us, and has joined again
+        ended = self._noticed_generation >= self.generation  # somebody was in before us, and has joined again
         self._hooks.enter(now, answer)
-        if self._heard.unseen(answer.base.members if answer.base is not None else ()):
-            self.hint(now)
+        if self._announcements.unseen(answer.assignment.members if answer.assignment is not None else ()):
+            self.expect_rebalance(now)
         if self.stable and (self._again or ended or (self._contested and self.is_leader)):
             self._contested = False
             self.rejoin(now)
@@ -456,37 +460,37 @@ class Membership:
         """Join again with the claims held: what was answered cannot be used."""
         self.phase = Phase.REVOKING
         self._phase_deadline = NEVER
-        self.poke(now)
+        self.maybe_join(now)
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
-    def hint(self, now: float, generation: int | None = None) -> None:
+    def expect_rebalance(self, now: float, generation: int | None = None) -> None:
         """The log says that a barrier began (or is about to): heartbeat now and a few times more (rule 11)."""
-        self._told_of = max(self._told_of, self.generation if generation is None else generation)
+        self._noticed_generation = max(self._noticed_generation, self.generation if generation is None else generation)
         if self.phase is Phase.STABLE:
             self._heartbeats.burst(now)
 
-    def told_of_rebalance(self, now: float, generation: int) -> None:
+    def on_rebalance_notice(self, now: float, generation: int) -> None:
         """A member was told that this generation ends: join too, without asking first (rule 11)."""
         if generation == self.generation:
-            self._join_told(now)
+            self._join_on_notice(now)
         elif generation > self.generation:
-            self.hint(now, generation)
+            self.expect_rebalance(now, generation)
 
-    def told_of_member(self, now: float, member: str, *, here: bool) -> None:
+    def on_member_notice(self, now: float, member: str, *, here: bool) -> None:
         """A newcomer said hello, or a member that it left: where the map does not show it yet, join at once.
 
         Asking first would cost every member a round trip, in the milliseconds in which the broker is to answer the
         JoinGroups. Who says the same again, still in no map, is only asked about.
         """
-        news = self._heard.say(member, here=here)
-        if self.base is None or not news:
-            self.hint(now)
-        elif (member in self.base.members) != here:
-            self._join_told(now)
+        news = self._announcements.say(member, here=here)
+        if self.assignment is None or not news:
+            self.expect_rebalance(now)
+        elif (member in self.assignment.members) != here:
+            self._join_on_notice(now)
 
-    def _join_told(self, now: float) -> None:
-        self._told_of = max(self._told_of, self.generation)
+    def _join_on_notice(self, now: float) -> None:
+        self._noticed_generation = max(self._noticed_generation, self.generation)
         if self.phase is Phase.STABLE:
             self.rejoin(now)
 
@@ -510,10 +514,10 @@ class Membership:
             self._emit(CountCommand(what="join_unanswered"))
             self._send_join(now, fresh=True)
         elif self.phase is Phase.ASSIGNING:
-            if self._base_append is not None:
-                self.base_appended(now, self._base_append, None)
+            if self._assignment_append is not None:
+                self.assignment_appended(now, self._assignment_append, None)
             else:
-                self._base_answered = True
+                self._assignment_answered = True
                 self.assign(now)
         elif self.phase in (Phase.SYNCING, Phase.READING):
             self._emit(CountCommand(what="map_unanswered"))
@@ -567,11 +571,11 @@ class Membership:
         self.member = ""
         self.generation = -1
         self.protocol = ""
-        self.base = None
-        self._attempts.forget()
-        self._mapped = {}
-        self._told_of = -1
-        self._heard.forget()
+        self.assignment = None
+        self._join_sequence.forget()
+        self._assigned_for = {}
+        self._noticed_generation = -1
+        self._announcements.forget()
         self._heartbeats.forget()
         self._hooks.forget(now)
         self._restart_barrier(now)
@@ -583,6 +587,6 @@ class Membership:
 
 def _attempts_of(answer: GroupAnswer) -> dict[str, int]:
     """Member -> attempt that the map was made from (rule 6)."""
-    if answer.base is not None:
-        return {member: entry.attempt for member, entry in answer.base.members.items()}
+    if answer.assignment is not None:
+        return {member: entry.attempt for member, entry in answer.assignment.members.items()}
     return answer.attempts or {}

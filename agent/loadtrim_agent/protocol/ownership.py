@@ -10,7 +10,7 @@ from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.records import ReleaseRecord
 
-__all__ = ["Hold", "HoldState", "Ownership"]
+__all__ = ["AssignedPartition", "AssignedState", "Ownership"]
 
 
 class Ownership:
@@ -45,64 +45,64 @@ class Ownership:
         return True
 
 
-class HoldState(enum.Enum):
-    """The life of one acquisition. Everything but RELEASED is claimed in JoinGroup (rule 5)."""
+class AssignedState(enum.Enum):
+    """The life of one acquisition. Everything but TRANSFERRED is claimed in JoinGroup (rule 5)."""
 
     FETCHING = "fetching"
     """Ours by the map; asking for the committed offset."""
     OPENING = "opening"
     """The shell seeks and calls ``on_partitions_assigned``."""
-    PINNING = "pinning"
+    INITIAL_COMMIT = "initial commit"
     """There was no commit: the position it will start at is being committed (rule 4)."""
     RUNNING = "running"
     """Its records are handed out while the lease lasts."""
-    COMMITTING_AHEAD = "committing ahead"
+    PRE_COMMIT = "pre-commit"
     """To be given away: it goes on being handed out while what is done so far is being committed, until a moment comes
     at which nothing is left to commit."""
-    STOPPING = "stopping"
+    DRAINING = "draining"
     """To be given away: nothing new is handed out, user code finishes what it has in hand."""
     COMMITTING = "committing"
     """Drained; what was done is being committed."""
-    RELEASED = "released"
+    TRANSFERRED = "transferred"
     """The release was sent: stopped until the log or the next generation decides (rule 3)."""
 
 
 # Who may follow whom. An intention may be dropped (back to RUNNING) until the release is sent; after it nothing is.
-TRANSITIONS: dict[HoldState, frozenset[HoldState]] = {
-    HoldState.FETCHING: frozenset({HoldState.OPENING}),
-    HoldState.OPENING: frozenset({HoldState.PINNING, HoldState.RUNNING}),
-    HoldState.PINNING: frozenset({HoldState.RUNNING}),
-    HoldState.RUNNING: frozenset({HoldState.COMMITTING_AHEAD, HoldState.STOPPING}),
-    HoldState.COMMITTING_AHEAD: frozenset({HoldState.RUNNING, HoldState.STOPPING}),
-    HoldState.STOPPING: frozenset({HoldState.RUNNING, HoldState.COMMITTING}),
-    HoldState.COMMITTING: frozenset({HoldState.RUNNING, HoldState.RELEASED}),
-    HoldState.RELEASED: frozenset(),
+TRANSITIONS: dict[AssignedState, frozenset[AssignedState]] = {
+    AssignedState.FETCHING: frozenset({AssignedState.OPENING}),
+    AssignedState.OPENING: frozenset({AssignedState.INITIAL_COMMIT, AssignedState.RUNNING}),
+    AssignedState.INITIAL_COMMIT: frozenset({AssignedState.RUNNING}),
+    AssignedState.RUNNING: frozenset({AssignedState.PRE_COMMIT, AssignedState.DRAINING}),
+    AssignedState.PRE_COMMIT: frozenset({AssignedState.RUNNING, AssignedState.DRAINING}),
+    AssignedState.DRAINING: frozenset({AssignedState.RUNNING, AssignedState.COMMITTING}),
+    AssignedState.COMMITTING: frozenset({AssignedState.RUNNING, AssignedState.TRANSFERRED}),
+    AssignedState.TRANSFERRED: frozenset(),
 }
 
 
 @dataclass(slots=True)
-class Hold:
+class AssignedPartition:
     """One acquisition of one partition by this member."""
 
     partition: Partition
-    take: int
+    acquisition_id: int
     """Number of the acquisition, unique in this process: makes late answers about an earlier one harmless."""
-    state: HoldState
+    state: AssignedState
     committed: int | None = None
     """Last offset that the broker acknowledged for this acquisition, or that it started at by a release. Invariant:
     never decreases through an answer of ours that is older."""
     start: int | None = None
-    """PINNING: the position to be committed before anything is handed out."""
+    """INITIAL_COMMIT: the position to be committed before anything is handed out."""
     done: int | None = None
     """Set when drained: the offset after the last record done."""
     unstable: bool = False
     """FETCHING: the committed offset is part of a transaction that is still open; how long that lasts is not ours."""
     fetch: int = 0
     """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
-    lulls: int = 0
-    """COMMITTING_AHEAD: asked for so far."""
-    lull_awaited: bool = False
-    """COMMITTING_AHEAD: the shell was asked, and has not answered yet."""
+    idle_points: int = 0
+    """PRE_COMMIT: asked for so far."""
+    idle_point_awaited: bool = False
+    """PRE_COMMIT: the shell was asked, and has not answered yet."""
     decided: bool = False
     """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
     target: str = ""
@@ -110,29 +110,31 @@ class Hold:
     patient: bool = False
     """User code may take as long as it wants to finish; the caller limits it."""
     deadline: float = 0.0
-    """COMMITTING_AHEAD: when it is stopped in any case. STOPPING, COMMITTING: when the intention is dropped. RELEASED:
+    """PRE_COMMIT: when it is stopped in any case. DRAINING, COMMITTING: when the intention is dropped. TRANSFERRED:
     when the release is in doubt."""
     appended_at_offset: int | None = None
-    """RELEASED: where in the log the release was acknowledged."""
+    """TRANSFERRED: where in the log the release was acknowledged."""
     since: float = 0.0
     """When it was stopped, for the handoff's duration."""
 
     @property
     def opened(self) -> bool:
         """Something of it may have been handed out: ``on_partitions_assigned`` has returned, the start is committed."""
-        return self.state not in (HoldState.FETCHING, HoldState.OPENING, HoldState.PINNING)
+        return self.state not in (AssignedState.FETCHING, AssignedState.OPENING, AssignedState.INITIAL_COMMIT)
 
     @property
     def handed_out(self) -> bool:
         """Its records are handed out while the lease lasts."""
-        return self.state in (HoldState.RUNNING, HoldState.COMMITTING_AHEAD)
+        return self.state in (AssignedState.RUNNING, AssignedState.PRE_COMMIT)
 
-    def become(self, state: HoldState) -> None:
+    def become(self, state: AssignedState) -> None:
         """Move to the next state.
 
         Raises:
             InvariantError: the table does not allow it.
         """
         if state not in TRANSITIONS[self.state]:
-            raise InvariantError(f"{self.partition} (take {self.take}): {self.state.name} -> {state.name}")
+            raise InvariantError(
+                f"{self.partition} (acquisition {self.acquisition_id}): {self.state.name} -> {state.name}"
+            )
         self.state = state

@@ -8,7 +8,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.records import ReleaseRecord
 
 from .commands import (
-    AwaitLullCommand,
+    AwaitIdlePointCommand,
     Command,
     CommitResultCommand,
     CountCommand,
@@ -26,19 +26,19 @@ from .events import (
     CommittedFetchedEvent,
     CommitWantedEvent,
     DrainedEvent,
-    LullEvent,
+    IdlePointEvent,
     OffsetCommit,
     OpenedEvent,
     TransactionSendsEvent,
     TransactionSentEvent,
 )
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
-from .ownership import Hold, HoldState, Ownership
+from .ownership import AssignedPartition, AssignedState, Ownership
 
-__all__ = ["Holdings"]
+__all__ = ["PartitionTable"]
 
 NEVER = float("inf")
-AHEAD_SECONDS = 0.2
+PRE_COMMIT_SECONDS = 0.2
 """How long a moment with nothing left to commit is waited for before the partition is stopped in any case: some twenty
 commits."""
 DOUBT_SECONDS = 1.0
@@ -46,11 +46,11 @@ DOUBT_SECONDS = 1.0
 LATE_SECONDS = 0.25
 """A tick that comes so long after it was due tells of a process that was frozen or starved."""
 
-_GIVING = (HoldState.COMMITTING_AHEAD, HoldState.STOPPING, HoldState.COMMITTING)
+_GIVING = (AssignedState.PRE_COMMIT, AssignedState.DRAINING, AssignedState.COMMITTING)
 
 
-class Holdings:
-    """Held partitions by :class:`Hold`; changed by :class:`~.machine.Machine` only."""
+class PartitionTable:
+    """Held partitions by :class:`AssignedPartition`; changed by :class:`~.machine.Machine` only."""
 
     def __init__(
         self, config: GroupConfig, emit: Callable[[Command], None], append: Callable[[ReleaseRecord], int]
@@ -61,148 +61,159 @@ class Holdings:
         self.commits = CommitQueue(config.retry_backoff)
         self.ownership: Ownership | None = None
         """The fold of the log; None while nothing may move (mixed group, no map)."""
-        self.holds: dict[Partition, Hold] = {}
-        self._moving: dict[Partition, Hold] = {}
-        """Those of :attr:`holds` that are being given away: so few that every event may look at them all."""
+        self.assigned: dict[Partition, AssignedPartition] = {}
+        self._moving: dict[Partition, AssignedPartition] = {}
+        """Those of :attr:`assigned` that are being given away: so few that every event may look at them all."""
         self._gathering = False
         """What is done has been asked for, to be committed ahead, and not been told yet."""
-        self._takes = 0
+        self._acquisitions = 0
         self._fetches: dict[int, dict[Partition, int]] = {}
-        """OffsetFetch in flight -> partition and take that it is for."""
+        """OffsetFetch in flight -> partition and acquisition that it is for."""
         self._fetch_numbers = 0
         self._sending: dict[tuple[Partition, int], int] = {}
         """Acquisition -> how many requests with its offsets are on their way through transactions."""
         self._again_at = NEVER
         """When what was refused for now is tried again."""
         self._appends: dict[int, tuple[Partition, int]] = {}
-        """Release append in flight -> partition and take."""
+        """Release append in flight -> partition and acquisition."""
 
-    def number_on(self, earlier: Holdings) -> None:
+    def continue_from(self, earlier: PartitionTable) -> None:
         """Go on from the numbers of an earlier machine of this process, so that late answers stay harmless."""
-        self._takes = earlier._takes
+        self._acquisitions = earlier._acquisitions
         self._fetch_numbers = earlier._fetch_numbers
-        self.commits.number_on(earlier.commits)
+        self.commits.continue_from(earlier.commits)
 
     # -- what others ask -----------------------------------------------------------------------------------------
 
-    def claims(self, topics: Iterable[str]) -> tuple[Partition, ...]:
+    def owned_partitions(self, topics: Iterable[str]) -> tuple[Partition, ...]:
         """Owned and no release sent (rule 5), of subscribed topics, sorted."""
         subscribed = frozenset(topics)
         return tuple(
-            sorted(p for p, h in self.holds.items() if h.state is not HoldState.RELEASED and p.topic in subscribed)
+            sorted(
+                p
+                for p, h in self.assigned.items()
+                if h.state is not AssignedState.TRANSFERRED and p.topic in subscribed
+            )
         )
 
-    def take_of(self, partition: Partition) -> int | None:
-        hold = self.holds.get(partition)
-        return hold.take if hold is not None else None
+    def acquisition_of(self, partition: Partition) -> int | None:
+        entry = self.assigned.get(partition)
+        return entry.acquisition_id if entry is not None else None
 
     def wakeup(self) -> float:
         """When :meth:`tick` wants to be called at the latest."""
-        return min(self._again_at, min((hold.deadline for hold in self._moving.values()), default=NEVER))
+        return min(self._again_at, min((entry.deadline for entry in self._moving.values()), default=NEVER))
 
     # -- barriers ------------------------------------------------------------------------------------------------
 
     def freeze(self) -> None:
         """A JoinGroup is about to be sent: what was stopped without a release runs again (rule 5)."""
-        for hold in self._sorted_moving():
-            if hold.state in _GIVING:
-                self._resume(hold)
+        for entry in self._sorted_moving():
+            if entry.state in _GIVING:
+                self._resume(entry)
 
     def keep(self, partition: Partition) -> None:
         """The intention to give it away is dropped, if the release was not sent."""
-        hold = self.holds.get(partition)
-        if hold is not None and hold.state in _GIVING:
-            self._resume(hold)
+        entry = self.assigned.get(partition)
+        if entry is not None and entry.state in _GIVING:
+            self._resume(entry)
 
     def drop_unopened(self, topics: Iterable[str] | None = None) -> None:
         """Put down what was taken and not opened yet: of these topics, or all of it."""
-        for hold in self._sorted():
-            if not hold.opened and (topics is None or hold.partition.topic in topics):
-                self._drop(hold)
+        for entry in self._sorted():
+            if not entry.opened and (topics is None or entry.partition.topic in topics):
+                self._drop(entry)
 
     def enter(self, ownership: Ownership, member: str) -> None:
         """A generation begins: keep what the map gives us and we hold, drop the rest, take what is new (rules 3, 4)."""
         self.ownership = ownership
         mine = {p for p, owner in ownership.owners().items() if owner == member}
-        for hold in self._sorted():
-            if hold.partition not in mine or hold.state is HoldState.RELEASED:
-                self._drop(hold)
-        self.take([p for p in sorted(mine) if p not in self.holds])
+        for entry in self._sorted():
+            if entry.partition not in mine or entry.state is AssignedState.TRANSFERRED:
+                self._drop(entry)
+        self.acquire([p for p in sorted(mine) if p not in self.assigned])
 
     def enter_blind(self, partitions: Iterable[Partition]) -> None:
         """A generation in which nothing moves begins: hold exactly these."""
         self.ownership = None
         wanted = frozenset(partitions)
-        for hold in self._sorted():
-            if hold.partition not in wanted or hold.state is HoldState.RELEASED:
-                self._drop(hold)
-        self.take([p for p in sorted(wanted) if p not in self.holds])
+        for entry in self._sorted():
+            if entry.partition not in wanted or entry.state is AssignedState.TRANSFERRED:
+                self._drop(entry)
+        self.acquire([p for p in sorted(wanted) if p not in self.assigned])
 
     def drop_all(self) -> None:
-        for hold in self._sorted():
-            self._drop(hold)
+        for entry in self._sorted():
+            self._drop(entry)
 
     # -- taking --------------------------------------------------------------------------------------------------
 
-    def take(self, partitions: Iterable[Partition]) -> None:
+    def acquire(self, partitions: Iterable[Partition]) -> None:
         """Given by a map without being held: start at the committed offset (rule 4)."""
-        fetch = {p: self._hold(p, HoldState.FETCHING).take for p in partitions}
+        fetch = {p: self._add(p, AssignedState.FETCHING).acquisition_id for p in partitions}
         self._fetch(fetch)
 
-    def _hold(self, partition: Partition, state: HoldState) -> Hold:
-        self._takes += 1
-        hold = Hold(partition=partition, take=self._takes, state=state)
-        self.holds[partition] = hold
-        return hold
+    def _add(self, partition: Partition, state: AssignedState) -> AssignedPartition:
+        self._acquisitions += 1
+        entry = AssignedPartition(partition=partition, acquisition_id=self._acquisitions, state=state)
+        self.assigned[partition] = entry
+        return entry
 
-    def _fetch(self, takes: Mapping[Partition, int]) -> None:
-        if not takes:
+    def _fetch(self, acquisitions: Mapping[Partition, int]) -> None:
+        if not acquisitions:
             return
         self._fetch_numbers += 1
-        self._fetches[self._fetch_numbers] = dict(takes)
-        for partition in takes:
-            self.holds[partition].fetch = self._fetch_numbers
-        self._emit(FetchCommittedCommand(fetch=self._fetch_numbers, partitions=tuple(sorted(takes))))
+        self._fetches[self._fetch_numbers] = dict(acquisitions)
+        for partition in acquisitions:
+            self.assigned[partition].fetch = self._fetch_numbers
+        self._emit(FetchCommittedCommand(fetch=self._fetch_numbers, partitions=tuple(sorted(acquisitions))))
 
     def committed_fetched(self, event: CommittedFetchedEvent) -> bool:
         """Offsets are there. False: the coordinator has moved; they are asked for again."""
-        takes = self._fetches.pop(event.fetch, {})
-        for partition, take in sorted(takes.items()):
-            hold = self.holds.get(partition)
-            if hold is None or hold.take != take or hold.fetch != event.fetch:
+        acquisitions = self._fetches.pop(event.fetch, {})
+        for partition, acquisition_id in sorted(acquisitions.items()):
+            entry = self.assigned.get(partition)
+            if entry is None or entry.acquisition_id != acquisition_id or entry.fetch != event.fetch:
                 continue
             offset = event.offsets.get(partition) if event.code == Code.NONE else None
-            hold.unstable = partition in event.unstable
+            entry.unstable = partition in event.unstable
             if offset is None:
                 self._try_again(event.now)
-            elif hold.state is HoldState.FETCHING:
-                self._open(hold, offset if offset >= 0 else None)
-            elif hold.state is HoldState.COMMITTING:
-                self._handoff_offset(hold, offset)
+            elif entry.state is AssignedState.FETCHING:
+                self._open(entry, offset if offset >= 0 else None)
+            elif entry.state is AssignedState.COMMITTING:
+                self._handoff_offset(entry, offset)
         return event.code not in COORDINATOR_MOVED
 
-    def _open(self, hold: Hold, offset: int | None, handoff_seconds: float | None = None) -> None:
-        hold.committed = offset
-        hold.become(HoldState.OPENING)
+    def _open(self, entry: AssignedPartition, offset: int | None, handoff_seconds: float | None = None) -> None:
+        entry.committed = offset
+        entry.become(AssignedState.OPENING)
         self._emit(
-            OpenCommand(partition=hold.partition, take=hold.take, offset=offset, handoff_seconds=handoff_seconds)
+            OpenCommand(
+                partition=entry.partition,
+                acquisition_id=entry.acquisition_id,
+                offset=offset,
+                handoff_seconds=handoff_seconds,
+            )
         )
 
     def opened(self, event: OpenedEvent) -> None:
-        hold = self._current(event.partition, event.take, HoldState.OPENING)
-        if hold is None:
+        entry = self._current(event.partition, event.acquisition_id, AssignedState.OPENING)
+        if entry is None:
             return
-        if hold.committed is not None:
-            self._run(hold)
+        if entry.committed is not None:
+            self._run(entry)
             return
         # Rule 4: with no commit yet, an owner that dies before its first one would lose what `latest` skipped.
-        hold.become(HoldState.PINNING)
-        hold.start = event.position
-        self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.position)})
+        entry.become(AssignedState.INITIAL_COMMIT)
+        entry.start = event.position
+        self.commits.want(
+            0, {entry.partition: OffsetCommit(acquisition_id=entry.acquisition_id, offset=event.position)}
+        )
 
-    def _run(self, hold: Hold) -> None:
-        hold.become(HoldState.RUNNING)
-        self._emit(RunCommand(partition=hold.partition, take=hold.take))
+    def _run(self, entry: AssignedPartition) -> None:
+        entry.become(AssignedState.RUNNING)
+        self._emit(RunCommand(partition=entry.partition, acquisition_id=entry.acquisition_id))
 
     # -- giving --------------------------------------------------------------------------------------------------
 
@@ -213,117 +224,124 @@ class Holdings:
         commit: the broker takes 6 to 8 ms for one, which would be most of the pause. User code has the drain time to
         finish, or, ``patient`` (this member puts down all it has), as long as it takes: the caller then sets the limit.
         """
-        hold = self.holds.get(partition)
-        if hold is None or not hold.handed_out or (hold.state is HoldState.COMMITTING_AHEAD and target):
+        entry = self.assigned.get(partition)
+        if entry is None or not entry.handed_out or (entry.state is AssignedState.PRE_COMMIT and target):
             return False
-        self._moving[partition] = hold
-        hold.target, hold.patient = target, patient
+        self._moving[partition] = entry
+        entry.target, entry.patient = target, patient
         if patient or not target or not self._config.auto_commit:
-            self._stop(now, hold)
+            self._stop(now, entry)
         else:
-            self._commit_ahead(now, hold)
+            self._pre_commit(now, entry)
         return True
 
-    def _commit_ahead(self, now: float, hold: Hold) -> None:
-        hold.become(HoldState.COMMITTING_AHEAD)
-        hold.deadline = now + AHEAD_SECONDS
-        hold.lull_awaited, hold.lulls = False, 0
+    def _pre_commit(self, now: float, entry: AssignedPartition) -> None:
+        entry.become(AssignedState.PRE_COMMIT)
+        entry.deadline = now + PRE_COMMIT_SECONDS
+        entry.idle_point_awaited, entry.idle_points = False, 0
         if not self._gathering:  # one commit for all that begin together
             self._gathering = True
             self._emit(GatherCommitsCommand())
 
-    def _stop(self, now: float, hold: Hold) -> None:
-        hold.become(HoldState.STOPPING)
-        hold.since, hold.done, hold.decided = now, None, False
-        hold.deadline = NEVER if hold.patient or not hold.target else now + self._config.drain_seconds
-        self._emit(StopCommand(partition=hold.partition, take=hold.take))
+    def _stop(self, now: float, entry: AssignedPartition) -> None:
+        entry.become(AssignedState.DRAINING)
+        entry.since, entry.done, entry.decided = now, None, False
+        entry.deadline = NEVER if entry.patient or not entry.target else now + self._config.drain_seconds
+        self._emit(StopCommand(partition=entry.partition, acquisition_id=entry.acquisition_id))
 
-    def _await_lulls(self) -> None:
+    def _await_idle_points(self) -> None:
         """What was committed ahead is stopped when nothing of it is left to commit.
 
         What was done during the first commit is committed at once: most partitions have few records. Where there is
         more after that too, right after a record is when the next is farthest away.
         """
-        for hold in self._sorted_moving():
-            waits = hold.state is HoldState.COMMITTING_AHEAD and not hold.lull_awaited
-            if waits and not self.commits.busy(hold.partition):
-                hold.lull_awaited = True
-                hold.lulls += 1
+        for entry in self._sorted_moving():
+            waits = entry.state is AssignedState.PRE_COMMIT and not entry.idle_point_awaited
+            if waits and not self.commits.busy(entry.partition):
+                entry.idle_point_awaited = True
+                entry.idle_points += 1
                 self._emit(
-                    AwaitLullCommand(
-                        partition=hold.partition, take=hold.take, committed=hold.committed, begun=hold.lulls == 1
+                    AwaitIdlePointCommand(
+                        partition=entry.partition,
+                        acquisition_id=entry.acquisition_id,
+                        committed=entry.committed,
+                        begun=entry.idle_points == 1,
                     )
                 )
 
-    def lull(self, event: LullEvent) -> None:
+    def idle_point(self, event: IdlePointEvent) -> None:
         """Stop it where that leaves nothing to commit, or where no lull is to be hoped for; else commit once more."""
-        hold = self._current(event.partition, event.take, HoldState.COMMITTING_AHEAD)
-        if hold is None or not hold.lull_awaited:
+        entry = self._current(event.partition, event.acquisition_id, AssignedState.PRE_COMMIT)
+        if entry is None or not entry.idle_point_awaited:
             return
-        hold.lull_awaited = False
-        if event.busy or event.done is None or event.done == hold.committed:
-            self._stop(event.now, hold)
+        entry.idle_point_awaited = False
+        if event.busy or event.done is None or event.done == entry.committed:
+            self._stop(event.now, entry)
         else:
-            self.commits.want(0, {hold.partition: OffsetCommit(take=hold.take, offset=event.done)})
+            self.commits.want(
+                0, {entry.partition: OffsetCommit(acquisition_id=entry.acquisition_id, offset=event.done)}
+            )
 
     def drained(self, event: DrainedEvent) -> None:
-        hold = self._current(event.partition, event.take, HoldState.STOPPING)
-        if hold is None:
+        entry = self._current(event.partition, event.acquisition_id, AssignedState.DRAINING)
+        if entry is None:
             return
-        hold.become(HoldState.COMMITTING)
-        hold.done = event.done
-        hold.decided = self._config.auto_commit
+        entry.become(AssignedState.COMMITTING)
+        entry.done = event.done
+        entry.decided = self._config.auto_commit
         if not self._config.auto_commit:
             # What the user committed counts, also through a transaction: only the broker knows (contracts: Done).
-            self._ask_handoff_offset(hold)
-        elif event.done is not None and event.done != hold.committed:
-            commit = OffsetCommit(take=hold.take, offset=event.done)
-            if not self.commits.covers(hold.partition, commit):
-                self.commits.want(0, {hold.partition: commit})
+            self._ask_handoff_offset(entry)
+        elif event.done is not None and event.done != entry.committed:
+            commit = OffsetCommit(acquisition_id=entry.acquisition_id, offset=event.done)
+            if not self.commits.covers(entry.partition, commit):
+                self.commits.want(0, {entry.partition: commit})
 
-    def _ask_handoff_offset(self, hold: Hold) -> None:
+    def _ask_handoff_offset(self, entry: AssignedPartition) -> None:
         """Ask where the next owner is to start, now or when the commit on its way was answered."""
-        hold.decided = False
-        if not self._busy(hold):
-            self._fetch({hold.partition: hold.take})
+        entry.decided = False
+        if not self._busy(entry):
+            self._fetch({entry.partition: entry.acquisition_id})
 
-    def _handoff_offset(self, hold: Hold, offset: int) -> None:
+    def _handoff_offset(self, entry: AssignedPartition, offset: int) -> None:
         if offset < 0:
-            self._resume(hold, "move_refused")
+            self._resume(entry, "move_refused")
         else:
-            hold.committed = hold.done = offset
-            hold.decided = True
+            entry.committed = entry.done = offset
+            entry.decided = True
 
-    def settled(self) -> list[Hold]:
+    def settled(self) -> list[AssignedPartition]:
         """Holds whose commit is acknowledged with none in flight or queued: their release may be sent (rule 2)."""
         return [
             h
             for h in self._sorted_moving()
-            if h.state is HoldState.COMMITTING
+            if h.state is AssignedState.COMMITTING
             and h.decided
             and h.committed is not None
             and not self._busy(h)
             and (h.done is None or h.done == h.committed)
         ]
 
-    def release(self, now: float, hold: Hold, record: ReleaseRecord | None) -> None:
+    def release(self, now: float, entry: AssignedPartition, record: ReleaseRecord | None) -> None:
         """Send the release; after it nothing is cancelled. None: a final commit before leaving, nobody is given it."""
-        hold.become(HoldState.RELEASED)
-        hold.deadline = NEVER
+        entry.become(AssignedState.TRANSFERRED)
+        entry.deadline = NEVER
         if record is not None:
-            hold.deadline = now + DOUBT_SECONDS
-            self._appends[self._append(record)] = (hold.partition, hold.take)
+            entry.deadline = now + DOUBT_SECONDS
+            self._appends[self._append(record)] = (entry.partition, entry.acquisition_id)
 
     def appended(self, event: AppendedEvent) -> None:
-        partition, take = self._appends.pop(event.append, (None, 0))
-        hold = self.holds.get(partition) if partition is not None else None
-        if hold is not None and hold.take == take and hold.state is HoldState.RELEASED:
-            hold.appended_at_offset = event.offset
+        partition, acquisition_id = self._appends.pop(event.append, (None, 0))
+        entry = self.assigned.get(partition) if partition is not None else None
+        if entry is not None and entry.acquisition_id == acquisition_id and entry.state is AssignedState.TRANSFERRED:
+            entry.appended_at_offset = event.offset
 
     def missing_release(self, position: int) -> bool:
         """A release was acknowledged before ``position`` and was not there when we read past it (rule 10)."""
         return any(
-            h.state is HoldState.RELEASED and h.appended_at_offset is not None and h.appended_at_offset < position
+            h.state is AssignedState.TRANSFERRED
+            and h.appended_at_offset is not None
+            and h.appended_at_offset < position
             for h in self._moving.values()
         )
 
@@ -331,27 +349,27 @@ class Holdings:
         """One release from the log. ``acquire`` False during a barrier: it changes the fold, and takes nothing."""
         if self.ownership is None or not self.ownership.apply(release):
             return False
-        hold = self.holds.get(release.key)
-        if release.source == member and hold is not None and hold.state is HoldState.RELEASED:
-            self._drop(hold, released=True)
-        if release.target == member and acquire and release.key not in self.holds:
-            self._open(self._hold(release.key, HoldState.FETCHING), release.offset, release.seconds)
+        entry = self.assigned.get(release.key)
+        if release.source == member and entry is not None and entry.state is AssignedState.TRANSFERRED:
+            self._drop(entry, released=True)
+        if release.target == member and acquire and release.key not in self.assigned:
+            self._open(self._add(release.key, AssignedState.FETCHING), release.offset, release.seconds)
         return True
 
     def tick(self, now: float) -> bool:
         """Drop intentions that took too long; ask again for offsets. True: a release is in doubt (rule 10)."""
         doubt = False
-        for hold in self._sorted_moving():
-            if now < hold.deadline:
+        for entry in self._sorted_moving():
+            if now < entry.deadline:
                 continue
-            if hold.state is HoldState.COMMITTING_AHEAD:
-                self._stop(now, hold)
-            elif hold.state in _GIVING:
-                self._resume(hold, "move_timed_out")
-            elif hold.state is HoldState.RELEASED and now > hold.deadline + LATE_SECONDS:
-                hold.deadline = now + DOUBT_SECONDS  # this process did not run meanwhile: the log was not read either
-            elif hold.state is HoldState.RELEASED:
-                hold.deadline = NEVER
+            if entry.state is AssignedState.PRE_COMMIT:
+                self._stop(now, entry)
+            elif entry.state in _GIVING:
+                self._resume(entry, "move_timed_out")
+            elif entry.state is AssignedState.TRANSFERRED and now > entry.deadline + LATE_SECONDS:
+                entry.deadline = now + DOUBT_SECONDS  # this process did not run meanwhile: the log was not read either
+            elif entry.state is AssignedState.TRANSFERRED:
+                entry.deadline = NEVER
                 doubt = True
         if now >= self._again_at:
             self._again_at = NEVER
@@ -363,16 +381,18 @@ class Holdings:
 
     def _do_again(self) -> None:
         """Ask again for offsets, and pin again what the broker refused to take."""
-        asked = {p for takes in self._fetches.values() for p in takes}
+        asked = {p for acquisitions in self._fetches.values() for p in acquisitions}
         idle = [h for h in self._sorted() if h.partition not in asked and not self._busy(h)]
-        undecided = {h.partition: h.take for h in idle if h.state is HoldState.COMMITTING and not h.decided}
-        self._fetch({h.partition: h.take for h in idle if h.state is HoldState.FETCHING} | undecided)
+        undecided = {
+            h.partition: h.acquisition_id for h in idle if h.state is AssignedState.COMMITTING and not h.decided
+        }
+        self._fetch({h.partition: h.acquisition_id for h in idle if h.state is AssignedState.FETCHING} | undecided)
         self.commits.want(
             0,
             {
-                h.partition: OffsetCommit(take=h.take, offset=h.start)
+                h.partition: OffsetCommit(acquisition_id=h.acquisition_id, offset=h.start)
                 for h in idle
-                if h.state is HoldState.PINNING and h.start is not None
+                if h.state is AssignedState.INITIAL_COMMIT and h.start is not None
             },
         )
 
@@ -380,14 +400,18 @@ class Holdings:
 
     def commit_wanted(self, event: CommitWantedEvent) -> None:
         """Queue what is of the acquisition held now; what is being given away takes no other commit (rule 2)."""
-        closed = (HoldState.RELEASED,) if not self._config.auto_commit else (HoldState.COMMITTING, HoldState.RELEASED)
+        closed = (
+            (AssignedState.TRANSFERRED,)
+            if not self._config.auto_commit
+            else (AssignedState.COMMITTING, AssignedState.TRANSFERRED)
+        )
         wanted: dict[Partition, OffsetCommit] = {}
         for partition, commit in sorted(event.offsets.items()):
-            hold = self.holds.get(partition)
-            held = hold is not None and hold.take == commit.take
-            if hold is not None and held and hold.state not in closed:
+            entry = self.assigned.get(partition)
+            held = entry is not None and entry.acquisition_id == commit.acquisition_id
+            if entry is not None and held and entry.state not in closed:
                 wanted[partition] = commit
-            elif hold is not None and held and commit.offset == hold.committed:
+            elif entry is not None and held and commit.offset == entry.committed:
                 continue  # the handoff has committed it
             elif event.request:
                 self._emit(CommitResultCommand(request=event.request, code=Code.ILLEGAL_GENERATION))
@@ -398,52 +422,54 @@ class Holdings:
             self._emit(CommitResultCommand(request=event.request, code=Code.NONE))
         if not event.request:
             self._gathering = False
-            self._await_lulls()  # of what has nothing to commit
+            self._await_idle_points()  # of what has nothing to commit
 
     def commit_answered(self, now: float, outcome: CommitOutcome) -> None:
         for partition, commit in sorted(outcome.acknowledged.items()):
-            hold = self.holds[partition]
-            hold.committed = commit.offset
-            if hold.state is HoldState.PINNING:
-                self._run(hold)
-            elif hold.state is HoldState.COMMITTING and not self._config.auto_commit:
-                self._ask_handoff_offset(hold)
+            entry = self.assigned[partition]
+            entry.committed = commit.offset
+            if entry.state is AssignedState.INITIAL_COMMIT:
+                self._run(entry)
+            elif entry.state is AssignedState.COMMITTING and not self._config.auto_commit:
+                self._ask_handoff_offset(entry)
         for partition in outcome.refused:
-            refused = self.holds.get(partition)
+            refused = self.assigned.get(partition)
             if refused is not None:
                 self._refused(now, refused)
-        self._await_lulls()
+        self._await_idle_points()
         self._answer_requests(outcome.finished)
 
-    def _refused(self, now: float, hold: Hold) -> None:
-        queued = self.commits.busy(hold.partition)
-        if hold.state is HoldState.PINNING and not queued:
-            self._emit(CountCommand(what="pin_refused", partition=hold.partition))
+    def _refused(self, now: float, entry: AssignedPartition) -> None:
+        queued = self.commits.busy(entry.partition)
+        if entry.state is AssignedState.INITIAL_COMMIT and not queued:
+            self._emit(CountCommand(what="pin_refused", partition=entry.partition))
             self._try_again(now)
-        elif hold.state is HoldState.COMMITTING and hold.target:
-            self._resume(hold, "move_refused")  # rule 2, "refused or unknown: it keeps p"
-        elif hold.state is HoldState.COMMITTING and not queued:
-            hold.done = None  # put down all the same: what it did since the last commit is done again by the next owner
-            hold.decided = True
+        elif entry.state is AssignedState.COMMITTING and entry.target:
+            self._resume(entry, "move_refused")  # rule 2, "refused or unknown: it keeps p"
+        elif entry.state is AssignedState.COMMITTING and not queued:
+            entry.done = (
+                None  # put down all the same: what it did since the last commit is done again by the next owner
+            )
+            entry.decided = True
 
     def transaction_sends(self, event: TransactionSendsEvent) -> None:
         """Until it was answered the broker does not know that these offsets are on their way (rule 2)."""
-        for key in sorted(event.takes.items()):
+        for key in sorted(event.acquisitions.items()):
             self._sending[key] = self._sending.get(key, 0) + 1
 
     def transaction_sent(self, event: TransactionSentEvent) -> None:
         """From now on the broker knows: it answers UNSTABLE until the transaction ends."""
-        for key in sorted(event.takes.items()):
+        for key in sorted(event.acquisitions.items()):
             left = self._sending.pop(key, 0) - 1
             if left > 0:
                 self._sending[key] = left
-            hold = self._current(*key, HoldState.COMMITTING)
-            if hold is not None and not self._config.auto_commit:
-                self._ask_handoff_offset(hold)
+            entry = self._current(*key, AssignedState.COMMITTING)
+            if entry is not None and not self._config.auto_commit:
+                self._ask_handoff_offset(entry)
 
-    def _busy(self, hold: Hold) -> bool:
+    def _busy(self, entry: AssignedPartition) -> bool:
         """A commit of it is queued or in flight, or offsets are on their way through a transaction."""
-        return self.commits.busy(hold.partition) or (hold.partition, hold.take) in self._sending
+        return self.commits.busy(entry.partition) or (entry.partition, entry.acquisition_id) in self._sending
 
     def _answer_requests(self, finished: Mapping[int, int]) -> None:
         for request, code in sorted(finished.items()):
@@ -451,27 +477,27 @@ class Holdings:
 
     # -- small steps ---------------------------------------------------------------------------------------------
 
-    def _resume(self, hold: Hold, why: str = "move_dropped") -> None:
-        stopped = hold.state is not HoldState.COMMITTING_AHEAD
-        hold.become(HoldState.RUNNING)
-        del self._moving[hold.partition]
-        hold.target, hold.done, hold.decided = "", None, False
-        self._emit(CountCommand(what=why, partition=hold.partition))
+    def _resume(self, entry: AssignedPartition, why: str = "move_dropped") -> None:
+        stopped = entry.state is not AssignedState.PRE_COMMIT
+        entry.become(AssignedState.RUNNING)
+        del self._moving[entry.partition]
+        entry.target, entry.done, entry.decided = "", None, False
+        self._emit(CountCommand(what=why, partition=entry.partition))
         if stopped:
-            self._emit(ResumeCommand(partition=hold.partition, take=hold.take))
+            self._emit(ResumeCommand(partition=entry.partition, acquisition_id=entry.acquisition_id))
 
-    def _drop(self, hold: Hold, *, released: bool = False) -> None:
-        del self.holds[hold.partition]
-        self._moving.pop(hold.partition, None)
-        self._answer_requests(self.commits.lose(hold.partition))
-        self._emit(DropCommand(partition=hold.partition, take=hold.take, released=released))
+    def _drop(self, entry: AssignedPartition, *, released: bool = False) -> None:
+        del self.assigned[entry.partition]
+        self._moving.pop(entry.partition, None)
+        self._answer_requests(self.commits.lose(entry.partition))
+        self._emit(DropCommand(partition=entry.partition, acquisition_id=entry.acquisition_id, released=released))
 
-    def _current(self, partition: Partition, take: int, state: HoldState) -> Hold | None:
-        hold = self.holds.get(partition)
-        return hold if hold is not None and hold.take == take and hold.state is state else None
+    def _current(self, partition: Partition, acquisition_id: int, state: AssignedState) -> AssignedPartition | None:
+        entry = self.assigned.get(partition)
+        return entry if entry is not None and entry.acquisition_id == acquisition_id and entry.state is state else None
 
-    def _sorted(self) -> list[Hold]:
-        return [self.holds[p] for p in sorted(self.holds)]
+    def _sorted(self) -> list[AssignedPartition]:
+        return [self.assigned[p] for p in sorted(self.assigned)]
 
-    def _sorted_moving(self) -> list[Hold]:
+    def _sorted_moving(self) -> list[AssignedPartition]:
         return [self._moving[p] for p in sorted(self._moving)] if self._moving else []

@@ -26,7 +26,7 @@ class Peers:
 
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}
-        self._said_leaving: set[str] = set()
+        self._leaving: set[str] = set()
         """Leaving members that are not (yet) in a map of ours: a record may be read before the map."""
 
     def enter(self, now: float, members: Iterable[str]) -> None:
@@ -36,7 +36,7 @@ class Peers:
         for peer in self._peers.values():
             peer.heard_at = now
             peer.overdue = False
-        self._said_leaving &= members
+        self._leaving &= members
 
     def heard(self, now: float, record: LoadRecord) -> None:
         peer = self._peers.get(record.member)
@@ -45,15 +45,15 @@ class Peers:
             peer.overdue = False
             peer.slack = record.slack
 
-    def say_leaving(self, member: str) -> None:
-        self._said_leaving.add(member)
+    def announce_leaving(self, member: str) -> None:
+        self._leaving.add(member)
 
     def forget_leaving(self, member: str) -> None:
-        self._said_leaving.discard(member)
+        self._leaving.discard(member)
 
     @property
     def leaving(self) -> frozenset[str]:
-        return frozenset(self._said_leaving)
+        return frozenset(self._leaving)
 
     def overdue(self, now: float, me: str) -> bool:
         """Whether any other member has not been heard of for too long."""
@@ -68,9 +68,7 @@ class Peers:
 
     def takers(self, partition: Partition, entries: Mapping[str, MemberEntry], me: str) -> list[str]:
         """Who may be given this partition: subscribed, not leaving, most slack first."""
-        able = [
-            m for m, e in entries.items() if partition.topic in e.topics and m != me and m not in self._said_leaving
-        ]
+        able = [m for m, e in entries.items() if partition.topic in e.topics and m != me and m not in self._leaving]
         return sorted(able, key=lambda m: (-self._slack(m), m))
 
     def charge(self, member: str, work: float) -> None:

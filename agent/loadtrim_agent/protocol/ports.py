@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import BaseRecord, BrakeRecord, HelloRecord, RejoinRecord
+from loadtrim_agent.wire.records import AssignmentRecord, HelloRecord, ManualOverrideRecord, RejoinRecord
 
 from .events import GroupAnswer
 
@@ -18,7 +18,7 @@ class MembershipHooks(Protocol):
     def ready_to_join(self, now: float) -> bool:
         """True when a JoinGroup may be sent; begins whatever must come first (rule 5, mixed groups)."""
 
-    def claims(self) -> tuple[Partition, ...]:
+    def owned_partitions(self) -> tuple[Partition, ...]:
         """What is claimed in JoinGroup, sorted."""
 
     def enter(self, now: float, answer: GroupAnswer) -> None:
@@ -36,10 +36,10 @@ class MembershipHooks(Protocol):
     def weights(self) -> dict[Partition, float]:
         """Work per partition, as last estimated."""
 
-    def brake_in_force(self) -> BrakeRecord | None:
+    def manual_override_in_force(self) -> ManualOverrideRecord | None:
         """The command line's latest brake; every map repeats it."""
 
-    def append(self, record: HelloRecord | RejoinRecord | BaseRecord) -> int:
+    def append(self, record: HelloRecord | RejoinRecord | AssignmentRecord) -> int:
         """Append to the log; the number of the append."""
 
     def wall(self, now: float) -> float:

@@ -42,7 +42,7 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
-from loadtrim_agent.protocol.ownership import HoldState
+from loadtrim_agent.protocol.ownership import AssignedState
 
 from .observer import AgentObserver
 
@@ -146,12 +146,12 @@ class Agent:
             c.GatherCommitsCommand: lambda _: self.commit_done(),
             c.FetchTopicsCommand: lambda command: self.spawn(self._fetch_topics(command), "fetch-topics"),
             c.AppendCommand: self._append,
-            c.ReadBaseCommand: self._read_base,
+            c.ReadAssignmentCommand: self._read_assignment,
             c.OpenCommand: lambda command: self._opening.append(command),
             c.RunCommand: self.partitions.run,
             c.PrefetchCommand: self.partitions.prefetch,
             c.DropPrefetchCommand: self.partitions.drop_prefetch,
-            c.AwaitLullCommand: self.partitions.await_lull,
+            c.AwaitIdlePointCommand: self.partitions.await_idle_point,
             c.StopCommand: self.partitions.stop,
             c.ResumeCommand: self.partitions.resume,
             c.DropCommand: self.partitions.drop,
@@ -400,11 +400,11 @@ class Agent:
         else:
             self.log.append(command)
 
-    def _read_base(self, command: c.ReadBaseCommand) -> None:
+    def _read_assignment(self, command: c.ReadAssignmentCommand) -> None:
         if self.log is None:
-            self.feed(e.BaseFoundEvent(now=boot_time(), base=None))
+            self.feed(e.AssignmentFoundEvent(now=boot_time(), assignment=None))
         else:
-            self.log.read_base(command)
+            self.log.read_assignment(command)
 
     async def _fetch_topics(self, command: c.FetchTopicsCommand) -> None:
         partitions = await self.topics.counts(command.topics)
@@ -485,12 +485,12 @@ class Agent:
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Other topics from now on. A listener that is new is told at once what is held."""
         known, self.listener.target = self.listener.target, listener
-        holds = self.machine.holdings.holds
+        holds = self.machine.holdings.assigned
         # What is being opened, and what was told to go and comes back, it hears of then.
         opened = [
             p
             for p, stream in self.buffer.streams.items()
-            if p in holds and holds[p].state is not HoldState.OPENING and not stream.revoked
+            if p in holds and holds[p].state is not AssignedState.OPENING and not stream.revoked
         ]
         if listener is not None and listener is not known and opened:
             self.spawn(self.listener.assigned(sorted(opened)), "introduce-listener")
@@ -545,9 +545,9 @@ class Agent:
         if self.options.config.auto_commit:
             for partition, stream in self.buffer.streams.items():
                 done = self.partitions.done_offset(stream)
-                hold = self.machine.holdings.holds.get(partition)
+                hold = self.machine.holdings.assigned.get(partition)
                 if done is not None and hold is not None and hold.committed != done:
-                    offsets[partition] = e.OffsetCommit(take=stream.take, offset=done)
+                    offsets[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=done)
         self.feed(e.CommitWantedEvent(now=boot_time(), offsets=offsets))
 
     async def commit(self, offsets: Mapping[Partition, tuple[int, str]], *, named: bool = True) -> None:
@@ -563,12 +563,12 @@ class Agent:
         wanted: dict[Partition, e.OffsetCommit] = {}
         for partition, (offset, metadata) in offsets.items():
             stream = self.buffer.streams.get(partition)
-            hold = self.machine.holdings.holds.get(partition)
-            if not named and (stream is None or hold is None or hold.state is HoldState.RELEASED):
+            hold = self.machine.holdings.assigned.get(partition)
+            if not named and (stream is None or hold is None or hold.state is AssignedState.TRANSFERRED):
                 continue
             if stream is None:
                 raise IllegalStateError(f"Partition {partition} is not assigned")
-            wanted[partition] = e.OffsetCommit(take=stream.take, offset=offset, metadata=metadata)
+            wanted[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=offset, metadata=metadata)
         if not wanted:
             return
         self._commit_numbers += 1

@@ -40,7 +40,7 @@ from loadtrim_agent.planning.policy_registry import make_policy, unmonitored
 from loadtrim_agent.planning.rate_source import MonitorName
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.commands import EnteredCommand
-from loadtrim_agent.protocol.ownership import HoldState
+from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.wire.records import DecisionRecord, LeavingRecord, PlanRecord, Record
 
 from .agent import Agent
@@ -184,7 +184,7 @@ class Services(AgentObserver):
         return membership.member, membership.generation
 
     def _committed(self) -> dict[Partition, int]:
-        holds = self._need_agent().machine.holdings.holds
+        holds = self._need_agent().machine.holdings.assigned
         return {p: hold.committed for p, hold in holds.items() if hold.committed is not None}
 
     async def _publish(self, record: Record, sequence: int) -> bool:
@@ -205,7 +205,7 @@ class Services(AgentObserver):
         self._state_since = wall_time()
         self.metrics.generation(command.generation)
         if self._leader_loop is not None:
-            leads = command.leader == command.member and self._need_agent().machine.membership.base is not None
+            leads = command.leader == command.member and self._need_agent().machine.membership.assignment is not None
             self._leader_loop.set_leader(leads)
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
@@ -308,7 +308,7 @@ class Services(AgentObserver):
             replicas_actual=last.replicas_actual if last and leads else None,
             replicas_wanted=last.replicas_wanted if last and leads else None,
             scaler=self._scaler_status() if leads else None,
-            brake=agent.machine.brake,
+            manual_override=agent.machine.manual_override,
             last_decision=last,
             last_decision_words=decision_line(last) if isinstance(last, DecisionRecord) else "",
             errors=dict(sorted(self._errors.items())),
@@ -329,8 +329,8 @@ class Services(AgentObserver):
     def _partitions(self, agent: Agent) -> tuple[OwnedPartition, ...]:
         releasing = {
             p
-            for p, hold in list(agent.machine.holdings.holds.items())
-            if hold.state in (HoldState.STOPPING, HoldState.COMMITTING, HoldState.RELEASED)
+            for p, hold in list(agent.machine.holdings.assigned.items())
+            if hold.state in (AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
         }
         return tuple(
             OwnedPartition(
@@ -365,7 +365,7 @@ class Services(AgentObserver):
 
 def _members(agent: Agent) -> tuple[GroupMember, ...]:
     machine = agent.machine
-    base, ownership = machine.membership.base, machine.holdings.ownership
+    base, ownership = machine.membership.assignment, machine.holdings.ownership
     if base is None:
         return ()
     owned = Counter(ownership.owners().values()) if ownership is not None else Counter()

@@ -19,14 +19,14 @@ from loadtrim_agent.common.partition import Partition
 __all__ = [
     "COORDINATION",
     "TELEMETRY",
-    "BaseRecord",
+    "AssignmentRecord",
     "BaselineUse",
-    "BrakeRecord",
     "DecisionRecord",
     "HelloRecord",
     "LeavingRecord",
     "LeftRecord",
     "LoadRecord",
+    "ManualOverrideRecord",
     "MemberEntry",
     "MovePlan",
     "PartitionLoad",
@@ -62,7 +62,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_
     v: int = 1
 
 
-class BrakeRecord(_Record, frozen=True, kw_only=True, tag="brake"):
+class ManualOverrideRecord(_Record, frozen=True, kw_only=True, tag="brake"):
     """The command line's hand on the wheel. The latest in the log wins, whatever the generation."""
 
     action: str
@@ -113,7 +113,7 @@ class MemberEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """(topic, partitions) that the map gives it, both sorted."""
 
 
-class BaseRecord(_Record, frozen=True, kw_only=True, tag="base"):
+class AssignmentRecord(_Record, frozen=True, kw_only=True, tag="base"):
     """The whole map at the start of a generation: version 0 of every partition's owner.
 
     The same object travels inline in the SyncGroup answers where it fits the broker's record limit.
@@ -121,7 +121,7 @@ class BaseRecord(_Record, frozen=True, kw_only=True, tag="base"):
 
     generation: int
     members: dict[str, MemberEntry]
-    brake: BrakeRecord | None = None
+    manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
 
     def owners(self) -> dict[Partition, str]:
         """Partition -> member that owns it at version 0. A partition that is not a key belongs to nobody."""
@@ -355,7 +355,7 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     late: dict[str, int] = {}
     startup_seconds: float | None = None
     handoff_seconds: float | None = None
-    brake: BrakeRecord | None = None
+    manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
     state: dict[str, float] = {}
     """What the policy must not forget over a change of leader (patience, cool-down), by name."""
 
@@ -363,13 +363,13 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
 Record = (
     HelloRecord
     | RejoinRecord
-    | BaseRecord
+    | AssignmentRecord
     | PlanRecord
     | ReleaseRecord
     | LoadRecord
     | LeavingRecord
     | LeftRecord
-    | BrakeRecord
+    | ManualOverrideRecord
     | ReportRecord
     | DecisionRecord
 )

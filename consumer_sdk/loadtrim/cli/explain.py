@@ -123,7 +123,7 @@ def _same(one: DecisionRecord, other: DecisionRecord) -> bool:
 
 
 def _substance(decision: DecisionRecord) -> tuple[object, ...]:
-    brake = decision.brake
+    manual_override = decision.manual_override
     return (
         decision.outcome,
         decision.member,
@@ -132,7 +132,7 @@ def _substance(decision: DecisionRecord) -> tuple[object, ...]:
         decision.replicas_wanted,
         [(move.topic, move.partition, move.source, move.target) for move in decision.moves],
         decision.victims,
-        brake and (brake.action, brake.replicas),
+        manual_override and (manual_override.action, manual_override.replicas),
     )
 
 

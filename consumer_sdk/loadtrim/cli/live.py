@@ -21,7 +21,15 @@ from rich.text import Text
 from loadtrim.observer.view import ObservedGroup, ObservedMember
 from loadtrim.orchestrator.instances import InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
-from loadtrim_agent.observability.text import brake_line, counted, decision_line, duration, late_line, number, percent
+from loadtrim_agent.observability.text import (
+    counted,
+    decision_line,
+    duration,
+    late_line,
+    manual_override_line,
+    number,
+    percent,
+)
 
 from .text import ago, in_time_words, latency_words, member_label, owns, partition_rows
 
@@ -122,8 +130,8 @@ def _group_panel(scene: Scene, height: int) -> Panel:
         oldest = f", the oldest {duration(state.lag_seconds)} old" if state.lag_records else ""
         grid.add_row("behind", f"{counted(state.lag_records, 'record')}{oldest}")
         grid.add_row("moves", f"{counted(state.moves, 'handover')} in the last {duration(state.window_seconds)}")
-        if state.brake is not None:
-            grid.add_row("brake", Text(brake_line(state.brake), "bold yellow"))
+        if state.manual_override is not None:
+            grid.add_row("brake", Text(manual_override_line(state.manual_override), "bold yellow"))
     title = scene.title
     if state is not None:
         generation = "" if state.generation is None else f", generation {state.generation}"

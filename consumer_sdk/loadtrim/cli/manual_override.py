@@ -13,7 +13,7 @@ from loadtrim.errors import EXIT_DONE
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
 from loadtrim.observer.view import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupView
-from loadtrim_agent.wire.records import BrakeRecord
+from loadtrim_agent.wire.records import ManualOverrideRecord
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -42,44 +42,45 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the brake and say what that does; returns the exit code."""
     connection = connection_from(args)
-    brake = BrakeRecord(
+    manual_override = ManualOverrideRecord(
         group=args.group,
         member=COMMAND_LINE_MEMBER,
         at=time.time(),
         action=args.action,
         replicas=args.replicas,
     )
-    alive = asyncio.run(_write(connection, brake))
+    alive = asyncio.run(_write(connection, manual_override))
     if args.json:
-        print(msgspec.json.encode(brake).decode())
+        print(msgspec.json.encode(manual_override).decode())
     else:
-        print(_told(brake, connection, alive))
+        print(_told(manual_override, connection, alive))
     return EXIT_DONE
 
 
-async def _write(connection: Connection, brake: BrakeRecord) -> bool:
+async def _write(connection: Connection, manual_override: ManualOverrideRecord) -> bool:
     """Returns whether there are members to heed it."""
-    view = GroupView(brake.group)
-    async with ControlTopic(connection, brake.group) as topic:
-        await topic.write_brake(brake)
+    view = GroupView(manual_override.group)
+    async with ControlTopic(connection, manual_override.group) as topic:
+        await topic.write_manual_override(manual_override)
         recent = await topic.recent(SILENT_SECONDS, scan_seconds=0.0)
     for record, at in [*recent.coordination, *recent.telemetry]:
         view.apply(record, at)
     return view.heard_lately(time.time())
 
 
-def _told(brake: BrakeRecord, connection: Connection, alive: bool) -> str:
-    undo = connection.command("resume", brake.group)
-    if brake.action == "hold":
+def _told(manual_override: ManualOverrideRecord, connection: Connection, alive: bool) -> str:
+    undo = connection.command("resume", manual_override.group)
+    if manual_override.action == "hold":
         told = (
-            f"{brake.group} is held: its leader makes no plans, so nothing scales and nothing moves by plan. "
+            f"{manual_override.group} is held: its leader makes no plans, so nothing scales and nothing moves by plan. "
             f"Consuming goes on.\n  Undo it with: {undo}"
         )
-    elif brake.action == "scale":
-        told = f"{brake.group} is to have {brake.replicas} replicas, whatever its load.\n  Undo it with: {undo}"
+    elif manual_override.action == "scale":
+        wanted = f"{manual_override.group} is to have {manual_override.replicas} replicas"
+        told = f"{wanted}, whatever its load.\n  Undo it with: {undo}"
     else:
-        hold = connection.command("hold", brake.group)
-        told = f"{brake.group} is resumed: its leader plans by the load again.\n  Stop that with: {hold}"
+        hold = connection.command("hold", manual_override.group)
+        told = f"{manual_override.group} is resumed: its leader plans by the load again.\n  Stop that with: {hold}"
     if alive:
         return told
     return f"{told}\n  Nobody is in the group now: it counts as soon as a member starts."

@@ -7,11 +7,11 @@ from itertools import groupby
 
 from loadtrim.observer.view import ObservedGroup, ObservedMember, ObservedPartition
 from loadtrim_agent.observability.text import (
-    brake_line,
     counted,
     decision_line,
     duration,
     late_line,
+    manual_override_line,
     member_name,
     number,
     percent,
@@ -168,7 +168,7 @@ def _facts(state: ObservedGroup) -> dict[str, str]:
     if late := late_line(state.late):
         facts["late"] = late
     facts["moves"] = f"{counted(state.moves, 'handover')} in the last {duration(state.window_seconds)}"
-    facts["brake"] = brake_line(state.brake)
+    facts["brake"] = manual_override_line(state.manual_override)
     if state.decision is not None:
         facts["decision"] = f"{ago(state.at - state.decision.at)}: {decision_line(state.decision, state.names)}"
     return facts

@@ -30,9 +30,9 @@ from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.wire.records import (
     COORDINATION,
     TELEMETRY,
-    BaseRecord,
-    BrakeRecord,
+    AssignmentRecord,
     DecisionRecord,
+    ManualOverrideRecord,
     Record,
     UnreadableRecord,
     decode,
@@ -175,7 +175,7 @@ class ControlTopic:
                 batches = await self._reader.getmany(timeout_ms=500)
                 yield [entry for _, batch in sorted(batches.items()) for entry in self._decoded(batch)]
 
-    async def write_brake(self, brake: BrakeRecord) -> None:
+    async def write_manual_override(self, manual_override: ManualOverrideRecord) -> None:
         """Append to the coordination log and wait until all replicas have it.
 
         Raises:
@@ -185,7 +185,7 @@ class ControlTopic:
             producer = AIOKafkaProducer(**self.connection.client_options(), acks="all")
             await producer.start()
             try:
-                await producer.send_and_wait(self.topic, encode(brake), partition=COORDINATION)
+                await producer.send_and_wait(self.topic, encode(manual_override), partition=COORDINATION)
             finally:
                 await producer.stop()
 
@@ -221,7 +221,7 @@ class ControlTopic:
         )
 
     def _has_map(self, entries: list[Entry]) -> bool:
-        return any(isinstance(e.record, BaseRecord) and e.record.group == self.group for e in entries)
+        return any(isinstance(e.record, AssignmentRecord) and e.record.group == self.group for e in entries)
 
     def _decisions_in(self, entries: list[Entry]) -> list[DecisionRecord]:
         return [e.record for e in entries if isinstance(e.record, DecisionRecord) and e.record.group == self.group]

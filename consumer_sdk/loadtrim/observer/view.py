@@ -22,13 +22,13 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.wire.records import (
-    BaseRecord,
-    BrakeRecord,
+    AssignmentRecord,
     DecisionRecord,
     HelloRecord,
     LeavingRecord,
     LeftRecord,
     LoadRecord,
+    ManualOverrideRecord,
     PartitionReport,
     PlanRecord,
     Record,
@@ -144,7 +144,7 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     moves: int
     """Handovers in the window."""
     startup_seconds: float | None
-    brake: BrakeRecord | None
+    manual_override: ManualOverrideRecord | None = msgspec.field(name="brake")
     """In force; None: plans are made freely."""
     decision: DecisionRecord | None
     history: tuple[LoadPoint, ...]
@@ -203,7 +203,7 @@ class GroupView:
     unreadable: int = 0
     """Counted by whoever reads the topic."""
     _members: dict[str, _Member] = field(default_factory=dict)
-    _base: BaseRecord | None = None
+    _base: AssignmentRecord | None = None
     _ownership: Ownership | None = None
     _base_at: float = -math.inf
     """When the current generation began."""
@@ -213,8 +213,8 @@ class GroupView:
     """Releases of generations whose base has not been read yet."""
     _left: set[str] = field(default_factory=set)
     _plan: PlanRecord | None = None
-    _brake: BrakeRecord | None = None
-    _brake_logged: bool = False
+    _manual_override: ManualOverrideRecord | None = None
+    _manual_override_logged: bool = False
     """It was read from the log itself: the log's order decides, and what is repeated elsewhere may be behind."""
     _decision: DecisionRecord | None = None
     _heard: dict[Partition, _Heard] = field(default_factory=dict)
@@ -257,14 +257,14 @@ class GroupView:
                 member.leaving = record.generation
             case LeftRecord():
                 self._left.add(record.member)
-            case BaseRecord():
+            case AssignmentRecord():
                 self._apply_base(record, at)
             case ReleaseRecord():
                 self._apply_release(record, at)
             case PlanRecord():
                 self._plan = record
-            case BrakeRecord():
-                self._brake, self._brake_logged = record, True
+            case ManualOverrideRecord():
+                self._manual_override, self._manual_override_logged = record, True
             case ReportRecord():
                 self._apply_report(record, member, at)
             case DecisionRecord():
@@ -315,7 +315,9 @@ class GroupView:
             objective_share=decision.objective_share if decision else None,
             moves=len(self._moves),
             startup_seconds=decision.startup_seconds if decision else None,
-            brake=self._brake if self._brake and self._brake.action != "resume" else None,
+            manual_override=self._manual_override
+            if self._manual_override and self._manual_override.action != "resume"
+            else None,
             decision=decision,
             history=tuple(self._history),
             seen_at=max(seen, default=None),
@@ -325,9 +327,9 @@ class GroupView:
         if self._ownership is not None and generation == self._ownership.generation:
             self._generation_at = max(at, self._generation_at)
 
-    def _apply_base(self, base: BaseRecord, at: float) -> None:
-        if not self._brake_logged:
-            self._brake = base.brake
+    def _apply_base(self, base: AssignmentRecord, at: float) -> None:
+        if not self._manual_override_logged:
+            self._manual_override = base.manual_override
         current = self._ownership.generation if self._ownership else -1
         begins_anew = at - self._generation_at > FORGOTTEN_SECONDS
         if base.generation == current or (base.generation < current and not begins_anew):
@@ -363,8 +365,8 @@ class GroupView:
         self._since_decision[1] += report.in_time + sum(report.late.values())
 
     def _apply_decision(self, decision: DecisionRecord, at: float) -> None:
-        if not self._brake_logged and self._base is None:
-            self._brake = decision.brake
+        if not self._manual_override_logged and self._base is None:
+            self._manual_override = decision.manual_override
         self._decision = decision
         in_time, done = self._since_decision
         self._since_decision = [0, 0]

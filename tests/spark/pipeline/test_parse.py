@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 
 from loadtrim_agent.wire.records import (
     BaselineUse,
-    BrakeRecord,
     DecisionRecord,
+    ManualOverrideRecord,
     MovePlan,
     PartitionReport,
     ReportRecord,
@@ -53,7 +53,7 @@ def test_history_has_a_column_for_every_field_but_those_for_the_moment(spark: Sp
     assert (written(ReportRecord) - {"slots_open"}) | written(DecisionRecord) <= set(schema.fieldNames())
     assert fields(schema, "partitions") == written(PartitionReport) - {"work_windows"}
     assert fields(schema, "moves") == written(MovePlan)
-    assert written(BrakeRecord) - {"v"} == fields(schema, "brake")
+    assert written(ManualOverrideRecord) - {"v"} == fields(schema, "brake")
     assert fields(schema, "baseline") == written(BaselineUse)
 
 
@@ -131,7 +131,7 @@ def test_tables_of_an_earlier_and_of_a_later_version(spark: SparkSession, tmp_pa
     open_tables(spark, tables)
     braked = msgspec.structs.replace(
         decision(1, MONDAY + 1.0),
-        brake=BrakeRecord(group="g", member="cli", at=1.0, action="hold"),
+        manual_override=ManualOverrideRecord(group="g", member="cli", at=1.0, action="hold"),
         baseline=BaselineUse(used=True, scale=1.5, ignored={"t": "stale"}),
     )
     take_in(kafka_rows(spark, [encode(braked)]), tables, 60.0, "b/0")

@@ -129,15 +129,15 @@ class House:
         await self._until(lambda: set(partitions) <= set(self.fetcher.looked_up))
 
     def lulls(self) -> list[tuple[int | None, bool]]:
-        return [(event.done, event.busy) for event in self.events if isinstance(event, e.LullEvent)]
+        return [(event.done, event.busy) for event in self.events if isinstance(event, e.IdlePointEvent)]
 
     async def until_lulls(self, count: int) -> None:
         await self._until(lambda: len(self.lulls()) >= count)
 
     async def with_a_record_in_hand(self, partition: Partition) -> None:
-        self.partitions.open([_open(partition, take=1, offset=0)])
+        self.partitions.open([_open(partition, acquisition_id=1, offset=0)])
         await self.until_opened(partition)
-        self.partitions.run(c.RunCommand(partition=partition, take=1))
+        self.partitions.run(c.RunCommand(partition=partition, acquisition_id=1))
         self.buffer.feed(self.buffer.streams[partition], _one_record(partition))
         assert self.buffer.take_one() is not None
         self.events.clear()
@@ -161,16 +161,20 @@ def _one_record(partition: Partition, offset: int = 0) -> Chunk:
     return chunk
 
 
-def _open(partition: Partition, *, take: int, offset: int | None) -> c.OpenCommand:
-    return c.OpenCommand(partition=partition, take=take, offset=offset)
+def _open(partition: Partition, *, acquisition_id: int, offset: int | None) -> c.OpenCommand:
+    return c.OpenCommand(partition=partition, acquisition_id=acquisition_id, offset=offset)
 
 
 async def test_a_partition_waits_for_its_own_record_in_user_code_and_delays_no_other() -> None:
     house = House()
     await house.with_a_record_in_hand(FIRST)
-    house.partitions.drop(c.DropCommand(partition=FIRST, take=1))
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
     house.partitions.open(
-        [_open(FIRST, take=2, offset=7), _open(SECOND, take=3, offset=0), _open(THIRD, take=4, offset=0)]
+        [
+            _open(FIRST, acquisition_id=2, offset=7),
+            _open(SECOND, acquisition_id=3, offset=0),
+            _open(THIRD, acquisition_id=4, offset=0),
+        ]
     )
 
     await house.until_opened(SECOND, THIRD)
@@ -185,7 +189,7 @@ async def test_a_partition_waits_for_its_own_record_in_user_code_and_delays_no_o
 
 async def test_a_start_that_cannot_be_looked_up_delays_no_other_partition() -> None:
     house = House()
-    house.partitions.open([_open(FIRST, take=1, offset=None), _open(SECOND, take=2, offset=3)])
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None), _open(SECOND, acquisition_id=2, offset=3)])
 
     await house.until_opened(SECOND)
 
@@ -198,7 +202,9 @@ async def test_a_start_that_cannot_be_looked_up_delays_no_other_partition() -> N
 
 async def test_starts_that_are_found_together_share_a_call_of_the_listener() -> None:
     house = House()
-    house.partitions.open([_open(p, take=index, offset=None) for index, p in enumerate((FIRST, SECOND, THIRD))])
+    house.partitions.open(
+        [_open(p, acquisition_id=index, offset=None) for index, p in enumerate((FIRST, SECOND, THIRD))]
+    )
     await house.until_looked_up(FIRST, SECOND, THIRD)
     for future in house.fetcher.looked_up.values():
         future.set_result(0)
@@ -210,9 +216,9 @@ async def test_starts_that_are_found_together_share_a_call_of_the_listener() -> 
 
 async def test_a_partition_lost_while_its_start_is_looked_up_is_not_opened() -> None:
     house = House()
-    house.partitions.open([_open(FIRST, take=1, offset=None), _open(SECOND, take=2, offset=None)])
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None), _open(SECOND, acquisition_id=2, offset=None)])
     await house.until_looked_up(FIRST, SECOND)
-    house.partitions.drop(c.DropCommand(partition=FIRST, take=1))
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
     for future in house.fetcher.looked_up.values():
         future.set_result(0)
 
@@ -226,7 +232,7 @@ async def test_a_lull_comes_when_user_code_is_done_with_all_there_is() -> None:
     house = House()
     await house.with_a_record_in_hand(FIRST)
     stream = house.buffer.streams[FIRST]
-    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
     assert house.lulls() == []
     house.buffer.feed(stream, _one_record(FIRST, 1))
     assert house.buffer.take_one() is not None
@@ -247,25 +253,27 @@ async def test_with_nothing_done_since_the_lull_is_now_and_with_records_waiting_
     house = House()
     await house.with_a_record_in_hand(FIRST)
     house.buffer.take_one()
-    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=1))
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=1))
     assert house.lulls() == [(1, False)]
-    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0, begun=True))
+    house.partitions.await_idle_point(
+        c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0, begun=True)
+    )
     assert house.lulls() == [(1, False)] * 2, "one that has begun will do"
     house.events.clear()
     house.buffer.feed(house.buffer.streams[FIRST], _one_record(FIRST, 1))
-    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
     assert house.lulls() == [], "they may be a burst"
     await house.until_lulls(1)
     assert house.lulls() == [(1, True)]
-    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=7, committed=0))
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=7, committed=0))
     assert len(house.lulls()) == 1, "another acquisition"
 
 
 async def test_a_stop_ends_the_waiting_for_a_lull() -> None:
     house = House()
     await house.with_a_record_in_hand(FIRST)
-    house.partitions.await_lull(c.AwaitLullCommand(partition=FIRST, take=1, committed=0))
-    house.partitions.stop(c.StopCommand(partition=FIRST, take=1))
+    house.partitions.await_idle_point(c.AwaitIdlePointCommand(partition=FIRST, acquisition_id=1, committed=0))
+    house.partitions.stop(c.StopCommand(partition=FIRST, acquisition_id=1))
     house.buffer.take_one()
     await asyncio.gather(*house.tasks)
     await asyncio.sleep(0)
@@ -276,11 +284,11 @@ async def test_a_stop_ends_the_waiting_for_a_lull() -> None:
 
 async def test_what_is_fetched_before_it_is_handed_out_is_measured_from_then_on() -> None:
     house = House()
-    house.partitions.open([_open(FIRST, take=1, offset=0)])
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=0)])
     await house.until_opened(FIRST)
     house.partitions._chunk(_one_record(FIRST))
     assert house.observer.told == []
-    house.partitions.run(c.RunCommand(partition=FIRST, take=1))
+    house.partitions.run(c.RunCommand(partition=FIRST, acquisition_id=1))
     assert house.observer.told == ["acquired", "fetched"]
     house.partitions._chunk(_one_record(FIRST, 1))
     assert house.observer.told == ["acquired", "fetched", "fetched"]

@@ -13,7 +13,7 @@ from demo.report import NOT_THE_PAPERS, SETTING_FILE, Replica, Report, Setting, 
 from demo.telemetry import Entry, OwnerChange, Telemetry, fold, load_entries, save_entries
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.records import (
-    BaseRecord,
+    AssignmentRecord,
     DecisionRecord,
     HelloRecord,
     MemberEntry,
@@ -235,9 +235,9 @@ def entries(*records: Record) -> list[Entry]:
     ]
 
 
-def base(generation: int, **owners: tuple[int, ...]) -> BaseRecord:
+def base(generation: int, **owners: tuple[int, ...]) -> AssignmentRecord:
     members = {member: MemberEntry(attempt=1, owns=(("payments", owned),)) for member, owned in owners.items()}
-    return BaseRecord(group="g", member="m1", at=START, generation=generation, members=members)
+    return AssignmentRecord(group="g", member="m1", at=START, generation=generation, members=members)
 
 
 def release(generation: int, version: int, source: str, target: str, partition: int = 0) -> ReleaseRecord:

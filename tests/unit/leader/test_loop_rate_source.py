@@ -33,7 +33,7 @@ class Told:
 
 def test_a_monitor_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     now, broken = [1_000.0], []
-    machine = SimpleNamespace(holdings=SimpleNamespace(ownership=None), membership=SimpleNamespace(base=None))
+    machine = SimpleNamespace(holdings=SimpleNamespace(ownership=None), membership=SimpleNamespace(assignment=None))
     group: Any = SimpleNamespace(machine=machine)
     boundary: Any = SimpleNamespace(broke=broken.append)
     unused: Any = None

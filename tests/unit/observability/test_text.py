@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from loadtrim_agent.observability import text as words
 from loadtrim_agent.observability.status import AgentState, OwnedPartition, Status
 from loadtrim_agent.wire.records import (
+    AssignmentRecord,
     BaselineUse,
-    BaseRecord,
-    BrakeRecord,
     DecisionRecord,
     HelloRecord,
     LeavingRecord,
     LeftRecord,
     LoadRecord,
+    ManualOverrideRecord,
     MemberEntry,
     MovePlan,
     PartitionLoad,
@@ -36,7 +36,7 @@ A = "payments-0f1e2d3c-1111-2222-3333-444455556666"
 B = "payments-9a8b7c6d-1111-2222-3333-444455556666"
 NAMES = {A: "pod-a", B: "pod-b"}
 MOVE = MovePlan(topic="orders", partition=3, source=A, target=B, reason="spreads the work")
-BRAKE = BrakeRecord(group="payments", member="cli", at=0.0, action="scale", replicas=3)
+MANUAL_OVERRIDE = ManualOverrideRecord(group="payments", member="cli", at=0.0, action="scale", replicas=3)
 
 
 def decision(**changes: Any) -> DecisionRecord:
@@ -174,7 +174,7 @@ def test_other_decisions_in_a_line(changes: dict[str, object], expected: str) ->
 
 
 def test_a_decision_at_length() -> None:
-    head, *rest = words.decision_lines(decision(brake=BRAKE), NAMES)
+    head, *rest = words.decision_lines(decision(manual_override=MANUAL_OVERRIDE), NAMES)
     assert head == (
         "2024-05-01 12:00:03.250 UTC  decision 7.12 by pod-a (objective/trim): scales up, 3 -> 4 replicas, 1 move: "
         "The load rises by 12 records/s each second."
@@ -283,10 +283,10 @@ def test_plans() -> None:
 
 
 def test_brakes() -> None:
-    hold = BrakeRecord(group="payments", member="cli", at=0.0, action="hold")
-    resume = BrakeRecord(group="payments", member="cli", at=0.0, action="resume")
-    assert words.brake_line(hold) == "brake on: no plans are made until `loadtrim resume payments`"
-    assert words.brake_line(resume) == words.brake_line(None) == "no brake is on: plans are made"
+    hold = ManualOverrideRecord(group="payments", member="cli", at=0.0, action="hold")
+    resume = ManualOverrideRecord(group="payments", member="cli", at=0.0, action="resume")
+    assert words.manual_override_line(hold) == "brake on: no plans are made until `loadtrim resume payments`"
+    assert words.manual_override_line(resume) == words.manual_override_line(None) == "no brake is on: plans are made"
 
 
 def test_no_late_records_are_no_words() -> None:
@@ -352,7 +352,7 @@ RECORDS: list[tuple[Record, str]] = [
     (LeavingRecord(**COMMON, generation=7), "pod-a is leaving generation 7: please drain it"),
     (LeftRecord(**COMMON), "pod-a left"),
     (
-        BaseRecord(**COMMON, generation=7, members={A: MemberEntry(attempt=1, owns=(("t", (0, 1)),))}),
+        AssignmentRecord(**COMMON, generation=7, members={A: MemberEntry(attempt=1, owns=(("t", (0, 1)),))}),
         "pod-a starts generation 7: 1 member, 2 partitions owned",
     ),
     (
@@ -391,7 +391,7 @@ RECORDS: list[tuple[Record, str]] = [
         PlanRecord(**COMMON, generation=7, sequence=3),
         "pod-a: plan 7.3: nothing moves",
     ),
-    (BRAKE, "cli: brake on: 3 replicas until `loadtrim resume payments`"),
+    (MANUAL_OVERRIDE, "cli: brake on: 3 replicas until `loadtrim resume payments`"),
     (decision(), "pod-a scales up, 3 -> 4 replicas, 1 move: The load rises by 12 records/s each second."),
 ]
 

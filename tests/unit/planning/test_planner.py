@@ -13,7 +13,7 @@ from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.common.naming import UnknownNameError
 from loadtrim_agent.planning.planner import Planner, scale_request
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
-from loadtrim_agent.wire.records import BrakeRecord, DecisionRecord, decode, encode
+from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, decode, encode
 from unit.planning.virtual_group import COST, Fleet, T, even, noisy, partition, steps
 
 CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=3.0)
@@ -101,24 +101,24 @@ def test_an_empty_group_from_the_start() -> None:
 def test_the_brake_holds_and_lets_go() -> None:
     group = fleet(steps(8, (0, 300.0), (10, 700.0)))
     group.run(9)
-    group.brake = BrakeRecord(group="g", member="cli", at=T, action="hold")
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="hold")
     held = group.run(6)
     assert (held.outcome, held.reason_code, held.replicas_wanted) == ("hold", "brake", 2)
     assert held.moves == ()
-    assert held.brake == group.brake
-    group.brake = BrakeRecord(group="g", member="cli", at=T, action="resume")
+    assert held.manual_override == group.manual_override
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="resume")
     going = group.run(2)
     assert going.replicas_wanted >= 4
-    assert going.brake is None
+    assert going.manual_override is None
 
 
 def test_the_brake_gives_a_number() -> None:
     group = fleet(even(8, 100.0), members=3)
     group.run(5)
-    group.brake = BrakeRecord(group="g", member="cli", at=T, action="scale", replicas=5)
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="scale", replicas=5)
     decision = group.step()
     assert (decision.replicas_wanted, decision.reason_code, decision.outcome) == (5, "fixed", "up")
-    group.brake = BrakeRecord(group="g", member="cli", at=T, action="scale", replicas=2)
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="scale", replicas=2)
     decision = group.step()
     assert decision.replicas_wanted == 2
     assert len(decision.victims) == 1
@@ -131,7 +131,7 @@ def test_a_hold_in_the_middle_of_a_scale_down_does_not_let_the_orchestrator_choo
     while not group.run(1).victims:
         assert group.second < 60
     group.requested = group.history[-1].replicas_wanted
-    group.brake = BrakeRecord(group="g", member="cli", at=T, action="hold")
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="hold")
     decision = group.step()
     request = scale_request(decision, group.state())
     assert len(group.members) - request.replicas <= len(request.victims)

@@ -11,7 +11,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.planning.planner import Planner, scale_request
 from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig, units_of
-from loadtrim_agent.wire.records import BrakeRecord, DecisionRecord, PartitionReport, ReportRecord
+from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, PartitionReport, ReportRecord
 
 T = 1_700_000_000.0
 TOPIC = "orders"
@@ -77,7 +77,7 @@ class Fleet:
         self.states: dict[Partition, str] = {}
         self.limited_to: float | None = None
         self.in_flight: dict[Partition, str] = {}
-        self.brake: BrakeRecord | None = None
+        self.manual_override: ManualOverrideRecord | None = None
         self.generation = 1
         self.requested: int | None = None
         self.pending: list[int] = []
@@ -123,7 +123,7 @@ class Fleet:
             owners=dict(self.owners),
             unowned_lag={p: round(self.lag.get(p, 0.0)) for p, owner in self.owners.items() if owner is None},
             in_flight=dict(self.in_flight),
-            brake=self.brake,
+            manual_override=self.manual_override,
             replicas_requested=self.requested,
         )
 

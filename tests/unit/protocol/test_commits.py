@@ -20,12 +20,14 @@ class Queue:
 
     def __init__(self) -> None:
         self.queue = CommitQueue(BACKOFF)
-        self.takes: dict[Partition, int] = {P0: 1, P1: 1}
+        self.acquisitions: dict[Partition, int] = {P0: 1, P1: 1}
         self.now = 100.0
 
-    def want(self, request: int = 0, take: int = 1, **offsets: int) -> None:
+    def want(self, request: int = 0, acquisition_id: int = 1, **offsets: int) -> None:
         names = {"p0": P0, "p1": P1}
-        self.queue.want(request, {names[n]: OffsetCommit(take=take, offset=o) for n, o in offsets.items()})
+        self.queue.want(
+            request, {names[n]: OffsetCommit(acquisition_id=acquisition_id, offset=o) for n, o in offsets.items()}
+        )
 
     def send(self, generation: int = 1) -> SendCommitCommand | None:
         return self.queue.next(self.now, "m1", generation)
@@ -36,7 +38,7 @@ class Queue:
         event = CommitAnsweredEvent(
             now=self.now, commit=sent.commit, member=sent.member, generation=sent.generation, codes=answered
         )
-        return self.queue.answered(event, self.takes.get)
+        return self.queue.answered(event, self.acquisitions.get)
 
 
 @pytest.fixture
@@ -55,7 +57,10 @@ def test_everything_queued_goes_as_one_request(q: Queue) -> None:
     sent = q.send()
     assert sent == SendCommitCommand(commit=1, member="m1", generation=1, offsets={P0: (5, ""), P1: (7, "")})
     outcome = q.answer(sent, 0, 0)
-    assert outcome.acknowledged == {P0: OffsetCommit(take=1, offset=5), P1: OffsetCommit(take=1, offset=7)}
+    assert outcome.acknowledged == {
+        P0: OffsetCommit(acquisition_id=1, offset=5),
+        P1: OffsetCommit(acquisition_id=1, offset=7),
+    }
     assert q.queue.idle
 
 
@@ -147,7 +152,7 @@ def test_losing_a_partition_empties_its_entry(q: Queue) -> None:
 def test_lost_while_in_flight_is_not_sent_again(q: Queue) -> None:
     q.want(request=1, p0=5)
     sent = q.send()
-    del q.takes[P0]
+    del q.acquisitions[P0]
     outcome = q.answer(sent, Code.ILLEGAL_GENERATION)
     assert outcome.finished == {1: Code.ILLEGAL_GENERATION}
     assert outcome.refused == []
@@ -157,7 +162,7 @@ def test_lost_while_in_flight_is_not_sent_again(q: Queue) -> None:
 def test_taken_again_while_in_flight_is_another_acquisition(q: Queue) -> None:
     q.want(p0=5)
     sent = q.send()
-    q.takes[P0] = 2
+    q.acquisitions[P0] = 2
     assert q.answer(sent, 0).acknowledged == {}
 
 
@@ -166,7 +171,7 @@ def test_partition_missing_in_the_answer_was_not_answered(q: Queue) -> None:
     sent = q.send()
     assert sent is not None
     event = CommitAnsweredEvent(now=q.now, commit=sent.commit, member="m1", generation=1, codes={})
-    assert q.queue.answered(event, q.takes.get).refused == [P0]
+    assert q.queue.answered(event, q.acquisitions.get).refused == [P0]
     assert q.queue.busy(P0)
 
 
@@ -174,8 +179,8 @@ def test_numbers_go_on_in_the_next_queue(q: Queue) -> None:
     q.want(p0=5)
     q.send()
     later = CommitQueue(BACKOFF)
-    later.number_on(q.queue)
-    later.want(0, {P0: OffsetCommit(take=2, offset=1)})
+    later.continue_from(q.queue)
+    later.want(0, {P0: OffsetCommit(acquisition_id=2, offset=1)})
     sent = later.next(q.now, "m2", 1)
     assert sent is not None
     assert sent.commit == 2

@@ -9,7 +9,7 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.wire.records import (
-    BaseRecord,
+    AssignmentRecord,
     LeavingRecord,
     LeftRecord,
     LoadRecord,
@@ -66,12 +66,12 @@ def test_the_receiver_is_who_the_plan_says_else_who_has_most_slack() -> None:
     )
     d.read(PlanRecord(group=GROUP, member="m2", at=0.0, generation=1, sequence=1, moves=moves))
     d.feed(e.CommitWantedEvent, offsets={})
-    d.lull(P0, done=None)
+    d.idle_point(P0, done=None)
     assert d.kinds() == ["Stop"]
     d.after(0.1)
     leave(d)
-    holds = d.machine.holdings.holds
-    assert (holds[P0].target, holds[P1].target) == ("m2", "m3")
+    assigned = d.machine.holdings.assigned
+    assert (assigned[P0].target, assigned[P1].target) == ("m2", "m3")
 
 
 def test_a_plan_counts_once_and_in_its_generation_only() -> None:
@@ -121,7 +121,7 @@ def test_the_drain_time_is_over() -> None:
     d.all(c.SendCommitCommand)
     d.after(5.0)
     assert "GatherCommits" in d.kinds(), "P0 is still in user code's hands"
-    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=6)})
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=6)})
     d.after(0.9)
     assert "SendLeave" not in d.kinds()
     d.after(0.1)
@@ -182,7 +182,7 @@ def test_what_was_not_opened_yet_is_left_to_the_map() -> None:
 
 def test_after_it_has_left_nothing_brings_it_back() -> None:
     d = Driver().running(0)
-    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=6)})
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=6)})
     d.all(c.SendCommitCommand)
     leave(d, seconds=0.0)
     d.after(1.0)
@@ -207,7 +207,7 @@ def test_coming_back_in_the_same_process_numbers_on() -> None:
     d.join_answered(code=Code.MEMBER_ID_REQUIRED, member="m9")
     d.join_answered(member="m9")
     d.sync_answered(partitions=(P0,), attempts={"m9": d.machine.membership._attempt})
-    assert d.take_of(P0) == 3
+    assert d.acquisition_of(P0) == 3
 
 
 # -- subscriptions -------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def both_topics(others: tuple[str, ...] = ("orders", "refunds")) -> Driver:
     d.join_answered()
     mine = MemberEntry(attempt=2, topics=("orders", "refunds"), owns=(("orders", (0,)), ("refunds", (0,))))
     members = {ME: mine, OTHER: MemberEntry(attempt=2, topics=others)}
-    d.sync_answered(base=BaseRecord(group=GROUP, member=OTHER, at=0.0, generation=1, members=members))
+    d.sync_answered(assignment=AssignmentRecord(group=GROUP, member=OTHER, at=0.0, generation=1, members=members))
     d.open_all()
     d.feed(e.TickEvent)
     return d

@@ -10,15 +10,15 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol import machine as machine_module
 from loadtrim_agent.protocol.group_config import Code
-from loadtrim_agent.protocol.ownership import HoldState
-from loadtrim_agent.wire.records import BrakeRecord, LeavingRecord, ReportRecord
-from sim.driver import GROUP, ME, OTHER, Driver, base_of, release
+from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.wire.records import LeavingRecord, ManualOverrideRecord, ReportRecord
+from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 
 
-def brake(action: str, at: float) -> BrakeRecord:
-    return BrakeRecord(group=GROUP, member="cli", at=at, action=action)
+def manual_override(action: str, at: float) -> ManualOverrideRecord:
+    return ManualOverrideRecord(group=GROUP, member="cli", at=at, action=action)
 
 
 def test_same_events_same_commands() -> None:
@@ -35,7 +35,7 @@ def test_the_story_of_one_partition() -> None:
     d = Driver().running(0, 1)
     d.give(P0)
     kinds = [kind for _, kind, _ in d.machine.story(P0)]
-    assert kinds[-4:] == ["MoveWantedEvent", "AwaitLullCommand", "LullEvent", "StopCommand"]
+    assert kinds[-4:] == ["MoveWantedEvent", "AwaitIdlePointCommand", "IdlePointEvent", "StopCommand"]
     assert len(d.machine.story(P0)) < len(d.machine.story())
     assert all(P0.topic in text for _, _, text in d.machine.story(P0))
 
@@ -49,19 +49,19 @@ def test_ticks_without_consequence_are_not_remembered() -> None:
 
 def test_a_contradiction_is_raised() -> None:
     d = Driver().running(0)
-    d.machine.holdings.holds[P0].state = HoldState.RELEASED
-    with pytest.raises(InvariantError, match="RELEASED -> RELEASED"):
-        d.machine.holdings.release(d.now, d.machine.holdings.holds[P0], None)
+    d.machine.holdings.assigned[P0].state = AssignedState.TRANSFERRED
+    with pytest.raises(InvariantError, match="TRANSFERRED -> TRANSFERRED"):
+        d.machine.holdings.release(d.now, d.machine.holdings.assigned[P0], None)
 
 
 def test_after_a_contradiction_nothing_is_given_away_and_all_else_goes_on() -> None:
     d = Driver().running(0, 1)
     d.give(P0)
-    d.machine.holdings.holds[P1].state = HoldState.OPENING
-    d.machine.holdings.holds[P1].committed = None
+    d.machine.holdings.assigned[P1].state = AssignedState.OPENING
+    d.machine.holdings.assigned[P1].committed = None
     d.machine.holdings.commits.want = _contradict  # type: ignore[method-assign]
     with pytest.raises(InvariantError):
-        d.feed(e.OpenedEvent, partition=P1, take=d.take_of(P1), position=5)
+        d.feed(e.OpenedEvent, partition=P1, acquisition_id=d.acquisition_of(P1), position=5)
     assert not d.machine.log_works
     d.drained(P0, None)
     assert not d.all(c.AppendCommand), "the move that was going on is not finished"
@@ -81,27 +81,32 @@ def test_nothing_is_due_before_the_start() -> None:
 
 def test_the_latest_brake_in_the_log_counts_and_every_map_repeats_it() -> None:
     d = Driver().running(0, leader=ME)
-    d.read(brake("hold", at=9.0))
-    d.read(brake("resume", at=5.0))
-    assert d.machine.brake == brake("resume", at=5.0)
+    d.read(manual_override("hold", at=9.0))
+    d.read(manual_override("resume", at=5.0))
+    assert d.machine.manual_override == manual_override("resume", at=5.0)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     me = e.JoinedMember(member=ME, topics=("orders",), owned=(P0,), attempt=3)
     d.join_answered(generation=2, leader=ME, members=(me,))
-    base = d.only(c.SendSyncCommand).answers[ME].base
-    assert base is not None
-    assert base.brake == brake("resume", at=5.0)
+    assignment = d.only(c.SendSyncCommand).answers[ME].assignment
+    assert assignment is not None
+    assert assignment.manual_override == manual_override("resume", at=5.0)
 
 
 def test_a_newcomer_learns_the_brake_from_the_map() -> None:
     d = Driver().joining()
     d.join_answered()
-    base = base_of(1, OTHER, m1=(0,), m2=())
-    held = type(base)(
-        group=GROUP, member=OTHER, at=0.0, generation=1, members=base.members, brake=brake("hold", at=1.0)
+    assignment = assignment_of(1, OTHER, m1=(0,), m2=())
+    held = type(assignment)(
+        group=GROUP,
+        member=OTHER,
+        at=0.0,
+        generation=1,
+        members=assignment.members,
+        manual_override=manual_override("hold", at=1.0),
     )
-    d.sync_answered(base=held)
-    assert d.machine.brake == brake("hold", at=1.0)
-    assert d.machine.brake_in_force() == brake("hold", at=1.0)
+    d.sync_answered(assignment=held)
+    assert d.machine.manual_override == manual_override("hold", at=1.0)
+    assert d.machine.manual_override_in_force() == manual_override("hold", at=1.0)
 
 
 def test_records_of_later_generations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,22 +124,24 @@ def test_a_barrier_drops_what_was_kept_for_generations_that_are_over() -> None:
     d.read(release(2, 1, 0, OTHER, ME))
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.join_answered(generation=3)
-    d.sync_answered(base=_with_attempt(base_of(3, OTHER, m1=(0,), m2=(1,)), 3))
+    d.sync_answered(assignment=_with_attempt(assignment_of(3, OTHER, m1=(0,), m2=(1,)), 3))
     assert not d.all(c.OpenCommand)
     d.read(release(2, 1, 0, OTHER, ME))
     assert d.counted() == ["void_release"]
 
 
-def _with_attempt(base, attempt):  # type: ignore[no-untyped-def]
-    members = {m: type(x)(attempt=attempt, topics=x.topics, owns=x.owns) for m, x in base.members.items()}
-    return type(base)(group=GROUP, member=base.member, at=0.0, generation=base.generation, members=members)
+def _with_attempt(assignment, attempt):  # type: ignore[no-untyped-def]
+    members = {m: type(x)(attempt=attempt, topics=x.topics, owns=x.owns) for m, x in assignment.members.items()}
+    return type(assignment)(
+        group=GROUP, member=assignment.member, at=0.0, generation=assignment.generation, members=members
+    )
 
 
 def test_maps_of_this_generation_and_telemetry_are_passed_over() -> None:
     d = Driver().running(0)
-    assert d.read(base_of(1, OTHER, m1=(), m2=(0,))) == []
+    assert d.read(assignment_of(1, OTHER, m1=(), m2=(0,))) == []
     assert d.read(ReportRecord(group=GROUP, member=OTHER, at=0.0, sequence=1, generation=1)) == []
-    assert d.machine.holdings.holds.keys() == {P0}
+    assert d.machine.holdings.assigned.keys() == {P0}
 
 
 def test_leaving_said_for_the_next_generation_counts_there() -> None:
@@ -143,7 +150,7 @@ def test_leaving_said_for_the_next_generation_counts_there() -> None:
     assert d.machine.leaving() == frozenset()
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.join_answered(generation=2)
-    d.sync_answered(base=_with_attempt(base_of(2, OTHER, m1=(0,), m2=()), 3))
+    d.sync_answered(assignment=_with_attempt(assignment_of(2, OTHER, m1=(0,), m2=()), 3))
     assert d.machine.leaving() == {OTHER}
 
 
@@ -153,7 +160,7 @@ def test_weights_reach_the_map() -> None:
     one = e.JoinedMember(member=ME, topics=("orders",), attempt=2)
     two = e.JoinedMember(member=OTHER, topics=("orders",), attempt=2)
     d.join_answered(leader=ME, members=(one, two))
-    d.feed(e.BaseFoundEvent, base=None)
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     assert d.only(c.SendSyncCommand).answers[ME].partitions == (P0,)
 
 

@@ -7,12 +7,19 @@ import pytest
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol.announcements import KEPT_MAX, Heard
+from loadtrim_agent.protocol.announcements import KEPT_MAX, Announcements
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
 from loadtrim_agent.protocol.heartbeats import BURST_GAPS_SECONDS
 from loadtrim_agent.protocol.membership import Phase
-from loadtrim_agent.wire.records import BaseRecord, HelloRecord, LeavingRecord, LeftRecord, LoadRecord, RejoinRecord
-from sim.driver import GROUP, ME, OTHER, Driver, base_of
+from loadtrim_agent.wire.records import (
+    AssignmentRecord,
+    HelloRecord,
+    LeavingRecord,
+    LeftRecord,
+    LoadRecord,
+    RejoinRecord,
+)
+from sim.driver import GROUP, ME, OTHER, Driver, assignment_of
 
 P0, P1, P2, P3 = (Partition("orders", index) for index in range(4))
 INCONSISTENT = Code.INCONSISTENT_GROUP_PROTOCOL
@@ -39,13 +46,13 @@ def test_a_newcomer_from_the_start_to_its_first_record() -> None:
     assert isinstance(d.only(c.AppendCommand).record, HelloRecord), "everybody is told when there is an id"
     d.join_answered()
     assert d.only(c.SendSyncCommand) == c.SendSyncCommand(attempt=2, member=ME, generation=1)
-    d.sync_answered(base=base_of(1, OTHER, m1=(0,), m2=()))
+    d.sync_answered(assignment=assignment_of(1, OTHER, m1=(0,), m2=()))
     assert d.kinds() == ["Entered", "FetchCommitted"]
     fetch = d.only(c.FetchCommittedCommand)
     d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, offsets={P0: 5})
     opening = d.only(c.OpenCommand)
     assert (opening.partition, opening.offset) == (P0, 5)
-    d.feed(e.OpenedEvent, partition=P0, take=opening.take, position=5)
+    d.feed(e.OpenedEvent, partition=P0, acquisition_id=opening.acquisition_id, position=5)
     assert d.kinds() == ["Run"]
     assert d.machine.settled
 
@@ -161,7 +168,7 @@ def test_a_map_made_from_an_earlier_attempt_is_not_used() -> None:
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     assert d.only(c.SendJoinCommand).attempt == 3
     d.join_answered(generation=2)
-    d.sync_answered(base=base_of(2, OTHER, m1=(), m2=(0,)))  # base_of: from attempt 2
+    d.sync_answered(assignment=assignment_of(2, OTHER, m1=(), m2=(0,)))  # base_of: from attempt 2
     assert "stale_map" in d.counted()
     assert d.only(c.SendJoinCommand).owned == (P0,)
 
@@ -169,39 +176,39 @@ def test_a_map_made_from_an_earlier_attempt_is_not_used() -> None:
 def test_a_map_without_us_is_not_used() -> None:
     d = Driver().joining()
     d.join_answered()
-    d.sync_answered(base=base_of(1, OTHER, m2=(0, 1)))
+    d.sync_answered(assignment=assignment_of(1, OTHER, m2=(0, 1)))
     assert "stale_map" in d.counted()
 
 
 @pytest.mark.parametrize("first", ["answer", "log"])
 def test_a_map_in_the_log_is_waited_for(first: str) -> None:
-    base = base_of(1, OTHER, m1=(0,), m2=())
+    assignment = assignment_of(1, OTHER, m1=(0,), m2=())
     d = Driver().joining()
     d.join_answered()
     if first == "log":
-        d.read(base)
-        d.sync_answered(base_offset=0, partitions=(P0,))
+        d.read(assignment)
+        d.sync_answered(assignment_offset=0, partitions=(P0,))
     else:
-        d.sync_answered(base_offset=0, partitions=(P0,))
+        d.sync_answered(assignment_offset=0, partitions=(P0,))
         assert d.machine.membership.phase is Phase.READING
-        d.read(base)
+        d.read(assignment)
     assert d.kinds() == ["Entered", "FetchCommitted"]
 
 
 def test_another_map_than_the_one_named_is_not_taken() -> None:
     d = Driver().joining()
     d.join_answered()
-    d.sync_answered(base_offset=1, partitions=(P0,))
-    d.read(base_of(1, OTHER, m1=(1,), m2=()))  # of a leader before a failover, at offset 0
+    d.sync_answered(assignment_offset=1, partitions=(P0,))
+    d.read(assignment_of(1, OTHER, m1=(1,), m2=()))  # of a leader before a failover, at offset 0
     assert d.machine.membership.phase is Phase.READING
-    d.read(base_of(1, OTHER, m1=(0,), m2=()))
+    d.read(assignment_of(1, OTHER, m1=(0,), m2=()))
     assert d.only(c.FetchCommittedCommand).partitions == (P0,)
 
 
 def test_a_map_that_does_not_come_is_not_waited_for_for_ever() -> None:
     d = Driver().joining()
     d.join_answered()
-    d.sync_answered(base_offset=0, partitions=(P0,))
+    d.sync_answered(assignment_offset=0, partitions=(P0,))
     d.after(2.0)
     assert d.counted() == ["map_unanswered"]
     assert d.kinds()[0] == "SendJoin"
@@ -223,25 +230,25 @@ def test_without_a_map_what_is_given_is_held_and_nothing_moves() -> None:
 def test_the_leader_answers_with_the_map_and_writes_it_down() -> None:
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME), joined("foreign-id")))
-    d.feed(e.BaseFoundEvent, base=None)
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     sync = d.only(c.SendSyncCommand)
-    base = sync.answers[ME].base
-    assert base is not None
-    assert base.owners() == {P0: "foreign-id", P1: ME, P2: "foreign-id", P3: ME}
-    d.sync_answered(base=base)
-    assert d.only(c.AppendCommand).record == base
+    assignment = sync.answers[ME].assignment
+    assert assignment is not None
+    assert assignment.owners() == {P0: "foreign-id", P1: ME, P2: "foreign-id", P3: ME}
+    d.sync_answered(assignment=assignment)
+    assert d.only(c.AppendCommand).record == assignment
 
 
 def test_a_leader_without_the_newest_map_asks_the_log_once() -> None:
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
-    assert d.kinds() == ["ReadBase"]
-    d.feed(e.BaseFoundEvent, base=base_of(0, OTHER, m2=(0,)))
+    assert d.kinds() == ["ReadAssignment"]
+    d.feed(e.AssignmentFoundEvent, assignment=assignment_of(0, OTHER, m2=(0,)))
     assert d.counted() == ["stale_join"], "the other's JoinGroup was in that map already"
     assert d.only(c.SendJoinCommand).owned == ()
     d.join_answered(generation=2, leader=ME, members=(joined(ME, attempt=3), joined(OTHER, P0, attempt=3)))
     assert d.kinds() == ["SendSync"], "it leads since the generation before: it knows all there is"
-    assert d.feed(e.BaseFoundEvent, base=None) == []
+    assert d.feed(e.AssignmentFoundEvent, assignment=None) == []
 
 
 def test_a_leader_alone_asks_nobody() -> None:
@@ -261,14 +268,14 @@ def test_a_leader_that_missed_a_generation_does_not_trust_its_own_map() -> None:
     d = Driver().running(0, generation=4)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.join_answered(generation=6, leader=ME, members=(joined(ME, P0, attempt=3), joined(OTHER, attempt=3)))
-    assert d.kinds() == ["ReadBase"]
-    newer = BaseRecord(group=GROUP, member=OTHER, at=0.0, generation=5, members={OTHER: _entry(3)})
-    d.feed(e.BaseFoundEvent, base=newer)
+    assert d.kinds() == ["ReadAssignment"]
+    newer = AssignmentRecord(group=GROUP, member=OTHER, at=0.0, generation=5, members={OTHER: _entry(3)})
+    d.feed(e.AssignmentFoundEvent, assignment=newer)
     assert d.counted() == ["stale_join"]
 
 
 def _entry(attempt: int):  # type: ignore[no-untyped-def]
-    return base_of(1, m1=()).members[ME].__class__(attempt=attempt, topics=("orders",))
+    return assignment_of(1, m1=()).members[ME].__class__(attempt=attempt, topics=("orders",))
 
 
 def test_a_delayed_copy_makes_the_leader_join_again() -> None:
@@ -291,7 +298,7 @@ def test_unknown_topics_are_not_waited_for_for_ever_and_not_forgotten() -> None:
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME, topics=("orders", "refunds")),))
     d.after(5.0)
-    d.sync_answered(base=d.only(c.SendSyncCommand).answers[ME].base)
+    d.sync_answered(assignment=d.only(c.SendSyncCommand).answers[ME].assignment)
     d.feed(e.TopicsEvent, partitions={"refunds": 1})
     assert d.counted() == ["partitions_changed"]
     assert d.all(c.SendJoinCommand)
@@ -330,16 +337,16 @@ def test_partitions_that_appear_while_the_first_map_is_on_its_way() -> None:
     d.join_answered(leader=ME, members=(joined(ME),))
     sync = d.only(c.SendSyncCommand)
     d.feed(e.TopicsEvent, partitions={"orders": 5})
-    d.sync_answered(base=sync.answers[ME].base)
+    d.sync_answered(assignment=sync.answers[ME].assignment)
     assert d.all(c.SendJoinCommand), "again, for what the map does not have"
 
 
 def test_claimed_twice_is_given_away_in_the_next_generation() -> None:
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME), joined("a", P0), joined("b", P0)))
-    d.feed(e.BaseFoundEvent, base=None)
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     assert d.counted() == ["contested_claim"]
-    d.sync_answered(base=d.only(c.SendSyncCommand).answers[ME].base)
+    d.sync_answered(assignment=d.only(c.SendSyncCommand).answers[ME].assignment)
     assert d.kinds()[:3] == ["Entered", "FetchCommitted", "Append"]
     assert d.all(c.SendJoinCommand)
 
@@ -347,13 +354,13 @@ def test_claimed_twice_is_given_away_in_the_next_generation() -> None:
 def test_a_map_that_does_not_fit_goes_through_the_log() -> None:
     d = Driver(inline_limit_bytes=0).joining()
     d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
-    d.feed(e.BaseFoundEvent, base=None)
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     append = d.only(c.AppendCommand)
-    assert isinstance(append.record, BaseRecord)
+    assert isinstance(append.record, AssignmentRecord)
     d.feed(e.AppendedEvent, append=append.append, offset=17)
     answers = d.only(c.SendSyncCommand).answers
-    assert {a.base_offset for a in answers.values()} == {17}
-    assert {a.base for a in answers.values()} == {None}
+    assert {a.assignment_offset for a in answers.values()} == {17}
+    assert {a.assignment for a in answers.values()} == {None}
     assert answers[ME].partitions == (P0, P2)
 
 
@@ -361,7 +368,7 @@ def test_a_map_that_does_not_fit_goes_through_the_log() -> None:
 def test_a_map_that_cannot_be_written_moves_nothing(failure: str) -> None:
     d = Driver(inline_limit_bytes=0).joining()
     d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
-    d.feed(e.BaseFoundEvent, base=None)
+    d.feed(e.AssignmentFoundEvent, assignment=None)
     append = d.only(c.AppendCommand)
     if failure == "slow":
         d.after(1.0)
@@ -433,7 +440,7 @@ def test_an_id_given_up_before_means_nothing() -> None:
 def test_forgotten_by_any_answer(answer: str) -> None:
     d = Driver().running(0)
     if answer == "commit":
-        d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=9)})
+        d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
         d.all(c.SendCommitCommand)
         d.commit_answered(Code.UNKNOWN_MEMBER_ID)
     else:
@@ -484,7 +491,7 @@ def test_a_lost_coordinator_is_looked_up_once() -> None:
 
 def test_a_commit_refused_for_a_barrier_makes_it_look_at_once() -> None:
     d = Driver().running(0)
-    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=9)})
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
     d.all(c.SendCommitCommand)
     d.commit_answered(Code.REBALANCE_IN_PROGRESS)
     assert d.kinds() == ["SendHeartbeat"]
@@ -492,7 +499,7 @@ def test_a_commit_refused_for_a_barrier_makes_it_look_at_once() -> None:
 
 def test_a_fenced_commit_makes_it_join_again() -> None:
     d = Driver().running(0)
-    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(take=d.take_of(P0), offset=9)})
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
     d.all(c.SendCommitCommand)
     d.commit_answered(Code.ILLEGAL_GENERATION)
     assert d.only(c.SendJoinCommand).owned == (P0,)
@@ -534,7 +541,7 @@ def test_who_reads_of_a_barrier_joins_at_once(record) -> None:  # type: ignore[n
 def test_a_hint_of_a_barrier_makes_everybody_heartbeat_at_once_and_a_few_times_more(record) -> None:  # type: ignore[no-untyped-def]
     d = Driver().running(0)
     if isinstance(record, HelloRecord):
-        d.machine.membership._heard.say(record.member, here=True)
+        d.machine.membership._announcements.say(record.member, here=True)
     d.read(record)
     assert d.kinds() == ["SendHeartbeat"]
     for gap in BURST_GAPS_SECONDS:
@@ -578,7 +585,7 @@ def test_who_never_came_is_looked_for_after_one_map_only() -> None:
 
 
 def test_who_says_hello_and_never_comes_takes_no_memory_for_ever() -> None:
-    heard = Heard()
+    heard = Announcements()
     for number in range(3 * KEPT_MAX):
         assert heard.say(f"pod-{number}", here=True)
         if number % 100 == 0:
@@ -604,7 +611,7 @@ def test_whose_generation_ended_before_it_was_in_joins_when_it_is() -> None:
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.join_answered(generation=2)
     d.read(RejoinRecord(group=GROUP, member=OTHER, at=0.0, generation=2))
-    d.sync_answered(base=base_of(2, OTHER, attempt=3, m1=(0,), m2=(1,)))
+    d.sync_answered(assignment=assignment_of(2, OTHER, attempt=3, m1=(0,), m2=(1,)))
     assert d.machine.membership.generation == 2
     assert "SendJoin" in d.kinds()
     assert "Append" not in d.kinds(), "the log says so already"

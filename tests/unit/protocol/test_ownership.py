@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.protocol.ownership import TRANSITIONS, Hold, HoldState, Ownership
+from loadtrim_agent.protocol.ownership import TRANSITIONS, AssignedPartition, AssignedState, Ownership
 from loadtrim_agent.wire.records import ReleaseRecord
 from sim.driver import release
 
@@ -72,17 +72,17 @@ def test_copies_of_what_counted_never_count_again(records: list[ReleaseRecord]) 
 
 
 def test_every_transition_is_in_the_table() -> None:
-    assert set(TRANSITIONS) == set(HoldState)
+    assert set(TRANSITIONS) == set(AssignedState)
     for state, followers in TRANSITIONS.items():
-        for other in HoldState:
-            hold = Hold(partition=P0, take=1, state=state)
+        for other in AssignedState:
+            entry = AssignedPartition(partition=P0, acquisition_id=1, state=state)
             if other in followers:
-                hold.become(other)
-                assert hold.state is other
+                entry.become(other)
+                assert entry.state is other
             else:
-                with pytest.raises(InvariantError, match=rf"orders-0 \(take 1\): {state.name} -> {other.name}"):
-                    hold.become(other)
+                with pytest.raises(InvariantError, match=rf"orders-0 \(acquisition 1\): {state.name} -> {other.name}"):
+                    entry.become(other)
 
 
 def test_nothing_follows_a_release() -> None:
-    assert TRANSITIONS[HoldState.RELEASED] == frozenset()
+    assert TRANSITIONS[AssignedState.TRANSFERRED] == frozenset()

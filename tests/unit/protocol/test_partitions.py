@@ -8,10 +8,10 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import Code
-from loadtrim_agent.protocol.ownership import HoldState
-from loadtrim_agent.protocol.partitions import AHEAD_SECONDS
+from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.partitions import PRE_COMMIT_SECONDS
 from loadtrim_agent.wire.records import MovePlan, PlanRecord, ReleaseRecord
-from sim.driver import GROUP, ME, OTHER, Driver, base_of, release
+from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -19,7 +19,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 def commit(d: Driver, offset: int, partition: Partition = P0, request: int = 0) -> None:
     """User code or auto-commit wants this."""
-    offsets = {partition: e.OffsetCommit(take=d.take_of(partition), offset=offset)}
+    offsets = {partition: e.OffsetCommit(acquisition_id=d.acquisition_of(partition), offset=offset)}
     d.feed(e.CommitWantedEvent, request=request, offsets=offsets)
     d.all(c.SendCommitCommand)
 
@@ -38,13 +38,13 @@ def committed_ahead(offset: int, *indexes: int) -> Driver:
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     commit(d, offset)
     d.commit_answered()
-    assert d.only(c.AwaitLullCommand).committed == offset
+    assert d.only(c.AwaitIdlePointCommand).committed == offset
     return d
 
 
-def state(d: Driver, partition: Partition = P0) -> HoldState | None:
-    hold = d.machine.holdings.holds.get(partition)
-    return hold.state if hold is not None else None
+def state(d: Driver, partition: Partition = P0) -> AssignedState | None:
+    entry = d.machine.holdings.assigned.get(partition)
+    return entry.state if entry is not None else None
 
 
 # -- taking (rule 4) -----------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def test_where_nothing_is_committed_the_start_is_committed_before_anything_is_ha
     d = Driver().running(0, offset=-1)
     assert d.kinds() == ["SendCommit"]
     assert d.only(c.SendCommitCommand).offsets == {P0: (-1, "")}  # the position that the shell said
-    assert state(d) is HoldState.PINNING
+    assert state(d) is AssignedState.INITIAL_COMMIT
     d.commit_answered()
     assert d.kinds() == ["Run"]
 
@@ -105,8 +105,8 @@ def test_answers_about_an_earlier_acquisition_mean_nothing() -> None:
     fetch = d.only(c.FetchCommittedCommand)
     d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID)
     assert d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, offsets={P0: 5, P1: 5}) == []
-    assert d.feed(e.OpenedEvent, partition=P0, take=1, position=5) == []
-    assert d.feed(e.DrainedEvent, partition=P0, take=1, done=5) == []
+    assert d.feed(e.OpenedEvent, partition=P0, acquisition_id=1, position=5) == []
+    assert d.feed(e.DrainedEvent, partition=P0, acquisition_id=1, done=5) == []
 
 
 def test_a_release_to_us_starts_at_its_offset() -> None:
@@ -114,7 +114,7 @@ def test_a_release_to_us_starts_at_its_offset() -> None:
     d.read(release(1, 1, 0, OTHER, ME, offset=33))
     opening = d.only(c.OpenCommand)
     assert (opening.partition, opening.offset) == (P1, 33)
-    d.feed(e.OpenedEvent, partition=P1, take=opening.take, position=33)
+    d.feed(e.OpenedEvent, partition=P1, acquisition_id=opening.acquisition_id, position=33)
     assert d.kinds() == ["Run"]
 
 
@@ -131,9 +131,11 @@ def test_records_of_the_next_generation_wait_for_it() -> None:
     assert d.read(release(2, 1, 0, OTHER, ME, offset=33)) == []
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.join_answered(generation=2)
-    base = base_of(2, OTHER, m1=(0,), m2=(1,))
-    newer = {m: type(entry)(attempt=3, topics=entry.topics, owns=entry.owns) for m, entry in base.members.items()}
-    d.sync_answered(base=type(base)(group=base.group, member=OTHER, at=0.0, generation=2, members=newer))
+    assignment = assignment_of(2, OTHER, m1=(0,), m2=(1,))
+    newer = {m: type(entry)(attempt=3, topics=entry.topics, owns=entry.owns) for m, entry in assignment.members.items()}
+    d.sync_answered(
+        assignment=type(assignment)(group=assignment.group, member=OTHER, at=0.0, generation=2, members=newer)
+    )
     assert d.only(c.OpenCommand).offset == 33
 
 
@@ -142,7 +144,7 @@ def test_records_of_the_next_generation_wait_for_it() -> None:
 
 def test_a_handoff_stops_drains_commits_and_only_then_releases() -> None:
     d = Driver().running(0)
-    assert d.give(P0) == [c.StopCommand(partition=P0, take=d.take_of(P0))]
+    assert d.give(P0) == [c.StopCommand(partition=P0, acquisition_id=d.acquisition_of(P0))]
     d.drained(P0, 9)
     assert d.kinds() == ["SendCommit"]
     assert d.only(c.SendCommitCommand).offsets == {P0: (9, "")}
@@ -151,18 +153,18 @@ def test_a_handoff_stops_drains_commits_and_only_then_releases() -> None:
     assert isinstance(record, ReleaseRecord)
     assert (record.key, record.version, record.source, record.target, record.offset) == (P0, 0, ME, OTHER, 9)
     d.read(record)
-    assert d.out == [c.DropCommand(partition=P0, take=1, released=True)]
+    assert d.out == [c.DropCommand(partition=P0, acquisition_id=1, released=True)]
 
 
 def test_what_is_done_is_committed_before_it_stops() -> None:
     d = Driver().running(0)
     assert d.feed(e.MoveWantedEvent, partition=P0, target=OTHER) == [c.GatherCommitsCommand()]
-    assert state(d) is HoldState.COMMITTING_AHEAD
+    assert state(d) is AssignedState.PRE_COMMIT
     commit(d, 9)
     assert d.kinds() == ["SendCommit"], "and it goes on being handed out"
     d.commit_answered()
-    assert d.out == [c.AwaitLullCommand(partition=P0, take=1, committed=9, begun=True)]
-    d.lull(P0, done=9)
+    assert d.out == [c.AwaitIdlePointCommand(partition=P0, acquisition_id=1, committed=9, begun=True)]
+    d.idle_point(P0, done=9)
     assert d.kinds() == ["Stop"]
     d.drained(P0, 9)
     record = d.only(c.AppendCommand).record
@@ -172,12 +174,14 @@ def test_what_is_done_is_committed_before_it_stops() -> None:
 
 def test_what_is_done_during_the_commit_ahead_is_committed_in_the_next_lull() -> None:
     d = committed_ahead(9)
-    d.lull(P0, done=10)
+    d.idle_point(P0, done=10)
     assert d.only(c.SendCommitCommand).offsets == {P0: (10, "")}
-    assert state(d) is HoldState.COMMITTING_AHEAD, "and it goes on being handed out"
+    assert state(d) is AssignedState.PRE_COMMIT, "and it goes on being handed out"
     d.commit_answered()
-    assert d.out == [c.AwaitLullCommand(partition=P0, take=1, committed=10)], "right after a record, from now on"
-    d.lull(P0, done=10)
+    assert d.out == [c.AwaitIdlePointCommand(partition=P0, acquisition_id=1, committed=10)], (
+        "right after a record, from now on"
+    )
+    d.idle_point(P0, done=10)
     assert d.kinds() == ["Stop"]
     d.drained(P0, 10)
     assert d.all(c.AppendCommand)
@@ -185,7 +189,7 @@ def test_what_is_done_during_the_commit_ahead_is_committed_in_the_next_lull() ->
 
 def test_where_records_wait_no_lull_is_hoped_for() -> None:
     d = committed_ahead(9)
-    d.lull(P0, done=12, busy=True)
+    d.idle_point(P0, done=12, busy=True)
     assert d.kinds() == ["Stop"]
 
 
@@ -199,20 +203,22 @@ def test_a_lull_is_asked_for_once_at_a_time_whatever_else_is_committed() -> None
 def test_a_lull_that_comes_too_late_means_nothing() -> None:
     d = committed_ahead(9)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
-    assert state(d) is HoldState.RUNNING
-    assert d.feed(e.LullEvent, partition=P0, take=1, done=10, busy=False) == []
+    assert state(d) is AssignedState.RUNNING
+    assert d.feed(e.IdlePointEvent, partition=P0, acquisition_id=1, done=10, busy=False) == []
     d = committed_ahead(9)
-    d.after(AHEAD_SECONDS)
+    d.after(PRE_COMMIT_SECONDS)
     assert d.kinds() == ["Stop"]
-    assert d.feed(e.LullEvent, partition=P0, take=1, done=10, busy=False) == []
-    assert d.feed(e.LullEvent, partition=P0, take=7, done=10, busy=False) == [], "nor of another acquisition"
+    assert d.feed(e.IdlePointEvent, partition=P0, acquisition_id=1, done=10, busy=False) == []
+    assert d.feed(e.IdlePointEvent, partition=P0, acquisition_id=7, done=10, busy=False) == [], (
+        "nor of another acquisition"
+    )
 
 
 def test_what_a_commit_under_way_covers_is_not_committed_again() -> None:
     d = committed_ahead(9)
-    d.lull(P0, done=10)
+    d.idle_point(P0, done=10)
     d.all(c.SendCommitCommand)
-    d.after(AHEAD_SECONDS)
+    d.after(PRE_COMMIT_SECONDS)
     assert d.kinds() == ["Stop"], "its answer takes too long"
     d.drained(P0, 10)
     assert not d.all(c.AppendCommand), "not yet acknowledged"
@@ -225,13 +231,13 @@ def test_what_a_commit_under_way_covers_is_not_committed_again() -> None:
 @pytest.mark.parametrize("code", [Code.DISCONNECTED, Code.ILLEGAL_GENERATION, TOPIC_AUTHORIZATION_FAILED])
 def test_a_commit_under_way_that_covers_what_is_done_and_is_refused_ends_the_move(code: int) -> None:
     d = committed_ahead(9)
-    d.lull(P0, done=10)
+    d.idle_point(P0, done=10)
     d.all(c.SendCommitCommand)
-    d.after(AHEAD_SECONDS)
+    d.after(PRE_COMMIT_SECONDS)
     d.drained(P0, 10)
     d.commit_answered(code)  # type: ignore[arg-type]
     assert "move_refused" in d.counted() or "move_dropped" in d.counted()
-    assert state(d) is HoldState.RUNNING
+    assert state(d) is AssignedState.RUNNING
     assert not [a for a in d.all(c.AppendCommand) if isinstance(a.record, ReleaseRecord)]
 
 
@@ -241,10 +247,10 @@ def test_one_commit_ahead_for_all_that_go_together() -> None:
     d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=1, moves=moves))
     assert d.kinds() == ["GatherCommits"]
     d.feed(e.CommitWantedEvent, offsets={})
-    assert [command.partition for command in d.all(c.AwaitLullCommand)] == [P0, P1]
-    d.feed(e.LullEvent, partition=P0, take=1, done=None, busy=False)
+    assert [command.partition for command in d.all(c.AwaitIdlePointCommand)] == [P0, P1]
+    d.feed(e.IdlePointEvent, partition=P0, acquisition_id=1, done=None, busy=False)
     assert d.kinds() == ["Stop"]
-    d.feed(e.LullEvent, partition=P1, take=2, done=None, busy=False)
+    d.feed(e.IdlePointEvent, partition=P1, acquisition_id=2, done=None, busy=False)
     assert d.kinds() == ["Stop"]
 
 
@@ -252,8 +258,8 @@ def test_a_commit_ahead_that_takes_long_is_not_waited_for() -> None:
     d = Driver().running(0)
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     commit(d, 9)
-    assert d.machine.wakeup() <= d.now + AHEAD_SECONDS
-    d.after(AHEAD_SECONDS)
+    assert d.machine.wakeup() <= d.now + PRE_COMMIT_SECONDS
+    d.after(PRE_COMMIT_SECONDS)
     assert d.kinds() == ["Stop"]
     d.drained(P0, 10)
     assert not d.all(c.AppendCommand), "the commit is still under way"
@@ -270,8 +276,8 @@ def test_a_commit_ahead_that_fails_leaves_it_to_the_one_after_the_stop(code: int
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     commit(d, 9)
     d.commit_answered(code)  # type: ignore[arg-type]
-    d.after(AHEAD_SECONDS)
-    assert state(d) is HoldState.STOPPING
+    d.after(PRE_COMMIT_SECONDS)
+    assert state(d) is AssignedState.DRAINING
 
 
 def test_a_barrier_ends_an_intention_before_it_stopped_anything() -> None:
@@ -282,7 +288,7 @@ def test_a_barrier_ends_an_intention_before_it_stopped_anything() -> None:
     assert d.kinds() == ["SendJoin", "Append"], "no resume of what was not stopped"
     d.commit_answered()
     assert not d.all(c.StopCommand)
-    assert state(d) is HoldState.RUNNING
+    assert state(d) is AssignedState.RUNNING
 
 
 def test_a_last_commit_overrides_an_intention() -> None:
@@ -290,7 +296,7 @@ def test_a_last_commit_overrides_an_intention() -> None:
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     d.feed(e.LeaveWantedEvent, deadline=d.now, release=True)
     assert "Stop" in d.kinds()
-    assert d.machine.holdings.holds[P0].target == ""
+    assert d.machine.holdings.assigned[P0].target == ""
 
 
 @pytest.mark.parametrize("done", [None, 5])
@@ -322,14 +328,14 @@ def test_a_commit_that_is_refused_or_unknown_ends_the_move(code: int) -> None:
     d.commit_answered(code)  # type: ignore[arg-type]
     assert "Resume" in d.kinds()
     assert "move_refused" in d.counted()
-    assert state(d) is HoldState.RUNNING
+    assert state(d) is AssignedState.RUNNING
 
 
 def test_user_code_that_does_not_finish_keeps_the_partition() -> None:
     d = Driver(drain_seconds=2.0).running(0)
     d.give(P0)
     d.after(1.9)
-    assert state(d) is HoldState.STOPPING
+    assert state(d) is AssignedState.DRAINING
     d.after(0.1)
     assert d.counted() == ["move_timed_out"]
     assert d.only(c.ResumeCommand).partition == P0
@@ -341,9 +347,9 @@ def test_after_the_append_nothing_is_cancelled() -> None:
     d.commit_answered()
     append = d.only(c.AppendCommand)
     d.feed(e.AppendedEvent, append=append.append, offset=None)
-    assert state(d) is HoldState.RELEASED
+    assert state(d) is AssignedState.TRANSFERRED
     d.after(0.9)
-    assert state(d) is HoldState.RELEASED
+    assert state(d) is AssignedState.TRANSFERRED
 
 
 def test_a_release_in_doubt_is_decided_by_a_barrier_without_its_claim() -> None:
@@ -446,7 +452,7 @@ def test_a_void_release_is_counted() -> None:
     d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
     d.read(release(1, 1, 3, OTHER, ME))
     assert d.counted() == ["void_release"]
-    assert d.machine.holdings.holds.keys() == {P0}
+    assert d.machine.holdings.assigned.keys() == {P0}
 
 
 # -- a generation begins -------------------------------------------------------------------------------------------
@@ -471,7 +477,7 @@ def test_a_released_partition_that_comes_back_is_taken_anew() -> None:
     d.commit_answered()
     next_generation(d, P0)
     assert d.kinds() == ["Entered", "Drop", "FetchCommitted"]
-    assert d.take_of(P0) == 2
+    assert d.acquisition_of(P0) == 2
 
 
 # -- commits of user code ------------------------------------------------------------------------------------------
@@ -491,9 +497,9 @@ def test_nothing_to_commit_is_committed() -> None:
 
 def test_a_commit_of_what_is_not_held_is_refused() -> None:
     d = Driver().running(0)
-    d.feed(e.CommitWantedEvent, request=1, offsets={P1: e.OffsetCommit(take=9, offset=1)})
+    d.feed(e.CommitWantedEvent, request=1, offsets={P1: e.OffsetCommit(acquisition_id=9, offset=1)})
     assert d.only(c.CommitResultCommand).code == Code.ILLEGAL_GENERATION
-    assert d.feed(e.CommitWantedEvent, offsets={P1: e.OffsetCommit(take=9, offset=1)}) == [], "nobody asked"
+    assert d.feed(e.CommitWantedEvent, offsets={P1: e.OffsetCommit(acquisition_id=9, offset=1)}) == [], "nobody asked"
 
 
 def test_a_commit_over_a_barrier_is_answered_after_it() -> None:

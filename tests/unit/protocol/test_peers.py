@@ -63,12 +63,12 @@ def test_takers_have_the_topic_stay_and_have_most_slack_first(peers: Peers) -> N
     peers.charge("b", 0.5)
     assert peers.takers(P0, entries, "me") == ["a", "b"]
     peers.charge("nobody", 1.0)
-    peers.say_leaving("a")
+    peers.announce_leaving("a")
     assert peers.takers(P0, entries, "me") == ["b"]
 
 
 def test_leaving_is_remembered_while_the_member_is_there(peers: Peers) -> None:
-    peers.say_leaving("a")
+    peers.announce_leaving("a")
     peers.enter(101.0, ("a", "me"))
     assert peers.leaving == {"a"}
     peers.enter(102.0, ("b", "me"))
@@ -76,7 +76,7 @@ def test_leaving_is_remembered_while_the_member_is_there(peers: Peers) -> None:
 
 
 def test_leaving_ends_when_it_has_left(peers: Peers) -> None:
-    peers.say_leaving("a")
+    peers.announce_leaving("a")
     peers.forget_leaving("a")
     peers.forget_leaving("a")
     assert peers.leaving == frozenset()

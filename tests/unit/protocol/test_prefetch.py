@@ -37,8 +37,8 @@ def expecting(*indexes: int) -> Driver:
 def test_what_a_plan_brings_is_prefetched() -> None:
     d = member()
     assert plan(d, 1, (1, OTHER, ME), (2, OTHER, "m3")) == [c.PrefetchCommand(partitions=(P1,))]
-    assert P1 not in d.machine.holdings.holds
-    assert d.machine.claims() == (P0,)
+    assert P1 not in d.machine.holdings.assigned
+    assert d.machine.owned_partitions() == (P0,)
 
 
 def test_the_release_opens_it_and_the_prefetch_is_over() -> None:

@@ -27,7 +27,7 @@ from loadtrim_agent.planning.policy_registry import Future, UnmeasuredError, mak
 from loadtrim_agent.planning.rate_source import MonitorName, monitor_of
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.baseline_records import BaselineRecord, Baselines
-from loadtrim_agent.wire.records import BrakeRecord, DecisionRecord, MovePlan, ReportRecord
+from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, MovePlan, ReportRecord
 
 from ..loads.load import Batch, Load, WrongLoadError, digits
 from .handover import make_handover
@@ -408,16 +408,16 @@ class Simulation:
             in_flight={world.queues[index].partition: name for index, name in sorted(world.targets.items())},
             replicas_requested=None if self._last is None else self._last.replicas_wanted,
             expected=self._baselines.curves(world.now),
-            brake=self._brake(),
+            manual_override=self._manual_override(),
         )
 
-    def _brake(self) -> BrakeRecord | None:
+    def _manual_override(self) -> ManualOverrideRecord | None:
         """What somebody else wants now, where somebody else scales."""
         now = self.world.now - self.world.begin
         wanted = next((count for at, count in reversed(self._options.replicas_at) if at <= now), None)
         if wanted is None:
             return None
-        return BrakeRecord(
+        return ManualOverrideRecord(
             group=self._config.group, member="schedule", at=self.world.now, action="scale", replicas=wanted
         )
 

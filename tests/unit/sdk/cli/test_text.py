@@ -14,7 +14,7 @@ from loadtrim.orchestrator.instances import EventKind, InstanceInfo, Orchestrato
 from loadtrim.orchestrator.supervisor import Phase
 from loadtrim_agent.wire.records import HelloRecord, PartitionReport
 
-from ..observer.control_records import GROUP, base, brake, decision, release, report, view
+from ..observer.control_records import GROUP, base, decision, manual_override, release, report, view
 
 
 def running(at: float = 1.0) -> ObservedGroup:
@@ -105,7 +105,7 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_the_brake_is_named() -> None:
-    lines = status_lines(view(base(1, {"a": (0,)}), brake("scale", replicas=3)).state(0.0))
+    lines = status_lines(view(base(1, {"a": (0,)}), manual_override("scale", replicas=3)).state(0.0))
     assert "  brake     brake on: 3 replicas until `loadtrim resume payments-service`" in lines
 
 
@@ -173,7 +173,7 @@ def test_the_live_view_of_little() -> None:
     assert "who owns what" not in small
     assert "capacity" not in small
     hello = HelloRecord(group=GROUP, member="m-9", at=0.0, instance="elsewhere-1")
-    undecided = view(base(1, {"m-9": ()}), hello, brake("hold")).state(0.0)
+    undecided = view(base(1, {"m-9": ()}), hello, manual_override("hold")).state(0.0)
     text = shown(Scene(now=0.0, started_at=0.0, state=undecided))
     assert "elsewhere-1" in text
     assert "none yet" in text

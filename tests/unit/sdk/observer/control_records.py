@@ -6,9 +6,9 @@ from typing import Any
 
 from loadtrim.observer.view import GroupView
 from loadtrim_agent.wire.records import (
-    BaseRecord,
-    BrakeRecord,
+    AssignmentRecord,
     DecisionRecord,
+    ManualOverrideRecord,
     MemberEntry,
     PartitionReport,
     Record,
@@ -20,14 +20,24 @@ GROUP = "payments-service"
 
 
 def base(
-    generation: int, owns: dict[str, tuple[int, ...]], at: float = 0.0, brake: BrakeRecord | None = None
-) -> BaseRecord:
+    generation: int,
+    owns: dict[str, tuple[int, ...]],
+    at: float = 0.0,
+    manual_override: ManualOverrideRecord | None = None,
+) -> AssignmentRecord:
     """A map; the first member is the leader that writes it."""
     members = {
         member: MemberEntry(attempt=1, topics=("payments",), owns=(("payments", partitions),) if partitions else ())
         for member, partitions in owns.items()
     }
-    return BaseRecord(group=GROUP, member=next(iter(owns)), at=at, generation=generation, members=members, brake=brake)
+    return AssignmentRecord(
+        group=GROUP,
+        member=next(iter(owns)),
+        at=at,
+        generation=generation,
+        members=members,
+        manual_override=manual_override,
+    )
 
 
 def release(generation: int, partition: int, version: int, source: str, target: str, at: float = 0.0) -> ReleaseRecord:
@@ -54,8 +64,8 @@ def decision(member: str = "a", at: float = 0.0, **fields: Any) -> DecisionRecor
     return DecisionRecord(group=GROUP, member=member, at=at, **told)
 
 
-def brake(action: str, at: float = 0.0, replicas: int | None = None) -> BrakeRecord:
-    return BrakeRecord(group=GROUP, member="cli", at=at, action=action, replicas=replicas)
+def manual_override(action: str, at: float = 0.0, replicas: int | None = None) -> ManualOverrideRecord:
+    return ManualOverrideRecord(group=GROUP, member="cli", at=at, action=action, replicas=replicas)
 
 
 def view(*records: Record) -> GroupView:

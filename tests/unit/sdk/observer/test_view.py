@@ -10,7 +10,7 @@ import pytest
 from loadtrim.observer.view import GroupView, ObservedGroup
 from loadtrim_agent.wire.records import HelloRecord, LeavingRecord, LeftRecord, LoadRecord, PartitionReport, PlanRecord
 
-from .control_records import GROUP, base, brake, decision, release, report, view
+from .control_records import GROUP, base, decision, manual_override, release, report, view
 
 
 def owners(state: ObservedGroup) -> dict[int, str | None]:
@@ -177,21 +177,21 @@ def test_a_decision_of_a_newer_generation_names_the_leader() -> None:
 
 
 def test_the_latest_brake_in_the_log_is_in_force() -> None:
-    folded = view(brake("hold", at=100.0), brake("scale", at=50.0, replicas=3))
-    found = folded.state(0.0).brake
+    folded = view(manual_override("hold", at=100.0), manual_override("scale", at=50.0, replicas=3))
+    found = folded.state(0.0).manual_override
     assert found is not None
     assert found.replicas == 3, "the log's order counts, not the clocks of those who wrote"
-    folded.apply(decision(brake=brake("hold")))
-    assert folded.state(0.0).brake == found, "what a decision repeats may be behind"
-    folded.apply(brake("resume"))
-    assert folded.state(0.0).brake is None
+    folded.apply(decision(manual_override=manual_override("hold")))
+    assert folded.state(0.0).manual_override == found, "what a decision repeats may be behind"
+    folded.apply(manual_override("resume"))
+    assert folded.state(0.0).manual_override is None
 
 
 def test_a_brake_that_is_too_far_back_is_known_from_what_repeats_it() -> None:
-    held = brake("hold")
-    assert view(base(1, {"a": ()}, brake=held)).state(0.0).brake == held
-    assert view(decision(brake=held)).state(0.0).brake == held
-    assert view(base(1, {"a": ()}, brake=held), base(2, {"a": ()})).state(0.0).brake is None
+    held = manual_override("hold")
+    assert view(base(1, {"a": ()}, manual_override=held)).state(0.0).manual_override == held
+    assert view(decision(manual_override=held)).state(0.0).manual_override == held
+    assert view(base(1, {"a": ()}, manual_override=held), base(2, {"a": ()})).state(0.0).manual_override is None
 
 
 def test_other_groups_and_probes_are_left_out() -> None:
