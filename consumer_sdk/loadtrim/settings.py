@@ -8,16 +8,16 @@ import os
 import zoneinfo
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Literal, get_origin
 
 import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
+from loadtrim_agent.common.settings import AgentSettings, is_allowed, what_is_allowed
 from loadtrim_agent.observability.http import parse_address
 from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.policy_registry import make_policy
 from loadtrim_agent.planning.rate_source import monitor_of
-from loadtrim_agent.runtime.settings import Mode, Positive, RunOptions, ScalerName
 
 __all__ = ["Settings", "SettingsError"]
 
@@ -36,57 +36,35 @@ KNOWN_ELSEWHERE = frozenset(
     }
 )
 """Variables of the test tools and of the Spark pipeline: known, and none of the consumer's business."""
+_CHECKS: dict[str, Callable[[str], object]] = {
+    "policy": make_policy,
+    "packer": partial(make_packer, in_group=True),
+    "monitor": monitor_of,
+    "http": parse_address,
+}
+"""Each raises ValueError with what is allowed."""
 
 
 class SettingsError(LoadtrimError, ValueError):
     """A setting cannot be used. One line: the variable, its value, what is allowed."""
 
 
-class Settings(RunOptions, frozen=True, kw_only=True):
+class Settings(AgentSettings, frozen=True, kw_only=True):
     """What the environment says, or the caller: each field is the variable ``LOADTRIM_<FIELD>``. Durations in seconds.
 
     Raises:
         SettingsError: a value is outside its range, or two contradict each other.
     """
 
-    enabled: bool = True
-    """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
-    drain_seconds: Positive = 20.0
-    """Longest drain of the record in hand, at a stop or a move."""
-    control_topic: str = ""
-    """Empty: ``__loadtrim.<group>``."""
-
     def __post_init__(self) -> None:
-        for name in (
-            "sla_seconds",
-            "catchup_seconds",
-            "decision_seconds",
-            "report_seconds",
-            "drain_seconds",
-            "concurrency",
-        ):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise _bad(name, getattr(self, name), "a number of seconds above 0")
-        if not 0.5 <= self.sla_share < 1:
-            raise _bad("sla_share", self.sla_share, "a share of at least 0.5 and below 1, e.g. 0.999")
-        if self.min_replicas < 1:
-            raise _bad(
-                "min_replicas", self.min_replicas, "1 or more: with no member there is no leader to scale up again"
-            )
+        for name in self.__struct_fields__:
+            if (allowed := what_is_allowed(name)) and not is_allowed(name, getattr(self, name)):
+                raise _bad(name, getattr(self, name), allowed)
         if self.max_replicas is not None and self.max_replicas < self.min_replicas:
             raise _bad(
                 "max_replicas", self.max_replicas, f"at least LOADTRIM_MIN_REPLICAS, which is {self.min_replicas}"
             )
-        for name, kind in (("mode", Mode), ("scaler", ScalerName)):
-            if getattr(self, name) not in get_args(kind):
-                raise _bad(name, getattr(self, name), ", ".join(get_args(kind)))
-        checks: dict[str, Callable[[str], object]] = {
-            "policy": make_policy,
-            "packer": partial(make_packer, in_group=True),
-            "monitor": monitor_of,
-            "http": parse_address,
-        }
-        for name, check in checks.items():
+        for name, check in _CHECKS.items():
             try:
                 check(getattr(self, name))
             except ValueError as error:
@@ -119,18 +97,18 @@ class Settings(RunOptions, frozen=True, kw_only=True):
             if field is None:
                 _warn_unknown(variable, list(fields))
             elif text.strip():
-                values[field.name] = _read(variable, text.strip(), field.type)
+                values[field.name] = _read(variable, field.name, text.strip(), field.type)
         return cls(**values)
 
 
-def _read(variable: str, text: str, wanted: Any) -> Any:
+def _read(variable: str, name: str, text: str, wanted: Any) -> Any:
     if wanted is bool:
         text = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text.lower())
     try:
         return msgspec.convert(text, wanted, strict=False)
     except msgspec.ValidationError as error:
-        if choices := get_args(wanted) if wanted in (Mode, ScalerName) else ():
-            raise SettingsError(f"{variable}={text!r} cannot be used: allowed is {', '.join(choices)}") from None
+        if get_origin(wanted) is Literal:
+            raise SettingsError(f"{variable}={text!r} cannot be used: allowed is {what_is_allowed(name)}") from None
         raise SettingsError(f"{variable}={text!r} cannot be used: {str(error)[:1].lower()}{str(error)[1:]}") from None
 
 

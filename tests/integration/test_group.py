@@ -23,6 +23,7 @@ from integration.harness_consumers import drain, make, new_group, send, started,
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim.testing.ports import free_ports
+from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.wire.records import TELEMETRY, Record, ReportRecord, decode
 from loadtrim_agent.wire.topic_names import control_topic
 
@@ -355,7 +356,7 @@ async def test_a_member_that_leaves_reports_what_it_did_last(quick_kafka: Cluste
         await consumer.getmany()  # the last one is done
     reports = [record for record in await telemetry(quick_kafka, group) if isinstance(record, ReportRecord)]
     assert sum(entry.done for report in reports for entry in report.partitions) == 20
-    assert {report.instance for report in reports} == {settings.instance_name}
+    assert {report.instance for report in reports} == {instance_name(settings)}
     assert all(report.member for report in reports)
 
 

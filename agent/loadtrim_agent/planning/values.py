@@ -19,8 +19,9 @@ from statistics import NormalDist
 
 import msgspec
 
-from loadtrim_agent.common.checks import is_count, is_positive, within
+from loadtrim_agent.common.checks import within
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import DEFAULTS, AgentSettings, is_allowed
 from loadtrim_agent.wire.baseline_records import TopicCurve
 from loadtrim_agent.wire.records import ManualOverrideRecord, RejectedPlan
 
@@ -107,25 +108,25 @@ class PlanConfig:
     """
 
     group: str = ""
-    objective_seconds: float = 1.0
+    objective_seconds: float = DEFAULTS.sla_seconds
     """W: from a record's timestamp until it is done."""
-    objective_share: float = 0.999
-    """Share of the records that must meet it, 0.5 .. 1 exclusive."""
-    catchup_seconds: float = 300.0
+    objective_share: float = DEFAULTS.sla_share
+    """Share of the records that must meet it."""
+    catchup_seconds: float = DEFAULTS.catchup_seconds
     """A backlog that is already late is to be worked off within this time."""
-    min_replicas: int = 1
-    max_replicas: int | None = None
+    min_replicas: int = DEFAULTS.min_replicas
+    max_replicas: int | None = DEFAULTS.max_replicas
     """None: as many as there are partitions."""
-    policy: str = "objective"
-    packer: str = "trim"
-    monitor: str = "reports"
+    policy: str = DEFAULTS.policy
+    packer: str = DEFAULTS.packer
+    monitor: str = DEFAULTS.monitor
     """Where arrival rates come from (:class:`.rate_source.MonitorName`)."""
-    mode: str = "active"
+    mode: str = DEFAULTS.mode
     """``active`` or ``shadow``."""
     can_scale: bool = True
     """False with scaler ``none``: the wanted number is only told, nobody becomes a victim for it."""
-    decision_seconds: float = 1.0
-    report_seconds: float = 1.0
+    decision_seconds: float = DEFAULTS.decision_seconds
+    report_seconds: float = DEFAULTS.report_seconds
     startup_seconds: float = 10.0
     """Start-up time until one was measured."""
     handoff_seconds: float = 0.015
@@ -137,23 +138,43 @@ class PlanConfig:
 
     def __post_init__(self) -> None:
         for name in ("objective_seconds", "catchup_seconds", "decision_seconds", "report_seconds"):
-            if not is_positive(value := getattr(self, name)):
+            if not is_allowed(name.replace("objective", "sla"), value := getattr(self, name)):
                 raise ValueError(f"{name} is {value!r}, so nothing can be planned; give a finite number above 0")
         for name in ("startup_seconds", "handoff_seconds"):
             if not within(value := getattr(self, name), 0.0):
                 raise ValueError(f"{name} is {value!r}, which no time is; give a finite number of 0 or more")
-        if not 0.5 <= self.objective_share < 1:
+        if not is_allowed("sla_share", self.objective_share):
             raise ValueError(
                 f"objective_share is {self.objective_share}, which nothing can be sized for; give 0.5 to below 1"
             )
         least, most = self.min_replicas, self.max_replicas
-        if not (is_count(least) and (most is None or (is_count(most) and least <= most))):
+        replicas = is_allowed("min_replicas", least) and is_allowed("max_replicas", most)
+        if not (replicas and (most is None or least <= most)):
             raise ValueError(
                 f"min_replicas is {least!r} and max_replicas {most!r}, which no group could keep to; give whole "
                 "numbers of at least 1, and a max_replicas that is no smaller"
             )
-        if self.mode not in ("active", "shadow"):
+        if not is_allowed("mode", self.mode):
             raise ValueError(f"mode is {self.mode!r}, so it is not known what plans are for; give active or shadow")
+
+    @classmethod
+    def of(cls, settings: AgentSettings, group: str, *, can_scale: bool) -> PlanConfig:
+        """Return what the user's settings say to the planner of ``group``."""
+        return cls(
+            group=group,
+            objective_seconds=settings.sla_seconds,
+            objective_share=settings.sla_share,
+            catchup_seconds=settings.catchup_seconds,
+            min_replicas=settings.min_replicas,
+            max_replicas=settings.max_replicas,
+            policy=settings.policy,
+            packer=settings.packer,
+            monitor=settings.monitor,
+            mode=settings.mode,
+            can_scale=can_scale,
+            decision_seconds=settings.decision_seconds,
+            report_seconds=settings.report_seconds,
+        )
 
     @property
     def z(self) -> float:

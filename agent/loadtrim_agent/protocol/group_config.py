@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+from loadtrim_agent.common.settings import DEFAULTS
+
 __all__ = ["HEARTBEATS_PER_SESSION", "LOADTRIM", "STANDARD_PROTOCOLS", "Code", "GroupConfig"]
 
 LOADTRIM = "loadtrim"
@@ -55,7 +57,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval: float = 1.0
     """Upper bound, at most a third of the session timeout: two may go amiss. Heartbeats are sent at once when the log
     tells of a rebalance, and every 0.25 s when a member is overdue."""
-    drain_seconds: float = 20.0
+    drain_seconds: float = DEFAULTS.drain_seconds
     """How long user code may keep the record in hand before a move is given up."""
     auto_commit: bool = True
     retry_backoff: float = 0.1

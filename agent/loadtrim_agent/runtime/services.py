@@ -13,7 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
@@ -45,7 +47,6 @@ from loadtrim_agent.wire.records import DecisionRecord, LeavingRecord, PlanRecor
 
 from .agent import Agent
 from .observer import AgentObserver
-from .settings import RunOptions
 
 __all__ = ["Services"]
 
@@ -93,7 +94,9 @@ class Services(AgentObserver):
         SimulatorOnlyError: the packer is none for a group. ValueError: an address or URL cannot be used.
     """
 
-    def __init__(self, options: RunOptions, *, group: str, client_id: str, registry: CollectorRegistry | None) -> None:
+    def __init__(
+        self, options: AgentSettings, *, group: str, client_id: str, registry: CollectorRegistry | None
+    ) -> None:
         self._options = options
         self._group = group
         self._client_id = client_id
@@ -109,7 +112,7 @@ class Services(AgentObserver):
             MeterConfig(
                 group=group,
                 objective_seconds=options.sla_seconds,
-                instance=options.instance_name,
+                instance=instance_name(options),
                 instance_type=options.instance_type,
                 concurrency=options.concurrency,
                 started_at=started_at,
@@ -134,7 +137,7 @@ class Services(AgentObserver):
         options = self._options
         self._leader_loop = LeaderLoop(
             LeaderOptions(
-                plan=_plan_config(options, self._group, self._scaler.scales),
+                plan=PlanConfig.of(options, self._group, can_scale=self._scaler.scales),
                 instance=agent.options.config.instance,
                 connection=agent.options.settings,
                 scales=self._scaler.scales and options.mode == "active",
@@ -290,7 +293,7 @@ class Services(AgentObserver):
             at=wall_time(),
             version=__version__,
             member=membership.member,
-            instance=self._options.instance_name,
+            instance=instance_name(self._options),
             state=self._state(agent),
             state_since=self._state_since,
             protocol=membership.protocol,
@@ -377,25 +380,7 @@ def _members(agent: Agent) -> tuple[GroupMember, ...]:
     )
 
 
-def _make_scaler(options: RunOptions) -> Scaler:
+def _make_scaler(options: AgentSettings) -> Scaler:
     if options.scaler == "webhook":
         return WebhookScaler(options.scaler_url, options.scaler_token or None)
     return NoneScaler()
-
-
-def _plan_config(options: RunOptions, group: str, can_scale: bool) -> PlanConfig:
-    return PlanConfig(
-        group=group,
-        objective_seconds=options.sla_seconds,
-        objective_share=options.sla_share,
-        catchup_seconds=options.catchup_seconds,
-        min_replicas=options.min_replicas,
-        max_replicas=options.max_replicas,
-        policy=options.policy,
-        packer=options.packer,
-        monitor=options.monitor,
-        mode=options.mode,
-        can_scale=can_scale,
-        decision_seconds=options.decision_seconds,
-        report_seconds=options.report_seconds,
-    )

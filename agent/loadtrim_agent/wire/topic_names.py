@@ -14,11 +14,11 @@ import re
 from collections.abc import Collection
 
 from loadtrim_agent.common.errors import LoadtrimError
+from loadtrim_agent.common.settings import BASELINE_TOPIC
 
 __all__ = ["BASELINE_TOPIC", "CONTROL_PREFIX", "TOPIC_NAME_MAX", "control_topic", "group_of", "is_internal"]
 
 CONTROL_PREFIX = "__loadtrim."
-BASELINE_TOPIC = "__loadtrim-baselines"
 TOPIC_NAME_MAX = 249
 """Kafka's limit for a topic's name, in characters."""
 

@@ -40,6 +40,7 @@ from loadtrim.simulate.loads.readers import PARTITIONS_DEFAULT, Reading, check_a
 from loadtrim.simulate.loads.tables import is_number
 from loadtrim.simulate.report.picture import check_plot, draw
 from loadtrim_agent.common.naming import UnknownNameError, nearest
+from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.planning.packer_registry import LABORATORY, PACKERS
 from loadtrim_agent.planning.placement.problem import LoadError
 from loadtrim_agent.planning.policy_registry import POLICIES
@@ -137,10 +138,14 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
         help=f"may be given several times: {', '.join(sorted(POLICIES))} (default: objective)",
     )
     group.add_argument(
-        "--packer", default="trim", metavar="NAME", help=f"{', '.join(sorted(PACKERS | LABORATORY))} (trim)"
+        "--packer", default=DEFAULTS.packer, metavar="NAME", help=f"{', '.join(sorted(PACKERS | LABORATORY))} (trim)"
     )
-    group.add_argument("--sla", type=float, default=1.0, metavar="S", help="the objective, seconds (1)")
-    group.add_argument("--share", type=float, default=0.999, metavar="P", help="of the records to be in time (0.999)")
+    group.add_argument(
+        "--sla", type=float, default=DEFAULTS.sla_seconds, metavar="S", help="the objective, seconds (1)"
+    )
+    group.add_argument(
+        "--share", type=float, default=DEFAULTS.sla_share, metavar="P", help="of the records to be in time (0.999)"
+    )
     group.add_argument(
         "--cost",
         metavar="COST",
@@ -154,7 +159,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
         "--concurrency", type=int, default=1, metavar="N", help="partitions a member works on at once (1)"
     )
     group.add_argument("--replicas", type=int, default=1, metavar="N", help="at the start (1)")
-    group.add_argument("--min", type=int, default=1, metavar="N", help="fewest replicas (1)")
+    group.add_argument("--min", type=int, default=DEFAULTS.min_replicas, metavar="N", help="fewest replicas (1)")
     group.add_argument("--max", type=int, metavar="N", help="most replicas (the number of partitions)")
     group.add_argument("--startup", type=float, default=1.0, metavar="S", help="from request to ready, seconds (1)")
     group.add_argument(
@@ -228,7 +233,7 @@ def _task(args: argparse.Namespace) -> Task:
     _check(args)
     load = _load(args)
     options = _options(args, load)
-    configs = [_config(args, choice) for choice in args.policy or ["objective"]]
+    configs = [_config(args, choice) for choice in args.policy or [DEFAULTS.policy]]
     for config in configs:
         Simulation(load.part(0, 1), config, options)
     arguments = _arguments(args)

@@ -7,8 +7,8 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
+from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.runtime.services import Services
-from loadtrim_agent.runtime.settings import RunOptions
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,6 @@ def test_the_start_says_what_a_monitor_does_not_reach(
     policy: str, monitor: str, said: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "loadtrim"):
-        Services(RunOptions(policy=policy, monitor=monitor), group="g", client_id="c", registry=CollectorRegistry())
+        Services(AgentSettings(policy=policy, monitor=monitor), group="g", client_id="c", registry=CollectorRegistry())
     assert len(caplog.messages) == len(said)
     assert all(text in message for text, message in zip(said, caplog.messages, strict=True))

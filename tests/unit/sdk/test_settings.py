@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from typing import Any
 
 import pytest
 
 from loadtrim.settings import Settings, SettingsError
 from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.protocol.group_config import GroupConfig
 
 
 @pytest.mark.parametrize("name", sorted(set(POLICIES) - {"clairvoyant"}))
@@ -48,3 +52,30 @@ def test_an_unknown_monitor_stops_the_start_with_those_there_are_and_the_nearest
     said = "LOADTRIM_MONITOR=landau cannot be used: .*iccbdc22, landau24, reports .the nearest is 'landau24'"
     with pytest.raises(SettingsError, match=said):
         Settings.from_env({"LOADTRIM_MONITOR": "landau"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("sla_seconds", 0, "a number of seconds above 0"),
+        ("catchup_seconds", math.nan, "a number of seconds above 0"),
+        ("decision_seconds", math.inf, "a number of seconds above 0"),
+        ("sla_share", 1.0, "a share of at least 0.5 and below 1, e.g. 0.999"),
+        ("min_replicas", 0, "1 or more: with no member there is no leader to scale up again"),
+        ("max_replicas", 0, "at least LOADTRIM_MIN_REPLICAS, which is 1"),
+        ("mode", "ghost", "active, shadow"),
+        ("scaler", "nomad", "none, webhook, kubernetes"),
+        ("scaler", "webhook", "webhook only together with LOADTRIM_SCALER_URL"),
+        ("time_zone", "Moon/Base", "an IANA name such as UTC or Europe/Berlin"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused_with_what_is_allowed(name: str, value: Any, allowed: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings(**{name: value})
+    assert str(caught.value) == f"LOADTRIM_{name.upper()}={value} cannot be used: allowed is {allowed}"
+
+
+def test_the_rooms_take_their_defaults_from_the_settings() -> None:
+    """One default per setting: a planner and a group that are told nothing else work by it."""
+    assert PlanConfig.of(Settings(), "g", can_scale=True) == PlanConfig(group="g")
+    assert GroupConfig(group="g", topics=()).drain_seconds == Settings().drain_seconds

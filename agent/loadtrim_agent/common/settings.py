@@ -1,0 +1,94 @@
+"""The user's settings: one name, one default and one range each, handed down to whatever works by them.
+
+The name of a setting is its field's; ``loadtrim.Settings`` reads ``LOADTRIM_<FIELD>`` from the environment. The default
+stands at the field, the range in its type. A room's own configuration (``PlanConfig``, ``GroupConfig``) takes both from
+here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+
+__all__ = ["BASELINE_TOPIC", "DEFAULTS", "AgentSettings", "Mode", "ScalerName", "is_allowed", "what_is_allowed"]
+
+BASELINE_TOPIC = "__loadtrim-baselines"
+
+# A description is what an error message says is allowed.
+Positive = Annotated[float, msgspec.Meta(gt=0, description="a number of seconds above 0")]
+Share = Annotated[float, msgspec.Meta(ge=0.5, lt=1, description="a share of at least 0.5 and below 1, e.g. 0.999")]
+Replicas = Annotated[
+    int, msgspec.Meta(ge=1, description="1 or more: with no member there is no leader to scale up again")
+]
+Mode = Literal["active", "shadow"]
+ScalerName = Literal["none", "webhook", "kubernetes"]
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user may set. Durations in seconds. The constructor checks nothing; see :func:`is_allowed`."""
+
+    enabled: bool = True
+    """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
+    mode: Mode = "active"
+    """``shadow``: plans are made, logged and counted; nothing is scaled."""
+    sla_seconds: Positive = 1.0
+    """The objective W: from a record's timestamp until it is done."""
+    sla_share: Share = 0.999
+    """Share of the records that must meet the objective."""
+    catchup_seconds: Positive = 300.0
+    """A backlog that is already late is to be worked off within this time."""
+    min_replicas: Replicas = 1
+    max_replicas: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """None: as many as there are partitions. Invariant: at least ``min_replicas``."""
+    policy: str = "objective"
+    packer: str = "trim"
+    monitor: str = "reports"
+    """Where arrival rates come from (:class:`~loadtrim_agent.planning.rate_source.MonitorName`)."""
+    decision_seconds: Positive = 1.0
+    report_seconds: Positive = 1.0
+    drain_seconds: Positive = 20.0
+    """Longest drain of the record in hand, at a stop or a move."""
+    concurrency: Positive = 1.0
+    """Busy seconds per second that this member can give."""
+    instance: str = ""
+    """What the orchestrator calls this process; empty: the host's name."""
+    instance_type: str = ""
+    """Members of one type have one speed."""
+    scaler: ScalerName = "none"
+    scaler_url: str = ""
+    scaler_token: str = ""
+    http: str = "127.0.0.1:0"
+    """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
+    time_zone: str = "UTC"
+    """IANA name of the zone whose weeks baselines follow that do not name theirs."""
+    control_topic: str = ""
+    """Empty: ``__loadtrim.<group>``."""
+    baseline_topic: str = BASELINE_TOPIC
+    requested_at: float | None = None
+    """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start
+    of the measured start-up time; else the process's start."""
+
+
+DEFAULTS = AgentSettings()
+_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(AgentSettings)}
+
+
+def is_allowed(name: str, value: object) -> bool:
+    """Return whether ``value`` is in the range of the setting ``name``; a number must be finite."""
+    kind = _TYPES[name]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return False
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def what_is_allowed(name: str) -> str:
+    """Return in words what the setting ``name`` may be; empty where its type has no range of its own."""
+    kind = _TYPES[name]
+    if get_origin(kind) is Literal:
+        return ", ".join(get_args(kind))
+    return next((m.description for m in getattr(kind, "__metadata__", ()) if m.description), "")
