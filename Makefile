@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark lint types bench bench-spark papers compare clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark lint types bench bench-spark papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -54,17 +54,20 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good baselines are (an hour); into docs/benchmarks.md
+bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good baselines are (an hour); into out/benchmarks.md
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks spark-ingest spark-baselines spark-forecast spark-steep
 
-bench: $(STAMP) ## Benchmarks beside their peers; writes docs/benchmarks.md and docs/benchmarks.json
+bench: $(STAMP) ## Benchmarks beside their peers; writes out/benchmarks.md and out/benchmarks.json
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks
 
-papers: $(STAMP) ## The papers' experiments again; writes docs/papers.md (PAPER=NAME: one; REAL=1: on Kafka, hours)
+papers: $(STAMP) ## The papers' experiments again; writes out/papers/ (PAPER=NAME: one; REAL=1: on Kafka, hours)
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.papers $(PAPER) $(if $(REAL),--real)
 
-compare: $(STAMP) ## Every policy on every load in the simulator; writes docs/comparison.md
+compare: $(STAMP) ## Every policy on every load in the simulator; writes out/comparison/
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.compare
+
+results: $(STAMP) ## Gathers what papers, compare and bench have measured into out/results, to be published with a release
+	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.results
 
 clean: ## Remove what was built and installed here
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

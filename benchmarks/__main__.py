@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a fraction of the time; printed only, nothing is written")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--list", action="store_true", help="tell what there is and how long it takes")
-    parser.add_argument("--out", type=Path, help="write results and table there instead of docs/")
+    parser.add_argument("--out", type=Path, help="write results and table there instead of out/")
     parser.add_argument("--keep", type=Path, help="keep the scratch directories there")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHMARKS]
@@ -84,7 +84,7 @@ def main() -> int:
             print(f"{each.name:<12} {each.seconds:>5} s  quick {each.quick_seconds:>4} s  {each.title}")
         return 0
     results.ORDER[:] = list(BENCHMARKS)
-    directory = options.out or (None if options.quick else results.DOCS)
+    directory = options.out or (None if options.quick else results.OUT)
     failed = 0
     for benchmark in chosen:
         print(f"# {benchmark.name} ...", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""Every policy against every load in the simulator, and the targets of `objective`; docs/comparison.md is made here."""
+"""Every policy against every load in the simulator, and the targets of `objective`; out/comparison is made here."""

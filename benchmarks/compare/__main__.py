@@ -1,9 +1,10 @@
-"""Plays every policy on every load and writes docs/comparison.md: ``make compare``.
+"""Plays every policy on every load and writes its page below out/comparison: ``make compare``.
 
 A run that was cut off goes on where it ended, and ``--loads``, ``--policies``, ``--startups`` and ``--seconds`` divide
 it; ``--seconds 0`` plays nothing and tells how many runs are kept and missing. The page tells of all that is kept.
-``--quick`` plays the first minute of everything and writes below ``out/`` instead. Exit codes: 0 everything was played
-(targets may be missed: the page says so), 1 something was not played, 2 wrong use.
+``--quick`` plays the first minute of everything and writes below ``out/comparison/quick``.
+
+Exit codes: 0 everything was played (targets may be missed: the page says so), 1 something was not played, 2 wrong use.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from benchmarks.compare.runs import CHOICES, STARTUPS, Job, Result, grouped, loa
 from benchmarks.compare.scenes import SCENES
 from benchmarks.compare.targets import extra_jobs, verdicts
 
-PROJECT = Path(__file__).resolve().parents[2]
+OUT = Path(__file__).resolve().parents[2] / "out" / "comparison"
 STARTUPS_FIRST = (1.0, 10.0, 0.0, 60.0)
 """What matters most is played first."""
 
@@ -48,6 +49,7 @@ def jobs_of(
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description="Every policy on every load.")
     parser.add_argument("--quick", action="store_true", help="the first minute of each load; written below out/")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="write there (out/comparison)")
     parser.add_argument("--json", action="store_true", help="print the results as JSON, one array")
     parser.add_argument("--loads", default=",".join(SCENES), metavar="A,B", help="only these (all)")
     parser.add_argument("--policies", default="", metavar="A;B", help="only these rows (all)")
@@ -81,9 +83,10 @@ def write(results: Mapping[str, Result], missing: int, directory: Path, quick: b
     scenes, groups = list(SCENES), grouped(results)
     for scene in scenes:
         if any((scene, startup) in groups for startup in STARTUPS):
-            draw(directory / "comparison" / f"{scene}.png", groups, scene)
+            draw(directory / f"{scene}.png", groups, scene)
     command = "make compare" if not quick else "PYTHONPATH=.:examples python -m benchmarks.compare --quick"
     text = page(results, scenes, verdicts(results, scenes, quick), command, missing, quick)
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "comparison.md").write_text(text)
 
 
@@ -96,13 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parsed(arguments)
     scenes = [] if given.only_targets else given.loads
     jobs = jobs_of(scenes, given.policies, given.quick, not given.no_targets, given.startups)
-    out = PROJECT / "out" / "compare"
+    out: Path = given.out
     path = out / ("quick.jsonl" if given.quick else "runs.jsonl")
     results = play_all(jobs, path, given.processes, given.seconds, _say)
     # The page tells of everything that is kept, whatever was asked for this time.
     everything = jobs_of(list(SCENES), [], given.quick, extra=True)
     known = load_kept(path, everything)
-    write(known, len(everything) - len(known), out / "quick" if given.quick else PROJECT / "docs", given.quick)
+    write(known, len(everything) - len(known), out / "quick" if given.quick else out, given.quick)
     if given.json:
         print(msgspec.json.encode([results[job.key] for job in jobs if job.key in results]).decode())
     cpu = sum(each.cpu_seconds for each in results.values())

@@ -18,7 +18,7 @@ __all__ = ["draw", "origins", "packers", "page", "summary", "table"]
 PICTURE_INCHES, PICTURE_DPI = (13.0, 8.0), 80
 HEAD = """# Comparison
 
-Every policy on every load, in the simulator ([what it models](simulator.md)): made by `{command}`, not by hand.
+Every policy on every load, in the simulator (what it models: docs/simulator.md): made by `{command}`, not by hand.
 
 A cell is **share in time / replica-minutes / moves / scalings**. W = 0.5 s and 5.9 ms a record where nothing else is
 said; {share} of the records in time is what `objective` is asked for (the others take no such number). Replicas cost
@@ -47,12 +47,13 @@ SUMMARY = """## All loads
 A cell is **share in time, mean over the loads (least of them) / replica-minutes beside `objective`'s, geometric mean /
 loads on whose front it is**. Loads that were played by all: {counts}.
 """
-PACKERS = """Who owns what is the packer's ([packers](packers.md)), in these runs:
+PACKERS = """Who owns what is the packer's (docs/packers.md), in these runs:
 
 {rows}
 
 `sticky` is what policies got that know nothing of partitions, so that they differ by their scaling alone. The
-[papers' experiments](papers.md) are played with what the papers ran, which is `roundrobin` for Li & Ku's and Koper's.
+[papers' experiments](../papers/papers.md) are played with what the papers ran, which is `roundrobin`
+for Li & Ku's and Koper's.
 """
 
 
@@ -124,7 +125,7 @@ def table(results: Mapping[str, Result], scene: str) -> list[str]:
 def _mark(verdict: Verdict) -> str:
     if verdict.met is None:
         return "open"
-    return "met" if verdict.met else f"**missed** {verdict.miss}; {verdict.why}"
+    return "met" if verdict.met else f"**missed** {verdict.miss}"
 
 
 def _row_name(choice: Choice) -> str:
@@ -198,7 +199,7 @@ def page(
         lines.append(f"**Not played yet: {missing} of the runs**; the same command goes on where it ended.\n")
     lines += ["## Targets", "", "| target | measured | |", "|---|---|---|"]
     lines += [f"| {each.target} | {each.measured} | {_mark(each)} |" for each in told]
-    lines += ["", "Two hours of 9 partitions in 5 s: see `simulator-speed` in [benchmarks](benchmarks.md).", ""]
+    lines += ["", "Two hours of 9 partitions in 5 s: see `simulator-speed` in [benchmarks](../benchmarks.md).", ""]
     lines += summary(results, scenes)
     for name in scenes:
         played = [each for startup in STARTUPS for each in groups.get((name, startup), [])]
@@ -217,7 +218,7 @@ def page(
                 "(late even with a replica to each partition all the time)."
             ),
             "",
-            f"![{CAPTION}](comparison/{name}.png)",
+            f"![{CAPTION}]({name}.png)",
             "",
             *table(results, name),
             "",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from benchmarks.compare.runs import CHOICES, FIRST_SEED, STARTUPS, Job, Result, grouped
 from benchmarks.compare.scenes import LEVELS, constant_name, scene_of
-from benchmarks.compare.whys import LANDAU, UNKNOWN, why_off_front, why_scales
 
 __all__ = ["OURS", "RANGED", "RANGE_SEEDS", "SEEDS", "Verdict", "extra_jobs", "on_front", "rivals", "verdicts"]
 
@@ -29,8 +28,6 @@ class Verdict:
     """None: not everything that it takes was played."""
     miss: str = ""
     """By how much it is missed."""
-    why: str = ""
-    """Why it is missed."""
 
 
 def on_front(result: Result, others: Sequence[Result]) -> bool:
@@ -83,12 +80,11 @@ def verdicts(results: Mapping[str, Result], scenes: Sequence[str], quick: bool =
         result: Result | None,
         miss: Callable[[Result], str],
         words: Callable[[Result], str],
-        why: str = UNKNOWN,
     ) -> Verdict:
         if result is None:
             return Verdict(target=target, measured="not played", met=None)
         missed = miss(result)
-        return Verdict(target=target, measured=words(result), met=not missed, miss=missed, why=why if missed else "")
+        return Verdict(target=target, measured=words(result), met=not missed, miss=missed)
 
     return [
         *_fronts(results, scenes),
@@ -120,7 +116,6 @@ def verdicts(results: Mapping[str, Result], scenes: Sequence[str], quick: bool =
                 f"p99 {each.p99:.3f} s with {each.replicas_mean:.2f} consumers, on the "
                 f"{'published stream' if scene_of('landau-100', quick).recorded else 'STAND-IN, a generated stream'}"
             ),
-            LANDAU,
         ),
     ]
 
@@ -158,20 +153,18 @@ def _fronts(results: Mapping[str, Result], scenes: Sequence[str]) -> list[Verdic
         if any(len(entries) < complete for entries in known.values()):
             told.append(Verdict(target=target, measured="not all of it was played", met=None))
             continue
-        off, whys = [], []
+        off = []
         for startup, entries in known.items():
             ours = next(each for each in entries if each.job.choice == OURS)
             better = [each for each in entries if not on_front(ours, [each])]
             if better:
                 off.append(f"not at {startup:g} s: {', '.join(_better(ours, each) for each in better)}")
-                whys.append(why_off_front(scene, startup, [each.job.choice for each in better]))
         told.append(
             Verdict(
                 target=target,
                 measured="; ".join(off) or "at every start-up time",
                 met=not off,
                 miss=f"at {len(off)} of {len(STARTUPS)} start-up times" if off else "",
-                why="; ".join(whys),
             )
         )
     return told
@@ -205,5 +198,4 @@ def _quiet(results: Mapping[str, Result], quick: bool) -> Verdict:
         measured=measured,
         met=(not loud) if len(played) == len(jobs) else None,
         miss=f"by {count} runs" if loud else "",
-        why="; ".join(map(why_scales, loud)),
     )

@@ -1,10 +1,8 @@
-"""Runs the papers' experiments and writes docs/papers.md.
+"""Runs the papers' experiments and writes their page below out/papers.
 
-``python -m benchmarks.papers [NAME...]``: those named, or all. Each keeps what came of it in docs/papers/NAME.json;
-the page
-is put together from these files and nothing else, so one paper can be run again alone; those that other code made
-than there is now are named. ``--quick`` plays much less of everything and writes the same below ``out/papers/quick``
-instead.
+``python -m benchmarks.papers [NAME...]`` runs those named, or all. Each writes NAME.json and its pictures; the page
+papers.md is put together from these files and nothing else, so one paper can be run again alone. Files that other code
+made than there is now are named. ``--quick`` plays much less of everything and writes below ``out/papers/quick``.
 """
 
 from __future__ import annotations
@@ -22,52 +20,45 @@ from benchmarks.papers.real_page import load_runs, section
 from benchmarks.papers.sheet import Sheet, markdown
 
 EXPERIMENTS = {module.EXPERIMENT.name: module.EXPERIMENT for module in (iccbdc22, closer24, landau24, li_ku, koper22)}
-DOCS, QUICK = PROJECT / "docs", PROJECT / "out" / "papers" / "quick"
-FOLDER = "papers"
+OUT = PROJECT / "out" / "papers"
 INTRODUCTION = """# The papers again
 
 What the papers report, and what came out here. This page is made by `make papers` from the runs' own results
-(`docs/papers/*.json`); no figure of ours was typed. `make papers PAPER=NAME` runs one; `python -m
+(`*.json` beside it); no figure of ours was typed. `make papers PAPER=NAME` runs one; `python -m
 benchmarks.papers.NAME` prints one without touching the page. With `--quick` much less is played, and all of it is
-written below `out/papers/quick` instead.
+written below `quick`.
 
 **As published**: by the text of the paper. **As run**: as its authors' published code and data have it, where that
 differs. **Ours** is the mean of the runs, with the least and the most of them in brackets: over seeds, and with them
-over the moment inside the second at which the scaler looks (its phase): where records come in one burst a second, a
-scaler that looks just after a burst sees another group than one that looks before it. *Within*: the paper's figure
-lies between these. **Why** says where a difference comes from; what is only supposed begins with "guess".
+over the moment inside the second at which the scaler looks (its phase). *Within*: the paper's figure lies between
+these.
 
-{simulated} with the real planner, policies and packers
-([simulator](simulator.md)). `make papers REAL=1` plays CLOSER'24's W1 and its skewed form and ICCBDC'22's experiments 1
-and 2 on a real Kafka, with the reference assignors as real consumers beside the policies: {real} runs of ten minutes,
-which may be cut off and resumed. Koper'22's queries are there as real consumers too, to be run one by one:
-`python examples/nexmark --query q1`, `q3` or `q11` with any `--policy`, its rates divided by 100.
+{simulated} with the real planner, policies and packers (docs/simulator.md). `make papers REAL=1` plays CLOSER'24's W1
+and its skewed form and ICCBDC'22's experiments 1 and 2 on a real Kafka, with the reference assignors as real consumers
+beside the policies: {real} runs of ten minutes, which may be cut off and resumed. Koper'22's queries can be run as real
+consumers one by one: `python examples/nexmark --query q1`, `q3` or `q11` with any `--policy`, rates divided by 100.
 """
-
-
 QUICK_INTRODUCTION = """# The papers again, quickly
 
 Made by `python -m benchmarks.papers --quick` to see that everything runs: what was played is much less than the
-papers played, and
-is said first under each. The page that is to be read, with what its columns mean, is docs/papers.md.
+papers played, and is said first under each.
 """
 
 
-def write_page(quick: bool = False) -> Path:
-    """Put papers.md together from the results that are there, and tell of those that other code made; where it is."""
-    place = QUICK if quick else DOCS
-    runs = load_runs(place / FOLDER)
+def write_page(folder: Path, quick: bool = False) -> Path:
+    """Put papers.md together from the results in the folder, name those that other code made, and return its path."""
+    runs = load_runs(folder)
     simulated = "But for the last section these are simulations" if runs else "All of these are simulations"
     lines = [QUICK_INTRODUCTION if quick else INTRODUCTION.format(simulated=simulated, real=len(real.plans()))]
     for name in EXPERIMENTS:
-        path = place / FOLDER / f"{name}.json"
+        path = folder / f"{name}.json"
         if path.exists():
             sheet = msgspec.json.decode(path.read_bytes(), type=Sheet)
             if sheet.code != code_of(name):
                 print(f"{path}: made by other code than there is now; play {name} again", file=sys.stderr)
-            lines += markdown(sheet, FOLDER)
-    lines += section(runs, FOLDER)
-    page = place / "papers.md"
+            lines += markdown(sheet)
+    lines += section(runs)
+    page = folder / "papers.md"
     page.write_text("\n".join(lines).rstrip() + "\n")
     return page
 
@@ -82,13 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="NAME", help=", ".join(EXPERIMENTS))
     parser.add_argument("--page", action="store_true", help="run nothing, put the page together anew")
     parser.add_argument("--real", action="store_true", help="real runs, and nothing else: see --real --help")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="write there (out/papers)")
     add_arguments(parser, "written below out/papers/quick")
     if "--real" in words:
         code = real.main([word for word in words if word != "--real"])
-        write_page()
+        write_page(OUT)
         return code
     args = parser.parse_args(words)
-    folder = (QUICK if args.quick else DOCS) / FOLDER
+    folder: Path = args.out / "quick" if args.quick else args.out
     folder.mkdir(parents=True, exist_ok=True)
     for name in EXPERIMENTS:
         code_of(name)  # all of them are imported already: what their files are when their turn comes does not count
@@ -97,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         written = msgspec.json.format(msgspec.json.encode(sheet), indent=1) + b"\n"
         (folder / f"{name}.json").write_bytes(written)
         print(f"{name}: {sheet.seconds:.0f} CPU seconds", flush=True)
-    print(f"the page: {write_page(args.quick)}")
+    print(f"the page: {write_page(folder, args.quick)}")
     return 0
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -105,20 +104,7 @@ HEARTBEATS = {("W1", 0.5): (98.1, 1.0), ("W1", 3.0): (97.4, 3.0), ("W2", 0.5): (
 """(% in time, longest latency in s: "less than 1", "around 3")."""
 
 TEXT_SAYS = {"W1": "Of the linear scaler the paper's table has 94.7 %, its text 93.9 %."}
-PHASE = "the phase of the looks: what waits is in the packing, and a look just after a burst sees it, a later one less"
-KEEPS = "f_down = 0.4 keeps a replica for longer than the paper's minutes and scalings speak for"
 IN_W = "linear, mu x W"
-SPREAD_OUT = "the text says nothing of bursts and gives 200 records/s: evenly spread, fewer replicas do for them"
-STANDS = "guess: fewer replicas than the paper's have to do what waited while everybody stood for a rebalance"
-RESTLESS = "the text has no cool-down (its code: 10 s): what waits while everybody stands asks for the next rebalance"
-RESTLESS_UPS = 20
-"""Replicas added in ten minutes; the paper's took 6."""
-DRIFTS = "guess: how soon the paper's looks met a burst again, once they had drifted past it"
-STAND_IN = "guess: the stand-in rises and falls otherwise than the trips did"
-LEARNT = "guess: the longest is that of one scale-down, and depends on when its members' heartbeats came"
-GAINED = "guess: what is gained is gained at the scale-downs, and how many there are depends on the look"
-NOT_AT_ONCE = "a replica comes 0.05 s after it was asked for"
-BURST_TAKES = "85 records of a burst take 0.502 s"
 OPTIMAL_LOOK_SECONDS = 0.71
 """Then decisions come 0.01 s after each burst: for the second that has just begun."""
 
@@ -196,14 +182,14 @@ def run(given: Context) -> Sheet:
 
 def _parts(given: Context, humps: list[float], taxis: list[float]) -> list[Part]:
     """The tables, and what each takes."""
-    one, two = Workload("W1", loaded(humps)), Workload("W2", loaded(taxis), _w2_looks(given), STAND_IN)
+    one, two = Workload("W1", loaded(humps)), Workload("W2", loaded(taxis), _w2_looks(given))
     longer = (f"{name}/{form.name}/Alg. 2" for name in ("W1", "W2") for form in FORMS)
     return [
         Part("W1, 10 minutes (table 2)", ("W1/",), partial(_whole, one, W1)),
         Part(
             "W1, Algorithm 2 by the phase of its looks",
             ("W1/as run/Alg. 2", "phases/"),
-            partial(_phases, _looks_of(given), whole=not given.quick),
+            partial(_phases, _looks_of(given)),
         ),
         Part("W1 skewed", ("W1 skewed/",), partial(_runs, replace(one, name="W1 skewed"), W1_SKEWED)),
         Part("Heartbeats of 0.5 s instead of 3 s", ("heartbeat/", *longer), partial(_heartbeats, two.note)),
@@ -289,58 +275,23 @@ def _imposed_jobs(form: Form, load: Load, times: Sequence[float]) -> dict[str, l
 # -- tables
 
 
-def _pair(what: str, form: str, reported: Reported, results: Sequence[Result], why: str = "") -> list[Row]:
-    """Share in time and replica-minutes; numbers of scalings where the paper gives them.
-
-    ``why``: of any difference; none: what can be said of Algorithms 1 and 2.
-    """
-    cost = why or _why_cost(form, reported, results)
+def _pair(what: str, form: str, reported: Reported, results: Sequence[Result]) -> list[Row]:
+    """Return share in time and replica-minutes; also numbers of scalings where the paper gives them."""
     minutes = spread_of(results, _minutes)
     rows = [
-        _in_time(what, form, reported.in_time, results, why),
-        Row(what=f"{what}, replica-minutes", form=form, paper=reported.replica_minutes, ours=minutes, why=cost),
+        _in_time(what, form, reported.in_time, results),
+        Row(what=f"{what}, replica-minutes", form=form, paper=reported.replica_minutes, ours=minutes),
     ]
     if reported.ups is not None and reported.downs is not None:
         ups, downs = spread_of(results, lambda r: r.ups), spread_of(results, lambda r: r.downs)
-        rows.append(Row(what=f"{what}, replicas added", form=form, digits=0, paper=reported.ups, ours=ups, why=cost))
-        rows.append(
-            Row(what=f"{what}, replicas removed", form=form, digits=0, paper=reported.downs, ours=downs, why=cost)
-        )
+        rows.append(Row(what=f"{what}, replicas added", form=form, digits=0, paper=reported.ups, ours=ups))
+        rows.append(Row(what=f"{what}, replicas removed", form=form, digits=0, paper=reported.downs, ours=downs))
     return rows
 
 
-def _in_time(what: str, form: str, paper: float, results: Sequence[Result], why: str = "", digits: int = 1) -> Row:
+def _in_time(what: str, form: str, paper: float, results: Sequence[Result], digits: int = 1) -> Row:
     ours = spread_of(results, _share)
-    told = why or _why_late(form, paper, ours, results)
-    return Row(what=f"{what}, in time", form=form, unit="%", digits=digits, paper=paper, ours=ours, why=told)
-
-
-def _why_late(form: str, paper: float, ours: Spread, results: Sequence[Result]) -> str:
-    if form == AS_PUBLISHED:
-        if any(result.ups > RESTLESS_UPS * len(result.replicas) / 600 for result in results):
-            return RESTLESS
-        return SPREAD_OUT if ours.mean > paper else STANDS
-    return PHASE if ours.holds(paper) else f"{PHASE}; {_best(paper, results)}"
-
-
-def _why_cost(form: str, reported: Reported, results: Sequence[Result]) -> str:
-    if form == AS_PUBLISHED:
-        return SPREAD_OUT
-    ours, paper = spread_of(results, _minutes), reported.replica_minutes
-    if ours.holds(paper):
-        return PHASE
-    return f"{PHASE}; guess: the paper's scaler met {'more' if paper > ours.high else 'fewer'} of the bursts"
-
-
-def _best(paper: float, results: Sequence[Result]) -> str:
-    """Of a share that none of the looks comes to, or that all of them surpass."""
-    best = max(results, key=_share)
-    if _share(best) > paper:
-        return f"every look is better than the paper's: {min(map(_share, results)):.1f} % at least"
-    return (
-        f"the best look here: {_share(best):.1f} % with {_minutes(best):.1f} replica-minutes; guess: the paper's "
-        "scaler met more of the bursts"
-    )
+    return Row(what=f"{what}, in time", form=form, unit="%", digits=digits, paper=paper, ours=ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +301,6 @@ class Workload:
     name: str
     load: Load
     note: str = ""
-    in_w_late: str = ""
-    """Why linear by mu x W is late otherwise than the paper's."""
 
 
 def _whole(workload: Workload, reported: Mapping[str, Reported], results: Mapping[str, Sequence[Result]]) -> Table:
@@ -371,37 +320,23 @@ def _runs(workload: Workload, reported: Mapping[str, Reported], results: Mapping
     for form in FORMS:
         title = f"{workload.name}/{form.name}"
         rows += _pair("Alg. 2", form.name, reported["Alg. 2"], results[f"{title}/Alg. 2"])
-        rows += _linear(form, reported["linear"], results[f"{title}/linear"], max(workload.load.per_second))
+        rows += _pair("linear", form.name, reported["linear"], results[f"{title}/linear"])
         if form is RUN:
-            share, *others = _pair(IN_W, form.name, reported["linear"], results[f"{title}/{IN_W}"], KEEPS)
-            rows += [msgspec.structs.replace(share, why=workload.in_w_late), *others]
+            rows += _pair(IN_W, form.name, reported["linear"], results[f"{title}/{IN_W}"])
     return Table(title="", rows=tuple(rows), note=workload.note)
-
-
-def _linear(form: Form, reported: Reported, results: Sequence[Result], peak: float) -> list[Row]:
-    """By the formula's letter; ``peak``: records/s."""
-    fewer = (
-        f"by the formula with mu = 200, {math.ceil(peak / (200.0 * 0.9))} replicas do for the peak, {peak:g}/s; the "
-        "paper's shares are those of mu x W (as run, below)"
-    )
-    share, *others = _pair("linear", form.name, reported, results, fewer)
-    better = (share.difference or 0.0) > 0.0
-    return [msgspec.structs.replace(share, why=SPREAD_OUT) if better else share, *others]
 
 
 def _optimal(workload: Workload, form: Form, played: Sequence[Result]) -> list[Row]:
     """Played, and computed as the paper did it (with a simulator of its own)."""
     found, paper = optimal(workload.load, form.limit), OPTIMAL[workload.name]
-    why = "" if form is RUN else "by its text a replica takes mu x W = 100; its authors' code has 85"
     ups, downs = found.scaled
-    both = "whole records in every second go up and down by one; the paper's count leaves that out (guess)"
-    uneven = "guess: keys come by chance; what is computed has even partitions"
-    rows = _pair("optimal, played", form.name, _plain(paper), played, why or uneven)
-    rows[0] = msgspec.structs.replace(rows[0], why=f"{NOT_AT_ONCE}, and {BURST_TAKES}" if form is RUN else NOT_AT_ONCE)
-    computed = (("replica-minutes", 1, paper.replica_minutes, found.minutes, why),)
-    counted = (("replicas added", 0, paper.ups, ups, both), ("replicas removed", 0, paper.downs, downs, both))
+    counted = (
+        ("replica-minutes", 1, paper.replica_minutes, found.minutes),
+        ("replicas added", 0, paper.ups, ups),
+        ("replicas removed", 0, paper.downs, downs),
+    )
     return [
-        *rows,
+        *_pair("optimal, played", form.name, _plain(paper), played),
         *(
             Row(
                 what=f"optimal, computed: {what}",
@@ -409,49 +344,27 @@ def _optimal(workload: Workload, form: Form, played: Sequence[Result]) -> list[R
                 digits=digits,
                 paper=theirs,
                 ours=Spread.one(ours),
-                why=told,
             )
-            for what, digits, theirs, ours, told in (*computed, *counted)
+            for what, digits, theirs, ours in counted
         ),
     ]
 
 
 def _overprovisioned(workload: Workload, form: Form, results: Sequence[Result]) -> list[Row]:
-    fewest = "the paper has one replica per partition; packing its peak by 0.9 x 200 records/s needs fewer"
-    why = fewest if form is PUBLISHED else BURST_TAKES
-    return _pair("over-provisioned", form.name, OVER[workload.name], results, why)
+    return _pair("over-provisioned", form.name, OVER[workload.name], results)
 
 
-def _phases(times: Sequence[float], results: Mapping[str, Sequence[Result]], *, whole: bool) -> Table:
-    """Each look alone: the range that the means hide."""
+def _phases(times: Sequence[float], results: Mapping[str, Sequence[Result]]) -> Table:
+    """Return the figures of each look alone: the range that the means hide."""
     alone, reported = results["W1/as run/Alg. 2"], _plain(W1["Alg. 2"])
     rows: list[Row] = []
     for look, result in zip(times, alone, strict=True):
-        rows += _pair(f"look {look:g} s after the burst", AS_RUN, reported, [result], _seen(look))
+        rows += _pair(f"look {look:g} s after the burst", AS_RUN, reported, [result])
     for look, result in zip((*times, LATE_LOOK_SECONDS), results["phases/members"], strict=True):
         last = look + REPORTS_SPREAD
-        rows += _pair(f"look {look:g} to {last:g} s", AS_RUN, reported, [result], _seen(look, last))
-    rows += _pair("up by the burst, down by the least", AS_RUN, reported, results["phases/drifting"], DRIFTS)
-    return Table(title="", rows=tuple(rows), note=_drift_told(alone) if whole else "")
-
-
-def _seen(look: float, last: float | None = None) -> str:
-    """What is left of a burst when it is looked at, which is what replicas are asked for by."""
-    done = f"{look / RUN.cost_seconds:.0f}"
-    if last is not None:
-        done += f" to {last / RUN.cost_seconds:.0f}"
-    return f"a replica has done {done} records of each burst before this look: it asks for replicas by what is left"
-
-
-def _drift_told(alone: Sequence[Result]) -> str:
-    """What the paper's figures say beside the mean of all looks."""
-    shares, minutes = spread_of(alone, _share), spread_of(alone, _minutes)
-    return (
-        "The paper's scaler asked the broker for everybody's lag at one moment, which drifted through all phases. "
-        f"Its figures are no mean of these looks ({shares.mean:.1f} %, {minutes.mean:.1f} replica-minutes): whoever "
-        "drifts goes up by a burst that it meets sooner or later, and down when it meets none. The last two rows do "
-        f"that at every look (`{DRIFTING}`)."
-    )
+        rows += _pair(f"look {look:g} to {last:g} s", AS_RUN, reported, [result])
+    rows += _pair("up by the burst, down by the least", AS_RUN, reported, results["phases/drifting"])
+    return Table(title="", rows=tuple(rows), note=f"The last two rows: `{DRIFTING}`.")
 
 
 def _plain(reported: Reported) -> Reported:
@@ -476,7 +389,6 @@ def _heartbeats(note: str, results: Mapping[str, Sequence[Result]]) -> Table:
                         unit="s",
                         paper=longest,
                         ours=spread_of(found, _longest),
-                        why=LEARNT,
                     )
                 )
             rows.append(
@@ -486,7 +398,6 @@ def _heartbeats(note: str, results: Mapping[str, Sequence[Result]]) -> Table:
                     digits=2,
                     paper=HEARTBEATS[name, 0.5][0] - HEARTBEATS[name, 3.0][0],
                     ours=Spread.of(_share(a) - _share(b) for a, b in zip(short, plain, strict=True)),
-                    why=GAINED,
                 )
             )
     return Table(title="", rows=tuple(rows), note=note)

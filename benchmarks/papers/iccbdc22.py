@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from msgspec import structs
-
 from benchmarks.papers.bench import Context, Experiment, main
 from benchmarks.papers.playing import Job, Part, Result, draw_runs, looks, needed, play, scaled_alike, spread_of, tables
 from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Table
@@ -51,8 +49,6 @@ FORMS = (PUBLISHED, RUN)
 REPORTED_MINUTES = {"experiment 1": 18.0, "experiment 2": 26.1}
 REPORTED_KAFKA = {"experiment 1": 44.0, "experiment 2": 77.0}
 """% in time with the cooperative sticky assignor; the load-aware one has 100 in both."""
-DRAWN = {"experiment 1": 21.4, "experiment 2": 27.7}
-"""Replica-minutes that the steps in the paper's figures 4 and 7 integrate to."""
 
 
 def first_workload() -> list[list[float]]:
@@ -153,10 +149,10 @@ def _aware(given: Context, times: Sequence[float]) -> tuple[dict[str, list[Job]]
 def run(given: Context) -> Sheet:
     """Both experiments."""
     times = LOOKS_SECONDS[:1] if given.quick else LOOKS_SECONDS
-    rows, origin = second_workload()
+    _, origin = second_workload()
     parts = [
         Part("Experiment 1: partitions that rise one after the other", ("1/",), _first),
-        Part("Experiment 2: the skewed 10-minute trace", ("2/",), partial(_second, [sum(row) for row in rows])),
+        Part("Experiment 2: the skewed 10-minute trace", ("2/",), _second),
     ]
     aware, kafka = (needed(given, parts, jobs) for jobs in _aware(given, times))
     results = play(given, aware)
@@ -207,9 +203,9 @@ def _first(results: Mapping[str, Sequence[Result]]) -> Table:
             _share("load-aware", form, 100.0, aware),
             _minutes("load-aware", form, "experiment 1", aware),
             _waiting("load-aware", form, None, aware),
-            _kafka(form, REPORTED_KAFKA["experiment 1"], kafka),
+            _share("cooperative sticky", form, REPORTED_KAFKA["experiment 1"], kafka),
             _minutes("cooperative sticky", form, "experiment 1", kafka),
-            _waiting("cooperative sticky", form, 6000.0, kafka, _TOGETHER),
+            _waiting("cooperative sticky", form, 6000.0, kafka),
         ]
     return Table(
         title="",
@@ -218,42 +214,17 @@ def _first(results: Mapping[str, Sequence[Result]]) -> Table:
     )
 
 
-_SLOW = (
-    f"where in its 30 s the load begins (here {', '.join(map(str, SLOW_DELAYS_SECONDS))} s behind a decision): the "
-    "paper's scaler first added replicas at second 95, when much was waiting"
-)
-_TOGETHER = "which partitions Kafka leaves together is chance, here the order of their numbers"
-
-
-def _kafka(form: Form, paper: float, results: Sequence[Result]) -> Row:
-    """The share in time by Kafka's assignment."""
-    row = _share("cooperative sticky", form, paper, results, _TOGETHER)
-    if row.within:
-        return row
-    other = "worse" if paper < row.ours.low else "better"
-    return structs.replace(row, why=f"{_TOGETHER}; guess: the paper's is one that is {other} than all these")
-
-
-def _aware_late(form: Form, rates: Sequence[float], results: Sequence[Result]) -> str:
-    """Why a load-aware run is late where the paper's was not."""
-    late = sum(result.share_in_time < 1.0 for result in results)
-    return (
-        f"{late} of {len(results)} looks: at the peak {HEAVY_SHARE * max(rates):.1f}/s come to a heavy partition, of "
-        f"{1.0 / form.cost_seconds:.0f} that a replica does: what has waited for one rebalance there is late for long"
-    )
-
-
-def _second(rates: Sequence[float], results: Mapping[str, Sequence[Result]]) -> Table:
+def _second(results: Mapping[str, Sequence[Result]]) -> Table:
     rows: list[Row] = []
     for form in FORMS:
         aware, kafka, slow = (results[f"2/{form.name}/{kind}"] for kind in ("aware", "kafka", "slow"))
         rows += [
-            _share("load-aware", form, 100.0, aware, _aware_late(form, rates, aware)),
+            _share("load-aware", form, 100.0, aware),
             _minutes("load-aware", form, "experiment 2", aware),
             _waiting("load-aware", form, None, aware),
-            _kafka(form, REPORTED_KAFKA["experiment 2"], kafka),
+            _share("cooperative sticky", form, REPORTED_KAFKA["experiment 2"], kafka),
             _waiting("cooperative sticky", form, None, kafka),
-            _share("decisions every 30 s", form, 86.0, slow, _SLOW),
+            _share("decisions every 30 s", form, 86.0, slow),
         ]
     over = results["2/over-provisioned"]
     minutes = spread_of(over, lambda r: r.replica_minutes)
@@ -262,20 +233,19 @@ def _second(rates: Sequence[float], results: Mapping[str, Sequence[Result]]) -> 
     return Table(title="", rows=tuple(rows))
 
 
-def _share(what: str, form: Form, paper: float | None, results: Sequence[Result], why: str = "") -> Row:
+def _share(what: str, form: Form, paper: float | None, results: Sequence[Result]) -> Row:
     ours = spread_of(results, lambda r: 100.0 * r.share_in_time)
-    return Row(what=f"{what}, in time", form=form.name, unit="%", paper=paper, ours=ours, why=why)
+    return Row(what=f"{what}, in time", form=form.name, unit="%", paper=paper, ours=ours)
 
 
 def _minutes(what: str, form: Form, experiment: str, results: Sequence[Result]) -> Row:
     ours, paper = spread_of(results, lambda r: r.replica_minutes), REPORTED_MINUTES[experiment]
-    why = f"the steps drawn in the paper integrate to {DRAWN[experiment]:g}"
-    return Row(what=f"{what}, replica-minutes", form=form.name, paper=paper, ours=ours, why=why)
+    return Row(what=f"{what}, replica-minutes", form=form.name, paper=paper, ours=ours)
 
 
-def _waiting(what: str, form: Form, paper: float | None, results: Sequence[Result], why: str = "") -> Row:
+def _waiting(what: str, form: Form, paper: float | None, results: Sequence[Result]) -> Row:
     ours = spread_of(results, lambda r: max(r.waiting, default=0))
-    return Row(what=f"{what}, most records waiting", form=form.name, digits=0, paper=paper, ours=ours, why=why)
+    return Row(what=f"{what}, most records waiting", form=form.name, digits=0, paper=paper, ours=ours)
 
 
 def _draw(given: Context, jobs: Mapping[str, Sequence[Job]], results: Mapping[str, Sequence[Result]]) -> None:

@@ -15,9 +15,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.papers.bench import Context, Experiment, main
-from benchmarks.papers.koper22_reported import REPORTED
-from benchmarks.papers.koper22_whys import LATENCY, SCALINGS, Compared, why
-from benchmarks.papers.koper22_whys import REPLICAS as MEMBERS
+from benchmarks.papers.koper22_reported import REPORTED, Reported
 from benchmarks.papers.playing import Job, Part, Result, needed, play, tables
 from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
@@ -26,6 +24,7 @@ from nexmark.load import LOADS, MINUTES, RECORD_SCALE, REPLICAS, REPLICAS_MAX, Q
 __all__ = ["EXPERIMENT", "run"]
 
 MINUTES_QUICK = 15
+LATENCY, MEMBERS, SCALINGS = "latency", "replicas", "scaling operations"
 STARTUP_SECONDS = 10.0
 HPA_METRIC_SECONDS = 60
 """CPU is the mean of so long; over 15 s every stop ends in a peak by which HPA scales up again (guess)."""
@@ -149,20 +148,19 @@ def _table(query: QueryLoad, found: Mapping[str, Sequence[Result]]) -> Table:
     rows: list[Row] = []
     for name in POLICIES:
         reported = REPORTED[query.name][name]
-        busy = min(1.0, query.shift / (reported.replicas * query.capacity))
-        rows += _rows(Compared(query.name, name, reported, results, busy))
+        rows += [_row(name, what, reported, results[name], AS_RUN) for what in (LATENCY, MEMBERS, SCALINGS)]
+        if name in PUBLISHED:
+            text = results[f"published/{name}"]
+            rows += [_row(name, what, reported, text, AS_PUBLISHED) for what in (LATENCY, MEMBERS)]
     theirs, least = BEST[query.name]
     best = min(POLICIES, key=lambda name: _sum(results[name]))
-    rows.append(
-        Row(
-            what=f"{theirs}, the thesis' best: seconds of latency + replicas",
-            form=AS_RUN,
-            digits=2,
-            paper=least,
-            ours=Spread.one(_sum(results[theirs])),
-            why=f"best here: {best}, {_sum(results[best]):.2f}",
+    rows += [
+        Row(what=f"{name}, {whose}: seconds of latency + replicas", form=AS_RUN, digits=2, paper=paper, ours=ours)
+        for name, whose, paper, ours in (
+            (theirs, "the thesis' best", least, Spread.one(_sum(results[theirs]))),
+            (best, "the best here", None, Spread.one(_sum(results[best]))),
         )
-    )
+    ]
     return Table(title="", rows=tuple(rows))
 
 
@@ -170,24 +168,19 @@ def _sum(result: Result) -> float:
     return result.latency_mean + result.replicas_mean
 
 
-def _rows(told: Compared) -> list[Row]:
-    rows = [_row(told, what, told.ours[told.name], AS_RUN) for what in (LATENCY, MEMBERS, SCALINGS)]
-    if told.name in PUBLISHED:
-        text = told.ours[f"published/{told.name}"]
-        rows += [_row(told, what, text, AS_PUBLISHED) for what in (LATENCY, MEMBERS)]
-    return rows
-
-
-def _row(told: Compared, what: str, result: Result, form: str) -> Row:
-    theirs, ours = told.values(what, result)
+def _row(name: str, what: str, reported: Reported, result: Result, form: str) -> Row:
+    theirs, ours = {
+        LATENCY: (reported.latency, result.latency_mean),
+        MEMBERS: (reported.replicas, result.replicas_mean),
+        SCALINGS: (float(reported.scalings), float(result.scalings)),
+    }[what]
     return Row(
-        what=f"{told.name}: {what}",
+        what=f"{name}: {what}",
         form=form,
         unit="s" if what == LATENCY else "",
         digits=0 if what == SCALINGS else 2,
         paper=theirs,
         ours=Spread.one(ours),
-        why=why(told, what) if form == AS_RUN else "the thesis' figures are those of its code",
     )
 
 

@@ -281,7 +281,6 @@ def _table(case: str, results: Mapping[str, Sequence[Result]]) -> Table:
         found = results[f"{case}/{name}"]
         for (what, unit, digits, value), paper in zip(MEASURES, reported, strict=True):
             ours = spread_of(found, value)
-            why = _why(name, what, found, more=ours.mean > paper) if abs(ours.mean - paper) > 0.05 * paper else ""
             row = Row(
                 what=f"{name}: {what}",
                 form=AS_PUBLISHED,
@@ -289,7 +288,6 @@ def _table(case: str, results: Mapping[str, Sequence[Result]]) -> Table:
                 digits=digits,
                 paper=paper,
                 ours=ours,
-                why=why,
             )
             rows.append(row)
     for name, intervals in INTERVALS.items():
@@ -309,9 +307,8 @@ def _intervals(name: str, reported: tuple[float, float], found: Sequence[Result]
     ):
         if any(each):
             ours = Spread.of(fmean(seconds) for seconds in each if seconds)
-            why = NOTHING_STARTS if way == "down" else STARTS_BETWEEN if ours.mean > paper else COME_ALONE
             what = f"{name}: scale-{way} interval"
-            rows.append(Row(what=what, form=AS_PUBLISHED, unit="s", digits=2, paper=paper, ours=ours, why=why))
+            rows.append(Row(what=what, form=AS_PUBLISHED, unit="s", digits=2, paper=paper, ours=ours))
     return rows
 
 
@@ -321,42 +318,9 @@ def _told_by_scalings(found: Sequence[Result]) -> str:
     each = _their_late_by_scaling("proposed, eager")
     return (
         f"{late} % of {SECONDS} s are {each:.1f} s for each of the {ups + downs:.1f} scalings of the paper's proposal "
-        f"(eager): by its figures little but its rebalances was late. Here it is {_late_by_scaling(found):.1f} s for "
+        f"(eager). Here it is {_late_by_scaling(found):.1f} s for "
         f"each of {fmean(map(_scalings, found)):.1f}."
     )
-
-
-STARTS_BETWEEN = "one length of a rebalance is set for all runs; who comes during one waits for the next"
-COME_ALONE = "one length of a rebalance is set for all runs; here fewer wait for one that goes on than it was set by"
-NOTHING_STARTS = (
-    "on the way down nothing has to start: heartbeat and rebalance alone; guess: the paper's holds the 10 s of its "
-    "cool-down, which all four of its intervals are a little above"
-)
-NO_DOWNS = (
-    f"by construction: what was wanted within the last {DOWN_WINDOW_SECONDS} s is kept, the load takes {SECONDS} s: "
-    "the paper's window was shorter"
-)
-_WHYS = {
-    ("scalings up", True): "guess: what waits asks for replicas, and each of them for a rebalance, in which more waits",
-    ("scalings up", False): "guess: where more waits more replicas are asked for at once",
-    ("scalings down", True): "guess: what was asked for while much waited is given back afterwards",
-    ("scalings down", False): "guess: where much waits until the end nothing is given back",
-    ("consumer-seconds", True): "guess: what waits asks for replicas, and keeps them until it is done",
-    ("consumer-seconds", False): "guess: the paper's slice rises in its first minute (FLAS has 8 consumers from second "
-    "60 on), each of these when it does",
-}
-"""(what, is ours more?) -> why."""
-
-
-def _why(name: str, what: str, found: Sequence[Result], *, more: bool) -> str:
-    if what == "over W":
-        here, there = _late_by_scaling(found), _their_late_by_scaling(name)
-        return f"late for each scaling: {here:.1f} s' worth of records, the paper's {there:.1f}"
-    if what == "mean time in system":
-        return f"{fmean(max(r.waiting, default=0) for r in found):,.0f} records wait at the worst"
-    if name == "KEDA" and (what, more) == ("scalings down", False):
-        return NO_DOWNS
-    return _WHYS[what, more]
 
 
 def _scalings(result: Result) -> float:

@@ -47,7 +47,7 @@ from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 
 __all__ = ["Kept", "Plan", "main", "plans", "publish"]
 
-DOCS = PROJECT / "docs" / "papers"
+PAGE_FOLDER = PROJECT / "out" / "papers"
 OUT = PROJECT / "out" / "papers-real"
 KEPT_FILE = "kept.json"
 REFERENCES = ("aiokafka", "aiokafka-sticky", "librdkafka-cooperative", "librdkafka-kip848")
@@ -405,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"A run failed, those before it are kept: {error}", file=sys.stderr)
         return 3
     if given.seconds is None:
-        publish(found, DOCS)
+        publish(found, PAGE_FOLDER)
     for load in dict.fromkeys(plan.load for plan in chosen):
         rows = [
             told(plan, found[plan.name], directory_of(plan, given.begin, given.seconds))

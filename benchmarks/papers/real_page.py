@@ -30,12 +30,9 @@ consumer a process that waits for as long as a record costs, a producer with one
 long to come as their processes do to start. The paper's policy and `objective` scale a group of loadtrim's consumers;
 then the reference assignors get as many replicas, at the same moments, as the run asked for that is named behind
 "scaled as". Late is what was not *done* within W. Repeated: records that were handed out twice, because their owner
-changed before they were committed. Members report at the same moment of every second, which lies now here, now there
-between two bursts (median). So Algorithm 2 is played twice: *Alg. 2* (`{drifting}`) goes up by the lag just after a
-burst, as looks end up that drift; *lag at one phase* (`{sampled}`, the "as run" of the tables above) asks for what
-waits when members report, and half a second after a burst that is nothing. Stolen: of the machine's CPU time, what its
-host gave to others meanwhile. Why the papers' own figures differ stands in the tables of the same runs, simulated,
-above.
+changed before they were committed. *Alg. 2*: `{drifting}`; *lag at one phase*: `{sampled}`, the "as run" of the tables
+above. Reports: median time from a burst to the members' reports. Stolen: of the machine's CPU time, what its host gave
+to others meanwhile.
 
 Made by `make papers REAL=1` (which can be cut off and resumed), {first} to {last}.
 """
@@ -95,7 +92,7 @@ def merge_runs(folder: Path, found: Iterable[RealRun], order: Sequence[tuple[str
     return runs
 
 
-def section(runs: Sequence[RealRun], folder: str) -> list[str]:
+def section(runs: Sequence[RealRun]) -> list[str]:
     """Of the page, in Markdown; no runs: nothing."""
     if not runs:
         return []
@@ -112,7 +109,7 @@ def section(runs: Sequence[RealRun], folder: str) -> list[str]:
     ).splitlines()
     for load in dict.fromkeys(run.load for run in runs):
         lines += ["", f"### {load}, real", "", *table([run for run in runs if run.load == load])]
-    return [*lines, "", f"![{CAPTION}]({folder}/{PICTURE})", "", f"*{CAPTION}*", ""]
+    return [*lines, "", f"![{CAPTION}]({PICTURE})", "", f"*{CAPTION}*", ""]
 
 
 def _together(runs: Sequence[RealRun]) -> int:

@@ -13,7 +13,7 @@ __all__ = ["AS_PUBLISHED", "AS_RUN", "Plot", "Row", "Sheet", "Spread", "Table", 
 
 AS_PUBLISHED, AS_RUN = "as published", "as run"
 WITHIN = ", within"
-HEAD = ("what", "form", "paper", "ours", "difference", "why")
+HEAD = ("what", "form", "paper", "ours", "difference")
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,9 +54,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     paper: float | None = None
     """None: the paper does not say."""
     ours: Spread
-    why: str = ""
-    """Where the difference comes from; begins with "guess:" where that was not shown by a run. Left out where there is
-    none."""
     comparable: bool = True
     """False: ours is of a run so much shorter than the paper's that a difference would say nothing."""
 
@@ -83,8 +80,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             difference = _signed(self.difference, self.digits)
             if self.within and low != high:
                 difference += WITHIN
-        none = difference.removesuffix(WITHIN) in ("-", _number(0.0, self.digits))
-        return (self.what, self.form, paper, ours, difference, "" if none else self.why)
+        return (self.what, self.form, paper, ours, difference)
 
 
 def _number(value: float, digits: int) -> str:
@@ -107,8 +103,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
     def apart(self) -> Table:
-        """The same figures, of a run that is not comparable with the paper's: without differences and their reasons."""
-        rows = (msgspec.structs.replace(row, comparable=False, why="") for row in self.rows)
+        """The same figures, of a run that is not comparable with the paper's: without differences."""
+        rows = (msgspec.structs.replace(row, comparable=False) for row in self.rows)
         return msgspec.structs.replace(self, rows=tuple(rows))
 
 
@@ -149,18 +145,16 @@ def text(sheet: Sheet) -> str:
     lines = [sheet.title, *sheet.setting]
     for table in sheet.tables:
         rows = [HEAD, *(row.cells() for row in table.rows)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
         lines += ["", table.title]
-        lines += [
-            "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
-        ]
+        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         if table.note:
             lines.append(table.note)
     return "\n".join(lines)
 
 
-def markdown(sheet: Sheet, folder: str) -> list[str]:
-    """A section of the page; pictures are looked for in ``folder``."""
+def markdown(sheet: Sheet) -> list[str]:
+    """Return a section of the page; pictures lie beside the page."""
     lines = [f"## {sheet.title}", "", sheet.source, ""]
     lines += [f"- {line}" for line in sheet.setting]
     lines += [f"- Made by `{sheet.command}` ({sheet.seconds:,.0f} CPU seconds).", ""]
@@ -170,7 +164,7 @@ def markdown(sheet: Sheet, folder: str) -> list[str]:
         lines += [line(row.cells()) for row in table.rows]
         lines += ["", *([table.note, ""] if table.note else []), f"Alone: `{sheet.alone(table)}`.", ""]
     for plot in sheet.plots:
-        lines += [f"![{plot.caption}]({folder}/{plot.file})", "", f"*{plot.caption}*", ""]
+        lines += [f"![{plot.caption}]({plot.file})", "", f"*{plot.caption}*", ""]
     return lines
 
 

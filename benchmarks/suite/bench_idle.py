@@ -77,7 +77,6 @@ def _judge(
                 value=(cores["ours", leader] - bare_core) * 100,
                 unit="%",
                 at_most=1.0,
-                limited_by="it hears all reports and plans once a second",
                 peer=f"{bare_cpu_words}, this one {cores['ours', leader]:.2%}",
             ),
             Figure(

@@ -168,11 +168,6 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 value=percentile(barriers, 0.99),
                 unit="ms",
                 at_most=0.1,
-                limited_by=(
-                    "profiled: the hello is read and JoinGroups are sent after 5 to 30 ms, all are answered by 20 to "
-                    "60, the map is there by 40 to 90; the rest is one member or another waiting 40 to 70 ms for a "
-                    "core: twelve processes share two"
-                ),
                 peer=f"joins {percentile(of(joins, 'barrier'), 0.99) * 1e3:.0f} ms, leaves "
                 f"{percentile(of(leaves, 'barrier'), 0.99) * 1e3:.0f} ms",
             ),
@@ -186,7 +181,6 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 value=percentile(handoffs, 0.99),
                 unit="ms",
                 at_most=1.0,
-                limited_by="the leader decides once a second, and only then knows of the newcomer",
                 peer=f"joins {percentile(of(joins, 'last_handoff'), 0.99) * 1e3:.0f} ms, leaves "
                 f"{percentile(of(leaves, 'last_handoff'), 0.99) * 1e3:.0f} ms",
             ),

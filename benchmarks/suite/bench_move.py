@@ -27,10 +27,6 @@ WARM_MOVES = 150
 NO_LINGER = {"group.coordinator.append.linger.ms": "0"}
 GAP_P50_SECONDS, GAP_P99_SECONDS = 0.006, 0.020
 EARLIER = "earlier target 10 / 40 ms"
-LIMITED_BY = (
-    "profiled: from the last record to the stop one commit, 8 to 9 ms (5 of them the broker's linger), the release "
-    "over the log 4 to 5 ms, less the 9.9 ms between two records; broker, producer and three members share two cores"
-)
 PEER = "joins and leaves elsewhere: librdkafka cooperative 2.2 to 3.0 s, KIP-848 0.4 to 3.8 s"
 
 
@@ -122,7 +118,6 @@ def _judge(moved: Moved, unlingering: Moved, planned: int) -> Finding:
                 unit="ms",
                 at_most=GAP_P50_SECONDS,
                 peer=f"{calm}; {EARLIER}",
-                limited_by=LIMITED_BY,
             ),
             Figure(
                 name="gap p99",
@@ -130,7 +125,6 @@ def _judge(moved: Moved, unlingering: Moved, planned: int) -> Finding:
                 unit="ms",
                 at_most=GAP_P99_SECONDS,
                 peer=f"{calm99}; {PEER}",
-                limited_by=LIMITED_BY,
             ),
             Figure(
                 name="gap p50, `group.coordinator.append.linger.ms=0`",

@@ -139,7 +139,6 @@ async def speed(context: Context) -> Finding:
                 unit="s",
                 at_most=None if context.quick else SPEED_SECONDS_MAX,
                 peer=f"{outcome.arrived} records",
-                limited_by="the real planner and the real meters, a decision and a report of each member every second",
             )
         )
     return Finding(

@@ -76,9 +76,6 @@ async def run(context: Context) -> Finding:
                 unit="ms",
                 at_most=0.005,
                 peer=f"{peer} {bare}",
-                limited_by="profiled: what was prefetched is there and the stream runs 0.4 ms after the release was "
-                "read; the rest, 1 ms of the median and 3 to 8 of the slowest, is user code's thread waiting for the "
-                "interpreter's lock or for a core: three processes and the broker share two",
             ),
             Figure(name="quiet: release sent until first record, p50", value=percentile(append, 0.5), unit="ms"),
             Figure(name="quiet: release sent until first record, p99", value=percentile(append, 0.99), unit="ms"),

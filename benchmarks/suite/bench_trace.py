@@ -79,9 +79,6 @@ async def run(context: Context, policy: str, packer: str, share: float = TARGET_
         at_least=round(PAPER_MINUTES * 0.9, 1) if judged and closer else None,
         at_most=(round(PAPER_MINUTES * 1.1, 1) if closer else 29.0) if judged else None,
         peer=f"the paper's {PAPER_MINUTES}" if closer else f"an ideal pool {summary.replica_minutes_least:.1f}",
-        limited_by=""
-        if closer
-        else "a record takes the time below, not the setting's; the simulator decides the same within seconds of it",
     )
     rest = (
         Figure(name="latency p99", value=summary.latency.p99, unit="ms", peer=f"longest {summary.latency.max:.2f} s"),

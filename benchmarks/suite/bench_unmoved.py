@@ -68,10 +68,6 @@ async def run(context: Context) -> Finding:
                 value=statistics.mean(shares) * 100,
                 unit="%",
                 at_most=0.2,
-                limited_by=(
-                    "profiled: gaps come at any time, not at barriers, with both threads of several processes waiting "
-                    "10 to 40 ms for a core at once: two more agents, of the guests, share the two cores here"
-                ),
                 peer=f"bare: {statistics.mean(bare_shares) * 100:.2g} % (p99.9 {statistics.mean(limits) * 1e3:.0f} ms)",
             ),
             Figure(name="the same, worst pair", value=max(shares) * 100, unit="%"),

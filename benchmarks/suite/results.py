@@ -12,7 +12,7 @@ import msgspec
 
 __all__ = ["Figure", "Result", "load_results", "merge", "percentile", "render_table", "render_text"]
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+OUT = Path(__file__).resolve().parents[2] / "out"
 JSON_FILE = "benchmarks.json"
 TABLE_FILE = "benchmarks.md"
 
@@ -30,8 +30,6 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Target: no smaller than this."""
     peer: str = ""
     """What the peer gets, in words."""
-    limited_by: str = ""
-    """Told when the target is missed."""
 
     @property
     def met(self) -> bool | None:
@@ -75,13 +73,13 @@ def percentile(values: Iterable[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
 
 
-def load_results(directory: Path = DOCS) -> dict[str, Result]:
+def load_results(directory: Path = OUT) -> dict[str, Result]:
     """What is kept, by name; empty where nothing is."""
     path = directory / JSON_FILE
     return msgspec.json.decode(path.read_bytes(), type=_File).results if path.exists() else {}
 
 
-def merge(result: Result, directory: Path = DOCS) -> None:
+def merge(result: Result, directory: Path = OUT) -> None:
     """Put one result beside those of the others, and make the table anew."""
     directory.mkdir(parents=True, exist_ok=True)
     kept = load_results(directory)
@@ -130,12 +128,9 @@ def _verdict(figure: Figure) -> str:
         return "met"
     bound = figure.at_most if figure.at_most is not None and not figure.value <= figure.at_most else figure.at_least
     if math.isnan(figure.value) or bound is None:
-        missed = "missed: not measured"
-    elif bound:
-        missed = f"missed by {abs(figure.value - bound) / abs(bound):.0%}"
-    else:
-        missed = f"missed by {_number(figure.value, figure.unit)}"
-    return missed + (f"; {figure.limited_by}" if figure.limited_by else "")
+        return "missed: not measured"
+    missed = f"{abs(figure.value - bound) / abs(bound):.0%}" if bound else _number(figure.value, figure.unit)
+    return f"missed by {missed}"
 
 
 def render_text(result: Result) -> str:
@@ -161,8 +156,8 @@ def render_table(results: Iterable[Result]) -> str:
         "`benchmarks.json`. Figures of the consumer are measured on a real Kafka broker, with peers in the same run;",
         "those of packers, planner, simulator and Spark as each section says. Absolute times depend on the machine,",
         "which stands under each; what it did besides is told by the load average before each run.",
-        "What `objective` is to reach beside every other policy, in the simulator, and by how much and why it misses",
-        "some of that: [comparison](comparison.md).",
+        "What `objective` is to reach beside every other policy, in the simulator:",
+        "[comparison](comparison/comparison.md).",
         "",
     ]
     for result in chosen:

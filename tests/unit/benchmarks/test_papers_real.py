@@ -49,19 +49,19 @@ def test_where_nothing_was_played_nothing_is_drawn(tmp_path: Path) -> None:
 
 
 def test_the_page_tells_the_paper_beside_ours() -> None:
-    assert section([], "papers") == []
+    assert section([]) == []
     runs = [run("W1", "Alg. 2", paper_share=97.4, paper_minutes=30.21), run("W1", "aiokafka", scaled_as="Alg. 2")]
-    text = "\n".join(section(runs, "papers"))
+    text = "\n".join(section(runs))
     assert "| Alg. 2 | 97.12 | 97.4 | 30.50 | 30.21 | 0.61 | 7 | 0 | 2 | - | 0.4 |" in text
     assert "| aiokafka, scaled as Alg. 2 | 97.12 | - | 30.50 | - |" in text
     assert "2 cores" in text
-    assert f"papers/{PICTURE}" in text
+    assert f"({PICTURE})" in text
 
 
 def test_the_page_tells_how_many_went_on_at_once() -> None:
     alone = [run("W1", "Alg. 2", at=0.0), run("W1", "aiokafka", at=640.0)]
-    assert "at once" not in "\n".join(section(alone, "papers"))
-    assert "up to 2 of them at once" in "\n".join(section([*alone, run("W2", "objective", at=700.0)], "papers"))
+    assert "at once" not in "\n".join(section(alone))
+    assert "up to 2 of them at once" in "\n".join(section([*alone, run("W2", "objective", at=700.0)]))
 
 
 def test_the_picture_has_a_panel_for_each_load(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_what_another_command_has_played_meanwhile_is_not_played_again(
 def test_real_runs_take_their_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[list[str]] = []
     monkeypatch.setattr("sys.argv", ["papers", "--real", "--seconds", "60"])
-    monkeypatch.setattr(papers, "write_page", lambda: None)
+    monkeypatch.setattr(papers, "write_page", lambda folder: None)
     monkeypatch.setattr(real, "main", lambda arguments: given.append(arguments) or 0)
     assert papers.main() == 0
     assert given == [["--seconds", "60"]]
