@@ -23,8 +23,8 @@ from benchmarks.papers.landau24_published import PUBLISHED
 from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
 from demo.datasets import LANDAU_NAME, data_file, not_here
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
+from loadtrim_agent.planning.registry import make_packer
 
 __all__ = [
     "EXPERIMENT",

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.incremental import Trim
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
-from loadtrim_agent.planning.planner import Planner
+from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.records import PartitionReport, ReportRecord, WorkWindow
 
@@ -115,7 +115,7 @@ def decisions(members: int, count: int, seconds: int) -> tuple[list[float], list
     owned: dict[str, list[Partition]] = {}
     for partition, member in owners.items():
         owned.setdefault(member, []).append(partition)
-    planner = Planner(PlanConfig(group="bench"))
+    planner = make_planner(PlanConfig(group="bench"))
     topics = frozenset({"bench"})
     group = GroupState(
         generation=1,

@@ -15,9 +15,8 @@ import msgspec
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.settings import AgentSettings, is_allowed, what_is_allowed
 from loadtrim_agent.observability.http import parse_address
-from loadtrim_agent.planning.packer_registry import make_packer
-from loadtrim_agent.planning.policy_registry import make_policy
-from loadtrim_agent.planning.rate_source import monitor_of
+from loadtrim_agent.planning.published.rate_sources import rate_source_of
+from loadtrim_agent.planning.registry import make_packer, make_policy
 
 __all__ = ["Settings", "SettingsError"]
 
@@ -39,7 +38,7 @@ KNOWN_ELSEWHERE = frozenset(
 _CHECKS: dict[str, Callable[[str], object]] = {
     "policy": make_policy,
     "packer": partial(make_packer, in_group=True),
-    "monitor": monitor_of,
+    "monitor": rate_source_of,
     "http": parse_address,
 }
 """Each raises ValueError with what is allowed."""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.planning.history import Second
-from loadtrim_agent.planning.policy_registry import POLICIES, make_policy
 from loadtrim_agent.planning.published.policies.li_ku import queueing
+from loadtrim_agent.planning.registry import POLICIES, make_policy
 from loadtrim_agent.planning.values import Sizing
 from unit.planning.sizing.test_policy import CONFIG, EVERYTHING, entry, seconds, tomorrow, view
 from unit.planning.virtual_group import T
@@ -52,8 +52,6 @@ def decide(
         shares: weights of the partitions.
         packer: for the policy that asks it.
     """
-    name, _, rest = choice.partition(":")
-    given = {key: float(value) for key, _, value in (part.partition("=") for part in rest.split(",") if part)}
     there = replicas if there is None else there
     done = min(rate, 200.0 * there) if done is None else done
     policy = make_policy(choice, EVERYTHING)
@@ -75,7 +73,7 @@ def decide(
         past: tuple[Second, ...] = seconds(
             now, done=done, busy=done / 200.0 / there, replicas=there, latency=latency, lag=lag, slope=slope
         )
-        config = replace(CONFIG, policy=name, packer=packer, parameters=given)
+        config = replace(CONFIG, policy=choice, packer=packer)
         picture = view(
             items,
             there,
@@ -259,9 +257,8 @@ def test_clairvoyant_asks_a_start_up_time_ahead_and_bridges_short_pauses() -> No
     future = replace(tomorrow(items, T), begins_at=T, records=((30.0,) * 3,) * 3 + ((90.0,) * 3,) + ((30.0,) * 3,) * 9)
 
     def at(second: float, with_startup: float) -> int:
-        config = replace(CONFIG, parameters={"with_startup": with_startup})
-        picture = view(items, 1, config=config, now=T + second, future=future)
-        return make_policy("clairvoyant", EVERYTHING).decide(picture).replicas
+        picture = view(items, 1, now=T + second, future=future)
+        return make_policy("clairvoyant", EVERYTHING, {"with_startup": with_startup}).decide(picture).replicas
 
     # 100 a replica: 90 in all fit one, three of 90 need three.
     assert [at(second, 0.0) for second in (0, 2, 3, 4)] == [1, 1, 3, 1]

@@ -20,7 +20,7 @@ from loadtrim.testing import Cluster
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.rate_sources import LogSizeRates, OffsetTimeRates
-from loadtrim_agent.planning.rate_source import DELAY_SECONDS
+from loadtrim_agent.planning.published.rate_sources import DELAY_SECONDS
 from loadtrim_agent.planning.values import Rates, RateUnit
 
 pytestmark = pytest.mark.kafka

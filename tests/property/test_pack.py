@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.packer_registry import LABORATORY, PACKERS, make_packer
 from loadtrim_agent.planning.placement.bin_source import Shelf, best, worst
 from loadtrim_agent.planning.placement.problem import Bin, Dealer, Item, Limits, Load, Problem, Whole
 from loadtrim_agent.planning.published.packers.least_loaded import LEAST_LOADED
 from loadtrim_agent.planning.published.packers.modified import MODIFIED
+from loadtrim_agent.planning.registry import LABORATORY, PACKERS, make_packer
 from loadtrim_agent.planning.values import Placement
 from unit.planning.placement.packing import packing
 from unit.planning.virtual_group import item, problem

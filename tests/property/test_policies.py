@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.history import Second
-from loadtrim_agent.planning.planner import Planner
-from loadtrim_agent.planning.policy_registry import MEASURED, POLICIES, Future, Measure, View, make_policy
+from loadtrim_agent.planning.registry import POLICIES, make_planner, make_policy
+from loadtrim_agent.planning.sizing.policy import MEASURED, Future, Measure, View
 from loadtrim_agent.planning.values import GroupState, PlanConfig, Reason, Sizing
 from unit.planning.sizing.test_policy import entry, seconds, tomorrow, view
 from unit.planning.virtual_group import Fleet, T, even, steps
@@ -115,7 +115,7 @@ def group_with(name: str, rates: Any, members: int, **changes: Any) -> Fleet:
         return Fleet(config, rates, members=members)
     group = Fleet(replace(config, policy="objective"), rates, members=members)
     future = Future(begins_at=T, partitions=tuple(group.partitions), records=tuple(tuple(rates(n)) for n in range(200)))
-    group.planner = Planner(config, future)
+    group.planner = make_planner(config, future)
     return group
 
 

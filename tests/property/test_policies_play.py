@@ -11,7 +11,7 @@ import pytest
 
 from loadtrim.simulate import Costs, Load, Options, Outcome, PlanConfig, shares_even, simulate
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.planning.registry import POLICIES
 
 COST_SECONDS = 0.02
 LOW, HIGH = 25.0, 150.0

@@ -44,7 +44,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = "objective"
     packer: str = "trim"
     monitor: str = "reports"
-    """Where arrival rates come from (:class:`~loadtrim_agent.planning.rate_source.MonitorName`)."""
+    """Where arrival rates come from (:class:`~loadtrim_agent.planning.published.rate_sources.RateSourceName`)."""
     decision_seconds: Positive = 1.0
     report_seconds: Positive = 1.0
     drain_seconds: Positive = 20.0

@@ -1,4 +1,5 @@
-"""The leader's ways of measuring arrival rates at the broker, by name (:mod:`loadtrim_agent.planning.rate_source`).
+"""The leader's ways of measuring arrival rates at the broker, by name
+(:mod:`loadtrim_agent.planning.published.rate_sources`).
 
 ``landau24`` needs the ACL ``Describe`` on the cluster (DescribeLogDirs); ``iccbdc22`` what every consumer may do.
 """
@@ -13,7 +14,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.rate_source import DELAY_SECONDS, Growth, MonitorName, monitor_of
+from loadtrim_agent.planning.published.rate_sources import DELAY_SECONDS, LogGrowth, RateSourceName, rate_source_of
 from loadtrim_agent.planning.values import Rates, RateUnit
 
 from .fetch.offsets import OffsetQueries
@@ -45,7 +46,7 @@ class LogSizeRates:
 
     def __init__(self, queries: OffsetQueries) -> None:
         self._queries = queries
-        self._growth = Growth()
+        self._growth = LogGrowth()
 
     async def rates(self, partitions: Sequence[Partition], now: float) -> Rates | None:
         """See :class:`RateSource`."""
@@ -92,12 +93,12 @@ class OffsetTimeRates:
 
 def make_rate_source(name: str, queries: OffsetQueries, interval_seconds: float) -> RateSource | None:
     """Make the rate source with this name; None: the members' reports do."""
-    match monitor_of(name):
-        case MonitorName.REPORTS:
+    match rate_source_of(name):
+        case RateSourceName.REPORTS:
             return None
-        case MonitorName.LANDAU24:
+        case RateSourceName.LANDAU24:
             return LogSizeRates(queries)
-        case MonitorName.ICCBDC22:
+        case RateSourceName.ICCBDC22:
             return OffsetTimeRates(queries, interval_seconds)
 
 

@@ -25,7 +25,8 @@ from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, Telemet
 from loadtrim_agent.kafka.rate_sources import RateSource, make_rate_source
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.text import decision_line
-from loadtrim_agent.planning.planner import Planner, scale_request
+from loadtrim_agent.planning.planner import scale_request
+from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig, Rates
 from loadtrim_agent.protocol.events import WeightsEvent
 from loadtrim_agent.wire.baseline_records import Baselines
@@ -68,7 +69,7 @@ class _PlannerThread:
     """
 
     def __init__(self, config: PlanConfig) -> None:
-        self._planner = Planner(config)
+        self._planner = make_planner(config)
         self._heard: list[tuple[ReportRecord | DecisionRecord, float]] = []
 
     def hear(self, record: ReportRecord | DecisionRecord, received_at: float) -> None:

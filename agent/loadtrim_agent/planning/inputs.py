@@ -10,8 +10,8 @@ from msgspec import structs
 from loadtrim_agent.common.partition import Partition
 
 from .explain import member_names
-from .placement.problem import Bin, Dealer, Item, Limits, Problem, Whole, expected_by, limits_of
-from .sizing.policy import Future, View
+from .placement.problem import Bin, Dealer, Item, Limits, Packer, Problem, Whole, expected_by, limits_of
+from .sizing.policy import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 
 __all__ = ["Stock", "problem_of", "unmeasured", "view_of"]
@@ -93,9 +93,9 @@ def view_of(
     stock: Stock,
     ahead: Forecast,
     config: PlanConfig,
-    future: Future | None = None,
+    packer: Packer,
 ) -> View:
-    """What a policy is given, without its memory; ``stock``: of this group and estimate."""
+    """Return what a policy is given, without the future and its memory; ``stock``: of this group and estimate."""
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
     items = tuple(item for item in stock.items if seen.partitions[item.partition].sized)
@@ -135,7 +135,7 @@ def view_of(
         forecast=ahead,
         items=items,
         generation=group.generation,
-        future=future,
+        packer=packer,
         replicas=max(1, len(units)),
         members_per_replica=per_unit,
         replicas_max=replicas_max,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from loadtrim_agent.common.naming import parse_choice
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.records import BaselineUse, DecisionRecord, MovePlan, ReportRecord
 
@@ -24,11 +23,10 @@ from .explain import attribute, blind, sentence
 from .forecast import forecast
 from .inputs import Stock, problem_of, unmeasured, view_of
 from .observation import History
-from .packer_registry import make_packer
-from .placement.problem import Problem
+from .placement.problem import Packer, Problem
 from .placement.sticky import Sticky
-from .policy_registry import MEASURED, Future, Measure, make_policy
-from .rate_source import MonitorName, Told, monitor_of, monitored
+from .rate_source import REPORTS, RateHistory, with_rates
+from .sizing.policy import Future, Policy
 from .values import (
     Estimate,
     Forecast,
@@ -62,26 +60,21 @@ class _Picture:
 class Planner:
     """Deterministic state machine of one leader. Not thread-safe; needs no clock."""
 
-    def __init__(self, config: PlanConfig, future: Future | None = None) -> None:
+    def __init__(self, config: PlanConfig, policy: Policy, packer: Packer, future: Future | None = None) -> None:
         """
         Args:
-            config: what planning is set to.
+            config: what planning is set to; its ``parameters`` are those of the policy.
+            policy: decides how many replicas, and when.
+            packer: decides which member owns which partition.
             future: what will arrive, where that is known: a simulator may tell, a running group cannot.
-
-        Raises:
-            UnknownNameError: no policy, packer or monitor has that name.
-            ParameterError: a parameter of the policy or the packer is out of its range.
-            UnmeasuredError: the policy needs to know the future, and it was not given.
         """
-        given = parse_choice(config.policy)[1]
-        self._config = config = replace(config, parameters=given | dict(config.parameters))
+        self._config = config
         self._future = future
-        measured = MEASURED if future is None else MEASURED | {Measure.FUTURE}
-        self._policy = make_policy(config.policy, measured, config.parameters)
-        self._packer = make_packer(config.packer)
+        self._policy = policy
+        self._packer = packer
         self._counts = Sticky()
         self._history = History(config)
-        self._told = Told(monitor_of(config.monitor), config.decision_seconds)
+        self._rates = RateHistory(config.monitor, config.decision_seconds)
         self._advice = Advice()
         self._sequence = 0
         self._memory: dict[str, float] = {}
@@ -118,7 +111,7 @@ class Planner:
             return
         self._sequence = decision.sequence
         self._victims = decision.victims
-        self._told.remember(decision)
+        self._rates.remember(decision)
         if decision.baseline is not None and decision.baseline.reason_code != Ignored.MISSING:
             self._compared = Comparison.of(decision.baseline, decision.at)
         if decision.policy == self._config.policy:
@@ -168,7 +161,7 @@ class Planner:
         if isinstance(seen, NotReady):
             return seen
         if group.rates is not None:
-            seen = monitored(seen, group.rates, self._told)
+            seen = with_rates(seen, group.rates, self._rates)
         startup = startup_seconds(seen, group.startup_expected_seconds)
         outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, startup, self._config)
         horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
@@ -182,7 +175,7 @@ class Planner:
             return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
         if seen is not None and seen.stale:
             return NotReady(Reason.BLIND, blind(seen, group))
-        if seen is not None and group.rates is None and self._config.monitor != MonitorName.REPORTS:
+        if seen is not None and group.rates is None and self._config.monitor != REPORTS:
             return NotReady(Reason.BLIND, f"the monitor {self._config.monitor} does not tell what arrives")
         return None
 
@@ -195,8 +188,8 @@ class Planner:
             memory = self._memory | {WANTED: float(manual_override.replicas)}
             text = "fixed by the command line until resumed"
             return Sizing(replicas=manual_override.replicas, reason=Reason.FIXED, text=text, memory=memory)
-        view = view_of(now, group, picture.estimate, stock, picture.forecast, self._config, self._future)
-        return self._policy.decide(replace(view, memory=dict(self._memory)))
+        view = view_of(now, group, picture.estimate, stock, picture.forecast, self._config, self._packer)
+        return self._policy.decide(replace(view, future=self._future, memory=dict(self._memory)))
 
     def _place(self, problem: Problem, sizing: Sizing) -> Placement:
         active = self._config.mode == "active"

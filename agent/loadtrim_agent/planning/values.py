@@ -120,7 +120,7 @@ class PlanConfig:
     policy: str = DEFAULTS.policy
     packer: str = DEFAULTS.packer
     monitor: str = DEFAULTS.monitor
-    """Where arrival rates come from (:class:`.rate_source.MonitorName`)."""
+    """Where arrival rates come from (:class:`.published.rate_sources.RateSourceName`)."""
     mode: str = DEFAULTS.mode
     """``active`` or ``shadow``."""
     can_scale: bool = True

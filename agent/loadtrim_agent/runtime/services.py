@@ -37,9 +37,8 @@ from loadtrim_agent.observability.status import (
     shown_settings,
 )
 from loadtrim_agent.observability.text import decision_line
-from loadtrim_agent.planning.packer_registry import make_packer
-from loadtrim_agent.planning.policy_registry import make_policy, unmonitored
-from loadtrim_agent.planning.rate_source import MonitorName
+from loadtrim_agent.planning.rate_source import REPORTS
+from loadtrim_agent.planning.registry import make_packer, make_policy, unmonitored
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.ownership import AssignedState
@@ -102,7 +101,7 @@ class Services(AgentObserver):
         self._client_id = client_id
         make_policy(options.policy)
         make_packer(options.packer, in_group=True)
-        if options.monitor != MonitorName.REPORTS and (limits := unmonitored(options.policy, options.monitor)):
+        if options.monitor != REPORTS and (limits := unmonitored(options.policy, options.monitor)):
             log.warning("%s", limits)
         parse_address(options.http)
         self._scaler = _make_scaler(options)

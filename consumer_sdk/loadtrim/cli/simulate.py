@@ -41,9 +41,8 @@ from loadtrim.simulate.loads.tables import is_number
 from loadtrim.simulate.report.picture import check_plot, draw
 from loadtrim_agent.common.naming import UnknownNameError, nearest
 from loadtrim_agent.common.settings import DEFAULTS
-from loadtrim_agent.planning.packer_registry import LABORATORY, PACKERS
 from loadtrim_agent.planning.placement.problem import LoadError
-from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.planning.registry import LABORATORY, PACKERS, POLICIES
 from loadtrim_agent.wire.records import ReportRecord
 
 from .simulated import Run, Task, head_lines, json_of, text_lines

@@ -35,8 +35,7 @@ from benchmarks.compare.targets import RANGE_SEEDS, RANGED, Verdict, extra_jobs,
 from demo.datasets import LANDAU_NAME, TAXI_NAME, WORLD_CUP_NAME
 from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simulate
 from loadtrim_agent.common.naming import parse_choice
-from loadtrim_agent.planning.packer_registry import PACKERS
-from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.planning.registry import PACKERS, POLICIES
 
 RESULT = Result(
     job=Job(scene="spike", choice="objective", startup_seconds=1.0),

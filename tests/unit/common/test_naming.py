@@ -4,10 +4,9 @@ import pytest
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.naming import UnknownNameError, parse_choice
-from loadtrim_agent.planning.packer_registry import PACKERS, make_packer
 from loadtrim_agent.planning.parameters import ParameterError, described
-from loadtrim_agent.planning.planner import Planner
-from loadtrim_agent.planning.policy_registry import POLICIES, Measure, make_policy
+from loadtrim_agent.planning.registry import PACKERS, POLICIES, make_packer, make_planner, make_policy
+from loadtrim_agent.planning.sizing.policy import Measure
 from loadtrim_agent.planning.values import PlanConfig
 
 
@@ -71,7 +70,7 @@ def test_a_packers_parameter_out_of_its_range_is_refused(choice: str, said: str)
     with pytest.raises(ParameterError, match=said):
         make_packer(choice)
     with pytest.raises(ParameterError, match=said):
-        Planner(PlanConfig(packer=choice))
+        make_planner(PlanConfig(packer=choice))
 
 
 @pytest.mark.parametrize("name", sorted(PACKERS))
@@ -84,13 +83,13 @@ def test_every_parameter_of_a_packer_has_a_meaning_a_range_and_a_default(name: s
 
 def test_a_planner_with_an_unknown_policy_does_not_start() -> None:
     with pytest.raises(UnknownNameError):
-        Planner(PlanConfig(policy="best"))
+        make_planner(PlanConfig(policy="best"))
 
 
 def test_an_unknown_monitor_is_refused_with_all_names_and_the_nearest() -> None:
     """The group then held: nobody told what arrived."""
     with pytest.raises(UnknownNameError, match="iccbdc22, landau24, reports .the nearest is 'landau24'"):
-        Planner(PlanConfig(monitor="landau"))
+        make_planner(PlanConfig(monitor="landau"))
 
 
 @pytest.mark.parametrize(

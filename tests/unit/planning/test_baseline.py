@@ -11,7 +11,7 @@ import pytest
 
 from loadtrim_agent.planning import baseline
 from loadtrim_agent.planning.baseline import Comparison, Ignored, quantile_at
-from loadtrim_agent.planning.planner import Planner
+from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, PlanConfig
 from loadtrim_agent.wire.baseline_records import WEEK_SECONDS, BaselineRecord, Baselines, TopicCurve
 from loadtrim_agent.wire.records import BaselineUse, DecisionRecord, ReportRecord, decode, encode
@@ -274,7 +274,7 @@ def test_the_next_leader_remembers_what_was_compared_before_the_baselines_went()
     known, group.known = group.known, Baselines("g", utc_slots)
     assert group.run(5).baseline == BaselineUse(reason_code=Ignored.MISSING)
     group.known = known
-    other = Planner(CONFIG)
+    other = make_planner(CONFIG)
     for report, at in group.reports:
         other.observe(report, at)
     for decision in group.history:
@@ -368,7 +368,7 @@ def test_the_next_leader_goes_on_where_the_last_one_stopped() -> None:
     load = steps(8, (0, RATE), (BEGIN, 4 * RATE))
     group = Expecting(load, rise_at(BEGIN))
     group.run(60)
-    other = Planner(CONFIG)
+    other = make_planner(CONFIG)
     for report, at in group.reports:
         other.observe(report, at)
     for decision in group.history:

@@ -11,7 +11,8 @@ import pytest
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.common.naming import UnknownNameError
-from loadtrim_agent.planning.planner import Planner, scale_request
+from loadtrim_agent.planning.planner import scale_request
+from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, decode, encode
 from unit.planning.virtual_group import COST, Fleet, T, even, noisy, partition, steps
@@ -57,7 +58,7 @@ def test_before_anything_is_measured_who_comes_gets_a_share_by_number(mode: str)
         owners={partition(index): "m1" for index in range(4)},
         in_flight={partition(3): "m1"},
     )
-    decision = Planner(replace(CONFIG, mode=mode)).decide(T, state)
+    decision = make_planner(replace(CONFIG, mode=mode)).decide(T, state)
     assert (decision.outcome, decision.reason_code) == ("hold", "not_ready")
     assert [(move.source, move.target) for move in decision.moves] == [("m1", "m2")] * 2
     assert 3 not in [move.partition for move in decision.moves], "it is on its way"
@@ -73,7 +74,7 @@ def test_what_is_on_its_way_counts_where_it_goes() -> None:
         owners={partition(index): "m1" for index in range(4)},
         in_flight={partition(2): "m2", partition(3): "m2"},
     )
-    assert Planner(CONFIG).decide(T, state).moves == ()
+    assert make_planner(CONFIG).decide(T, state).moves == ()
 
 
 @pytest.mark.parametrize("leaving", [True, False])
@@ -93,7 +94,7 @@ def test_with_nobody_to_give_to_nothing_is_planned(leaving: bool) -> None:
 
 def test_an_empty_group_from_the_start() -> None:
     state = GroupState(generation=1, leader="", members={}, owners={})
-    decision = Planner(CONFIG).decide(T, state)
+    decision = make_planner(CONFIG).decide(T, state)
     assert decision.outcome == "hold"
     assert scale_request(decision, state).victims == ()
 
@@ -366,7 +367,7 @@ def test_a_leader_change_forgets_nothing() -> None:
     old = fleet(steps(8, (0, 500.0), (30, 100.0)), members=3)
     old.run(32)
     assert old.history[-1].reason_code in ("patience", "fits")
-    new = Planner(CONFIG)
+    new = make_planner(CONFIG)
     new.remember(old.history[5])
     new.remember(old.history[-1])
     new.remember(old.history[4])
@@ -383,7 +384,7 @@ def test_a_leader_change_forgets_nothing() -> None:
 def test_another_policys_memory_is_left_alone() -> None:
     group = fleet(even(8, 300.0), members=3)
     decision = group.run(5)
-    planner = Planner(replace(CONFIG, policy="fixed"))
+    planner = make_planner(replace(CONFIG, policy="fixed"))
     planner.remember(decision)
     answer = planner.decide(group.now, group.state())
     assert answer.sequence == decision.sequence + 1
@@ -504,9 +505,9 @@ def test_late_records_are_said_once_with_their_cause() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="objective"):
-        Planner(replace(CONFIG, policy="objektive"))
+        make_planner(replace(CONFIG, policy="objektive"))
     with pytest.raises(UnknownNameError, match="trim"):
-        Planner(replace(CONFIG, packer="trimm"))
+        make_planner(replace(CONFIG, packer="trimm"))
 
 
 @pytest.mark.parametrize("policy", ["objective", "closer24", "fixed"])

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from loadtrim_agent.planning.estimate import estimate
-from loadtrim_agent.planning.planner import Planner
-from loadtrim_agent.planning.policy_registry import POLICIES, Measure, make_policy
-from loadtrim_agent.planning.rate_source import Growth, MonitorName, Told, monitored
+from loadtrim_agent.planning.published.rate_sources import LogGrowth, RateSourceName
+from loadtrim_agent.planning.rate_source import RateHistory, with_rates
+from loadtrim_agent.planning.registry import POLICIES, make_planner, make_policy
+from loadtrim_agent.planning.sizing.policy import Measure
 from loadtrim_agent.planning.values import Estimate, PlanConfig, Rates, RateUnit
 from unit.planning.virtual_group import COST, Fleet, T, even, partition
 
@@ -22,12 +23,12 @@ TAKE_RATES = sorted(
 )
 
 
-def told(decision_seconds: float = 1.0) -> Told:
-    return Told("iccbdc22", decision_seconds)
+def told(decision_seconds: float = 1.0) -> RateHistory:
+    return RateHistory("iccbdc22", decision_seconds)
 
 
 def test_growth_is_newest_less_oldest_over_the_time_between() -> None:
-    growth = Growth(30.0)
+    growth = LogGrowth(30.0)
     assert growth.per_second() is None
     growth.add(T, {P0: 1_000, P1: 0})
     assert growth.per_second() is None, "one sample tells nothing"
@@ -36,7 +37,7 @@ def test_growth_is_newest_less_oldest_over_the_time_between() -> None:
 
 
 def test_growth_looks_back_over_its_window_only() -> None:
-    growth = Growth(30.0)
+    growth = LogGrowth(30.0)
     for second in range(0, 100, 10):
         growth.add(T + second, {P0: 0 if second < 50 else (second - 50) * 100})
     # The oldest sample within 30 s of 90 s is that of 60 s: (4,000 - 1,000) / 30.
@@ -45,7 +46,7 @@ def test_growth_looks_back_over_its_window_only() -> None:
 
 def test_what_shrank_and_what_is_new() -> None:
     """A segment was deleted; a partition was made 5 s ago; another is led by nobody who answers."""
-    growth = Growth(30.0)
+    growth = LogGrowth(30.0)
     growth.add(T, {P0: 9_000, partition(2): 10})
     growth.add(T + 5, {P0: 4_000, P1: 100, partition(2): 20})
     growth.add(T + 10, {P0: 4_500, P1: 600})
@@ -67,7 +68,7 @@ def seen() -> Estimate:
 def test_records_replace_the_rate_the_work_and_the_curve() -> None:
     before = seen()
     rates = Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 300.0, P1: 50.0})
-    after = monitored(before, rates, told())
+    after = with_rates(before, rates, told())
     assert after.rate == pytest.approx(350.0)
     assert after.partitions[P0].rate == pytest.approx(300.0)
     assert after.partitions[P0].work == pytest.approx(300.0 * COST)
@@ -79,10 +80,10 @@ def test_records_replace_the_rate_the_work_and_the_curve() -> None:
 
 def test_bytes_are_shares_of_the_groups_work() -> None:
     """1 busy second/s in the group, 3 of 4 bytes in the first partition: 0.75 and 0.25, 150/s and 50/s."""
-    after = monitored(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 3_000.0, P1: 1_000.0}), told())
+    after = with_rates(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 3_000.0, P1: 1_000.0}), told())
     assert [after.partitions[p].work for p in (P0, P1)] == pytest.approx([0.75, 0.25], rel=0.02)
     assert [after.partitions[p].rate for p in (P0, P1)] == pytest.approx([150.0, 50.0], rel=0.02)
-    idle = monitored(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 0.0}), told())
+    idle = with_rates(seen(), Rates(at=T, unit=RateUnit.BYTES, per_second={P0: 0.0}), told())
     assert idle.rate == 0.0
 
 
@@ -90,7 +91,7 @@ def test_a_partition_without_work_gets_the_groups_shape() -> None:
     before = seen()
     nothing = msgspec.structs.replace(before.partitions[P0], work=0.0, rate=0.0, curve=before.curve.scaled(0.0))
     before = replace(before, partitions={**before.partitions, P0: nothing})
-    after = monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0, P1: 100.0}), told())
+    after = with_rates(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0, P1: 100.0}), told())
     assert after.partitions[P0].work == pytest.approx(100.0 * COST)
     assert after.partitions[P0].curve.mean == before.curve.scaled(100.0 * COST).mean
 
@@ -99,7 +100,7 @@ def test_records_of_which_nobody_knows_the_cost_arrive_all_the_same() -> None:
     before = seen()
     free = {p: msgspec.structs.replace(entry, cost=0.0, work=0.0) for p, entry in before.partitions.items()}
     before = replace(before, partitions=free, cost=0.0, series=(0.0,) * 30)
-    after = monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0}), told())
+    after = with_rates(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 100.0}), told())
     assert (after.rate, after.partitions[P0].rate, after.partitions[P0].work) == (100.0, 100.0, 0.0)
 
 
@@ -109,9 +110,9 @@ def test_records_of_which_nobody_knows_the_cost_arrive_all_the_same() -> None:
 def test_what_was_told_at_each_decision_is_the_groups_past() -> None:
     """300/s, then 500/s: the reports' 200/s are nowhere in it."""
     past, before = told(), seen()
-    monitored(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 200.0, P1: 100.0}), past)
+    with_rates(before, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 200.0, P1: 100.0}), past)
     later = replace(before, at=before.at + 1.0)
-    after = monitored(later, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 500.0}), past)
+    after = with_rates(later, Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 500.0}), past)
     assert after.series == pytest.approx([300.0 * COST, 500.0 * COST])
     assert after.cost == pytest.approx(COST)
 
@@ -119,7 +120,7 @@ def test_what_was_told_at_each_decision_is_the_groups_past() -> None:
 def test_what_members_know_of_the_second_that_has_begun_is_left_out() -> None:
     """It would look like a jump beside a past that is the monitor's."""
     rates = Rates(at=T, unit=RateUnit.RECORDS, per_second={P0: 1.0, P1: 1.0})
-    assert monitored(replace(seen(), opening=5.0), rates, told()).opening == 0.0
+    assert with_rates(replace(seen(), opening=5.0), rates, told()).opening == 0.0
 
 
 def test_one_value_per_second_whatever_the_rhythm_of_the_decisions() -> None:
@@ -160,8 +161,8 @@ class Monitored(Fleet):
         return replace(super().state(), rates=self.rates_told)
 
 
-@pytest.mark.parametrize("monitor", [name for name in MonitorName if name is not MonitorName.REPORTS])
-def test_a_monitor_that_does_not_tell_holds(monitor: MonitorName) -> None:
+@pytest.mark.parametrize("monitor", [name for name in RateSourceName if name is not RateSourceName.REPORTS])
+def test_a_monitor_that_does_not_tell_holds(monitor: RateSourceName) -> None:
     """No fewer without it (I7), and it says why; with it the policy goes by what it tells."""
     config = PlanConfig(group="g", objective_seconds=0.5, policy="linear", packer="sticky", monitor=monitor)
     group = Monitored(config, even(4, 40.0), members=3)
@@ -223,7 +224,7 @@ def test_the_next_leader_knows_what_was_told() -> None:
     group = watched("ds2_modern:cooldown_seconds=1000", 40.0)
     group.rates_told = records(600.0)
     decisions = [group.step() for _ in range(12)]
-    group.planner = Planner(group.config)
+    group.planner = make_planner(group.config)
     for report, at in group.reports:
         group.planner.observe(report, at)
     for decision in decisions:

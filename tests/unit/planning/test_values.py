@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from loadtrim_agent.planning.packer_registry import PACKERS, make_packer
-from loadtrim_agent.planning.policy_registry import POLICIES, Measure, make_policy
+from loadtrim_agent.planning.registry import PACKERS, POLICIES, make_packer, make_policy
+from loadtrim_agent.planning.sizing.policy import Measure
 from loadtrim_agent.planning.values import Curve, GroupState, MemberState, PlanConfig, units_of
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
-from loadtrim_agent.planning.planner import Planner, scale_request
+from loadtrim_agent.planning.planner import scale_request
+from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig, units_of
 from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, PartitionReport, ReportRecord
 
@@ -61,7 +62,7 @@ class Fleet:
     ) -> None:
         """``rates``: second -> records/s of each partition. ``bursts``: all of them in the first slot of a second."""
         self.config = config
-        self.planner = Planner(config)
+        self.planner = make_planner(config)
         self.rates = rates
         self.cost = cost
         self.bursts = bursts

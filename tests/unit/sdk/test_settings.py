@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loadtrim.settings import Settings, SettingsError
-from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.planning.registry import POLICIES
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.group_config import GroupConfig
 

@@ -27,11 +27,9 @@ from loadtrim_agent.wire.records import RejectedPlan
 
 from ..explain import listed
 from ..forecast import reach_seconds
-from ..packer_registry import make_packer
 from ..parameters import Amount, Parameters
 from ..placement.problem import Dealer, Item, Problem, limits_of
 from ..values import TAUS_SECONDS, Reason, Sizing
-from .parameters import read
 from .policy import View
 
 __all__ = ["Need", "Objective", "needed"]
@@ -209,12 +207,17 @@ class Objective:
     name = "objective"
     kind = ObjectiveParameters
 
+    def __init__(self, given: ObjectiveParameters | None = None) -> None:
+        self._given = given or ObjectiveParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`.policy.Policy`."""
         view = replace(view, late=_Present(view).late)
         memory = dict(view.memory)
         wanted = view.bounded(round(memory.get("wanted", view.replicas)))
-        gain = _priced(view, memory)
+        gain = self._given.placement_gain
+        if gain is None:
+            gain = _priced(view, memory)
         # More load may divide better, so a baseline that expects more could ask for fewer: both are looked at.
         peaks = sorted({view.forecast.trend_peak, view.forecast.peak})
         need = max((_asked(view, peak, wanted, gain) for peak in peaks), key=lambda entry: entry.replicas)
@@ -339,7 +342,7 @@ class _Present:
             view = self._view
             limits = limits_of(view.estimate, view.config, _load_factor(view))
             problem = Problem(items=view.items, bins=tuple(self._bins.values()), limits=limits)
-            self._packed = make_packer(view.config.packer).pack(problem).owners
+            self._packed = view.packer.pack(problem).owners
         return self._packed
 
     def _as(self, dealer: Dealer, owners: Mapping[Partition, str | None]) -> float:
@@ -388,9 +391,6 @@ def _priced(view: View, memory: dict[str, float]) -> float:
     and how much would have been late with it, and the largest is used that would have kept the share and keeps it if
     the present goes on. Under a constant load that is the share at this load: nothing is saved up and spent in turns.
     """
-    given = read(ObjectiveParameters, view.config.parameters, Objective.name).placement_gain
-    if given is not None:
-        return given
     if view.config.slicing:
         return math.inf  # members divide partitions among themselves: the pool alone sizes
     ahead, level = view.forecast, view.forecast.level

@@ -1,4 +1,4 @@
-"""What a policy is given, what it is, and what all of the papers' policies answer alike."""
+"""The port of a policy: what it is, what it may need to know, and what it is given at each decision."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Protocol
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import RejectedPlan
 
 from ..parameters import Parameters
-from ..placement.problem import Bin, Dealer, Item, LoadError
-from ..values import Estimate, Forecast, PlanConfig, Reason, Sizing
+from ..placement.problem import Bin, Dealer, Item, LoadError, Packer
+from ..values import Estimate, Forecast, PlanConfig, Sizing
 
 __all__ = [
     "MEASURED",
@@ -25,19 +24,8 @@ __all__ = [
     "Policy",
     "UnmeasuredError",
     "View",
-    "cooling",
-    "due",
-    "held",
-    "sized",
-    "unknown_cost",
-    "wanted",
 ]
 
-WANTED = "wanted"
-DEAL_SECONDS = 3.0
-"""After a generation began partitions are dealt out anew for so long: who comes is there, and advice may get lost."""
-EARLY_SECONDS = 0.05
-"""Decisions come once per interval and a few milliseconds early or late."""
 _PAST = {name: attrgetter(name) for name in ("busy_seconds", "given_seconds", "latency_seconds")}
 """What is measured, not counted, in each of the last seconds."""
 
@@ -117,6 +105,8 @@ class View:
     """(instances, load factor) -> work per second that would be late with whole partitions dealt out over them."""
     dealer: Callable[[float], Dealer]
     """Load factor -> who says what would be late where partitions lie otherwise."""
+    packer: Packer
+    """The packer that places what the policy decides."""
     supply: tuple[Bin, ...] = ()
     """Members that are there and not leaving, then as many typical ones as could be added."""
     generation: int = 0
@@ -210,93 +200,3 @@ class Policy(Protocol):
     def decide(self, view: View) -> Sizing:
         """The number of replicas wanted from now on, with its reason. Deterministic."""
         ...
-
-
-# -- what the papers' policies have in common --------------------------------------------------------------------------
-
-
-def wanted(view: View) -> int:
-    """What was wanted last, for that is what the orchestrator runs or starts; at first what is there."""
-    return view.bounded(round(view.memory.get(WANTED, view.replicas)))
-
-
-def unknown_cost(view: View, mu: float | None = None) -> bool:
-    """Do records come or wait though nothing was done, so that nobody knows what one costs?
-
-    A packer would take them for weightless, and let everybody go but one.
-    """
-    comes = view.estimate.rate > 0 or view.lag > 0 or any(view.estimate.series)
-    return comes and view.service_rate(mu) is None
-
-
-def due(view: View, memory: dict[str, float], name: str, seconds: float) -> bool:
-    """Is it time again? True at first and every ``seconds``; remembers when."""
-    last = memory.get(name)
-    if last is not None and view.now - last < seconds - EARLY_SECONDS:
-        return False
-    memory[name] = view.now
-    return True
-
-
-def cooling(view: View, seconds: float) -> float:
-    """Seconds left of the cool-down after the last scaling; 0: none."""
-    scaled_at = view.memory.get("scaled_at")
-    return 0.0 if scaled_at is None else max(0.0, scaled_at + seconds - view.now)
-
-
-def held(view: View, memory: dict[str, float], reason: Reason, text: str, asked: int | None = None) -> Sizing:
-    """As many as before.
-
-    Args:
-        view: as given.
-        memory: to be remembered.
-        reason: why not something else.
-        text: reads on from "4 replicas: ".
-        asked: what would have been taken otherwise.
-    """
-    count = wanted(view)
-    memory[WANTED] = float(count)
-    rejected = () if asked is None or asked == count else (RejectedPlan(replicas=asked, reason=text),)
-    return Sizing(
-        replicas=count, reason=reason, text=text, place=_dealing(view, memory), memory=memory, rejected=rejected
-    )
-
-
-def sized(view: View, memory: dict[str, float], count: float, text: str) -> Sizing:
-    """So many from now on, within the bounds.
-
-    Partitions are dealt out anew when members have come or gone, as a Kafka group does it, and else left alone.
-
-    Args:
-        view: as given.
-        memory: to be remembered; when it was scaled is added.
-        count: what the policy asks for; rounded up.
-        text: reads on from "4 replicas: ".
-    """
-    before, bounded = wanted(view), view.bounded(count)
-    reason, rejected = Reason.FITS, ""
-    if bounded > before:
-        reason, rejected = Reason.NEEDS_MORE, "less than is needed"
-    elif bounded < before:
-        reason, rejected = Reason.NEEDS_LESS, "more than is needed"
-    elif count > view.replicas_max:
-        reason = Reason.AT_MAX
-        text += f"; no more than {view.replicas_max} are allowed or have a partition"
-    if bounded != before:
-        memory["scaled_at"] = view.now
-    memory[WANTED] = float(bounded)
-    return Sizing(
-        replicas=bounded,
-        reason=reason,
-        text=text,
-        place=_dealing(view, memory),
-        memory=memory,
-        rejected=(RejectedPlan(replicas=before, reason=rejected),) if rejected else (),
-    )
-
-
-def _dealing(view: View, memory: dict[str, float]) -> bool:
-    """Has the group just changed?"""
-    if memory.get("dealt_in") != view.generation:
-        memory |= {"dealt_in": float(view.generation), "dealt_at": view.now}
-    return view.now - memory["dealt_at"] <= DEAL_SECONDS

@@ -22,9 +22,10 @@ from random import Random
 from loadtrim_agent.common.checks import is_count, within
 from loadtrim_agent.common.local_week import LocalWeek
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.planner import Planner, scale_request
-from loadtrim_agent.planning.policy_registry import Future, UnmeasuredError, make_policy
-from loadtrim_agent.planning.rate_source import MonitorName, monitor_of
+from loadtrim_agent.planning.planner import scale_request
+from loadtrim_agent.planning.published.rate_sources import RateSourceName, rate_source_of
+from loadtrim_agent.planning.registry import make_planner, make_policy
+from loadtrim_agent.planning.sizing.policy import Future, UnmeasuredError
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, MovePlan, ReportRecord
@@ -158,10 +159,10 @@ def _check_config(config: PlanConfig) -> None:
     """Of what a group can be set to, what cannot be played."""
     _check_interval("The leader decides", config.decision_seconds)
     _check_interval("Members report", config.report_seconds)
-    if (monitor := monitor_of(config.monitor)) is not MonitorName.REPORTS:
+    if (monitor := rate_source_of(config.monitor)) is not RateSourceName.REPORTS:
         raise WrongLoadError(
             f"The monitor {monitor.value!r} asks a broker, and there is none in a simulation, so the group would hold "
-            f"whatever comes; leave monitor at {MonitorName.REPORTS.value!r}, or measure a real group with "
+            f"whatever comes; leave monitor at {RateSourceName.REPORTS.value!r}, or measure a real group with "
             f"LOADTRIM_MONITOR={monitor.value}."
         )
 
@@ -225,7 +226,7 @@ class Simulation:
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
         self._drain_seconds = drain_seconds(config.objective_seconds)
-        self._planner = Planner(config, _told(load, config, options, begin))
+        self._planner = make_planner(config, _told(load, config, options, begin))
         self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
         self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
         self._batches: Iterator[tuple[Batch, ...]] = load.batches(Random(f"load:{options.seed}"))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
+from loadtrim_agent.planning.registry import make_packer
 from loadtrim_agent.planning.values import Placement
 
 CAPACITY = 10.0

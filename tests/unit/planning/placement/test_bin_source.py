@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.packer_registry import PACKERS, make_packer
 from loadtrim_agent.planning.placement.bin_source import wanted
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, LoadError, Problem
+from loadtrim_agent.planning.registry import PACKERS, make_packer
 from unit.planning.placement.packing import held, packed, packing
 from unit.planning.virtual_group import partition
 

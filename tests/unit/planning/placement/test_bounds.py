@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.placement.bounds import bound_of, fractional_bound, l2_bound, lower_bound
 from loadtrim_agent.planning.placement.problem import Limits
+from loadtrim_agent.planning.registry import make_packer
 from unit.planning.placement.packing import packing
 from unit.planning.virtual_group import bins, item, problem
 

@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 
 from hash_seeds import same_under_two_hash_seeds
-from loadtrim_agent.planning.packer_registry import LABORATORY, PACKERS, make_packer
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.planning.placement.state import Board
+from loadtrim_agent.planning.registry import LABORATORY, PACKERS, make_packer
 from loadtrim_agent.planning.values import Placement
 from unit.planning.virtual_group import bins, item, partition, problem
 
@@ -397,7 +397,7 @@ SCRIPT = """
 from random import Random
 from unit.planning.virtual_group import bins, item, problem
 from msgspec import structs
-from loadtrim_agent.planning.packer_registry import LABORATORY, PACKERS, make_packer
+from loadtrim_agent.planning.registry import LABORATORY, PACKERS, make_packer
 random = Random(7)
 names = [f"m{n}" for n in range(6)]
 topics = ["orders", "payments", "returns", "visits"]

@@ -6,8 +6,8 @@ from collections import Counter
 
 from msgspec import structs
 
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.placement.problem import Bin
+from loadtrim_agent.planning.registry import make_packer
 from unit.planning.virtual_group import bins, item, partition, problem
 
 

@@ -7,10 +7,11 @@ import re
 from functools import partial
 from pathlib import Path
 
-from loadtrim_agent.planning import policy_registry as policies
+from loadtrim_agent.planning import registry
 from loadtrim_agent.planning.parameters import Described, described
-from loadtrim_agent.planning.policy_registry import MEASURED, POLICIES, Measure, Policy, make_policy
 from loadtrim_agent.planning.published.policies.hpa import HpaParameters
+from loadtrim_agent.planning.registry import POLICIES, make_policy
+from loadtrim_agent.planning.sizing.policy import MEASURED, Measure, Policy
 
 __all__ = ["PATH", "page"]
 
@@ -83,7 +84,7 @@ def _looks_at(policy: Policy) -> str:
 
 def _order(modules: dict[str, list[str]]) -> list[str]:
     """As in the list of the package."""
-    listed = re.findall(r":mod:`[\w.]*\.(\w+)`", policies.__doc__ or "")
+    listed = re.findall(r":mod:`[\w.]*\.(\w+)`", (registry.__doc__ or "").partition("Packers:")[0])
     assert sorted(listed) == sorted(modules), "every module is in the package's list"
     return listed
 

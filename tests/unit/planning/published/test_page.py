@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.planning.registry import POLICIES
 from unit.planning.published.page import PATH, page
 
 

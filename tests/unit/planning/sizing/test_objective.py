@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.planning.placement.problem import Dealer, Item, Limits
-from loadtrim_agent.planning.policy_registry import make_policy
+from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.objective import _all_own, _Present, needed
 from loadtrim_agent.planning.values import TAUS_SECONDS, Curve, PlanConfig, Sizing
 from unit.planning.sizing.test_policy import CONFIG, entry, view
@@ -110,8 +110,7 @@ def test_whole_partitions_that_do_not_divide_ask_for_another_member() -> None:
     answer = make_policy("objective").decide(view(items, 2))
     assert (answer.replicas, answer.reason) == (3, "placement")
     assert "the share permits 0.1 % over time" in answer.text
-    thrifty = replace(CONFIG, parameters={"placement_gain": 5.0})
-    kept = make_policy("objective").decide(view(items, 2, config=thrifty))
+    kept = make_policy("objective:placement_gain=5").decide(view(items, 2))
     assert kept.replicas == 2
     assert "late" in kept.text
 

@@ -13,17 +13,9 @@ from loadtrim_agent.common.naming import UnknownNameError
 from loadtrim_agent.planning.history import Second
 from loadtrim_agent.planning.parameters import ParameterError, described
 from loadtrim_agent.planning.placement.problem import Dealer, Item, Limits, LoadError
-from loadtrim_agent.planning.policy_registry import (
-    MEASURED,
-    POLICIES,
-    Future,
-    Measure,
-    UnmeasuredError,
-    View,
-    make_policy,
-    unmonitored,
-)
-from loadtrim_agent.planning.sizing.policy import WANTED, held, sized
+from loadtrim_agent.planning.published.policies.shared import WANTED, held, sized
+from loadtrim_agent.planning.registry import POLICIES, make_packer, make_policy, unmonitored
+from loadtrim_agent.planning.sizing.policy import MEASURED, Future, Measure, UnmeasuredError, View
 from loadtrim_agent.planning.values import (
     TAUS_SECONDS,
     Curve,
@@ -120,6 +112,7 @@ def view(
         capacity=lambda count: count * member_capacity,
         late=lambda count, factor: dealer(factor).late([member_capacity] * count),
         dealer=dealer,
+        packer=make_packer(config.packer),
         generation=generation,
         future=future,
         memory=memory or {},
@@ -204,8 +197,8 @@ def test_fewer_partitions_than_the_least_replicas() -> None:
 def test_fixed_takes_its_parameter_else_what_was_there() -> None:
     items = tuple(entry(number, 900.0) for number in range(8))
     policy = make_policy("fixed")
-    assert policy.decide(view(items, 2, config=replace(CONFIG, parameters={"replicas": 5.0}))).replicas == 5
-    assert policy.decide(view(items, 2, config=replace(CONFIG, parameters={"replicas": 50.0}))).replicas == 8
+    assert make_policy("fixed:replicas=5").decide(view(items, 2)).replicas == 5
+    assert make_policy("fixed:replicas=50").decide(view(items, 2)).replicas == 8
     first = policy.decide(view(items, 3))
     assert (first.replicas, first.reason) == (3, "fixed")
     assert policy.decide(view(items, 2, memory=dict(first.memory))).replicas == 3

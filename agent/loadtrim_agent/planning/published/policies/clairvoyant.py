@@ -27,10 +27,10 @@ from msgspec import Meta
 
 from ...parameters import Mu, Parameters, Positive
 from ...placement.problem import Item
-from ...sizing.parameters import read
-from ...sizing.policy import Future, Measure, View, held, sized
+from ...sizing.policy import Future, Measure, View
 from ...values import Reason, Sizing
 from ..packers.least_loaded import BinSize, least_loaded
+from .shared import held, sized
 
 __all__ = ["Clairvoyant"]
 
@@ -54,9 +54,12 @@ class Clairvoyant:
     needs = frozenset({Measure.FUTURE, Measure.SERVICE_RATE})
     kind = ClairvoyantParameters
 
+    def __init__(self, given: ClairvoyantParameters | None = None) -> None:
+        self._given = given or ClairvoyantParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         mu, limit = view.service_rate(given.mu), given.limit_records_per_second
         if limit is None and mu is not None:

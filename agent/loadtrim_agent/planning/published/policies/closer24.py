@@ -30,10 +30,10 @@ from msgspec import Meta
 from loadtrim_agent.wire.records import RejectedPlan
 
 from ...parameters import Fill, Mu, Parameters, Seconds
-from ...sizing.parameters import Cooldown, read
-from ...sizing.policy import Measure, View, held, unknown_cost
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .packing import after_burst, before_burst, member_size, opened, violated
+from .shared import Cooldown, held, unknown_cost
 
 __all__ = ["CLOSER24", "Closer24"]
 
@@ -89,14 +89,15 @@ class Closer24:
 
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: Closer24Parameters | None = None) -> None:
         self.name = name
         self._form = CLOSER24[name]
         self.kind = self._form.kind
+        self._given = given or self.kind()
 
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         if unknown_cost(view, given.mu):
             return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")

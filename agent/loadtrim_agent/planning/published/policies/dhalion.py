@@ -23,9 +23,9 @@ from msgspec import Meta
 
 from ...history import lag_slope, throughput, utilization
 from ...parameters import Amount, Fill, Parameters, Positive, Seconds
-from ...sizing.parameters import Cooldown, read
-from ...sizing.policy import Measure, View, cooling, held, sized, wanted
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
+from .shared import Cooldown, cooling, held, sized, wanted
 
 __all__ = ["DhalionAdapted"]
 
@@ -49,9 +49,12 @@ class DhalionAdapted:
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.LAG_SECONDS, Measure.THROUGHPUT, Measure.UTILIZATION})
     kind = DhalionParameters
 
+    def __init__(self, given: DhalionParameters | None = None) -> None:
+        self._given = given or DhalionParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         if (left := cooling(view, given.cooldown_seconds)) > 0:
             return held(view, memory, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")

@@ -19,9 +19,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Amount, Mu, Parameters, Positive, Seconds
-from ...sizing.parameters import Cooldown, read
-from ...sizing.policy import Measure, View, cooling, held, sized, wanted
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
+from .shared import Cooldown, cooling, held, sized, wanted
 
 __all__ = ["DS2", "Ds2"]
 
@@ -48,16 +48,17 @@ DS2: dict[str, type[Ds2Parameters]] = {"ds2_modern": Ds2Parameters, "ds2_modern_
 class Ds2:
     """One of :data:`DS2`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: Ds2Parameters | None = None) -> None:
         self.name = name
         self.kind = DS2[name]
+        self._given = given or self.kind()
         self.needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
         if self.kind is Ds2AdaptedParameters:
             self.needs |= {Measure.LAG_SECONDS}
 
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         if (left := cooling(view, given.cooldown_seconds)) > 0:
             return held(view, memory, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")

@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Parameters
-from ...sizing.parameters import read
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 
@@ -29,9 +28,12 @@ class Fixed:
     needs: frozenset[Measure] = frozenset()
     kind = FixedParameters
 
+    def __init__(self, given: FixedParameters | None = None) -> None:
+        self._given = given or FixedParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name).replicas
+        given = self._given.replicas
         if given is None:
             remembered = view.memory.get("wanted", view.replicas)
             count = view.bounded(max(view.replicas, round(remembered)))

@@ -19,9 +19,9 @@ from msgspec import Meta
 
 from ...history import latency_seconds
 from ...parameters import Parameters, Positive
-from ...sizing.parameters import Cooldown, read
-from ...sizing.policy import Measure, View, cooling, held, sized, wanted
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
+from .shared import Cooldown, cooling, held, sized, wanted
 
 __all__ = ["Flas"]
 
@@ -56,9 +56,12 @@ class Flas:
     needs = frozenset({Measure.LATENCY})
     kind = FlasParameters
 
+    def __init__(self, given: FlasParameters | None = None) -> None:
+        self._given = given or FlasParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         upper = given.upper_seconds or view.config.objective_seconds
         lower = min(given.lower_seconds or LOWER_SHARE * upper, upper)

@@ -16,8 +16,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Amount, Parameters, Positive, Seconds
-from ...sizing.policy import View, due, held, sized, wanted
+from ...sizing.policy import View
 from ...values import Reason, Sizing
+from .shared import due, held, sized, wanted
 
 __all__ = ["HpaParameters", "averaged", "recommend", "unsynced"]
 

@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from ...history import utilization
 from ...parameters import Fill, Positive
-from ...sizing.parameters import read
-from ...sizing.policy import Measure, View, held
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .hpa import HpaParameters, averaged, recommend, unsynced
+from .shared import held
 
 __all__ = ["HpaCpu"]
 
@@ -38,9 +38,12 @@ class HpaCpu:
     needs = frozenset({Measure.UTILIZATION})
     kind = HpaCpuParameters
 
+    def __init__(self, given: HpaCpuParameters | None = None) -> None:
+        self._given = given or HpaCpuParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         busy = utilization(view.estimate.past, given.metric_seconds)
         if busy is None:

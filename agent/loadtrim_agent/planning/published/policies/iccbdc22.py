@@ -23,10 +23,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Mu, Parameters
-from ...sizing.parameters import Cooldown, read
-from ...sizing.policy import Measure, View, cooling, held, sized, unknown_cost, wanted
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .packing import after_burst, member_size, opened, opened_in_one_pass, violated
+from .shared import Cooldown, cooling, held, sized, unknown_cost, wanted
 
 __all__ = ["ICCBDC22", "Iccbdc22"]
 
@@ -53,14 +53,15 @@ class Iccbdc22:
 
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: Iccbdc22Parameters | None = None) -> None:
         self.name = name
         self.kind = ICCBDC22[name]
+        self._given = given or self.kind()
         self._count = opened if name == "iccbdc22" else opened_in_one_pass
 
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         if unknown_cost(view, given.mu):
             return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")

@@ -20,10 +20,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Amount, Positive, Seconds
-from ...sizing.parameters import read
-from ...sizing.policy import Measure, View, due, sized, wanted
+from ...sizing.policy import Measure, View
 from ...values import Sizing
 from .hpa import HpaParameters, recommend, unsynced
+from .shared import due, sized, wanted
 
 __all__ = ["Keda"]
 
@@ -44,9 +44,12 @@ class Keda:
     needs = frozenset({Measure.LAG})
     kind = KedaParameters
 
+    def __init__(self, given: KedaParameters | None = None) -> None:
+        self._given = given or KedaParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         idle = self._idle(view, memory, given)
         if idle is not None and idle >= given.cooldown_seconds:

@@ -20,13 +20,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ...packer_registry import make_packer
 from ...parameters import Fill, Parameters, Positive
 from ...placement.bin_source import wanted
 from ...placement.problem import Problem
-from ...sizing.parameters import read
-from ...sizing.policy import Measure, View, held, unknown_cost
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
+from .shared import held, unknown_cost
 
 __all__ = ["Landau24"]
 
@@ -45,9 +44,12 @@ class Landau24:
     needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
     kind = Landau24Parameters
 
+    def __init__(self, given: Landau24Parameters | None = None) -> None:
+        self._given = given or Landau24Parameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         if unknown_cost(view):
             return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
@@ -61,7 +63,7 @@ class Landau24:
             problem = Problem(
                 items=view.items, bins=view.supply, fill=fill, mu=view.config.parameters.get("mu"), leader=""
             )
-            count = view.bounded(wanted(make_packer(view.config.packer), problem))
+            count = view.bounded(wanted(view.packer, problem))
             text = f"{why}; {view.config.packer} opens {count} at {fill:.0%} of a member"
             reason = Reason.NEEDS_MORE if count > before else Reason.NEEDS_LESS if count < before else Reason.PLACEMENT
             # Whoever is to be added is waited for; until then nothing moves.

@@ -23,9 +23,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Mu, Parameters, Positive
-from ...sizing.parameters import Cooldown, read
-from ...sizing.policy import Measure, View, cooling, held, sized, wanted
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
+from .shared import Cooldown, cooling, held, sized, wanted
 
 __all__ = ["LiKu"]
 
@@ -50,9 +50,12 @@ class LiKu:
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
     kind = LiKuParameters
 
+    def __init__(self, given: LiKuParameters | None = None) -> None:
+        self._given = given or LiKuParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         mu, rate, before = view.service_rate(given.mu), view.arrival_rate(given.rate_seconds), wanted(view)
         if mu is None or rate is None:

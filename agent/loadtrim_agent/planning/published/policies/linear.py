@@ -15,9 +15,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Fill, Mu, Parameters
-from ...sizing.parameters import Cooldown, read
-from ...sizing.policy import Measure, View, cooling, held, sized, wanted
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
+from .shared import Cooldown, cooling, held, sized, wanted
 
 __all__ = ["Linear"]
 
@@ -42,9 +42,12 @@ class Linear:
     needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
     kind = LinearParameters
 
+    def __init__(self, given: LinearParameters | None = None) -> None:
+        self._given = given or LinearParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         mu, rate, before = view.service_rate(given.mu), view.estimate.rate, wanted(view)
         if mu is None:

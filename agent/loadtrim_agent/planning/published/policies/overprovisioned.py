@@ -14,10 +14,10 @@ from typing import Annotated
 from msgspec import Meta, structs
 
 from ...parameters import Fill, Mu, Parameters, Positive
-from ...sizing.parameters import read
-from ...sizing.policy import Measure, View, held, sized
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .packing import member_size, opened
+from .shared import held, sized
 
 __all__ = ["Overprovisioned"]
 
@@ -39,9 +39,12 @@ class Overprovisioned:
     needs = frozenset({Measure.SERVICE_RATE})
     kind = OverprovisionedParameters
 
+    def __init__(self, given: OverprovisionedParameters | None = None) -> None:
+        self._given = given or OverprovisionedParameters()
+
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         peak = given.peak_records_per_second
         if peak is None:

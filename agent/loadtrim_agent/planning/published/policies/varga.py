@@ -22,10 +22,10 @@ from msgspec import Meta
 
 from ...history import lag_slope, throughput, utilization
 from ...parameters import Amount, Fill, Positive, Seconds
-from ...sizing.parameters import read
-from ...sizing.policy import Measure, View, held
+from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .hpa import HpaParameters, averaged, recommend, unsynced
+from .shared import held
 
 __all__ = ["VARGA", "Varga"]
 
@@ -54,13 +54,14 @@ class Varga:
 
     needs = frozenset({Measure.LAG, Measure.THROUGHPUT, Measure.UTILIZATION})
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: VargaParameters | None = None) -> None:
         self.name = name
         self.kind = VARGA[name]
+        self._given = given or self.kind()
 
     def decide(self, view: View) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
-        given = read(self.kind, view.config.parameters, self.name)
+        given = self._given
         memory = dict(view.memory)
         cooling = self._cooling(view, memory, given)
         past = view.estimate.past

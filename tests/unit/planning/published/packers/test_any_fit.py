@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.published.packers.any_fit import ANY_FITS
+from loadtrim_agent.planning.registry import make_packer
 from unit.planning.placement.packing import owned, packed, packing
 
 MIXED = [4.0, 8.0, 1.0, 4.0, 2.0, 1.0]

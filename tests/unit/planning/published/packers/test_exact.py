@@ -13,7 +13,6 @@ from msgspec import structs
 
 from loadtrim.settings import Settings, SettingsError
 from loadtrim_agent.common.naming import UnknownNameError
-from loadtrim_agent.planning.packer_registry import SimulatorOnlyError, make_packer
 from loadtrim_agent.planning.placement.bin_source import wanted
 from loadtrim_agent.planning.placement.problem import Limits, Problem
 from loadtrim_agent.planning.published.packers.exact import (
@@ -22,6 +21,7 @@ from loadtrim_agent.planning.published.packers.exact import (
     NotProvenError,
     fewest_bins,
 )
+from loadtrim_agent.planning.registry import SimulatorOnlyError, make_packer
 from unit.planning.placement.packing import held, packing
 
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.placement.problem import Bin, Item, Problem
+from loadtrim_agent.planning.registry import make_packer
 from unit.planning.placement.packing import LIMITS, owned, packing
 
 

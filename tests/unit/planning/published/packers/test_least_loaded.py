@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits
 from loadtrim_agent.planning.published.packers.least_loaded import BinSize, bin_size, first_fit, least_loaded
+from loadtrim_agent.planning.registry import make_packer
 from unit.planning.virtual_group import bins, item, partition, problem
 
 

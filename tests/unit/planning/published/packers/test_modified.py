@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from loadtrim_agent.planning.packer_registry import make_packer
 from loadtrim_agent.planning.published.packers.modified import MODIFIED
+from loadtrim_agent.planning.registry import make_packer
 from unit.planning.placement.packing import packed, packing
 
 

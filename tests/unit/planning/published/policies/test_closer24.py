@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from loadtrim_agent.planning.policy_registry import make_policy
+from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.policy import View
 from loadtrim_agent.planning.values import PlanConfig, Reason, Sizing
 from unit.planning.sizing.test_policy import entry, view
@@ -32,8 +31,8 @@ def decide(
     owners: str = "",
     **more: Any,
 ) -> Sizing:
-    return make_policy("closer24").decide(
-        picture(rates, replicas, lags=lags, lows=lows, parameters=parameters, memory=memory, owners=owners, **more)
+    return make_policy("closer24", given=parameters).decide(
+        picture(rates, replicas, lags=lags, lows=lows, memory=memory, owners=owners, **more)
     )
 
 
@@ -43,7 +42,6 @@ def picture(
     *,
     lags: Sequence[int] = (),
     lows: Sequence[int] = (),
-    parameters: dict[str, float] | None = None,
     memory: dict[str, float] | None = None,
     owners: str = "",
     **more: Any,
@@ -59,8 +57,7 @@ def picture(
         )
         for number, rate in enumerate(rates)
     )
-    config = replace(SETTING, parameters=parameters or {})
-    return view(items, replicas, config=config, memory=memory or {}, **more)
+    return view(items, replicas, config=SETTING, memory=memory or {}, **more)
 
 
 def test_up_when_the_upper_limits_need_more() -> None:

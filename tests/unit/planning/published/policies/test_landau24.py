@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtrim_agent.planning.packer_registry import PACKERS
+from loadtrim_agent.planning.registry import PACKERS
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.records import DecisionRecord
 from unit.planning.virtual_group import Fleet, even, steps
