@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from loadtrim import process_guard
+
 from .instances import CommandNotFoundError, EventKind, InstanceInfo, OrchestratorEvent, OrchestratorOptions
 from .output import Output, open_output
 from .supervisor import (
@@ -56,7 +58,6 @@ __all__ = [
     "OrchestratorOptions",
 ]
 
-KEEPER = Path(__file__).with_name("process_guard.py")
 DRAIN_SECONDS_DEFAULT = 20.0
 STOP_MARGIN_SECONDS = 5.0
 """Added to the drain time: to commit, to hand over and to leave."""
@@ -307,7 +308,7 @@ class LocalOrchestrator:
         """The guard reads a pipe whose other end is this process's (and, until they exec, that of the launchers)."""
         guard_fd, register_fd = os.pipe()
         self._guard = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", str(KEEPER), "guard"),
+            *(sys.executable, "-I", "-S", process_guard.__file__, "watch"),
             *(str(os.getpid()), str(self.options.orphan_seconds)),
             stdin=guard_fd,
             stdout=asyncio.subprocess.DEVNULL,
@@ -396,7 +397,7 @@ class LocalOrchestrator:
     async def _spawn(self, name: str, output: Output) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(KEEPER), "launch"),
+                *(sys.executable, "-I", "-S", process_guard.__file__, "launch"),
                 *(str(os.getpid()), str(self._register_fd)),
                 *self.command,
                 stdin=asyncio.subprocess.DEVNULL,

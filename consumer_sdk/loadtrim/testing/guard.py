@@ -1,139 +1,112 @@
-"""The guard: a tiny process of its own that owns the brokers' JVMs and their data directory.
-
-It ends them for certain: when its parent is gone, however that ended (the pipe to its standard input closes;
-where a forked child of the parent still holds that pipe, the changed parent id tells), it kills every JVM that it
-started and removes the directories it was told to. On Linux the kernel kills the JVMs when the guard itself is killed.
-
-Run as a script with ``python -I -S``, so it imports nothing but the standard library and is up in milliseconds.
-Spoken to in lines of JSON, one answer per request, see :class:`loadtrim.testing.guarded.Guard`.
-"""
+"""The side of the process guard's parent: brokers that end with this process."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
-import select
-import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-PARENT_CHECK_SECONDS = 0.5
-REMOVE_ATTEMPTS_MAX = 5
-END = b"end"
-LINUX_PR_SET_PDEATHSIG = 1
+from loadtrim import process_guard
+from loadtrim.process_guard import END
+from loadtrim.testing.errors import BrokerError
+
+__all__ = ["ProcessGuard"]
+
+GUARD_END_SECONDS = 30.0
 
 
-def die_with_parent() -> Callable[[], None] | None:
-    """Makes what to run in a new child so that the kernel kills it when the guard is gone (Linux only)."""
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
+class ProcessGuard:
+    """Owns processes through a guard process, so that they end with this one whatever happens to it.
 
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    Thread-safe. A process forked from this one may hold a copy: its calls are ignored at :meth:`close`, so that a
+    forked worker which unwinds does not stop its parent's brokers.
 
-    def ask_kernel() -> None:
-        prctl(LINUX_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    Args:
+        remove: directories removed when the guard ends, after all its processes have ended.
+    """
 
-    return ask_kernel
+    def __init__(self, remove: Sequence[Path] = ()) -> None:
+        self._owner_id = os.getpid()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        command = [sys.executable, "-I", "-S", process_guard.__file__, "own", str(self._owner_id), *map(str, remove)]
+        # A session of its own: Ctrl-C in the terminal reaches this process only, which then closes the guard.
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 
+    @property
+    def owned(self) -> bool:
+        """Whether this process made it, rather than being forked from the one that did."""
+        return os.getpid() == self._owner_id
 
-class Keeper:
-    """Starts, signals and reaps processes by name; kills them all at the end."""
+    def start(self, name: str, command: Sequence[str], output: Path, cwd: Path) -> int:
+        """Starts a process that appends what it prints to ``output``; returns its process id.
 
-    def __init__(self) -> None:
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._ask_kernel = die_with_parent()
+        Raises:
+            BrokerError: the command could not be run.
+        """
+        request = {"do": "start", "name": name, "command": list(command), "output": str(output), "cwd": str(cwd)}
+        return int(self._ask(request)["process_id"])
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Does what one request asks and returns the answer; an unknown request is a programming error."""
-        handlers = {"start": self._start, "signal": self._signal, "poll": self._poll}
-        try:
-            return handlers[request["do"]](request)
-        except OSError as error:
-            return {"error": str(error)}
+    def signal(self, name: str, number: int) -> None:
+        """Sends a signal to a process started before; nothing happens when it has ended."""
+        self._ask({"do": "signal", "name": name, "signal": int(number)})
 
-    def end(self) -> None:
-        """Kills and reaps whatever still runs (a stopped process included)."""
-        for process in self._processes.values():
-            process.kill()
-        for process in self._processes.values():
-            process.wait()
+    def exit_code(self, name: str) -> int | None:
+        """Returns how a process ended (negative: by that signal), None while it runs."""
+        code = self._ask({"do": "poll", "name": name})["exit_code"]
+        return None if code is None else int(code)
 
-    def _start(self, request: dict[str, Any]) -> dict[str, Any]:
-        with open(request["output"], "ab") as output:
-            process = subprocess.Popen(
-                request["command"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=request["cwd"],
-                preexec_fn=self._ask_kernel,
-            )
-        self._processes[request["name"]] = process
-        return {"process_id": process.pid}
-
-    def _signal(self, request: dict[str, Any]) -> dict[str, Any]:
-        # send_signal looks first whether the process ended, so a reused process id is never hit.
-        self._processes[request["name"]].send_signal(request["signal"])
-        return {}
-
-    def _poll(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"exit_code": self._processes[request["name"]].poll()}
-
-
-def serve(keeper: Keeper, parent_id: int) -> None:
-    """Answers requests until the parent is gone or closes the pipe."""
-    pending = b""
-    while os.getppid() == parent_id:
-        readable, _, _ = select.select([0], [], [], PARENT_CHECK_SECONDS)
-        if not readable:
-            continue
-        chunk = os.read(0, 65536)
-        if not chunk:
+    def close(self) -> None:
+        """Kills every process, removes the directories, returns when that is done. May be called again."""
+        if not self.owned:
             return
-        pending += chunk
-        *lines, pending = pending.split(b"\n")
-        for line in lines:
-            if line == END:
-                # Said in so many words, because a forked child may hold the pipe open.
-                return
-            request = json.loads(line)
-            answer = keeper.answer(request) | {"number": request["number"]}
-            os.write(1, json.dumps(answer).encode() + b"\n")
+        with self._lock:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            with contextlib.suppress(BrokenPipeError, ValueError):
+                self._process.stdin.write(END + b"\n")
+                self._process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            try:
+                self._process.wait(GUARD_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.terminate()
+                self._process.wait()
+            self._process.stdout.close()
 
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            try:
+                answer = self._exchange(request)
+            except (BrokenPipeError, ValueError):
+                answer = None
+        if answer is None:
+            raise BrokerError(
+                "the guard process of the local Kafka has ended, and its brokers with it "
+                "(stopped already, or killed from outside): start a new LocalKafka"
+            )
+        if "error" in answer:
+            raise BrokerError(f"cannot run {request.get('command', request)}: {answer['error']}")
+        return answer
 
-def remove(directories: list[str]) -> None:
-    """Removes directories; tried again because a dying JVM's last files may appear while it is under way."""
-    for directory in directories:
-        for _ in range(REMOVE_ATTEMPTS_MAX):
-            shutil.rmtree(directory, ignore_errors=True)
-            if not os.path.exists(directory):
-                break
-
-
-def main(arguments: list[str]) -> None:
-    """``guard.py PARENT_ID [DIRECTORY_TO_REMOVE...]``."""
-
-    def stop(*_: object) -> None:
-        raise SystemExit(0)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, stop)
-    keeper = Keeper()
-    try:
-        serve(keeper, int(arguments[0]))
-    except BrokenPipeError:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        keeper.end()
-        remove(arguments[1:])
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Sends a request and returns its answer, None when the guard has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        number = next(self._numbers)
+        self._process.stdin.write(json.dumps(request | {"number": number}).encode() + b"\n")
+        self._process.stdin.flush()
+        while line := self._process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            # Ctrl-C may have come while an earlier answer was waited for: that one is skipped.
+            if answer["number"] == number:
+                return answer
+        return None

@@ -18,7 +18,7 @@ from loadtrim.testing import distribution, properties, storage
 from loadtrim.testing.cluster import Cluster, ExternalKafka, exercise
 from loadtrim.testing.distribution import Distribution
 from loadtrim.testing.errors import BrokerError, LocalKafkaError
-from loadtrim.testing.guarded import Guard
+from loadtrim.testing.guard import ProcessGuard
 from loadtrim.testing.ports import free_ports, port_is_free
 from loadtrim.testing.properties import HOST, Listener, Node
 from loadtrim.testing.tools import Java, find_java
@@ -70,7 +70,7 @@ class _Launch:
     """
 
     command: tuple[str, ...]
-    guard: Guard
+    guard: ProcessGuard
     start_seconds: float
 
 
@@ -303,7 +303,7 @@ class LocalKafka(Cluster):
             start_seconds=start_seconds,
             jvm_options=(*(SHORT_RUN_OPTIONS if short_run else ()), *jvm_options),
         )
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
         self._brokers: tuple[Broker, ...] = ()
 
     def __enter__(self) -> LocalKafka:
@@ -409,7 +409,7 @@ class LocalKafka(Cluster):
     def _start_once(self, kafka: Distribution, java: Java, archive: Path | None) -> None:
         options = self._options
         directory = options.data_dir or Path(tempfile.mkdtemp(prefix="loadtrim-kafka-"))
-        self._guard = Guard(remove=() if options.data_dir else (directory,))
+        self._guard = ProcessGuard(remove=() if options.data_dir else (directory,))
         storage.format_cluster(directory, options.brokers, kafka)
         command = self._command(directory, kafka, java, archive)
         launch = _Launch(command, self._guard, options.start_seconds)

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from loadtrim.testing.errors import BrokerError
-from loadtrim.testing.guarded import Guard
+from loadtrim.testing.guard import ProcessGuard
 
 PARENT = """
 import json, os, signal, sys
 from pathlib import Path
-from loadtrim.testing.guarded import Guard
+from loadtrim.testing.guard import ProcessGuard
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored in what nohup starts, and inherited
 directory = Path(sys.argv[1])
-guard = Guard(remove=[directory])
+guard = ProcessGuard(remove=[directory])
 process_id = guard.start("sleeper", ["sleep", "1000"], directory / "out", directory)
 {then}
 print(json.dumps({{"sleeper": process_id, "guard": guard._process.pid}}), flush=True)
@@ -52,8 +52,8 @@ def wait_until(holds: Callable[[], bool], timeout_seconds: float = 10.0) -> None
 
 
 @pytest.fixture
-def guard(tmp_path: Path) -> Iterator[Guard]:
-    guard = Guard()
+def guard(tmp_path: Path) -> Iterator[ProcessGuard]:
+    guard = ProcessGuard()
     yield guard
     guard.close()
 
@@ -106,7 +106,7 @@ def test_a_guard_that_is_killed_itself_takes_its_processes_with_it(tmp_path: Pat
 
 
 def test_a_suspended_process_ends_too(tmp_path: Path) -> None:
-    guard = Guard(remove=[tmp_path / "data"])
+    guard = ProcessGuard(remove=[tmp_path / "data"])
     tmp_path.joinpath("data").mkdir()
     process_id = guard.start("sleeper", ["sleep", "1000"], tmp_path / "out", tmp_path)
     guard.signal("sleeper", signal.SIGSTOP)
@@ -117,7 +117,7 @@ def test_a_suspended_process_ends_too(tmp_path: Path) -> None:
     assert not tmp_path.joinpath("data").exists()
 
 
-def test_output_is_appended_and_the_exit_code_told(guard: Guard, tmp_path: Path) -> None:
+def test_output_is_appended_and_the_exit_code_told(guard: ProcessGuard, tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.write_text("before\n", encoding="utf-8")
 
@@ -128,7 +128,7 @@ def test_output_is_appended_and_the_exit_code_told(guard: Guard, tmp_path: Path)
     assert output.read_text(encoding="utf-8") == "before\nsaid\nwrong\n"
 
 
-def test_a_signal_ends_a_process_and_one_more_is_harmless(guard: Guard, tmp_path: Path) -> None:
+def test_a_signal_ends_a_process_and_one_more_is_harmless(guard: ProcessGuard, tmp_path: Path) -> None:
     guard.start("sleeper", ["sleep", "1000"], tmp_path / "out", tmp_path)
     assert guard.exit_code("sleeper") is None
 
@@ -139,7 +139,7 @@ def test_a_signal_ends_a_process_and_one_more_is_harmless(guard: Guard, tmp_path
     assert guard.exit_code("sleeper") == -signal.SIGTERM
 
 
-def test_an_interrupt_while_it_is_asked_does_not_mix_up_answers(guard: Guard, tmp_path: Path) -> None:
+def test_an_interrupt_while_it_is_asked_does_not_mix_up_answers(guard: ProcessGuard, tmp_path: Path) -> None:
     guard.start("sleeper", ["sleep", "1000"], tmp_path / "out", tmp_path)
 
     def interrupt(*_: object) -> None:
@@ -166,7 +166,7 @@ def test_an_interrupt_while_it_is_asked_does_not_mix_up_answers(guard: Guard, tm
     wait_until(lambda: guard.exit_code("sleeper") == -signal.SIGKILL)
 
 
-def test_what_cannot_be_run_is_an_error_and_the_guard_goes_on(guard: Guard, tmp_path: Path) -> None:
+def test_what_cannot_be_run_is_an_error_and_the_guard_goes_on(guard: ProcessGuard, tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="No such file"):
         guard.start("nothing", [str(tmp_path / "nothing")], tmp_path / "out", tmp_path)
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_run_is_an_error_and_the_guard_goes_on(guard: Guard, tmp_
 
 
 def test_after_its_end_it_says_so(tmp_path: Path) -> None:
-    guard = Guard()
+    guard = ProcessGuard()
     guard.close()
     guard.close()
 
@@ -182,7 +182,7 @@ def test_after_its_end_it_says_so(tmp_path: Path) -> None:
         guard.start("late", ["sleep", "1000"], tmp_path / "out", tmp_path)
 
 
-def test_a_forked_process_cannot_close_it(guard: Guard, tmp_path: Path) -> None:
+def test_a_forked_process_cannot_close_it(guard: ProcessGuard, tmp_path: Path) -> None:
     process_id = guard.start("sleeper", ["sleep", "1000"], tmp_path / "out", tmp_path)
 
     child = os.fork()
