@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark lint types bench bench-spark papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark lint ceilings types bench bench-spark papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -27,7 +27,7 @@ demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.baselines
 
 CORE := $(addprefix --cov=loadtrim_agent.,common wire protocol metering planning)
-UNIT := tests/unit tests/property tests/contract tests/golden
+UNIT := tests/architecture tests/unit tests/property tests/contract tests/golden
 
 test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones
 	$(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" -n auto -q
@@ -50,6 +50,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=examples $(BIN)/lint-imports --no-cache
+
+ceilings: $(STAMP) ## Take what became smaller out of the list of what is too large (tests/architecture/exceptions.toml)
+	PYTHONPATH=tests $(BIN)/python -m architecture
 
 types: $(STAMP)
 	$(BIN)/mypy
