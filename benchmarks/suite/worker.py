@@ -200,7 +200,7 @@ class Worker:
 
 
 async def _state(agent: Any) -> dict[str, Any]:
-    membership = agent.machine.membership
+    membership = agent.snapshot()
     return {
         "member": membership.member,
         "generation": membership.generation,
@@ -218,7 +218,7 @@ def _story(agent: Any) -> list[Any]:
     from loadtrim_agent.wire.records import ReleaseRecord
 
     steps: list[Any] = []
-    for at, entry in list(agent.machine._story):
+    for at, entry in agent.machine.trace():
         kind = type(entry).__name__
         match entry:
             case c.SendJoinCommand() | c.SendLeaveCommand():

@@ -247,7 +247,7 @@ class ManagedConsumer:
 
     def subscription(self) -> Iterable[str]:
         agent = self.link.agent
-        return self.link.subscription.topics if agent is None else agent.machine.leave.topics
+        return self.link.subscription.topics if agent is None else agent.snapshot().subscribed
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         raise IllegalStateError(

@@ -202,7 +202,7 @@ def _fold_ownership(records: Sequence[tuple[float, Record]], instances: dict[str
 def _note_map(
     at: float,
     owner_now: dict[Partition, str],
-    owners: dict[Partition, str],
+    owners: Mapping[Partition, str],
     instances: dict[str, str],
     telemetry: Telemetry,
 ) -> None:

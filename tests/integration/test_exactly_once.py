@@ -50,14 +50,14 @@ def move(source: Consumer, target: Consumer, at: TopicPartition) -> None:
     """As the leader's plan would ask."""
     assert source._client.link.agent is not None
     assert target._client.link.agent is not None
-    owner = target._client.link.agent.machine.membership.member
+    owner = target._client.link.agent.snapshot().member
     event = MoveWantedEvent(now=boot_time(), partition=Partition(*at), target=owner)
     source._client.link.post(source._client.link.agent.feed, event)
 
 
 def generation(consumer: Consumer) -> int:
     assert consumer._client.link.agent is not None
-    return consumer._client.link.agent.machine.membership.generation
+    return consumer._client.link.agent.snapshot().generation
 
 
 async def consumed_until_moved(source: Consumer, target: Consumer) -> bool:
@@ -67,7 +67,7 @@ async def consumed_until_moved(source: Consumer, target: Consumer) -> bool:
 
 async def both_in_one_generation(one: Consumer, two: Consumer) -> None:
     await eventually(
-        lambda: generation(one) == generation(two) and one._client.link.agent.machine.membership.stable,  # type: ignore[union-attr]
+        lambda: generation(one) == generation(two) and one._client.link.agent.snapshot().stable,  # type: ignore[union-attr]
         "both are in one generation",
     )
 
@@ -229,7 +229,7 @@ async def test_what_was_lost_and_came_again_is_refused(quick_kafka: Cluster) -> 
     ):
         await take(consumer, 3)
         agent, before = consumer._client.link.need_agent(), generation(consumer)
-        membership = agent.machine.membership
+        membership = agent.snapshot()
         told = HeartbeatAnsweredEvent(
             now=boot_time(),
             sent_at=boot_time(),
@@ -239,7 +239,7 @@ async def test_what_was_lost_and_came_again_is_refused(quick_kafka: Cluster) -> 
         )
         consumer._client.link.post(agent.feed, told)
         await eventually(
-            lambda: generation(consumer) > before and Partition(*at) in agent.machine.holdings.assigned, "it came again"
+            lambda: generation(consumer) > before and Partition(*at) in agent.snapshot().assigned, "it came again"
         )
         await producer.begin_transaction()
         with pytest.raises((CommitFailedError, IllegalStateError)):

@@ -208,7 +208,7 @@ async def test_control_topic_not_creatable(
 def speaks_loadtrim(consumer: Consumer) -> bool:
     """In a generation that does, with a log."""
     agent = consumer._client.link.agent
-    return agent is not None and agent.log is not None and agent.machine.membership.speaks_loadtrim
+    return agent is not None and agent.log is not None and agent.snapshot().speaks_loadtrim
 
 
 async def test_group_not_allowed_is_raised(guarded_kafka: LocalKafka) -> None:
@@ -335,12 +335,12 @@ async def test_user_code_that_asks_for_nothing_is_out_and_comes_back(quick_kafka
         assert [m.value for m in await take(consumer, 1)] == [b"0"]
         agent = consumer._client.link.agent
         assert agent is not None
-        member = agent.machine.membership.member
+        member = agent.snapshot().member
         await eventually(agent.left.is_set, "it has left")
         async with started(quick_kafka, topic, group=group) as other:
             assert [m.value for m in await take(other, 2)] == [b"0", b"1"]
         assert [m.value for m in await take(consumer, 2)] == [b"1", b"2"]
-        assert agent.machine.membership.member != member
+        assert agent.snapshot().member != member
 
 
 # -- telemetry ---------------------------------------------------------------------------------------------------

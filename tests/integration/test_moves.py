@@ -27,7 +27,7 @@ async def plan(writer: Consumer, at: TopicPartition, source: Consumer, target: C
     assert writer._client.link.agent is not None
     assert source._client.link.agent is not None
     assert target._client.link.agent is not None
-    membership, log = writer._client.link.agent.machine.membership, writer._client.link.agent.log
+    membership, log = writer._client.link.agent.snapshot(), writer._client.link.agent.log
     assert log is not None
     record = PlanRecord(
         group=writer._client.link.agent.options.config.group,
@@ -39,8 +39,8 @@ async def plan(writer: Consumer, at: TopicPartition, source: Consumer, target: C
             MovePlan(
                 topic=at.topic,
                 partition=at.partition,
-                source=source._client.link.agent.machine.membership.member,
-                target=target._client.link.agent.machine.membership.member,
+                source=source._client.link.agent.snapshot().member,
+                target=target._client.link.agent.snapshot().member,
             ),
         ),
     )

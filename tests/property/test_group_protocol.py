@@ -111,16 +111,16 @@ class GroupSchedules(RuleBasedStateMachine):
     @rule(source=which, partition=which, to=which)
     def move(self, source: int, partition: int, to: int) -> None:
         member, target = self.some(source), self.some(to)
-        if member is not None and target is not None and member.machine.holdings.assigned:
-            assigned = sorted(member.machine.holdings.assigned)
+        if member is not None and target is not None and member.machine.snapshot().assigned:
+            assigned = sorted(member.machine.snapshot().assigned)
             member.move(assigned[partition % len(assigned)], target.member)
 
     @rule(source=which, partition=which, to=which)
     def plan(self, source: int, partition: int, to: int) -> None:
         member, target = self.some(source), self.some(to)
-        leader = next((m for m in self.world.alive if m.machine.membership.is_leader), None)
-        if leader is not None and member is not None and target is not None and member.machine.holdings.assigned:
-            assigned = sorted(member.machine.holdings.assigned)
+        leader = next((m for m in self.world.alive if m.machine.snapshot().is_leader), None)
+        if leader is not None and member is not None and target is not None and member.machine.snapshot().assigned:
+            assigned = sorted(member.machine.snapshot().assigned)
             topic, index = assigned[partition % len(assigned)]
             member.wanted_moves.add(assigned[partition % len(assigned)])
             move = MovePlan(topic=topic, partition=index, source=member.member, target=target.member)

@@ -129,17 +129,17 @@ class Chaos:
 
     def _move(self) -> None:
         member, target = self._some(), self._some()
-        if member is not None and target is not None and member.machine.holdings.assigned:
-            member.move(self.rng.choice(sorted(member.machine.holdings.assigned)), target.member)
+        if member is not None and target is not None and member.machine.snapshot().assigned:
+            member.move(self.rng.choice(sorted(member.machine.snapshot().assigned)), target.member)
 
     def _plan(self) -> None:
-        leaders = [m for m in self.world.alive if m.machine.membership.is_leader and not (m.frozen or m.stalled)]
+        leaders = [m for m in self.world.alive if m.machine.snapshot().is_leader and not (m.frozen or m.stalled)]
         alive = [m for m in self.world.alive if m.member]
         for leader in leaders:
             moves = []
             for _ in range(self.rng.randint(1, 3)):
                 source, target = self.rng.choice(alive), self.rng.choice(alive)
-                assigned = sorted(source.machine.holdings.assigned)
+                assigned = sorted(source.machine.snapshot().assigned)
                 if assigned:
                     partition = self.rng.choice(assigned)
                     source.wanted_moves.add(partition)
@@ -295,7 +295,7 @@ class Chaos:
         world.cost_seconds = lambda: 0.002
         world.run(self.options.drain_out_seconds)
         for partition, data in sorted(world.data.items()):
-            if not any(partition.topic in m.machine.membership.topics for m in world.alive):
+            if not any(partition.topic in m.machine.snapshot().topics for m in world.alive):
                 continue
             if data.done_below < data.end:
                 world.violated("I2", f"{partition} ends at {data.end}, done is only what lies below {data.done_below}")

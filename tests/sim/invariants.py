@@ -156,14 +156,14 @@ class NoPause(Invariant):
 
     def _stopped(self, member: SimMember, partition: Partition) -> None:
         asked = partition in member.wanted_moves or member.leave_deadline != float("inf")
-        if not asked and partition.topic in member.machine.leave.topics:
+        if not asked and partition.topic in member.machine.snapshot().subscribed:
             self.violated(f"{member.name} stopped {partition} though nobody asked it to give it away")
 
     def _dropped(self, member: SimMember, command: c.DropCommand) -> None:
         slot = member.user.slots.get(command.partition)
         held = slot is not None and slot.acquisition_id == command.acquisition_id and slot.running
         leaves = member.leave_deadline != float("inf")
-        if held and not leaves and command.partition.topic in member.machine.leave.topics:
+        if held and not leaves and command.partition.topic in member.machine.snapshot().subscribed:
             self.violated(f"{member.name} dropped {command.partition}, which it was handing out")
 
 
@@ -177,19 +177,19 @@ class Owned(Invariant):
         now = world.scheduler.now
         alive = [m for m in world.members.values() if not m.gone]
         for member in alive:
-            if not member.machine.membership.stable and world.coordinator.protocol == LOADTRIM:
-                self.violated(f"{member.name} is {member.machine.membership.phase.value}, not in a generation")
+            if not member.machine.snapshot().stable and world.coordinator.protocol == LOADTRIM:
+                self.violated(f"{member.name} is {member.machine.snapshot().phase.value}, not in a generation")
             if now >= member.lease_until:
                 self.violated(f"{member.name} has no lease")
         for partition in sorted(world.data):
-            able = [m for m in alive if partition.topic in m.machine.membership.topics]
+            able = [m for m in alive if partition.topic in m.machine.snapshot().topics]
             owners = [m for m in able if self._runs(m, partition)]
             if able and len(owners) != 1:
                 self.violated(f"{partition} is run by {[m.name for m in owners]}, of {[m.name for m in able]}")
 
     def _runs(self, member: SimMember, partition: Partition) -> bool:
         slot = member.user.slots.get(partition)
-        entry = member.machine.holdings.assigned.get(partition)
+        entry = member.machine.snapshot().assigned.get(partition)
         moving = entry is not None and entry.state in (AssignedState.DRAINING, AssignedState.COMMITTING)
         return slot is not None and (slot.running or moving)
 
@@ -200,7 +200,7 @@ class OldLeader(Invariant):
     name = "I6"
 
     def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
-        membership = member.machine.membership
+        membership = member.machine.snapshot()
         plan = event.record if isinstance(event, e.LogReadEvent) else None
         old = isinstance(plan, PlanRecord) and plan.generation != membership.generation
         if old and any(isinstance(command, c.StopCommand) for command in commands):
@@ -225,10 +225,10 @@ class PrefetchesEnd(Invariant):
         for member in self.world.members.values():
             if not member.prefetched or member.gone or member.frozen or member.stalled:
                 continue
-            if not member.machine.membership.stable:
+            if not member.machine.snapshot().stable:
                 self.violated(f"{member.name} prefetches {sorted(member.prefetched)} while it is not in a generation")
             for partition, since in member.prefetched.items():
-                if partition in member.machine.holdings.assigned:
+                if partition in member.machine.snapshot().assigned:
                     self.violated(f"{member.name} prefetches {partition} and holds it")
                 if now > since + PREFETCH_SECONDS_MOST:
                     self.violated(f"{member.name} prefetches {partition} since {since}")

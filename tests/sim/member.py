@@ -109,7 +109,7 @@ class SimMember:
     @property
     def member(self) -> str:
         """The id that the coordinator knows it by."""
-        return self.machine.membership.member
+        return self.machine.snapshot().member
 
     @property
     def lease_until(self) -> float:
@@ -280,13 +280,14 @@ class SimMember:
         if self.gone:
             return
         self._scheduler.after(LOAD_SECONDS, self._say_load)
-        if not (self.frozen or self.stalled) and self.machine.membership.stable and self.machine.config.log_usable:
+        known = self.machine.snapshot()
+        if not (self.frozen or self.stalled) and known.stable and known.config.log_usable:
             slack = self._scheduler.rng.random()
             record = LoadRecord(
                 group=self.config.group,
                 member=self.member,
                 at=self._scheduler.now,
-                generation=self.machine.membership.generation,
+                generation=known.generation,
                 slack=slack,
             )
             self.world.log.append(self.name, record, lambda offset: None)
@@ -298,7 +299,7 @@ class SimMember:
             group=self.config.group,
             member=self.member,
             at=self._scheduler.now,
-            generation=self.machine.membership.generation,
+            generation=self.machine.snapshot().generation,
             sequence=self._plan_sequence,
             moves=moves,
         )
@@ -533,8 +534,8 @@ class SimMember:
             self.user.pump()
 
     def _assigned_again(self, slot: Slot) -> None:
-        entry = self.machine.holdings.assigned.get(slot.partition)
-        if entry is not None and entry.acquisition_id == slot.acquisition_id and entry.handed_out and not self.gone:
+        entry = self.machine.snapshot().assigned.get(slot.partition)
+        if entry is not None and entry.acquisition_id == slot.acquisition_id and entry.delivered and not self.gone:
             slot.running = True
             self.user.pump()
 
@@ -564,7 +565,7 @@ class SimMember:
         offsets: dict[Partition, e.OffsetCommit] = {}
         if self.config.auto_commit:
             for partition, slot in self.user.slots.items():
-                entry = self.machine.holdings.assigned.get(partition)
+                entry = self.machine.snapshot().assigned.get(partition)
                 if slot.done is not None and entry is not None and entry.committed != slot.done:
                     offsets[partition] = e.OffsetCommit(acquisition_id=slot.acquisition_id, offset=slot.done)
         self.feed(lambda now: e.CommitWantedEvent(now=now, offsets=offsets))

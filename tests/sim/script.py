@@ -53,8 +53,8 @@ class Script(World):
     def all_in(self) -> bool:
         """Whether every member is in the same generation, with everything it owns running."""
         return all(
-            m.machine.membership.stable
-            and m.machine.membership.generation == self.coordinator.generation
+            m.machine.snapshot().stable
+            and m.machine.snapshot().generation == self.coordinator.generation
             and m.machine.settled
             for m in self.alive
         )

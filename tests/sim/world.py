@@ -223,6 +223,6 @@ class World:
         if (
             self.coordinator.protocol not in ours
             or any(not f.gone for f in self.foreign.values())
-            or any(m.machine.membership.protocol not in ours for m in self.alive)
+            or any(m.machine.snapshot().protocol not in ours for m in self.alive)
         ):
             self.mixed_at = self.scheduler.now

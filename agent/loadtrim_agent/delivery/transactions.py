@@ -16,8 +16,8 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
 __all__ = ["Fence", "Transactions"]
 
@@ -34,15 +34,15 @@ class Transactions:
     """All methods run in the agent's loop.
 
     Args:
-        machine: the membership in force.
+        snapshot: tells the membership and the assigned partitions of now.
         feed: gives it an event.
         patience_seconds: longest wait for a barrier to end.
     """
 
     def __init__(
-        self, machine: Callable[[], Machine], feed: Callable[[e.Event], None], patience_seconds: float
+        self, snapshot: Callable[[], MachineSnapshot], feed: Callable[[e.Event], None], patience_seconds: float
     ) -> None:
-        self._machine = machine
+        self._snapshot = snapshot
         self._feed = feed
         self._patience_seconds = patience_seconds
         self._changed = asyncio.Event()
@@ -62,18 +62,18 @@ class Transactions:
             CommitFailedError: one was given to another member meanwhile. IllegalStateError: one is not held, or
             auto-commit is on.
         """
-        if self._machine().config.auto_commit:
+        if self._snapshot().config.auto_commit:
             raise IllegalStateError(
                 "Offsets cannot be part of a transaction while auto-commit commits them outside of it: create the "
                 "consumer with enable_auto_commit=False."
             )
-        holds = self._machine().holdings.assigned
+        assigned = self._snapshot().assigned
         acquisitions: dict[Partition, int] = {}
         for partition in sorted(partitions):
-            hold = holds.get(partition)
-            if hold is None:
+            held = assigned.get(partition)
+            if held is None:
                 raise IllegalStateError(f"Partition {partition} is not assigned")
-            acquisitions[partition] = hold.acquisition_id
+            acquisitions[partition] = held.acquisition_id
         self._check(acquisitions)
         self._feed(e.TransactionSendsEvent(now=boot_time(), acquisitions=acquisitions))
         return acquisitions
@@ -94,25 +94,25 @@ class Transactions:
         """
         try:
             async with asyncio.timeout(self._patience_seconds):
-                while self._machine().membership.generation in (refused, -1):
+                while self._snapshot().generation in (refused, -1):
                     self._check(acquisitions)
                     await self._changed.wait()
         except TimeoutError:
             raise _failed("this member was shut out of its group") from None
         self._check(acquisitions)
-        membership = self._machine().membership
-        return Fence(membership.member, membership.generation)
+        now = self._snapshot()
+        return Fence(now.member, now.generation)
 
     def _check(self, acquisitions: Mapping[Partition, int]) -> None:
-        holds = self._machine().holdings.assigned
+        assigned = self._snapshot().assigned
         for partition, acquisition_id in acquisitions.items():
-            hold = holds.get(partition)
+            held = assigned.get(partition)
             # Nothing of an acquisition that is not opened was handed out: the offsets are of one that was lost.
             if (
-                hold is None
-                or hold.acquisition_id != acquisition_id
-                or hold.state is AssignedState.TRANSFERRED
-                or not hold.opened
+                held is None
+                or held.acquisition_id != acquisition_id
+                or held.state is AssignedState.TRANSFERRED
+                or not held.opened
             ):
                 raise _failed(f"{partition.topic}-{partition.partition} was given to another member meanwhile")
 

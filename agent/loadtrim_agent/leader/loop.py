@@ -255,7 +255,7 @@ class LeaderLoop:
 
     async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: _PlannerThread) -> None:
         while True:
-            if self._group.machine.membership.is_leader:
+            if self._group.snapshot().is_leader:
                 await self._listen(telemetry, planner)
                 await self._look_at_unowned()
                 await self._look_at_rates()
@@ -266,7 +266,7 @@ class LeaderLoop:
                 if took > THINKING_SECONDS_MAX:
                     self._complain(took)
                 self._metrics.plan(decision.outcome, took)
-                if state.generation == self._group.machine.membership.generation:
+                if state.generation == self._group.snapshot().generation:
                     await self._act(control, decision, state)
                 self._group.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
             every = self._config.decision_seconds
@@ -292,10 +292,8 @@ class LeaderLoop:
     # -- what is seen --------------------------------------------------------------------------------------------
 
     def _state(self) -> GroupState:
-        machine = self._group.machine
-        membership, ownership = machine.membership, machine.holdings.ownership
-        base = membership.assignment
-        entries = base.members if base is not None else {}
+        group = self._group.snapshot()
+        entries = group.assignment.members if group.assignment is not None else {}
         now = wall_time()
         self._joined_at = {m: self._joined_at.get(m, now) for m in entries}
         owners = self._owners()
@@ -305,21 +303,21 @@ class LeaderLoop:
             if owners.get(p) != target and target in entries and boot_time() - at < IN_FLIGHT_SECONDS
         }
         return GroupState(
-            generation=membership.generation,
-            leader=membership.member,
+            generation=group.generation,
+            leader=group.member,
             members={
                 member: MemberState(
                     instance=self._instance_of(member),
                     topics=frozenset(entry.topics),
-                    leaving=member in machine.leaving(),
+                    leaving=member in group.leaving,
                     joined_at=self._joined_at[member],
                 )
                 for member, entry in sorted(entries.items())
             },
-            owners=owners if ownership is not None else {},
+            owners=owners if group.owners is not None else {},
             unowned_lag=self._unowned,
             in_flight={p: target for p, (target, _) in sorted(self._in_flight.items())},
-            manual_override=machine.manual_override,
+            manual_override=group.manual_override,
             replicas_requested=self._requested,
             rates=self._rates,
             expected=self._baselines.curves(now),
@@ -327,19 +325,19 @@ class LeaderLoop:
         )
 
     def _instance_of(self, member: str) -> str:
-        if member == self._group.machine.membership.member:
+        if member == self._group.snapshot().member:
             return self._options.instance
         return self._instances.get(member, "")
 
     def _owners(self) -> dict[Partition, str | None]:
-        machine = self._group.machine
-        ownership, membership = machine.holdings.ownership, machine.membership
-        base = membership.assignment
-        topics = sorted({topic for entry in base.members.values() for topic in entry.topics}) if base else []
+        group = self._group.snapshot()
+        entries = group.assignment.members if group.assignment is not None else {}
+        owners = group.owners or {}
+        topics = sorted({topic for entry in entries.values() for topic in entry.topics})
         return {
-            partition: ownership.owner(partition) if ownership is not None else None
+            partition: owners.get(partition)
             for topic in topics
-            for partition in (Partition(topic, index) for index in range(membership.partitions.get(topic, 0)))
+            for partition in (Partition(topic, index) for index in range(group.partition_counts.get(topic, 0)))
         }
 
     async def _look_at_rates(self) -> None:

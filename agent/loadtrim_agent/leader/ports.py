@@ -12,7 +12,7 @@ from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.events import Event
-from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
 __all__ = ["GroupOffsets", "LeaderOptions", "LedGroup"]
 
@@ -29,9 +29,8 @@ class GroupOffsets(Protocol):
 class LedGroup(Protocol):
     """The group as its leader's agent knows it, and the ways to ask the broker about it."""
 
-    @property
-    def machine(self) -> Machine:
-        """The membership in force."""
+    def snapshot(self) -> MachineSnapshot:
+        """The membership and the assignment of now."""
 
     @property
     def log(self) -> ControlLog | None:

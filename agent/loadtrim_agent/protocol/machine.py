@@ -69,6 +69,7 @@ from .ownership import AssignedPartition, AssignedState, Ownership
 from .partitions import PartitionTable
 from .peers import Peers
 from .prefetch import Prefetches
+from .snapshot import MachineSnapshot
 
 __all__ = ["Machine"]
 
@@ -113,6 +114,9 @@ class Machine:
         self._revoke_deadline = NEVER
         self._stopped_for_foreign = False
         """Handing out was stopped because a member without the agent came back; undone if it is gone again."""
+        self._events_handled = 0
+        self._snapshot: tuple[int, MachineSnapshot] | None = None
+        """The last snapshot, and after how many events it was made."""
         self._story: deque[tuple[float, Event | Command]] = deque(maxlen=STORY_ENTRIES_MAX)
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartEvent: lambda e: self.membership.start(e.now),
@@ -158,6 +162,8 @@ class Machine:
         except InvariantError:
             self._broken = True
             raise
+        finally:
+            self._events_handled += 1
         out = self._out[:]
         self._out.clear()
         self._remember(event, out)
@@ -191,6 +197,7 @@ class Machine:
     def use_log(self, usable: bool) -> None:
         """From the next JoinGroup on: offer our protocol, or the standard ones only (mixed group)."""
         self.config = msgspec.structs.replace(self.config, log_usable=usable)
+        self._snapshot = None
         self.membership.use_log(usable)
         self._log_failed = not usable
 
@@ -208,6 +215,37 @@ class Machine:
     def log_works(self) -> bool:
         """The coordination log can be read and written, as far as is known, and this machine may be trusted with it."""
         return not (self._log_failed or self._broken)
+
+    def snapshot(self) -> MachineSnapshot:
+        """What others may know. Costs O(assigned partitions) for the first caller after an event, else nothing."""
+        events_handled = self._events_handled
+        if self._snapshot is not None and self._snapshot[0] == events_handled:
+            return self._snapshot[1]
+        membership, ownership = self.membership, self.holdings.ownership
+        made = MachineSnapshot(
+            config=self.config,
+            phase=membership.phase,
+            member=membership.member,
+            generation=membership.generation,
+            leader=membership.leader,
+            protocol=membership.protocol,
+            topics=membership.topics,
+            subscribed=self.leave.topics,
+            partition_counts=membership.partitions,
+            assignment=membership.assignment,
+            owners=ownership.owners() if ownership is not None else None,
+            assigned=self.holdings.views(),
+            plan=self.plan,
+            manual_override=self.manual_override,
+            leaving=self.leaving(),
+        )
+        # Another thread may have asked in the middle of an event: what it made counts until the event ends.
+        self._snapshot = (events_handled, made)
+        return made
+
+    def trace(self) -> list[tuple[float, Event | Command]]:
+        """The last events and commands, in order, with their times."""
+        return list(self._story)
 
     def story(self, partition: Partition | None = None) -> list[tuple[float, str, str]]:
         """The last events and commands (time, kind, text), of one partition or of all: for bug reports."""
@@ -324,7 +362,7 @@ class Machine:
     def stop_foreign(self, now: float) -> None:
         self.holdings.drop_unopened()
         for partition, entry in sorted(self.holdings.assigned.items()):
-            if entry.handed_out:
+            if entry.delivered:
                 self._stopped_for_foreign = True
                 self.emit(StopCommand(partition=partition, acquisition_id=entry.acquisition_id))
 
@@ -332,7 +370,7 @@ class Machine:
         if self._stopped_for_foreign:
             self._stopped_for_foreign = False
             for partition, entry in sorted(self.holdings.assigned.items()):
-                if entry.handed_out:
+                if entry.delivered:
                     self.emit(ResumeCommand(partition=partition, acquisition_id=entry.acquisition_id))
 
     def leaving(self) -> frozenset[str]:

@@ -22,26 +22,36 @@ class Ownership:
 
     def __init__(self, generation: int, owners: Mapping[Partition, str]) -> None:
         self.generation = generation
-        self._entries: dict[Partition, tuple[str, int]] = {p: (m, 0) for p, m in sorted(owners.items())}
+        self._owners = dict(sorted(owners.items()))
+        """Invariant: sorted by partition, and never changed once it was given out."""
+        self._given_out = False
+        self._versions: dict[Partition, int] = {}
+        """How often a partition changed hands in this generation; missing: never."""
 
     def owner(self, partition: Partition) -> str | None:
-        entry = self._entries.get(partition)
-        return entry[0] if entry else None
+        return self._owners.get(partition)
 
     def version(self, partition: Partition) -> int:
-        entry = self._entries.get(partition)
-        return entry[1] if entry else 0
+        return self._versions.get(partition, 0)
 
-    def owners(self) -> dict[Partition, str]:
-        """A copy: partition -> owner, sorted by partition."""
-        return {p: entry[0] for p, entry in sorted(self._entries.items())}
+    def owners(self) -> Mapping[Partition, str]:
+        """Return partition -> owner, sorted by partition. The mapping never changes.
+
+        Cost: O(1); the next release that counts copies it.
+        """
+        self._given_out = True
+        return self._owners
 
     def apply(self, release: ReleaseRecord) -> bool:
         """Fold one release in. True if it counts; anything that does not match is void and changes nothing."""
-        current = self._entries.get(release.key)
+        partition = release.key
+        current = (self.owner(partition), self.version(partition))
         if release.generation != self.generation or current != (release.source, release.version):
             return False
-        self._entries[release.key] = (release.target, release.version + 1)
+        if self._given_out:
+            self._owners, self._given_out = dict(self._owners), False
+        self._owners[partition] = release.target
+        self._versions[partition] = release.version + 1
         return True
 
 
@@ -65,6 +75,16 @@ class AssignedState(enum.Enum):
     """Drained; what was done is being committed."""
     TRANSFERRED = "transferred"
     """The release was sent: stopped until the log or the next generation decides (rule 3)."""
+
+    @property
+    def opened(self) -> bool:
+        """Something of it may have been delivered: ``on_partitions_assigned`` has returned, the start is committed."""
+        return self not in (AssignedState.FETCHING, AssignedState.OPENING, AssignedState.INITIAL_COMMIT)
+
+    @property
+    def delivered(self) -> bool:
+        """Its records are delivered while the lease lasts."""
+        return self in (AssignedState.RUNNING, AssignedState.PRE_COMMIT)
 
 
 # Who may follow whom. An intention may be dropped (back to RUNNING) until the release is sent; after it nothing is.
@@ -120,12 +140,12 @@ class AssignedPartition:
     @property
     def opened(self) -> bool:
         """Something of it may have been handed out: ``on_partitions_assigned`` has returned, the start is committed."""
-        return self.state not in (AssignedState.FETCHING, AssignedState.OPENING, AssignedState.INITIAL_COMMIT)
+        return self.state.opened
 
     @property
-    def handed_out(self) -> bool:
-        """Its records are handed out while the lease lasts."""
-        return self.state in (AssignedState.RUNNING, AssignedState.PRE_COMMIT)
+    def delivered(self) -> bool:
+        """Its records are delivered while the lease lasts."""
+        return self.state.delivered
 
     def become(self, state: AssignedState) -> None:
         """Move to the next state.

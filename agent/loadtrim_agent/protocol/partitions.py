@@ -34,6 +34,7 @@ from .events import (
 )
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
 from .ownership import AssignedPartition, AssignedState, Ownership
+from .snapshot import AssignedView
 
 __all__ = ["PartitionTable"]
 
@@ -95,6 +96,13 @@ class PartitionTable:
                 if h.state is not AssignedState.TRANSFERRED and p.topic in subscribed
             )
         )
+
+    def views(self) -> dict[Partition, AssignedView]:
+        """The assigned partitions, for a snapshot."""
+        return {
+            p: AssignedView(acquisition_id=h.acquisition_id, state=h.state, committed=h.committed)
+            for p, h in list(self.assigned.items())  # a copy in one step: other threads may ask
+        }
 
     def acquisition_of(self, partition: Partition) -> int | None:
         entry = self.assigned.get(partition)
@@ -225,7 +233,7 @@ class PartitionTable:
         finish, or, ``patient`` (this member puts down all it has), as long as it takes: the caller then sets the limit.
         """
         entry = self.assigned.get(partition)
-        if entry is None or not entry.handed_out or (entry.state is AssignedState.PRE_COMMIT and target):
+        if entry is None or not entry.delivered or (entry.state is AssignedState.PRE_COMMIT and target):
             return False
         self._moving[partition] = entry
         entry.target, entry.patient = target, patient

@@ -43,6 +43,7 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
 from .observer import AgentObserver
 
@@ -112,7 +113,7 @@ class Agent:
             committed=self.requests.committed_or_none,
             retry_backoff=options.config.retry_backoff,
         )
-        self.transactions = Transactions(lambda: self.machine, self.feed, options.config.rebalance_timeout)
+        self.transactions = Transactions(self.snapshot, self.feed, options.config.rebalance_timeout)
         self.log: ControlLog | None = None
         self.topics = TopicWatch(self._connections.client, options.subscription, self._topics_changed)
         self.entered = asyncio.Event()
@@ -327,6 +328,10 @@ class Agent:
             log.error("The agent's task %s failed", task.get_name(), exc_info=error)
             self.raise_to_user(error)
 
+    def snapshot(self) -> MachineSnapshot:
+        """Return the membership and the assigned partitions of now."""
+        return self.machine.snapshot()
+
     # -- feeding the machine -------------------------------------------------------------------------------------
 
     def feed(self, event: e.Event) -> None:
@@ -417,10 +422,9 @@ class Agent:
         self.fetcher.cover(self._coverable())
 
     def _coverable(self) -> list[Partition]:
-        counts = self.machine.membership.partitions
-        return [
-            Partition(topic, index) for topic in self.machine.membership.topics for index in range(counts.get(topic, 0))
-        ]
+        now = self.snapshot()
+        counts = now.partition_counts
+        return [Partition(topic, index) for topic in now.topics for index in range(counts.get(topic, 0))]
 
     def _entered(self, command: c.EnteredCommand) -> None:
         self.generation = command
@@ -432,7 +436,7 @@ class Agent:
             command.generation,
             command.member,
             "leader" if command.leader == command.member else "member",
-            "" if self.machine.membership.speaks_loadtrim else f", mixed group, protocol {command.protocol}",
+            "" if self.snapshot().speaks_loadtrim else f", mixed group, protocol {command.protocol}",
         )
         self.boundary.call("entered", self.options.observer.entered, command)
 
@@ -468,7 +472,7 @@ class Agent:
     async def _fail_for_protocols(self) -> None:
         """No protocol that all share: say ours and the group's."""
         _, protocol = await self.requests.describe()
-        config = msgspec.structs.replace(self.options.config, log_usable=self.machine.config.log_usable)
+        config = msgspec.structs.replace(self.options.config, log_usable=self.snapshot().config.log_usable)
         self.raise_to_user(group_error(Code.INCONSISTENT_GROUP_PROTOCOL, config, spoken=protocol))
 
     def raise_to_user(self, error: BaseException) -> None:
@@ -485,12 +489,12 @@ class Agent:
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Other topics from now on. A listener that is new is told at once what is held."""
         known, self.listener.target = self.listener.target, listener
-        holds = self.machine.holdings.assigned
+        assigned = self.snapshot().assigned
         # What is being opened, and what was told to go and comes back, it hears of then.
         opened = [
             p
             for p, stream in self.buffer.streams.items()
-            if p in holds and holds[p].state is not AssignedState.OPENING and not stream.revoked
+            if p in assigned and assigned[p].state is not AssignedState.OPENING and not stream.revoked
         ]
         if listener is not None and listener is not known and opened:
             self.spawn(self.listener.assigned(sorted(opened)), "introduce-listener")
@@ -543,10 +547,11 @@ class Agent:
         """Commit what is done and was not committed, without waiting (auto-commit)."""
         offsets: dict[Partition, e.OffsetCommit] = {}
         if self.options.config.auto_commit:
+            assigned = self.snapshot().assigned
             for partition, stream in self.buffer.streams.items():
                 done = self.partitions.done_offset(stream)
-                hold = self.machine.holdings.assigned.get(partition)
-                if done is not None and hold is not None and hold.committed != done:
+                held = assigned.get(partition)
+                if done is not None and held is not None and held.committed != done:
                     offsets[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=done)
         self.feed(e.CommitWantedEvent(now=boot_time(), offsets=offsets))
 
@@ -561,10 +566,11 @@ class Agent:
             CommitFailedError: a partition is not this member's any more. KafkaError: the broker refused.
         """
         wanted: dict[Partition, e.OffsetCommit] = {}
+        assigned = self.snapshot().assigned
         for partition, (offset, metadata) in offsets.items():
             stream = self.buffer.streams.get(partition)
-            hold = self.machine.holdings.assigned.get(partition)
-            if not named and (stream is None or hold is None or hold.state is AssignedState.TRANSFERRED):
+            held = assigned.get(partition)
+            if not named and (stream is None or held is None or held.state is AssignedState.TRANSFERRED):
                 continue
             if stream is None:
                 raise IllegalStateError(f"Partition {partition} is not assigned")

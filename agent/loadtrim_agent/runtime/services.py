@@ -42,6 +42,7 @@ from loadtrim_agent.planning.registry import make_packer, make_policy, unmonitor
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.records import DecisionRecord, LeavingRecord, PlanRecord, Record
 
 from .agent import Agent
@@ -182,12 +183,12 @@ class Services(AgentObserver):
         self.metrics.close()
 
     def _who(self) -> tuple[str, int]:
-        membership = self._need_agent().machine.membership
-        return membership.member, membership.generation
+        now = self._need_agent().snapshot()
+        return now.member, now.generation
 
     def _committed(self) -> dict[Partition, int]:
-        holds = self._need_agent().machine.holdings.assigned
-        return {p: hold.committed for p, hold in holds.items() if hold.committed is not None}
+        assigned = self._need_agent().snapshot().assigned
+        return {p: view.committed for p, view in assigned.items() if view.committed is not None}
 
     async def _publish(self, record: Record, sequence: int) -> bool:
         control = self._need_agent().log
@@ -207,7 +208,7 @@ class Services(AgentObserver):
         self._state_since = wall_time()
         self.metrics.generation(command.generation)
         if self._leader_loop is not None:
-            leads = command.leader == command.member and self._need_agent().machine.membership.assignment is not None
+            leads = command.leader == command.member and self._need_agent().snapshot().assignment is not None
             self._leader_loop.set_leader(leads)
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
@@ -282,57 +283,57 @@ class Services(AgentObserver):
 
     def status(self) -> Status:
         agent = self._need_agent()
-        membership = agent.machine.membership
+        group = agent.snapshot()
         seen = self.metering.snapshot
         last = self._leader_loop.last if self._leader_loop is not None else None
-        leads = membership.is_leader
+        leads = group.is_leader
         return Status(
             group=self._group,
             client_id=self._client_id,
             at=wall_time(),
             version=__version__,
-            member=membership.member,
+            member=group.member,
             instance=instance_name(self._options),
-            state=self._state(agent),
+            state=self._state(agent, group),
             state_since=self._state_since,
-            protocol=membership.protocol,
+            protocol=group.protocol,
             mode=self._options.mode,
-            leader=membership.leader,
+            leader=group.leader,
             leads=leads,
-            generation=membership.generation,
+            generation=group.generation,
             lease_seconds=max(0.0, agent.buffer.lease_until - boot_time()),
             log="ok" if agent.log is not None else "not usable",
             concurrency=self._options.concurrency,
             utilization=seen.utilization,
-            victim=agent.machine.plan is not None and membership.member in agent.machine.plan.victims,
-            partitions=self._partitions(agent),
-            members=_members(agent),
+            victim=group.plan is not None and group.member in group.plan.victims,
+            partitions=self._partitions(group),
+            members=_members(group),
             replicas_actual=last.replicas_actual if last and leads else None,
             replicas_wanted=last.replicas_wanted if last and leads else None,
             scaler=self._scaler_status() if leads else None,
-            manual_override=agent.machine.manual_override,
+            manual_override=group.manual_override,
             last_decision=last,
             last_decision_words=decision_line(last) if isinstance(last, DecisionRecord) else "",
             errors=dict(sorted(self._errors.items())),
             settings=shown_settings(msgspec.structs.asdict(self._options)),
         )
 
-    def _state(self, agent: Agent) -> AgentState:
+    def _state(self, agent: Agent, group: MachineSnapshot) -> AgentState:
         if agent.failure is not None:
             return AgentState.FAILED
         if agent.left.is_set():
             return AgentState.STOPPED
         if not agent.entered.is_set():
             return AgentState.STARTING
-        if not agent.machine.membership.stable:
+        if not group.stable:
             return AgentState.JOINING
-        return AgentState.STABLE if agent.machine.membership.speaks_loadtrim else AgentState.MIXED
+        return AgentState.STABLE if group.speaks_loadtrim else AgentState.MIXED
 
-    def _partitions(self, agent: Agent) -> tuple[OwnedPartition, ...]:
+    def _partitions(self, group: MachineSnapshot) -> tuple[OwnedPartition, ...]:
         releasing = {
             p
-            for p, hold in list(agent.machine.holdings.assigned.items())
-            if hold.state in (AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
+            for p, view in group.assigned.items()
+            if view.state in (AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
         }
         return tuple(
             OwnedPartition(
@@ -365,17 +366,14 @@ class Services(AgentObserver):
         )
 
 
-def _members(agent: Agent) -> tuple[GroupMember, ...]:
-    machine = agent.machine
-    base, ownership = machine.membership.assignment, machine.holdings.ownership
-    if base is None:
+def _members(group: MachineSnapshot) -> tuple[GroupMember, ...]:
+    if group.assignment is None:
         return ()
-    owned = Counter(ownership.owners().values()) if ownership is not None else Counter()
-    victims = machine.plan.victims if machine.plan is not None else ()
-    leaving = machine.leaving()
+    owned = Counter((group.owners or {}).values())
+    victims = group.plan.victims if group.plan is not None else ()
     return tuple(
-        GroupMember(member=m, partitions=owned[m], leaving=m in leaving, victim=m in victims)
-        for m in sorted(base.members)
+        GroupMember(member=m, partitions=owned[m], leaving=m in group.leaving, victim=m in victims)
+        for m in sorted(group.assignment.members)
     )
 
 

@@ -33,8 +33,7 @@ class Told:
 
 def test_a_monitor_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     now, broken = [1_000.0], []
-    machine = SimpleNamespace(holdings=SimpleNamespace(ownership=None), membership=SimpleNamespace(assignment=None))
-    group: Any = SimpleNamespace(machine=machine)
+    group: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(assignment=None, owners=None))
     boundary: Any = SimpleNamespace(broke=broken.append)
     unused: Any = None
     leader = LeaderLoop(LeaderOptions(plan=PlanConfig(group="g", monitor="landau24")), group, unused, unused, boundary)

@@ -1,0 +1,80 @@
+"""What the other rooms may know of the machine: one frozen value, made on demand by ``Machine.snapshot()``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.records import AssignmentRecord, ManualOverrideRecord, PlanRecord
+
+from .group_config import LOADTRIM, GroupConfig
+from .membership import Phase
+from .ownership import AssignedState
+
+__all__ = ["AssignedView", "MachineSnapshot"]
+
+
+class AssignedView(msgspec.Struct, frozen=True, kw_only=True):
+    """One assigned partition, as it was when the snapshot was made."""
+
+    acquisition_id: int
+    state: AssignedState
+    committed: int | None
+    """Last offset that the broker acknowledged for this acquisition, or that it started at by a release."""
+
+    @property
+    def opened(self) -> bool:
+        """Records of this acquisition may have been delivered."""
+        return self.state.opened
+
+    @property
+    def delivered(self) -> bool:
+        """Its records are delivered while the lease lasts."""
+        return self.state.delivered
+
+
+class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The member, its group and its partitions between two events. Safe to read from any thread."""
+
+    config: GroupConfig
+    phase: Phase
+    member: str
+    """Id that the coordinator gave; empty before the first answer and after the member was forgotten."""
+    generation: int
+    """Generation entered last; -1 before the first and after the member was forgotten."""
+    leader: str
+    protocol: str
+    """Assignment protocol of the generation; empty before the first."""
+    topics: tuple[str, ...]
+    """Topics that the group was told of, sorted."""
+    subscribed: tuple[str, ...]
+    """Topics that the user subscribes. The group is told of a topic's end once nothing of it is held."""
+    partition_counts: Mapping[str, int]
+    """Topic -> number of partitions, as far as metadata is known."""
+    assignment: AssignmentRecord | None
+    """The leader's assignment of this generation; None in a mixed generation."""
+    owners: Mapping[Partition, str] | None
+    """Partition -> owner by the log so far, sorted; None while nothing may move (mixed group, no assignment)."""
+    assigned: Mapping[Partition, AssignedView]
+    """The partitions that this member holds."""
+    plan: PlanRecord | None
+    """The leader's latest advice in this generation."""
+    manual_override: ManualOverrideRecord | None
+    leaving: frozenset[str]
+    """Members that announced that they leave, this one included."""
+
+    @property
+    def stable(self) -> bool:
+        """The member is in a generation, and it knows of no rebalance."""
+        return self.phase is Phase.STABLE
+
+    @property
+    def is_leader(self) -> bool:
+        return self.stable and self.leader == self.member
+
+    @property
+    def speaks_loadtrim(self) -> bool:
+        """The generation entered last is one of ours: owned partitions count, the log moves ownership."""
+        return self.protocol == LOADTRIM

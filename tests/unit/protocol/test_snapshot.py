@@ -1,0 +1,55 @@
+"""What the other rooms may know of the machine."""
+
+from __future__ import annotations
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.membership import Phase
+from loadtrim_agent.protocol.ownership import AssignedState
+from sim.driver import ME, OTHER, Driver, release
+
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+
+
+def test_before_the_start_it_is_empty() -> None:
+    known = Driver().machine.snapshot()
+    assert (known.phase, known.member, known.generation, known.stable) == (Phase.IDLE, "", -1, False)
+    assert (known.assignment, known.owners, known.assigned, known.leaving) == (None, None, {}, frozenset())
+    assert known.topics == known.subscribed == ("orders",)
+
+
+def test_it_tells_the_membership_and_the_assigned_partitions() -> None:
+    d = Driver().running(0, leader=OTHER)
+    known = d.machine.snapshot()
+    assert (known.member, known.generation, known.leader) == (ME, 1, OTHER)
+    assert known.stable
+    assert known.speaks_loadtrim
+    assert not known.is_leader
+    assert known.owners == {P0: ME}
+    assert known.assigned[P0].state is AssignedState.RUNNING
+    assert known.assigned[P0].committed == 5
+    assert known.assigned[P0].opened
+    assert known.assigned[P0].delivered
+
+
+def test_it_is_made_once_an_event_and_does_not_change_afterwards() -> None:
+    d = Driver().running(owns={ME: (0,), OTHER: (1,)})
+    before = d.machine.snapshot()
+    assert d.machine.snapshot() is before, "nothing happened"
+    d.read(release(1, 1, 0, OTHER, ME))
+    after = d.machine.snapshot()
+    assert (before.owners, set(before.assigned)) == ({P0: ME, P1: OTHER}, {P0})
+    assert (after.owners, set(after.assigned)) == ({P0: ME, P1: ME}, {P0, P1})
+
+
+def test_a_member_that_leaves_is_among_those_that_leave() -> None:
+    d = Driver().running(0)
+    d.feed(e.LeaveWantedEvent, deadline=d.now + 10.0)
+    assert d.machine.snapshot().leaving == {ME}
+
+
+def test_use_of_the_log_shows_at_once() -> None:
+    d = Driver()
+    assert d.machine.snapshot().config.log_usable
+    d.machine.use_log(False)
+    assert not d.machine.snapshot().config.log_usable
