@@ -1,0 +1,37 @@
+"""The walks of docs/architecture.md: what the running code does, the transcripts, and the page are the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from walks.page import GOLDEN, PAGE, written
+from walks.scenes import WALKS
+from walks.transcript import files, parse, transcript
+
+FILES_MAX = {"record": 16, "report": 24, "release": 14, "setting": 5}
+"""Chosen: a newcomer reads no more files than these to follow one item."""
+TRIES = 3
+"""A machine that stands still for a moment may put a step of another task in between."""
+AGAIN = "PYTHONPATH=tests python -m walks --write"
+
+
+@pytest.mark.parametrize(
+    "walk", [pytest.param(name, marks=pytest.mark.slow if name in ("report", "setting") else ()) for name in WALKS]
+)
+async def test_the_code_takes_the_steps_of_the_transcript(walk: str) -> None:
+    golden = (GOLDEN / f"{walk}.txt").read_text()
+    for _ in range(TRIES):
+        played = transcript((await WALKS[walk]()).steps)
+        if played == golden:
+            break
+    assert played == golden, f"the item goes another way; if that is meant: {AGAIN}"
+
+
+def test_the_page_has_the_diagrams_of_the_transcripts_and_counts_todays_modules() -> None:
+    page = PAGE.read_text()
+    assert written(page) == page, f"docs/architecture.md is out of date: {AGAIN}"
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk_passes_few_files(walk: str) -> None:
+    assert len(files(parse((GOLDEN / f"{walk}.txt").read_text()))) <= FILES_MAX[walk]

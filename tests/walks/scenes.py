@@ -1,0 +1,264 @@
+"""The four walks, played by real consumers against a broker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from aiokafka.structs import TopicPartition
+
+from loadtrim import Consumer, Settings
+from loadtrim_agent.runtime.thread import AgentThread
+from loadtrim_agent.wire.records import MovePlan, PlanRecord, encode
+
+from .broker import MemoryBroker, memory_broker
+from .recorder import Recorder
+
+GROUP, TOPIC = "walk", "orders"
+USER, KAFKA = "user code", "Kafka"
+MEASURED_SECONDS = 4.0
+"""Long enough for the leader to know what a record costs: it holds for 3 s."""
+_OUTSIDE = {"walks/scenes.py": USER, "aiokafka/client.py": KAFKA}
+
+
+def forms(*names: str) -> Callable[[Any], str | None]:
+    """Tell an item's form by the name of its class; of an event of the log by the record in it."""
+    wanted = frozenset(names)
+
+    def label(value: Any) -> str | None:
+        if type(value).__name__ == "LogReadEvent":
+            value = value.record
+        name = type(value).__name__
+        if name.startswith("FetchResponse") and "FetchResponse" in wanted:
+            told = [p[-1] for topic, partitions in value.topics for p in partitions if topic == TOPIC]
+            return "FetchResponse" if any(told) else None
+        return name if name in wanted else None
+
+    return label
+
+
+@contextlib.contextmanager
+def one_thread() -> Any:
+    """Run agents in the loop of user code, so that one thread sees the item's whole way in its order."""
+    names = ("start", "run", "post", "stop")
+    before = {name: getattr(AgentThread, name) for name in names}
+    alive = AgentThread.alive
+
+    def start(self: AgentThread) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self: AgentThread, work: Any) -> Any:
+        return await work
+
+    def post(self: AgentThread, call: Any, *args: Any) -> None:
+        asyncio.get_running_loop().call_soon(call, *args)
+
+    async def stop(self: AgentThread) -> None: ...
+
+    for name, method in zip(names, (start, run, post, stop), strict=True):
+        setattr(AgentThread, name, method)
+    AgentThread.alive = property(lambda self: True)  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(AgentThread, name, method)
+        AgentThread.alive = alive  # type: ignore[method-assign]
+
+
+@contextlib.asynccontextmanager
+async def stage(partitions: int = 1) -> AsyncIterator[MemoryBroker]:
+    """A broker with one topic and a control topic, and agents in this thread."""
+    with one_thread():
+        async with memory_broker({TOPIC: partitions, f"__loadtrim.{GROUP}": 2}) as broker:
+            yield broker
+
+
+def made(broker: MemoryBroker, settings: Settings) -> Consumer:
+    """A consumer of the group, not started."""
+    return Consumer(
+        TOPIC,
+        bootstrap_servers=f"127.0.0.1:{broker.port}",
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=60_000,
+        handle_signals=False,
+        settings=settings,
+    )
+
+
+@contextlib.asynccontextmanager
+async def consumer(broker: MemoryBroker) -> AsyncIterator[Consumer]:
+    """A consumer that has its generation."""
+    one = made(broker, Settings(http="off"))
+    await one.start()
+    try:
+        yield one
+    finally:
+        await one.stop()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(10.0):
+        while not holds():  # noqa: ASYNC110 - what is waited for happens in the code under test
+            await asyncio.sleep(0.002)
+
+
+async def user_code(one: Consumer) -> None:
+    """Take one record; asking for the next one ends it."""
+    record = await one.getone()
+    assert record.value == b"walk"
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await one.getone()
+
+
+async def walk_record() -> Recorder:
+    """Broker, user code, done, commit."""
+    recorder = Recorder(
+        forms(
+            "FetchResponse",
+            "Chunk",
+            "ConsumerRecord",
+            "OffsetCommit",
+            "CommitWantedEvent",
+            "SendCommitCommand",
+            "OffsetCommitRequest",
+            "CommitAnsweredEvent",
+        ),
+        KAFKA,
+        _OUTSIDE,
+        calls={"Stream.end": "done"},
+        onlookers=("loadtrim_agent/runtime/services.py", "loadtrim_agent/delivery/metering_task.py"),
+    )
+    async with stage() as broker, consumer(broker) as one:
+        await until(lambda: broker.committed(GROUP, TOPIC, 0) == 0)
+        await asyncio.sleep(0.05)
+        with recorder.recording():
+            await broker.send(TOPIC, 0, b"walk")
+            await user_code(one)
+            await one.commit()
+    return recorder
+
+
+async def walk_release() -> Recorder:
+    """Plan, idle point, commit, release, new owner."""
+    recorder = Recorder(
+        forms(
+            "PlanRecord",
+            "MovePlan",
+            "MoveWantedEvent",
+            "AwaitIdlePointCommand",
+            "IdlePointEvent",
+            "StopCommand",
+            "DrainedEvent",
+            "AppendCommand",
+            "ReleaseRecord",
+            "OpenCommand",
+            "OpenedEvent",
+            "RunCommand",
+            "PrefetchCommand",
+            "OffsetCommit",
+            "SendCommitCommand",
+            "CommitAnsweredEvent",
+        ),
+        KAFKA,
+    )
+    async with stage(partitions=2) as broker, consumer(broker) as one:
+        moving = TopicPartition(TOPIC, 1)
+        await until(lambda: broker.committed(GROUP, TOPIC, 1) == 0)
+        async with consumer(broker) as other:
+            await until(lambda: broker.groups[GROUP].generation == 2 and not broker.groups[GROUP].rebalancing)
+            await asyncio.sleep(0.1)
+            giver, receiver = (one, other) if moving in one.assignment() else (other, one)
+            members = {one: "member-1", other: "member-2"}
+            move = MovePlan(topic=TOPIC, partition=1, source=members[giver], target=members[receiver])
+            plan = PlanRecord(
+                group=GROUP, member="member-1", at=time.time(), generation=2, sequence=10_000, moves=(move,)
+            )
+            data = encode(plan)
+            await broker.send(TOPIC, 1, b"walk")
+            await user_code(giver)
+            with recorder.recording():
+                await broker.send(f"__loadtrim.{GROUP}", 0, data)
+                await until(lambda: moving in receiver.assignment() and moving not in giver.assignment())
+                await asyncio.sleep(0.02)
+    return recorder
+
+
+async def walk_report() -> Recorder:
+    """Meter, telemetry, leader, decision."""
+    tell = forms(
+        "PartitionReport",
+        "ReportRecord",
+        "TelemetryEntry",
+        "Observation",
+        "Estimate",
+        "Forecast",
+        "View",
+        "Sizing",
+        "Problem",
+        "Placement",
+        "DecisionRecord",
+    )
+    began = float("inf")
+
+    def label(value: Any) -> str | None:
+        name = tell(value)
+        return None if name == "DecisionRecord" and value.at < began else name  # the last decision is read, too
+
+    recorder = Recorder(label, USER, calls={"MeteringTask.gather": "records done", "Meter.done": "records done"})
+    async with stage() as broker, consumer(broker) as one, loaded(broker, one):
+        await asyncio.sleep(MEASURED_SECONDS)
+        await until(lambda: 0.4 < time.time() % 1.0 < 0.5)
+        began, telemetry = time.time(), (f"__loadtrim.{GROUP}", 1)
+        written = len(broker.logs[telemetry])
+        with recorder.recording():
+            await until(lambda: len(broker.logs[telemetry]) >= written + 2)
+            await asyncio.sleep(0.05)
+    return recorder
+
+
+@contextlib.asynccontextmanager
+async def loaded(broker: MemoryBroker, one: Consumer) -> AsyncIterator[None]:
+    """Records come, and are done, while the block runs."""
+
+    async def work() -> None:
+        while True:
+            await broker.send(TOPIC, 0, b"walk")
+            await one.getone()
+            await asyncio.sleep(0.05)
+
+    working = asyncio.create_task(work())
+    try:
+        yield
+    finally:
+        working.cancel()
+
+
+async def walk_setting() -> Recorder:
+    """LOADTRIM_SLA_SHARE from the environment to where it decides."""
+
+    def label(value: Any) -> str | None:
+        return "text" if value == "0.98765" else "number" if type(value) is float and value == 0.98765 else None
+
+    recorder = Recorder(label, "environment", names=("sla_share", "objective_share"))
+    async with stage() as broker:
+        with recorder.recording():
+            settings = Settings.from_env({"LOADTRIM_SLA_SHARE": "0.98765", "LOADTRIM_HTTP": "off"})
+            one = made(broker, settings)
+            await one.start()
+        async with loaded(broker, one):
+            await asyncio.sleep(MEASURED_SECONDS)
+            await until(lambda: 0.0 < time.time() % 1.0 < 0.2)
+            with recorder.recording():
+                await asyncio.sleep(1.0)
+        await one.stop()
+    return recorder
+
+
+WALKS = {"record": walk_record, "report": walk_report, "release": walk_release, "setting": walk_setting}
