@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from demo.load import Rates
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from loadtrim_spark.evaluation.truth import DAY_SECONDS, MINUTE_SECONDS, WEEK_SECONDS, Busy, Truth
 
 __all__ = ["HIGH", "LOW", "Past", "load_of", "reports", "truth_rising_at"]

@@ -20,7 +20,8 @@ from benchmarks.baselines.past import Past, reports
 from benchmarks.baselines.schedule import BUCKET_SECONDS
 from loadtrim.testing import create_topic
 from loadtrim_agent.kafka.control_log import telemetry_key, topic_configs
-from loadtrim_agent.wire.records import TELEMETRY, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.topic_names import control_topic
 
 __all__ = ["Pipeline", "StepFailedError", "Written", "fetch_jars", "hand_over", "write_past"]

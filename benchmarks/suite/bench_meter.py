@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import Meter, MeterConfig
-from loadtrim_agent.wire.records import encode
+from loadtrim_agent.wire.codec import encode
 
 START = 1_700_000_000.0
 COST_SECONDS = 4e-6

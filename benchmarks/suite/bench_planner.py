@@ -18,7 +18,7 @@ from loadtrim_agent.planning.placement.incremental import Trim
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord, WorkWindow
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
 
 from .packing import loaded
 from .results import Figure

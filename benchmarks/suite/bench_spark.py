@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadtrim_agent.wire.records import TELEMETRY, PartitionReport, ReportRecord, WorkWindow, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.envelope import TELEMETRY
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .results import Figure

@@ -16,17 +16,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from loadtrim.testing import Cluster
 from loadtrim_agent.common.clock import boot_time, wall_time
-from loadtrim_agent.wire.records import (
-    COORDINATION,
-    ManualOverrideRecord,
-    MovePlan,
-    PlanRecord,
-    Record,
-    ReleaseRecord,
-    UnreadableRecord,
-    decode,
-    encode,
-)
+from loadtrim_agent.wire.codec import Record, decode, encode
+from loadtrim_agent.wire.envelope import COORDINATION, UnreadableRecord
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan, PlanRecord, ReleaseRecord
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .child import Child

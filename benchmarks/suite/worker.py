@@ -215,7 +215,7 @@ def _story(agent: Any) -> list[Any]:
     """(kind, boot-time seconds, generation or partition) of the steps that benchmarks look at."""
     from loadtrim_agent.protocol import commands as c
     from loadtrim_agent.protocol import events as e
-    from loadtrim_agent.wire.records import ReleaseRecord
+    from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
     steps: list[Any] = []
     for at, entry in agent.machine.trace():

@@ -15,18 +15,10 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.ownership import Ownership
-from loadtrim_agent.wire.records import (
-    COORDINATION,
-    TELEMETRY,
-    AssignmentRecord,
-    DecisionRecord,
-    HelloRecord,
-    Record,
-    ReleaseRecord,
-    ReportRecord,
-    UnreadableRecord,
-    decode,
-)
+from loadtrim_agent.wire.codec import Record, decode
+from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, ReleaseRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 __all__ = [
     "Entry",

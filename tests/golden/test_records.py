@@ -11,7 +11,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from loadtrim_agent.wire.records import Record, UnreadableRecord, decode, encode
+from loadtrim_agent.wire.codec import Record, decode, encode
+from loadtrim_agent.wire.envelope import UnreadableRecord
 
 LINES = (Path(__file__).parent / "records-v1.jsonl").read_bytes().splitlines()
 

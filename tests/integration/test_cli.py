@@ -22,22 +22,17 @@ from loadtrim.observer.follow import following
 from loadtrim.observer.view import ObservedGroup
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator, OrchestratorOptions
 from loadtrim.testing import Cluster
-from loadtrim_agent.wire.records import (
-    COORDINATION,
+from loadtrim_agent.wire.codec import Record, decode, encode
+from loadtrim_agent.wire.envelope import COORDINATION
+from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
-    DecisionRecord,
     HelloRecord,
     LoadRecord,
     ManualOverrideRecord,
     MemberEntry,
-    PartitionReport,
-    Record,
-    RejectedPlan,
     ReleaseRecord,
-    ReportRecord,
-    decode,
-    encode,
 )
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, RejectedPlan, ReportRecord
 from loadtrim_agent.wire.topic_names import control_topic
 
 pytestmark = pytest.mark.kafka
@@ -284,7 +279,8 @@ async def test_a_group_of_plain_consumers_is_told_apart(kafka: Cluster, run: Run
 MEMBER = """
 import asyncio, json, os, signal, sys, time, urllib.request
 from aiokafka import AIOKafkaProducer
-from loadtrim_agent.wire.records import ReportRecord, encode
+from loadtrim_agent.wire.telemetry_records import ReportRecord
+from loadtrim_agent.wire.codec import encode
 
 async def main(bootstrap, group, topic):
     stop = asyncio.Event()

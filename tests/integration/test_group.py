@@ -24,7 +24,9 @@ from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim.testing.ports import free_ports
 from loadtrim_agent.common.host import instance_name
-from loadtrim_agent.wire.records import TELEMETRY, Record, ReportRecord, decode
+from loadtrim_agent.wire.codec import Record, decode
+from loadtrim_agent.wire.envelope import TELEMETRY
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 from loadtrim_agent.wire.topic_names import control_topic
 
 pytestmark = pytest.mark.kafka

@@ -13,7 +13,7 @@ from integration.harness_consumers import consumers, drain, new_group, started
 from loadtrim import Consumer
 from loadtrim.testing import Cluster
 from loadtrim_agent.common.clock import wall_time
-from loadtrim_agent.wire.records import MovePlan, PlanRecord
+from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 
 pytestmark = pytest.mark.kafka
 

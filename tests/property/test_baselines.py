@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.baseline_records import TopicCurve
-from loadtrim_agent.wire.records import DecisionRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from unit.planning.virtual_group import TOPIC, Fleet, T, noisy, steps
 
 CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=20.0)

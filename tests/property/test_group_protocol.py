@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from loadtrim_agent.wire.records import AssignmentRecord, LoadRecord, MovePlan, ReleaseRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord, MovePlan, ReleaseRecord
 from sim.chaos import simulate
 from sim.controllog import AppendFate
 from sim.coordinator import HeartbeatRequest, JoinRequest, LeaveRequest, SyncRequest

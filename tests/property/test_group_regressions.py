@@ -22,7 +22,7 @@ from loadtrim_agent.protocol.membership import Membership, Phase
 from loadtrim_agent.protocol.ownership import AssignedState, Ownership
 from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.protocol.prefetch import Prefetches
-from loadtrim_agent.wire.records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
+from loadtrim_agent.wire.ownership_records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
 from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
 from sim.invariants import Violation

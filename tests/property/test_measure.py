@@ -15,7 +15,8 @@ from loadtrim_agent.metering.cost import CostEstimate
 from loadtrim_agent.metering.lateness import Judge, LateCause, Mark, RecordQueue, runs_of
 from loadtrim_agent.metering.meter import Meter, MeterConfig, split_report
 from loadtrim_agent.metering.windows import SlidingWindows, SlotGrid
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord, decode, encode
+from loadtrim_agent.wire.codec import decode, encode
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 T = 1_700_000_000.0
 W = 0.5

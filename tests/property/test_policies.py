@@ -164,7 +164,7 @@ def test_a_new_leader_goes_on_with_what_was_remembered(name: str) -> None:
 SCRIPT = """
 from unit.planning.virtual_group import steps
 from property.test_policies import NAMES, group_with
-from loadtrim_agent.wire.records import encode
+from loadtrim_agent.wire.codec import encode
 
 for name in NAMES:
     group = group_with(name, steps(7, (0, 60.0), (10, 900.0), (30, 30.0)), 2)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loadtrim_agent.wire.records import MovePlan, Record, ReleaseRecord
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import MovePlan, ReleaseRecord
 
 from .controllog import AppendFate
 from .coordinator import CommitRequest, FetchRequest

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from loadtrim_agent.wire.records import AssignmentRecord, Record
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
 from .scheduler import Scheduler
 

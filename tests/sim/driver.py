@@ -9,7 +9,8 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import LOADTRIM, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
-from loadtrim_agent.wire.records import AssignmentRecord, MemberEntry, Record, ReleaseRecord
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, MemberEntry, ReleaseRecord
 
 __all__ = ["GROUP", "ME", "OTHER", "Driver", "assignment_of", "release"]
 

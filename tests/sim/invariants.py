@@ -10,7 +10,7 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import LOADTRIM
 from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
-from loadtrim_agent.wire.records import PlanRecord
+from loadtrim_agent.wire.ownership_records import PlanRecord
 
 if TYPE_CHECKING:
     from .member import SimMember

@@ -11,7 +11,8 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import GroupConfig
 from loadtrim_agent.protocol.machine import Machine
-from loadtrim_agent.wire.records import LoadRecord, MovePlan, PlanRecord, Record
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import LoadRecord, MovePlan, PlanRecord
 
 from .coordinator import (
     CommitRequest,

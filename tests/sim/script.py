@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import Record
+from loadtrim_agent.wire.codec import Record
 
 from .controllog import AppendFate
 from .member import SimMember

@@ -10,7 +10,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from loadtrim.testing import Cluster
-from loadtrim_agent.wire.records import DecisionRecord, PartitionReport, ReportRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
 from loadtrim_agent.wire.topic_names import control_topic
 
 DAY = 86_400

@@ -12,7 +12,8 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim import Consumer, Settings
 from loadtrim_agent.runtime.thread import AgentThread
-from loadtrim_agent.wire.records import MovePlan, PlanRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 
 from .broker import MemoryBroker, memory_broker
 from .recorder import Recorder

@@ -22,7 +22,8 @@ from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
-from loadtrim_agent.wire.records import LoadRecord, Record
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import LoadRecord
 
 from .partition_stream import Finished, Stream
 from .record_buffer import RecordBuffer

@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError, for_code
 
 from loadtrim_agent.wire.baseline_records import TOPICS_MAX, Baselines
-from loadtrim_agent.wire.records import UnreadableRecord
+from loadtrim_agent.wire.envelope import UnreadableRecord
 
 from .connections import UNREACHABLE, Channel, Connections
 from .partition_log import REQUEST_SECONDS, PartitionLog

@@ -26,16 +26,9 @@ from loadtrim_agent.protocol.events import (
     LogPositionEvent,
     LogReadEvent,
 )
-from loadtrim_agent.wire.records import (
-    COORDINATION,
-    TELEMETRY,
-    AssignmentRecord,
-    LoadRecord,
-    Record,
-    UnreadableRecord,
-    decode,
-    encode,
-)
+from loadtrim_agent.wire.codec import Record, decode, encode
+from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
 
 from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Channel, Connections
 from .partition_log import Appended, PartitionLog

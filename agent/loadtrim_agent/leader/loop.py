@@ -30,7 +30,8 @@ from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig, Rates
 from loadtrim_agent.protocol.events import WeightsEvent
 from loadtrim_agent.wire.baseline_records import Baselines
-from loadtrim_agent.wire.records import DecisionRecord, PlanRecord, ReportRecord
+from loadtrim_agent.wire.ownership_records import PlanRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 from .ports import LeaderOptions, LedGroup
 from .scaling.port import ScaleRequest

@@ -27,7 +27,8 @@ from operator import mul
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import LoadRecord, PartitionLoad, PartitionReport, ReportRecord
+from loadtrim_agent.wire.ownership_records import LoadRecord, PartitionLoad
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .arrivals import Arrivals
 from .broker_clock import ClockOffset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import PartitionReport, WorkWindow
+from loadtrim_agent.wire.telemetry_records import PartitionReport, WorkWindow
 
 from .arrivals import ASSUMED_SECONDS_MAX, Arrivals
 from .cost import BusyRing, Cost, CostEstimate

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import ReportRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .cost import Cost
 from .windows import SlotGrid

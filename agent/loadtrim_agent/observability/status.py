@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 __all__ = [
     "HIDDEN",

@@ -12,10 +12,9 @@ from datetime import UTC, datetime, tzinfo
 
 from loadtrim_agent.planning.baseline import Ignored
 from loadtrim_agent.planning.explain import short_member
-from loadtrim_agent.wire.records import (
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
-    BaselineUse,
-    DecisionRecord,
     HelloRecord,
     LeavingRecord,
     LeftRecord,
@@ -23,11 +22,10 @@ from loadtrim_agent.wire.records import (
     ManualOverrideRecord,
     MovePlan,
     PlanRecord,
-    Record,
     RejoinRecord,
     ReleaseRecord,
-    ReportRecord,
 )
+from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, ReportRecord
 
 from .status import AgentState, Status
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import MovePlan
+from loadtrim_agent.wire.ownership_records import MovePlan
 
 from .values import GroupState
 

@@ -23,7 +23,7 @@ from statistics import NormalDist
 from typing import Any
 
 from loadtrim_agent.wire.baseline_records import TOPICS_MAX, TopicCurve
-from loadtrim_agent.wire.records import BaselineUse
+from loadtrim_agent.wire.telemetry_records import BaselineUse
 
 from .explain import NAMES_MAX
 from .values import Estimate, PlanConfig

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from loadtrim_agent.wire.records import BaselineUse, MovePlan
+from loadtrim_agent.wire.ownership_records import MovePlan
+from loadtrim_agent.wire.telemetry_records import BaselineUse
 
 from .values import Estimate, GroupState, Placement, PlanConfig, Reason, Sizing, units_of
 

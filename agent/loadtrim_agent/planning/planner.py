@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import BaselineUse, DecisionRecord, MovePlan, ReportRecord
+from loadtrim_agent.wire.ownership_records import MovePlan
+from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, ReportRecord
 
 from .advice import Advice
 from .baseline import Comparison, Ignored, look_ahead, startup_seconds

@@ -17,7 +17,7 @@ from statistics import fmean
 
 import msgspec
 
-from loadtrim_agent.wire.records import DecisionRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 from .estimate import SERIES_SECONDS_MAX
 from .values import Estimate, Outcome, PartitionEstimate, Rates, RateUnit

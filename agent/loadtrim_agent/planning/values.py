@@ -23,7 +23,8 @@ from loadtrim_agent.common.checks import within
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import DEFAULTS, AgentSettings, is_allowed
 from loadtrim_agent.wire.baseline_records import TopicCurve
-from loadtrim_agent.wire.records import ManualOverrideRecord, RejectedPlan
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
 from .history import Second
 

@@ -9,7 +9,7 @@ import msgspec
 from loadtrim_agent.common.assignors.spread import spread
 from loadtrim_agent.common.assignors.standard import range_assign, roundrobin_assign
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import AssignmentRecord, MemberEntry
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, MemberEntry
 
 from .events import GroupAnswer, JoinedMember
 

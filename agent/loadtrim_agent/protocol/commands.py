@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import Record
+from loadtrim_agent.wire.codec import Record
 
 from .events import GroupAnswer
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import AssignmentRecord, Record
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
 __all__ = [
     "AppendedEvent",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import LeavingRecord, LeftRecord
+from loadtrim_agent.wire.ownership_records import LeavingRecord, LeftRecord
 
 from .commands import GatherCommitsCommand, SendLeaveCommand
 from .events import LeaveAnsweredEvent, LeaveWantedEvent

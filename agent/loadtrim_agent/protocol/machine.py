@@ -14,7 +14,8 @@ import msgspec
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import (
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
     HelloRecord,
     LeavingRecord,
@@ -22,7 +23,6 @@ from loadtrim_agent.wire.records import (
     LoadRecord,
     ManualOverrideRecord,
     PlanRecord,
-    Record,
     RejoinRecord,
     ReleaseRecord,
 )

@@ -20,7 +20,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from loadtrim_agent.wire.records import AssignmentRecord, HelloRecord, RejoinRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, RejoinRecord
 
 from .announcements import Announcements
 from .assignment import GenerationAssignment, answers_of, assign_standard, make_assignment

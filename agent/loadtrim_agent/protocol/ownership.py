@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import ReleaseRecord
+from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
 __all__ = ["AssignedPartition", "AssignedState", "Ownership"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import ReleaseRecord
+from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
 from .commands import (
     AwaitIdlePointCommand,

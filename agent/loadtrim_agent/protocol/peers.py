@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import LoadRecord, MemberEntry
+from loadtrim_agent.wire.ownership_records import LoadRecord, MemberEntry
 
 __all__ = ["Peers"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import AssignmentRecord, HelloRecord, ManualOverrideRecord, RejoinRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, ManualOverrideRecord, RejoinRecord
 
 from .events import GroupAnswer
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import AssignmentRecord, ManualOverrideRecord, PlanRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord, PlanRecord
 
 from .group_config import LOADTRIM, GroupConfig
 from .membership import Phase

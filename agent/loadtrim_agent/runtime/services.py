@@ -43,7 +43,9 @@ from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
-from loadtrim_agent.wire.records import DecisionRecord, LeavingRecord, PlanRecord, Record
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import LeavingRecord, PlanRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 from .agent import Agent
 from .observer import AgentObserver

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from .records import UnreadableRecord
+from .envelope import UnreadableRecord
 
 __all__ = [
     "TOPICS_MAX",

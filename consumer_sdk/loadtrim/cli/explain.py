@@ -16,7 +16,7 @@ from loadtrim.observer.connection import Connection, add_arguments, connection_f
 from loadtrim.observer.control_topic import ControlTopic
 from loadtrim.observer.view import GroupView
 from loadtrim_agent.observability.text import decision_lines, time_of_day
-from loadtrim_agent.wire.records import DecisionRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -13,7 +13,7 @@ from loadtrim.errors import EXIT_DONE
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
 from loadtrim.observer.view import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupView
-from loadtrim_agent.wire.records import ManualOverrideRecord
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -43,7 +43,7 @@ from loadtrim_agent.common.naming import UnknownNameError, nearest
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.planning.placement.problem import LoadError
 from loadtrim_agent.planning.registry import LABORATORY, PACKERS, POLICIES
-from loadtrim_agent.wire.records import ReportRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .simulated import Run, Task, head_lines, json_of, text_lines
 

@@ -27,17 +27,10 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim.errors import CommandError, UsageError
 from loadtrim_agent.common.errors import LoadtrimError
-from loadtrim_agent.wire.records import (
-    COORDINATION,
-    TELEMETRY,
-    AssignmentRecord,
-    DecisionRecord,
-    ManualOverrideRecord,
-    Record,
-    UnreadableRecord,
-    decode,
-    encode,
-)
+from loadtrim_agent.wire.codec import Record, decode, encode
+from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from loadtrim_agent.wire.topic_names import control_topic, group_of
 
 from .connection import CLIENT_LOG, Connection

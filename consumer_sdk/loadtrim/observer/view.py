@@ -21,20 +21,18 @@ import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.ownership import Ownership
-from loadtrim_agent.wire.records import (
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
-    DecisionRecord,
     HelloRecord,
     LeavingRecord,
     LeftRecord,
     LoadRecord,
     ManualOverrideRecord,
-    PartitionReport,
     PlanRecord,
-    Record,
     ReleaseRecord,
-    ReportRecord,
 )
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
 
 __all__ = ["GroupView", "LoadPoint", "ObservedGroup", "ObservedMember", "ObservedPartition"]
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from loadtrim_agent.wire.records import TELEMETRY
+from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_spark.evaluation.truth import MINUTE_SECONDS, Truth
 
 __all__ = ["arrivals", "as_records", "as_source", "reports"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from loadtrim_agent.wire.records import TELEMETRY
+from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, reason_of
 
 __all__ = ["Checkpoint", "read_checkpoint"]

@@ -1,10 +1,10 @@
 """Kafka records of the telemetry partition become rows of the history, or of the quarantine with a reason. Pure.
 
-Fields are those of ``report`` and ``decision`` in ``loadtrim_agent.wire.records``. One flat row serves both: what one
-does not have is null, and so is what the writer left out because it is the default. Fields that this version does not
-know are passed over; a later version adds their columns. ``work_windows`` are passed over too: 24 numbers per partition
-for the leader's next decisions, from which nothing is learnt later; and ``slots_open``, which the next report tells for
-good.
+Fields are those of ``report`` and ``decision`` in ``loadtrim_agent.wire.telemetry_records``. One flat row serves
+both: what one does not have is null, and so is what the writer left out because it is the default. Fields that this
+version does not know are passed over; a later version adds their columns. ``work_windows`` are passed over too: 24
+numbers per partition for the leader's next decisions, from which nothing is learnt later; and ``slots_open``, which
+the next report tells for good.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from loadtrim_agent.wire.records import TELEMETRY
+from loadtrim_agent.wire.envelope import TELEMETRY
 
 __all__ = ["HISTORY_COLUMNS", "IDENTITY", "QUARANTINE_COLUMNS", "first_of_each", "parsed", "quarantined", "telemetry"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from loadtrim_agent.wire.records import TELEMETRY
+from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_spark.errors import PipelineError, explained, java_types, reason_of
 
 __all__ = ["Held", "Source"]

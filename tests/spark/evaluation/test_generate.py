@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from loadtrim_agent.wire.records import ReportRecord, decode
+from loadtrim_agent.wire.codec import decode
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 from loadtrim_spark.evaluation.generate import arrivals, as_records, as_source, reports
 from loadtrim_spark.evaluation.truth import SCENARIOS, Busy, Spell, Truth
 from loadtrim_spark.learning.days import day_rows

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from loadtrim_spark.learning.days import day_rows
 from loadtrim_spark.learning.records import costs, speeds, times
 from loadtrim_spark.pipeline.parse import first_of_each, parsed

@@ -19,7 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from loadtrim.testing import LocalKafka
-from loadtrim_agent.wire.records import TELEMETRY, HelloRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.envelope import TELEMETRY
+from loadtrim_agent.wire.ownership_records import HelloRecord
 from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.pipeline.history import Batch, Tables, compact, delete_group

@@ -12,15 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from loadtrim_agent.wire.records import (
-    BaselineUse,
-    DecisionRecord,
-    ManualOverrideRecord,
-    MovePlan,
-    PartitionReport,
-    ReportRecord,
-    encode,
-)
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan
+from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, PartitionReport, ReportRecord
 from loadtrim_spark.pipeline.history import Tables, open_tables, take_in
 from loadtrim_spark.pipeline.parse import HISTORY_COLUMNS, first_of_each, parsed
 from spark.harness import MONDAY, decision, report

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from loadtrim_agent.wire.records import DecisionRecord, PartitionReport, ReportRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
 from loadtrim_spark.evaluation.backtest import counted_days
 from loadtrim_spark.learning.learn import Calendar
 from loadtrim_spark.pipeline.parse import first_of_each, parsed

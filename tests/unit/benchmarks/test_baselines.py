@@ -20,7 +20,9 @@ from demo.load import shares_even, shares_skewed
 from demo.report import CONTROL_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import Entry, OwnerChange, Telemetry, save_entries
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import TELEMETRY, DecisionRecord, ReportRecord, decode, encode
+from loadtrim_agent.wire.codec import decode, encode
+from loadtrim_agent.wire.envelope import TELEMETRY
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 from loadtrim_spark.evaluation.truth import DAY_SECONDS, MINUTE_SECONDS, WEEK_SECONDS
 from unit.examples.stories import EPOCH_NS, Story
 

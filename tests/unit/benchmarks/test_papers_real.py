@@ -16,7 +16,9 @@ from benchmarks.papers.real_page import PICTURE, RealRun, load_runs, merge_runs,
 
 from demo.report import Latency, Summary
 from demo.telemetry import Entry, save_entries
-from loadtrim_agent.wire.records import TELEMETRY, ReportRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.envelope import TELEMETRY
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 ORDER = [("W1", "Alg. 2"), ("W1", "aiokafka"), ("W2", "objective")]
 

@@ -14,7 +14,8 @@ from loadtrim_agent.delivery.partition_stream import Finished, Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
-from loadtrim_agent.wire.records import Record, ReportRecord
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 
 class QuietFetcher:

@@ -12,16 +12,9 @@ from demo.journal import read_run
 from demo.report import NOT_THE_PAPERS, SETTING_FILE, Replica, Report, Setting, main, make_report, percentile, render
 from demo.telemetry import Entry, OwnerChange, Telemetry, fold, load_entries, save_entries
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import (
-    AssignmentRecord,
-    DecisionRecord,
-    HelloRecord,
-    MemberEntry,
-    Record,
-    ReleaseRecord,
-    ReportRecord,
-    encode,
-)
+from loadtrim_agent.wire.codec import Record, encode
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, MemberEntry, ReleaseRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 from unit.examples.stories import EPOCH_NS, Story
 
 START = EPOCH_NS / 1e9

@@ -11,7 +11,8 @@ from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
 
 from loadtrim_agent.kafka.control_log import LOOK_SECONDS_MAX, ControlLog, TelemetryEntry, TelemetryTail
 from loadtrim_agent.kafka.partition_log import Fetched
-from loadtrim_agent.wire.records import ReportRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 
 def make_log() -> ControlLog:

@@ -6,7 +6,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import Meter, MeterConfig, PartitionSnapshot
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 T = 1_700_000_000.0
 W = 0.5

@@ -9,7 +9,8 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import HANDOFFS_MAX, QUEUES_MAX, Meter, MeterConfig, MeterSnapshot, split_report
-from loadtrim_agent.wire.records import WorkWindow, decode, encode
+from loadtrim_agent.wire.codec import decode, encode
+from loadtrim_agent.wire.telemetry_records import WorkWindow
 from unit.metering.meter_feed import CONFIG, OTHER, Feed, P, Q, T, bursts, entry_of, snapshot_of, time_of
 
 

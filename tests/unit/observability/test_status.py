@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from loadtrim_agent.observability.status import HIDDEN, OwnedPartition, ScalerStatus, Status, shown_settings
-from loadtrim_agent.wire.records import DecisionRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 
 def test_secrets_are_hidden_and_their_absence_is_shown() -> None:

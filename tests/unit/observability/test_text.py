@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from loadtrim_agent.observability import text as words
 from loadtrim_agent.observability.status import AgentState, OwnedPartition, Status
-from loadtrim_agent.wire.records import (
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
-    BaselineUse,
-    DecisionRecord,
     HelloRecord,
     LeavingRecord,
     LeftRecord,
@@ -23,12 +22,15 @@ from loadtrim_agent.wire.records import (
     MemberEntry,
     MovePlan,
     PartitionLoad,
-    PartitionReport,
     PlanRecord,
-    Record,
-    RejectedPlan,
     RejoinRecord,
     ReleaseRecord,
+)
+from loadtrim_agent.wire.telemetry_records import (
+    BaselineUse,
+    DecisionRecord,
+    PartitionReport,
+    RejectedPlan,
     ReportRecord,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loadtrim_agent.planning.advice import Advice
 from loadtrim_agent.planning.values import GroupState
-from loadtrim_agent.wire.records import MovePlan
+from loadtrim_agent.wire.ownership_records import MovePlan
 from unit.planning.virtual_group import TOPIC, partition
 
 MOVE = MovePlan(topic=TOPIC, partition=0, source="a", target="b", reason="x")

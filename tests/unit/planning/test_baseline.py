@@ -14,7 +14,8 @@ from loadtrim_agent.planning.baseline import Comparison, Ignored, quantile_at
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, PlanConfig
 from loadtrim_agent.wire.baseline_records import WEEK_SECONDS, BaselineRecord, Baselines, TopicCurve
-from loadtrim_agent.wire.records import BaselineUse, DecisionRecord, ReportRecord, decode, encode
+from loadtrim_agent.wire.codec import decode, encode
+from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, ReportRecord
 from unit.planning.baseline_feed import MONDAY, record, utc_slots
 from unit.planning.virtual_group import COST, TOPIC, Fleet, T, even, steps
 

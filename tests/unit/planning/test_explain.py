@@ -9,7 +9,7 @@ import pytest
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.explain import attribute, listed, member_names, sentence
 from loadtrim_agent.planning.values import GroupState, MemberState, Placement, PlanConfig, Reason, Sizing
-from loadtrim_agent.wire.records import MovePlan
+from loadtrim_agent.wire.ownership_records import MovePlan
 from unit.planning.sizing.test_policy import entry, view
 
 NOWHERE = Placement(owners={}, moves=())

@@ -9,7 +9,7 @@ from loadtrim_agent.metering.meter import Meter, MeterConfig
 from loadtrim_agent.planning.history import KEEP_SECONDS, Past, lag_slope, latency_seconds, throughput, utilization
 from loadtrim_agent.planning.observation import History
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from unit.planning.sizing.test_policy import seconds
 from unit.planning.virtual_group import Fleet as VirtualGroup
 from unit.planning.virtual_group import T, even

@@ -9,7 +9,7 @@ import pytest
 
 from loadtrim_agent.planning.observation import History, Observation
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord, WorkWindow
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
 from unit.planning.virtual_group import TOPIC, T, partition
 
 CONFIG = PlanConfig(group="g")

@@ -14,7 +14,9 @@ from loadtrim_agent.common.naming import UnknownNameError
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
-from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, decode, encode
+from loadtrim_agent.wire.codec import decode, encode
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from unit.planning.virtual_group import COST, Fleet, T, even, noisy, partition, steps
 
 CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=3.0)
@@ -526,7 +528,7 @@ SCRIPT = """
 import hashlib
 from unit.planning.virtual_group import Fleet, noisy
 from loadtrim_agent.planning.values import PlanConfig
-from loadtrim_agent.wire.records import encode
+from loadtrim_agent.wire.codec import encode
 for policy in ("objective", "closer24"):
     group = Fleet(PlanConfig(group="g", objective_seconds=0.5, policy=policy), noisy(12, 500.0, 0.3, 3), members=2)
     group.run_scaled(40, startup=2)

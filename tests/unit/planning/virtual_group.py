@@ -12,7 +12,8 @@ from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig, units_of
-from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, PartitionReport, ReportRecord
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
 
 T = 1_700_000_000.0
 TOPIC = "orders"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.assignment import answers_of, assign_standard, make_assignment
 from loadtrim_agent.protocol.events import GroupAnswer, JoinedMember
-from loadtrim_agent.wire.records import AssignmentRecord, MemberEntry
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, MemberEntry
 
 P = [Partition("orders", index) for index in range(6)]
 R0 = Partition("refunds", 0)

@@ -8,7 +8,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import Code
-from loadtrim_agent.wire.records import (
+from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
     LeavingRecord,
     LeftRecord,

@@ -11,7 +11,8 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol import machine as machine_module
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.ownership import AssignedState
-from loadtrim_agent.wire.records import LeavingRecord, ManualOverrideRecord, ReportRecord
+from loadtrim_agent.wire.ownership_records import LeavingRecord, ManualOverrideRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.ownership import TRANSITIONS, AssignedPartition, AssignedState, Ownership
-from loadtrim_agent.wire.records import ReleaseRecord
+from loadtrim_agent.wire.ownership_records import ReleaseRecord
 from sim.driver import release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

@@ -10,7 +10,7 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.partitions import PRE_COMMIT_SECONDS
-from loadtrim_agent.wire.records import MovePlan, PlanRecord, ReleaseRecord
+from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord, ReleaseRecord
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

@@ -6,7 +6,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.peers import OVERDUE_SECONDS, Peers
-from loadtrim_agent.wire.records import LoadRecord, MemberEntry
+from loadtrim_agent.wire.ownership_records import LoadRecord, MemberEntry
 
 P0 = Partition("orders", 0)
 

@@ -9,7 +9,7 @@ from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS, PREFETCHES_MAX, Prefetches
-from loadtrim_agent.wire.records import MovePlan, PlanRecord
+from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 from sim.driver import GROUP, ME, OTHER, Driver, release
 
 P0, P1, P2 = (Partition("orders", index) for index in range(3))

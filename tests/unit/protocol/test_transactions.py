@@ -6,7 +6,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.ownership import AssignedState
-from loadtrim_agent.wire.records import ReleaseRecord
+from loadtrim_agent.wire.ownership_records import ReleaseRecord
 from sim.driver import Driver
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

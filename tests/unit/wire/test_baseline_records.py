@@ -8,7 +8,7 @@ import pytest
 
 from loadtrim_agent.wire import baseline_records
 from loadtrim_agent.wire.baseline_records import WEEK_SECONDS, Baselines, TopicCurve, decode_baseline
-from loadtrim_agent.wire.records import UnreadableRecord
+from loadtrim_agent.wire.envelope import UnreadableRecord
 from unit.planning.baseline_feed import MONDAY, data, key, record, utc_slots, value
 
 HOUR = 3600

@@ -23,7 +23,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import RejectedPlan
+from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
 from ..explain import listed
 from ..forecast import reach_seconds

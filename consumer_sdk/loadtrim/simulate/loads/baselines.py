@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from loadtrim_agent.wire.baseline_records import BaselineRecord, decode_baseline
-from loadtrim_agent.wire.records import UnreadableRecord
+from loadtrim_agent.wire.envelope import UnreadableRecord
 
 from .load import LoadFileError, WrongLoadError
 

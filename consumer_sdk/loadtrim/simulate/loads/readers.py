@@ -30,7 +30,9 @@ from statistics import median
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import ReportRecord, UnreadableRecord, decode
+from loadtrim_agent.wire.codec import decode
+from loadtrim_agent.wire.envelope import UnreadableRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .load import (
     RATE_MAX,

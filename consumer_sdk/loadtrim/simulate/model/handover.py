@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from loadtrim_agent.wire.records import MovePlan
+from loadtrim_agent.wire.ownership_records import MovePlan
 
 from .protocols import Protocol
 from .world import Member, World

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
 
-from loadtrim_agent.wire.records import DecisionRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 __all__ = ["Curves", "Outcome", "Summary", "percentile", "summary_of"]
 

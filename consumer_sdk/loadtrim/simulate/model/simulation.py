@@ -28,7 +28,8 @@ from loadtrim_agent.planning.registry import make_planner, make_policy
 from loadtrim_agent.planning.sizing.policy import Future, UnmeasuredError
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.baseline_records import BaselineRecord, Baselines
-from loadtrim_agent.wire.records import DecisionRecord, ManualOverrideRecord, MovePlan, ReportRecord
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 from ..loads.load import Batch, Load, WrongLoadError, digits
 from .handover import make_handover

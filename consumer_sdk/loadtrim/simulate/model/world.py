@@ -13,7 +13,7 @@ from random import Random
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import Meter, MeterConfig, split_report
 from loadtrim_agent.planning.values import PlanConfig
-from loadtrim_agent.wire.records import ReportRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .work import Costs, Machines
 from .worker import FETCH_SECONDS, Queue, Worker

@@ -12,7 +12,8 @@ from loadtrim.cli.text import ago, group_line, owns, status_lines, table
 from loadtrim.observer.view import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
-from loadtrim_agent.wire.records import HelloRecord, PartitionReport
+from loadtrim_agent.wire.ownership_records import HelloRecord
+from loadtrim_agent.wire.telemetry_records import PartitionReport
 
 from ..observer.control_records import GROUP, base, decision, manual_override, release, report, view
 

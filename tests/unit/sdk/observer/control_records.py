@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from loadtrim.observer.view import GroupView
-from loadtrim_agent.wire.records import (
-    AssignmentRecord,
-    DecisionRecord,
-    ManualOverrideRecord,
-    MemberEntry,
-    PartitionReport,
-    Record,
-    ReleaseRecord,
-    ReportRecord,
-)
+from loadtrim_agent.wire.codec import Record
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord, MemberEntry, ReleaseRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
 
 GROUP = "payments-service"
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from loadtrim.observer.view import GroupView, ObservedGroup
-from loadtrim_agent.wire.records import HelloRecord, LeavingRecord, LeftRecord, LoadRecord, PartitionReport, PlanRecord
+from loadtrim_agent.wire.ownership_records import HelloRecord, LeavingRecord, LeftRecord, LoadRecord, PlanRecord
+from loadtrim_agent.wire.telemetry_records import PartitionReport
 
 from .control_records import GROUP, base, decision, manual_override, release, report, view
 

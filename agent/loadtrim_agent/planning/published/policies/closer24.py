@@ -27,7 +27,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from loadtrim_agent.wire.records import RejectedPlan
+from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
 from ...parameters import Fill, Mu, Parameters, Seconds
 from ...sizing.policy import Measure, View

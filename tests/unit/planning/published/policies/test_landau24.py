@@ -6,7 +6,7 @@ import pytest
 
 from loadtrim_agent.planning.registry import PACKERS
 from loadtrim_agent.planning.values import PlanConfig
-from loadtrim_agent.wire.records import DecisionRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from unit.planning.virtual_group import Fleet, even, steps
 
 

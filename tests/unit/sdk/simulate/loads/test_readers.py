@@ -15,7 +15,8 @@ import pytest
 from loadtrim.simulate.loads.load import Load, LoadFileError, WrongLoadError
 from loadtrim.simulate.loads.readers import Reading, read_load
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.records import PartitionReport, ReportRecord, encode
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 
 def file(tmp_path: Path, text: str | bytes, name: str = "load.csv") -> Path:

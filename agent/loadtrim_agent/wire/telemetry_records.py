@@ -1,12 +1,4 @@
-"""What goes over the control topic: JSON objects, one tagged union on ``"kind"``, each with ``"v": 1``.
-
-Partition 0 of the topic is the *coordination log*, which every member tails; partition 1 is *telemetry*, which the
-leader and Spark read. Units are seconds (float), records and bytes; times are seconds since the epoch.
-
-Rules for changing them: a new field has a default; a kind, a name or a type never changes its meaning; readers ignore
-unknown kinds and fields, count malformed records and skip them. Bytes written by older versions are kept in
-``tests/golden`` and must stay readable.
-"""
+"""Telemetry: what the members measured and what the leader decided, in partition 1 of the control topic."""
 
 from __future__ import annotations
 
@@ -14,181 +6,17 @@ from typing import ClassVar
 
 import msgspec
 
-from loadtrim_agent.common.partition import Partition
+from .envelope import TELEMETRY, Envelope
+from .ownership_records import ManualOverrideRecord, MovePlan
 
 __all__ = [
-    "COORDINATION",
-    "TELEMETRY",
-    "AssignmentRecord",
     "BaselineUse",
     "DecisionRecord",
-    "HelloRecord",
-    "LeavingRecord",
-    "LeftRecord",
-    "LoadRecord",
-    "ManualOverrideRecord",
-    "MemberEntry",
-    "MovePlan",
-    "PartitionLoad",
     "PartitionReport",
-    "PlanRecord",
-    "Record",
     "RejectedPlan",
-    "RejoinRecord",
-    "ReleaseRecord",
     "ReportRecord",
-    "UnreadableRecord",
     "WorkWindow",
-    "decode",
-    "encode",
 ]
-
-COORDINATION = 0
-"""Partition of the control topic that holds the coordination log."""
-TELEMETRY = 1
-"""Partition of the control topic that holds reports and decisions."""
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """Fields that every record has."""
-
-    lands_on: ClassVar[int] = COORDINATION
-
-    group: str
-    member: str
-    """Who wrote it: the member id, or ``"cli"`` for the command line."""
-    at: float
-    """When it was written, by the writer's clock, seconds since the epoch."""
-    v: int = 1
-
-
-class ManualOverrideRecord(_Record, frozen=True, kw_only=True, tag="brake"):
-    """The command line's hand on the wheel. The latest in the log wins, whatever the generation."""
-
-    action: str
-    """``hold`` (no plan is made), ``scale`` (a fixed number of replicas) or ``resume``."""
-    replicas: int | None = None
-    """With ``scale``: the number wanted, >= 1."""
-
-    def __post_init__(self) -> None:
-        if self.action not in ("hold", "resume", "scale"):
-            raise ValueError(f"brake: action is {self.action!r}, not hold, resume or scale")
-        if self.action == "scale" and (self.replicas is None or self.replicas < 1):
-            raise ValueError("brake: scale needs replicas >= 1")
-
-
-class HelloRecord(_Record, frozen=True, kw_only=True, tag="hello"):
-    """A newcomer sent its JoinGroup: everybody joins now, so that the barrier lasts milliseconds."""
-
-    instance: str = ""
-
-
-class RejoinRecord(_Record, frozen=True, kw_only=True, tag="rejoin"):
-    """The writer was told of a rebalance: everybody joins now."""
-
-    generation: int = -1
-
-
-class LeavingRecord(_Record, frozen=True, kw_only=True, tag="leaving"):
-    """Please drain me; give me nothing. Said again in every generation until gone."""
-
-    generation: int
-    instance: str = ""
-
-
-class LeftRecord(_Record, frozen=True, kw_only=True, tag="left"):
-    """The writer sends its LeaveGroup: everybody joins now."""
-
-    generation: int = -1
-
-
-class MemberEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One member in a generation's map."""
-
-    attempt: int
-    """Number of the JoinGroup that the map was made from (rule 6)."""
-    topics: tuple[str, ...] = ()
-    """What it subscribes, sorted: who may own what."""
-    owns: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """(topic, partitions) that the map gives it, both sorted."""
-
-
-class AssignmentRecord(_Record, frozen=True, kw_only=True, tag="base"):
-    """The whole map at the start of a generation: version 0 of every partition's owner.
-
-    The same object travels inline in the SyncGroup answers where it fits the broker's record limit.
-    """
-
-    generation: int
-    members: dict[str, MemberEntry]
-    manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
-
-    def owners(self) -> dict[Partition, str]:
-        """Partition -> member that owns it at version 0. A partition that is not a key belongs to nobody."""
-        return {
-            Partition(topic, index): member
-            for member, entry in self.members.items()
-            for topic, partitions in entry.owns
-            for index in partitions
-        }
-
-
-class MovePlan(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from", "target": "to"}
-):
-    """Advice to one owner: please hand this partition to that member."""
-
-    topic: str
-    partition: int
-    source: str
-    target: str
-    reason: str = ""
-
-
-class PlanRecord(_Record, frozen=True, kw_only=True, tag="plan"):
-    """The leader's advice. Void outside its generation; a later sequence replaces an earlier one."""
-
-    generation: int
-    sequence: int
-    moves: tuple[MovePlan, ...] = ()
-    victims: tuple[str, ...] = ()
-    """Member ids that are to go: drained first, given nothing."""
-
-
-class ReleaseRecord(_Record, frozen=True, kw_only=True, tag="release", rename={"source": "from", "target": "to"}):
-    """The only record that moves ownership (rule 1). ``offset`` is committed before it is written (rule 2)."""
-
-    generation: int
-    topic: str
-    partition: int
-    version: int
-    source: str
-    target: str
-    offset: int
-    seconds: float = 0.0
-    """From the moment the owner stopped handing out until it wrote this."""
-
-    @property
-    def key(self) -> Partition:
-        return Partition(self.topic, self.partition)
-
-
-class PartitionLoad(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One partition in a ``load`` record, as an array to keep it short."""
-
-    topic: str
-    partition: int
-    queue_seconds: float
-    """Work waiting: records not done x cost."""
-
-
-class LoadRecord(_Record, frozen=True, kw_only=True, tag="load"):
-    """A member's slack and queues, every 0.5 s when they changed, at least every second: also its sign of life."""
-
-    generation: int
-    slack: float = 1.0
-    """Busy seconds per second that it could still give, 0 .. concurrency x speed."""
-    queues: tuple[PartitionLoad, ...] = ()
 
 
 class WorkWindow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -232,7 +60,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     a broker that does not answer), more when it was asked again. 0: nothing is known of the interval."""
 
 
-class ReportRecord(_Record, frozen=True, kw_only=True, tag="report"):
+class ReportRecord(Envelope, frozen=True, kw_only=True, tag="report"):
     """What one member measured in one interval."""
 
     lands_on: ClassVar[int] = TELEMETRY
@@ -249,7 +77,7 @@ class ReportRecord(_Record, frozen=True, kw_only=True, tag="report"):
     """From process start (or the request for it) until the first partition was owned; said once it is known."""
     handoffs: tuple[float, ...] = ()
     """Duration of the handoffs that this member took over in the interval, seconds."""
-    late: dict[str, int] = {}
+    late: dict[str, int] = msgspec.field(default_factory=dict)
     """Records done later than the objective, by cause."""
     in_time: int = 0
     """Records done within the objective."""
@@ -309,7 +137,7 @@ class BaselineUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """and by how much they were apart."""
 
 
-class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
+class DecisionRecord(Envelope, frozen=True, kw_only=True, tag="decision"):
     """One decision of the leader, with what it saw: enough to explain it later, and for Spark to learn from."""
 
     lands_on: ClassVar[int] = TELEMETRY
@@ -332,7 +160,7 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     mode: str = "active"
     replicas_actual: int = 0
     replicas_wanted: int = 0
-    members: dict[str, float] = {}
+    members: dict[str, float] = msgspec.field(default_factory=dict)
     """Member id -> utilization, 0 .. 1 and above."""
     rate: float = 0.0
     """Arrival rate of the group, records/s."""
@@ -352,49 +180,9 @@ class DecisionRecord(_Record, frozen=True, kw_only=True, tag="decision"):
     """No placement of whole partitions that fits has fewer, as far as a quick lower bound can tell; more than there are
     where nothing fits."""
     rejected: tuple[RejectedPlan, ...] = ()
-    late: dict[str, int] = {}
+    late: dict[str, int] = msgspec.field(default_factory=dict)
     startup_seconds: float | None = None
     handoff_seconds: float | None = None
     manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
-    state: dict[str, float] = {}
+    state: dict[str, float] = msgspec.field(default_factory=dict)
     """What the policy must not forget over a change of leader (patience, cool-down), by name."""
-
-
-Record = (
-    HelloRecord
-    | RejoinRecord
-    | AssignmentRecord
-    | PlanRecord
-    | ReleaseRecord
-    | LoadRecord
-    | LeavingRecord
-    | LeftRecord
-    | ManualOverrideRecord
-    | ReportRecord
-    | DecisionRecord
-)
-
-
-class UnreadableRecord(ValueError):
-    """Bytes on the control topic that are no record of this version. The reader counts and skips them."""
-
-
-_encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
-
-
-def encode(record: Record) -> bytes:
-    """The JSON bytes of one record. About 2 us for a release."""
-    return _encoder.encode(record)
-
-
-def decode(data: bytes) -> Record:
-    """Read one record; unknown fields are ignored.
-
-    Raises:
-        UnreadableRecord: malformed bytes, an unknown kind, or a field out of its range.
-    """
-    try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise UnreadableRecord(str(error)) from error

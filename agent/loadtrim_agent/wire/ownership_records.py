@@ -1,0 +1,156 @@
+"""The coordination log: what moves ownership of partitions, and what members and the command line ask for.
+
+The log is partition 0 of the control topic, which every member tails.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadtrim_agent.common.partition import Partition
+
+from .envelope import Envelope
+
+__all__ = [
+    "AssignmentRecord",
+    "HelloRecord",
+    "LeavingRecord",
+    "LeftRecord",
+    "LoadRecord",
+    "ManualOverrideRecord",
+    "MemberEntry",
+    "MovePlan",
+    "PartitionLoad",
+    "PlanRecord",
+    "RejoinRecord",
+    "ReleaseRecord",
+]
+
+
+class ManualOverrideRecord(Envelope, frozen=True, kw_only=True, tag="brake"):
+    """The command line's hand on the wheel. The latest in the log wins, whatever the generation."""
+
+    action: str
+    """``hold`` (no plan is made), ``scale`` (a fixed number of replicas) or ``resume``."""
+    replicas: int | None = None
+    """With ``scale``: the number wanted, >= 1."""
+
+    def __post_init__(self) -> None:
+        if self.action not in ("hold", "resume", "scale"):
+            raise ValueError(f"brake: action is {self.action!r}, not hold, resume or scale")
+        if self.action == "scale" and (self.replicas is None or self.replicas < 1):
+            raise ValueError("brake: scale needs replicas >= 1")
+
+
+class HelloRecord(Envelope, frozen=True, kw_only=True, tag="hello"):
+    """A newcomer sent its JoinGroup: everybody joins now, so that the barrier lasts milliseconds."""
+
+    instance: str = ""
+
+
+class RejoinRecord(Envelope, frozen=True, kw_only=True, tag="rejoin"):
+    """The writer was told of a rebalance: everybody joins now."""
+
+    generation: int = -1
+
+
+class LeavingRecord(Envelope, frozen=True, kw_only=True, tag="leaving"):
+    """Please drain me; give me nothing. Said again in every generation until gone."""
+
+    generation: int
+    instance: str = ""
+
+
+class LeftRecord(Envelope, frozen=True, kw_only=True, tag="left"):
+    """The writer sends its LeaveGroup: everybody joins now."""
+
+    generation: int = -1
+
+
+class MemberEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One member in a generation's map."""
+
+    attempt: int
+    """Number of the JoinGroup that the map was made from (rule 6)."""
+    topics: tuple[str, ...] = ()
+    """What it subscribes, sorted: who may own what."""
+    owns: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """(topic, partitions) that the map gives it, both sorted."""
+
+
+class AssignmentRecord(Envelope, frozen=True, kw_only=True, tag="base"):
+    """The whole map at the start of a generation: version 0 of every partition's owner.
+
+    The same object travels inline in the SyncGroup answers where it fits the broker's record limit.
+    """
+
+    generation: int
+    members: dict[str, MemberEntry]
+    manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
+
+    def owners(self) -> dict[Partition, str]:
+        """Partition -> member that owns it at version 0. A partition that is not a key belongs to nobody."""
+        return {
+            Partition(topic, index): member
+            for member, entry in self.members.items()
+            for topic, partitions in entry.owns
+            for index in partitions
+        }
+
+
+class MovePlan(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from", "target": "to"}
+):
+    """Advice to one owner: please hand this partition to that member."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    reason: str = ""
+
+
+class PlanRecord(Envelope, frozen=True, kw_only=True, tag="plan"):
+    """The leader's advice. Void outside its generation; a later sequence replaces an earlier one."""
+
+    generation: int
+    sequence: int
+    moves: tuple[MovePlan, ...] = ()
+    victims: tuple[str, ...] = ()
+    """Member ids that are to go: drained first, given nothing."""
+
+
+class ReleaseRecord(Envelope, frozen=True, kw_only=True, tag="release", rename={"source": "from", "target": "to"}):
+    """The only record that moves ownership (rule 1). ``offset`` is committed before it is written (rule 2)."""
+
+    generation: int
+    topic: str
+    partition: int
+    version: int
+    source: str
+    target: str
+    offset: int
+    seconds: float = 0.0
+    """From the moment the owner stopped handing out until it wrote this."""
+
+    @property
+    def key(self) -> Partition:
+        return Partition(self.topic, self.partition)
+
+
+class PartitionLoad(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One partition in a ``load`` record, as an array to keep it short."""
+
+    topic: str
+    partition: int
+    queue_seconds: float
+    """Work waiting: records not done x cost."""
+
+
+class LoadRecord(Envelope, frozen=True, kw_only=True, tag="load"):
+    """A member's slack and queues, every 0.5 s when they changed, at least every second: also its sign of life."""
+
+    generation: int
+    slack: float = 1.0
+    """Busy seconds per second that it could still give, 0 .. concurrency x speed."""
+    queues: tuple[PartitionLoad, ...] = ()
