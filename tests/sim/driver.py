@@ -129,7 +129,7 @@ class Driver:
         return [type(x).__name__.removesuffix("Command") for x in self.out if not isinstance(x, quiet)]
 
     def counted(self) -> list[str]:
-        return [command.what for command in self.all(c.CountCommand)]
+        return [command.what.label for command in self.all(c.CountCommand)]
 
     # -- ways in -------------------------------------------------------------------------------------------------
 

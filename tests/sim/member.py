@@ -104,7 +104,7 @@ class SimMember:
             c.EnteredCommand: lambda command: None,
             c.LeftCommand: lambda command: self._left(),
             c.FailCommand: self._fail,
-            c.CountCommand: lambda command: world.count(command.what),
+            c.CountCommand: lambda command: world.count(command.what.label),
         }
 
     @property

@@ -10,6 +10,7 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.codec import Record
 
+from .counters import ProtocolCount
 from .events import GroupAnswer
 
 __all__ = [
@@ -221,7 +222,7 @@ class FailCommand(Command, frozen=True, kw_only=True):
 
 
 class CountCommand(Command, frozen=True, kw_only=True):
-    """Something worth counting happened; ``what`` names it in snake case."""
+    """Something worth counting happened."""
 
-    what: str
+    what: ProtocolCount
     partition: Partition | None = None

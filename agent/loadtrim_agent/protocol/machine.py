@@ -38,6 +38,7 @@ from .commands import (
     ResumeCommand,
     StopCommand,
 )
+from .counters import ProtocolCount
 from .events import (
     AppendedEvent,
     AssignmentFoundEvent,
@@ -260,7 +261,7 @@ class Machine:
         overdue = self.log_works and self.peers.overdue(now, membership.member)
         membership.tick(now, overdue)
         if self.holdings.tick(now) and membership.stable:
-            self.emit(CountCommand(what="release_in_doubt"))
+            self.emit(CountCommand(what=ProtocolCount.RELEASE_IN_DOUBT))
             membership.rejoin(now)
         self._prefetches.tick(now)
         self._release_settled(now)
@@ -429,7 +430,7 @@ class Machine:
         self._future.setdefault(generation, []).append((offset, record))
         if sum(len(records) for records in self._future.values()) > FUTURE_RECORDS_MAX:
             self._future = {}
-            self.emit(CountCommand(what="future_records_dropped"))
+            self.emit(CountCommand(what=ProtocolCount.FUTURE_RECORDS_DROPPED))
             self.membership.rejoin(now)
 
     def _look_for_assignment(self, now: float) -> None:
@@ -450,7 +451,7 @@ class Machine:
                 if counted:
                     self._prefetches.moved(record.key, here=record.key in self.holdings.assigned)
                 else:
-                    self.emit(CountCommand(what="void_release", partition=record.key))
+                    self.emit(CountCommand(what=ProtocolCount.VOID_RELEASE, partition=record.key))
             case PlanRecord() if record.generation == membership.generation and membership.stable:
                 self._advise(now, record)
             case HelloRecord() if record.member != membership.member:
@@ -508,7 +509,7 @@ class Machine:
             and target not in self.peers.leaving
         )
         if not allowed or not self.holdings.intend(now, partition, target):
-            self.emit(CountCommand(what="move_not_possible", partition=partition))
+            self.emit(CountCommand(what=ProtocolCount.MOVE_NOT_POSSIBLE, partition=partition))
 
     def _release_settled(self, now: float) -> None:
         ownership = self.holdings.ownership
@@ -538,17 +539,17 @@ class Machine:
 
     def _on_log_position(self, event: LogPositionEvent) -> None:
         if self.holdings.missing_release(event.position) and self.membership.stable:
-            self.emit(CountCommand(what="release_not_found"))
+            self.emit(CountCommand(what=ProtocolCount.RELEASE_NOT_FOUND))
             self.membership.rejoin(event.now)
 
     def _on_log_gap(self, event: LogGapEvent) -> None:
-        self.emit(CountCommand(what="log_gap"))
+        self.emit(CountCommand(what=ProtocolCount.LOG_GAP))
         self._future = {}
         self.membership.rejoin(event.now)
 
     def _on_log_failed(self, event: LogFailedEvent) -> None:
         if event.failed and self.log_works:
-            self.emit(CountCommand(what="log_failed"))
+            self.emit(CountCommand(what=ProtocolCount.LOG_FAILED))
             self._prefetches.drop_all()
             for partition, entry in sorted(self.holdings.assigned.items()):
                 if entry.target:
@@ -558,7 +559,7 @@ class Machine:
     def _on_log_usable(self, event: LogUsableEvent) -> None:
         """Back from a mixed group: one barrier more, in which everybody can offer our protocol."""
         if not self.config.log_usable:
-            self.emit(CountCommand(what="log_usable"))
+            self.emit(CountCommand(what=ProtocolCount.LOG_USABLE))
             self.use_log(True)
             if self.membership.phase is not Phase.IDLE:
                 self.membership.rejoin(event.now)

@@ -36,6 +36,7 @@ from .commands import (
     SendJoinCommand,
     SendSyncCommand,
 )
+from .counters import ProtocolCount
 from .events import GroupAnswer, HeartbeatAnsweredEvent, JoinAnsweredEvent, JoinedMember, SyncAnsweredEvent
 from .group_config import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
 from .heartbeats import Heartbeats
@@ -269,7 +270,7 @@ class Membership:
         self._assignment_answered = self._join_sequence.covers(event.generation)
         self._join_sequence.answered(event.generation, event.members)
         if stale:
-            self._emit(CountCommand(what="stale_join"))
+            self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))
             self._restart_barrier(event.now)
             return
         self.phase = Phase.ASSIGNING
@@ -329,7 +330,7 @@ class Membership:
             newest = JoinSequence()
             newest.learn({m: e.attempt for m, e in assignment.members.items()})
             if newest.is_stale(self._joined):
-                self._emit(CountCommand(what="stale_join"))
+                self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))
                 self._restart_barrier(now)
                 return
         self.assign(now)
@@ -340,7 +341,7 @@ class Membership:
         self._topics_answered = self._topics_answered or self._topics_asked is not None
         if any(self.partitions.get(topic, 0) != count for topic, count in self._assigned_for.items()):
             self._assigned_for = {}
-            self._emit(CountCommand(what="partitions_changed"))
+            self._emit(CountCommand(what=ProtocolCount.PARTITIONS_CHANGED))
             self.rejoin(now)
         self.assign(now)
 
@@ -363,7 +364,7 @@ class Membership:
             return
         answers = answers_of(self._assignment_pending, inline=False)
         if offset is None:
-            self._emit(CountCommand(what="map_not_written"))
+            self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_NOT_WRITTEN))
         else:
             answers = {
                 m: msgspec.structs.replace(a, assignment_offset=offset, attempts=None) for m, a in answers.items()
@@ -372,9 +373,9 @@ class Membership:
 
     def _count_oddities(self, made: GenerationAssignment) -> None:
         for partition in made.contested:
-            self._emit(CountCommand(what="contested_claim", partition=partition))
+            self._emit(CountCommand(what=ProtocolCount.CONTESTED_CLAIM, partition=partition))
         for _, partition in made.void:
-            self._emit(CountCommand(what="void_claim", partition=partition))
+            self._emit(CountCommand(what=ProtocolCount.VOID_CLAIM, partition=partition))
 
     # -- SyncGroup -----------------------------------------------------------------------------------------------
 
@@ -405,7 +406,7 @@ class Membership:
             return
         if event.answer is None:
             # Unreadable, perhaps for as long as its leader leads: not again at once, everybody would rebalance.
-            self._emit(CountCommand(what="map_unreadable"))
+            self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_UNREADABLE))
             self._restart_later(event.now)
             return
         self._lease.renew(event.sent_at)
@@ -430,7 +431,7 @@ class Membership:
 
     def _enter(self, now: float, answer: GroupAnswer) -> None:
         if self._next_protocol == LOADTRIM and self._made_from(answer) != self._attempt:
-            self._emit(CountCommand(what="stale_map"))
+            self._emit(CountCommand(what=ProtocolCount.STALE_ASSIGNMENT))
             self._restart_barrier(now)
             return
         self.phase = Phase.STABLE
@@ -512,7 +513,7 @@ class Membership:
         if self.phase is Phase.JOINING:
             # Rule 12: the JoinGroup may have been lost while heartbeats keep us alive, and the barrier waits for us.
             self._heartbeats.stopped = True
-            self._emit(CountCommand(what="join_unanswered"))
+            self._emit(CountCommand(what=ProtocolCount.JOIN_UNANSWERED))
             self._send_join(now, fresh=True)
         elif self.phase is Phase.ASSIGNING:
             if self._assignment_append is not None:
@@ -521,7 +522,7 @@ class Membership:
                 self._assignment_answered = True
                 self.assign(now)
         elif self.phase in (Phase.SYNCING, Phase.READING):
-            self._emit(CountCommand(what="map_unanswered"))
+            self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_UNANSWERED))
             self._restart_barrier(now)
 
     def _may_heartbeat(self) -> bool:
@@ -567,7 +568,7 @@ class Membership:
         """Rule 9: own nothing, forget all, take a new id."""
         if self.phase in (Phase.LEFT, Phase.FAILED):
             return
-        self._emit(CountCommand(what="forgotten"))
+        self._emit(CountCommand(what=ProtocolCount.FORGOTTEN))
         self._lease.revoke()
         self.member = ""
         self.generation = -1

@@ -21,6 +21,7 @@ from .commands import (
     StopCommand,
 )
 from .commits import CommitOutcome, CommitQueue
+from .counters import ProtocolCount
 from .events import (
     AppendedEvent,
     CommittedFetchedEvent,
@@ -313,7 +314,7 @@ class PartitionTable:
 
     def _handoff_offset(self, entry: AssignedPartition, offset: int) -> None:
         if offset < 0:
-            self._resume(entry, "move_refused")
+            self._resume(entry, ProtocolCount.MOVE_REFUSED)
         else:
             entry.committed = entry.done = offset
             entry.decided = True
@@ -373,7 +374,7 @@ class PartitionTable:
             if entry.state is AssignedState.PRE_COMMIT:
                 self._stop(now, entry)
             elif entry.state in _GIVING:
-                self._resume(entry, "move_timed_out")
+                self._resume(entry, ProtocolCount.MOVE_TIMED_OUT)
             elif entry.state is AssignedState.TRANSFERRED and now > entry.deadline + LATE_SECONDS:
                 entry.deadline = now + DOUBT_SECONDS  # this process did not run meanwhile: the log was not read either
             elif entry.state is AssignedState.TRANSFERRED:
@@ -450,10 +451,10 @@ class PartitionTable:
     def _refused(self, now: float, entry: AssignedPartition) -> None:
         queued = self.commits.busy(entry.partition)
         if entry.state is AssignedState.INITIAL_COMMIT and not queued:
-            self._emit(CountCommand(what="pin_refused", partition=entry.partition))
+            self._emit(CountCommand(what=ProtocolCount.INITIAL_COMMIT_REFUSED, partition=entry.partition))
             self._try_again(now)
         elif entry.state is AssignedState.COMMITTING and entry.target:
-            self._resume(entry, "move_refused")  # rule 2, "refused or unknown: it keeps p"
+            self._resume(entry, ProtocolCount.MOVE_REFUSED)  # rule 2, "refused or unknown: it keeps p"
         elif entry.state is AssignedState.COMMITTING and not queued:
             entry.done = (
                 None  # put down all the same: what it did since the last commit is done again by the next owner
@@ -485,7 +486,7 @@ class PartitionTable:
 
     # -- small steps ---------------------------------------------------------------------------------------------
 
-    def _resume(self, entry: AssignedPartition, why: str = "move_dropped") -> None:
+    def _resume(self, entry: AssignedPartition, why: ProtocolCount = ProtocolCount.MOVE_DROPPED) -> None:
         stopped = entry.state is not AssignedState.PRE_COMMIT
         entry.become(AssignedState.RUNNING)
         del self._moving[entry.partition]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from loadtrim_agent.common.partition import Partition
 
 from .commands import Command, CountCommand, DropPrefetchCommand, PrefetchCommand
+from .counters import ProtocolCount
 
 __all__ = ["PREFETCHES_MAX", "PREFETCH_SECONDS", "Prefetches"]
 
@@ -36,7 +37,7 @@ class Prefetches:
         """A new plan: these come, and nothing else."""
         wanted = sorted(set(coming))
         if len(wanted) > PREFETCHES_MAX:
-            self._emit(CountCommand(what="prefetches_left_out"))
+            self._emit(CountCommand(what=ProtocolCount.PREFETCHES_LEFT_OUT))
             wanted = wanted[:PREFETCHES_MAX]
         self._drop(p for p in self._deadlines if p not in wanted)
         fresh = tuple(p for p in wanted if p not in self._deadlines)

@@ -460,7 +460,7 @@ class Agent:
             self.buffer.wake()
 
     def _count(self, command: c.CountCommand) -> None:
-        log.debug("%s %s", command.what, command.partition or "")
+        log.debug("%s %s", command.what.label, command.partition or "")
         self.boundary.call("count", self.options.observer.count, command.what, command.partition)
 
     def _fail(self, command: c.FailCommand) -> None:

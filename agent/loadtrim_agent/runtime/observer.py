@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.observer import DeliveryObserver
 from loadtrim_agent.protocol.commands import EnteredCommand
+from loadtrim_agent.protocol.counters import ProtocolCount
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -43,7 +44,7 @@ class AgentObserver(DeliveryObserver):
     def clock(self, seconds: float, round_trip_seconds: float) -> None:
         """A sample of own wall clock minus the broker's, and how long the request took that it comes from."""
 
-    def count(self, what: str, partition: Partition | None) -> None:
+    def count(self, what: ProtocolCount, partition: Partition | None) -> None:
         """Something worth counting happened."""
 
     def error(self, where: str) -> None:

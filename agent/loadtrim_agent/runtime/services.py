@@ -41,6 +41,7 @@ from loadtrim_agent.planning.rate_source import REPORTS
 from loadtrim_agent.planning.registry import make_packer, make_policy, unmonitored
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.commands import EnteredCommand
+from loadtrim_agent.protocol.counters import ProtocolCount, Severity
 from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.codec import Record
@@ -56,31 +57,6 @@ log = logging.getLogger("loadtrim")
 
 STALLED_SECONDS = 10.0
 """Records wait and no lease lets them be handed out for this long: unhealthy."""
-
-_MOVE_OUTCOMES = {
-    "move_timed_out": "timed_out",
-    "move_refused": "refused",
-    "move_dropped": "dropped",
-    "move_not_possible": "not_possible",
-    "void_release": "void",
-}
-_ERRORS = frozenset(
-    {
-        "contested_claim",
-        "log_failed",
-        "log_gap",
-        "release_in_doubt",
-        "release_not_found",
-        "forgotten",
-        "join_unanswered",
-        "map_unanswered",
-        "map_not_written",
-        "stale_map",
-        "stale_join",
-        "future_records_dropped",
-        "max_poll_interval",
-    }
-)
 
 
 class Services(AgentObserver):
@@ -244,12 +220,11 @@ class Services(AgentObserver):
     def clock(self, seconds: float, round_trip_seconds: float) -> None:
         self.metering.meter.clock_offset(seconds, round_trip_seconds)
 
-    def count(self, what: str, partition: Partition | None) -> None:
-        outcome = _MOVE_OUTCOMES.get(what)
-        if outcome is not None:
-            self.metrics.move(outcome)
-        if what in _ERRORS:
-            self.error(what)
+    def count(self, what: ProtocolCount, partition: Partition | None) -> None:
+        if what.severity is Severity.MOVE:
+            self.metrics.move(what.outcome)
+        elif what.severity is Severity.ERROR:
+            self.error(what.label)
 
     def error(self, where: str) -> None:
         self._errors[where] += 1

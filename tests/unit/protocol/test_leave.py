@@ -7,6 +7,7 @@ import pytest
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
@@ -190,7 +191,7 @@ def test_after_it_has_left_nothing_brings_it_back() -> None:
     d.commit_answered(Code.UNKNOWN_MEMBER_ID)
     assert d.out == []
     assert d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID) == []
-    assert d.feed(e.LogGapEvent) == [c.CountCommand(what="log_gap")]
+    assert d.feed(e.LogGapEvent) == [c.CountCommand(what=ProtocolCount.LOG_GAP)]
 
 
 def test_coming_back_in_the_same_process_numbers_on() -> None:

@@ -8,6 +8,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.announcements import KEPT_MAX, Announcements
+from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
 from loadtrim_agent.protocol.heartbeats import BURST_GAPS_SECONDS
 from loadtrim_agent.protocol.membership import Phase
@@ -99,7 +100,7 @@ def test_join_refused_for_good_fails() -> None:
     d.join_answered(code=INCONSISTENT)
     assert d.only(c.FailCommand).code == INCONSISTENT
     assert d.machine.wakeup() == float("inf")
-    assert d.feed(e.LogGapEvent) == [c.CountCommand(what="log_gap")], "nothing brings it back"
+    assert d.feed(e.LogGapEvent) == [c.CountCommand(what=ProtocolCount.LOG_GAP)], "nothing brings it back"
 
 
 def test_answers_to_an_earlier_join_mean_nothing() -> None:

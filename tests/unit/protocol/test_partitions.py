@@ -7,6 +7,7 @@ import pytest
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.partitions import PRE_COMMIT_SECONDS
@@ -403,7 +404,7 @@ def test_a_gap_makes_it_join_with_its_claims() -> None:
 def test_a_gap_during_a_barrier_calls_for_another() -> None:
     d = Driver().running(0)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
-    assert d.feed(e.LogGapEvent) == [c.CountCommand(what="log_gap")]
+    assert d.feed(e.LogGapEvent) == [c.CountCommand(what=ProtocolCount.LOG_GAP)]
     d.join_answered(generation=2)
     d.sync_answered(partitions=(P0,), attempts={ME: 3})
     assert d.kinds()[:2] == ["Entered", "SendJoin"]

@@ -1,0 +1,68 @@
+"""What the protocol counts: one enum with the label of each counter and how much it matters."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["ProtocolCount", "Severity"]
+
+
+class Severity(enum.Enum):
+    """How much one more of it matters."""
+
+    NOTE = "note"
+    """Expected in a healthy group; shown in the debug log only."""
+    MOVE = "move"
+    """The outcome of a move (``loadtrim_moves_total``)."""
+    ERROR = "error"
+    """Something is wrong in the group or at the broker (``loadtrim_agent_errors_total``)."""
+
+
+class ProtocolCount(enum.Enum):
+    """One counter. The value is its label; labels of moves and errors are public (Prometheus, ``/status``)."""
+
+    severity: Severity
+    outcome: str
+    """MOVE: label of the outcome in ``loadtrim_moves_total``; else empty."""
+
+    def __new__(cls, label: str, severity: Severity = Severity.NOTE, outcome: str = "") -> ProtocolCount:
+        count = object.__new__(cls)
+        count._value_ = label
+        count.severity = severity
+        count.outcome = outcome
+        return count
+
+    # Moves (rule 2): why a partition that was to be given away was not.
+    MOVE_TIMED_OUT = ("move_timed_out", Severity.MOVE, "timed_out")
+    MOVE_REFUSED = ("move_refused", Severity.MOVE, "refused")
+    MOVE_DROPPED = ("move_dropped", Severity.MOVE, "dropped")
+    MOVE_NOT_POSSIBLE = ("move_not_possible", Severity.MOVE, "not_possible")
+    VOID_RELEASE = ("void_release", Severity.MOVE, "void")
+
+    # The log (rules 9 and 10).
+    LOG_FAILED = ("log_failed", Severity.ERROR)
+    LOG_GAP = ("log_gap", Severity.ERROR)
+    LOG_USABLE = ("log_usable",)
+    RELEASE_IN_DOUBT = ("release_in_doubt", Severity.ERROR)
+    RELEASE_NOT_FOUND = ("release_not_found", Severity.ERROR)
+    FUTURE_RECORDS_DROPPED = ("future_records_dropped", Severity.ERROR)
+
+    # Rebalances (rules 6 to 9 and 12).
+    FORGOTTEN = ("forgotten", Severity.ERROR)
+    JOIN_UNANSWERED = ("join_unanswered", Severity.ERROR)
+    STALE_JOIN = ("stale_join", Severity.ERROR)
+    ASSIGNMENT_UNANSWERED = ("map_unanswered", Severity.ERROR)
+    ASSIGNMENT_NOT_WRITTEN = ("map_not_written", Severity.ERROR)
+    ASSIGNMENT_UNREADABLE = ("map_unreadable",)
+    STALE_ASSIGNMENT = ("stale_map", Severity.ERROR)
+    CONTESTED_CLAIM = ("contested_claim", Severity.ERROR)
+    VOID_CLAIM = ("void_claim",)
+    PARTITIONS_CHANGED = ("partitions_changed",)
+
+    # Starts and prefetches (rule 4).
+    INITIAL_COMMIT_REFUSED = ("pin_refused",)
+    PREFETCHES_LEFT_OUT = ("prefetches_left_out",)
+
+    @property
+    def label(self) -> str:
+        return str(self.value)
