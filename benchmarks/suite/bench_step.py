@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
+from typing import Any
 
 from demo.telemetry import fold, read_control_topic
 from loadtrim.orchestrator.supervisor import WantedState
@@ -39,11 +40,14 @@ class Orchestrator:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int, str]] = []
         """(clock ns, replicas, reason)."""
-        self.webhook = Webhook(TOKEN, self._take, dict)
+        self.webhook = Webhook(TOKEN, self)
 
-    def _take(self, wanted: WantedState) -> Reply:
-        self.asked.append((clock_ns(), wanted.replicas, wanted.reason))
+    def take_plan(self, request: WantedState) -> Reply:
+        self.asked.append((clock_ns(), request.replicas, request.reason))
         return Reply(HTTPStatus.OK, {})
+
+    def describe(self) -> dict[str, Any]:
+        return {}
 
     def first_above(self, replicas: int, since_ns: int) -> int | None:
         return next((at for at, count, _ in self.asked if at >= since_ns and count > replicas), None)

@@ -7,25 +7,21 @@ nothing: :mod:`loadtrim.orchestrator.supervisor` does, this starts, signals and 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
-import shutil
 import signal
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from loadtrim import process_guard
+from loadtrim_agent.common.settings import DEFAULTS
 
+from .events import EventLog
 from .instances import CommandNotFoundError, EventKind, InstanceInfo, OrchestratorEvent, OrchestratorOptions
-from .output import Output, open_output
+from .processes import InstanceProcesses
 from .supervisor import (
     INSTANCES_MAX,
     Command,
@@ -46,7 +42,7 @@ from .supervisor import (
     WaitCommand,
     WantedState,
 )
-from .usage import Ledger, ReplicaCount
+from .usage import InstanceUsage, ReplicaCount
 from .webhook import Reply, Webhook
 
 __all__ = [
@@ -58,10 +54,8 @@ __all__ = [
     "OrchestratorOptions",
 ]
 
-DRAIN_SECONDS_DEFAULT = 20.0
 STOP_MARGIN_SECONDS = 5.0
 """Added to the drain time: to commit, to hand over and to leave."""
-GUARD_END_SECONDS = 10.0
 
 _log = logging.getLogger("loadtrim.up")
 
@@ -98,15 +92,12 @@ class LocalOrchestrator:
         self.token = secrets.token_urlsafe(24)
         self.killed = 0
         """Instances that had to be killed so far."""
-        self._on_event = on_event
+        self._events = EventLog(on_event)
         self._env = dict(self.options.env if self.options.env is not None else os.environ)
-        self._supervisor = Supervisor(self._supervisor_config())
-        self._ledger = Ledger()
-        self._webhook = Webhook(self.token, self._take_plan, self.describe)
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._outputs: dict[str, Output] = {}
-        self._early_signals: dict[str, int] = {}
-        """Signals for instances whose process is just being made."""
+        self._supervisor = Supervisor(_supervisor_config(self.options, self._env))
+        self._usage = InstanceUsage()
+        self._webhook = Webhook(self.token, self)
+        self._processes = InstanceProcesses(self.command, self.options)
         self._changed = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
 
@@ -118,7 +109,7 @@ class LocalOrchestrator:
     @property
     def replicas(self) -> int:
         """Instances that have a process now, those that are ending included."""
-        return self._ledger.running
+        return self._usage.running
 
     @property
     def wanted(self) -> int:
@@ -128,7 +119,7 @@ class LocalOrchestrator:
     @property
     def instances(self) -> tuple[InstanceInfo, ...]:
         """Those that have not ended, oldest first."""
-        return tuple(self._info(each.name) for each in self._supervisor.instances)
+        return tuple(self._processes.describe(each, epoch=self._events.epoch) for each in self._supervisor.instances)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -138,12 +129,12 @@ class LocalOrchestrator:
     @property
     def history(self) -> list[ReplicaCount]:
         """(time in seconds since the epoch, instances that had a process from then on), oldest first."""
-        return [ReplicaCount(at + self._epoch, running) for at, running in self._ledger.history]
+        return [ReplicaCount(at + self._events.epoch, running) for at, running in self._usage.history]
 
     @property
     def log_directory(self) -> Path | None:
         """Where the instances' output is kept; None: nowhere (lines go to ``on_line``)."""
-        return self._log_directory
+        return self._processes.log_directory
 
     def replica_seconds(self, since: float | None = None, until: float | None = None) -> float:
         """Sum over all instances of the time from being asked for until the end of the process.
@@ -152,8 +143,9 @@ class LocalOrchestrator:
             since: beginning of the window, seconds since the epoch; None: from the first one on.
             until: its end; None: now.
         """
-        return self._ledger.replica_seconds(
-            self._now() if until is None else until - self._epoch, None if since is None else since - self._epoch
+        return self._usage.replica_seconds(
+            self._events.now() if until is None else until - self._events.epoch,
+            None if since is None else since - self._events.epoch,
         )
 
     def failing(self, failures: int) -> bool:
@@ -181,7 +173,7 @@ class LocalOrchestrator:
 
     def scale(self, replicas: int) -> None:
         """Want this many until the next plan comes; those that are too many end in order, the newest first."""
-        self._feed(ScaleEvent(self._now(), replicas))
+        self._feed(ScaleEvent(self._events.now(), replicas))
 
     def signal(self, instance: str, number: int) -> bool:
         """Send a signal to one instance's process, behind the supervisor's back (faults in tests).
@@ -189,12 +181,7 @@ class LocalOrchestrator:
         Returns:
             False when it has no process.
         """
-        process = self._processes.get(instance)
-        if process is None:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(number)
-        return True
+        return self._processes.signal(instance, number)
 
     async def wait_until(
         self, condition: Callable[[LocalOrchestrator], bool], timeout_seconds: float | None = 30.0
@@ -224,7 +211,7 @@ class LocalOrchestrator:
         if self._main is None:
             return
         if not self._main.done():
-            self._feed(StopEvent(self._now()))
+            self._feed(StopEvent(self._events.now()))
         try:
             await asyncio.shield(self._main)
         except asyncio.CancelledError:
@@ -235,7 +222,7 @@ class LocalOrchestrator:
     def kill(self) -> None:
         """Kill all instances at once; :meth:`stop` waits for their end."""
         if self._main is not None and not self._main.done():
-            self._feed(KillAllEvent(self._now()))
+            self._feed(KillAllEvent(self._events.now()))
 
     async def __aenter__(self) -> Self:
         """Start the webhook and the first instances.
@@ -244,13 +231,11 @@ class LocalOrchestrator:
             CommandNotFoundError: the command is not there.
             OSError: no free port, or the log directory cannot be made.
         """
-        self._check_command()
-        self._loop = asyncio.get_running_loop()
-        self._epoch = time.time() - self._loop.time()
-        self._log_directory = self._make_log_directory()
+        self._processes.check_command(self._env)
+        self._events.start()
+        self._processes.make_log_directory()
         await self._webhook.start()
-        self._register_fd, guard_fd = await self._start_guard()
-        os.close(guard_fd)
+        await self._processes.start_guard()
         self._main = asyncio.create_task(self._supervise(), name="loadtrim up")
         self._main.add_done_callback(lambda _: self._tell_changed())
         # The first instances are asked for before the block is entered.
@@ -264,64 +249,14 @@ class LocalOrchestrator:
             await self.stop()
         finally:
             await self._webhook.close()
-            os.close(self._register_fd)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._guard.wait(), GUARD_END_SECONDS)
-
-    def _supervisor_config(self) -> SupervisorConfig:
-        options = self.options
-        stop_seconds = options.stop_seconds
-        if stop_seconds is None:
-            stop_seconds = _drain_seconds(self._env) + STOP_MARGIN_SECONDS
-        return SupervisorConfig(
-            name=options.name,
-            replicas=options.replicas,
-            replicas_min=1 if options.replicas_min is None else options.replicas_min,
-            replicas_max=INSTANCES_MAX if options.replicas_max is None else options.replicas_max,
-            startup_delay_seconds=options.startup_delay_seconds,
-            stop_seconds=stop_seconds,
-            surplus_seconds=options.surplus_seconds,
-            backoff_seconds=options.backoff_seconds,
-        )
-
-    def _check_command(self) -> None:
-        where = self.options.directory or Path()
-        found = bool(self.command) and (
-            shutil.which(self.command[0], path=self._env.get("PATH"))
-            or (os.sep in self.command[0] and os.access(where / self.command[0], os.X_OK))
-        )
-        if not found:
-            name = self.command[0] if self.command else ""
-            raise CommandNotFoundError(
-                f"the command {name!r} was not found or may not be run, so no instance was started; "
-                "give its path, or look at PATH"
-            )
-
-    def _make_log_directory(self) -> Path | None:
-        directory = self.options.log_directory
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-            return directory.resolve()
-        return None if self.options.on_line else Path(tempfile.mkdtemp(prefix="loadtrim-up-"))
-
-    async def _start_guard(self) -> tuple[int, int]:
-        """The guard reads a pipe whose other end is this process's (and, until they exec, that of the launchers)."""
-        guard_fd, register_fd = os.pipe()
-        self._guard = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", process_guard.__file__, "watch"),
-            *(str(os.getpid()), str(self.options.orphan_seconds)),
-            stdin=guard_fd,
-            stdout=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        return register_fd, guard_fd
+            await self._processes.end_guard()
 
     async def _supervise(self) -> None:
         """The owner of all tasks: one per process, and one that waits for what falls due."""
         async with asyncio.TaskGroup() as self._tasks:
             due = self._tasks.create_task(self._tick_when_due(), name="due")
-            self._feed(TickEvent(self._now()))
-            while not self._supervisor.finished or self._processes:
+            self._feed(TickEvent(self._events.now()))
+            while not self._supervisor.finished or self._processes.running:
                 await self._changed.wait()
             due.cancel()
 
@@ -332,7 +267,7 @@ class LocalOrchestrator:
                 async with asyncio.timeout_at(self._supervisor.next_due):
                     await changed.wait()
             except TimeoutError:
-                self._feed(TickEvent(self._now()))
+                self._feed(TickEvent(self._events.now()))
 
     def _feed(self, event: Event) -> None:
         for command in self._supervisor.handle(event):
@@ -342,179 +277,106 @@ class LocalOrchestrator:
     def _execute(self, command: Command, now: float) -> None:
         match command:
             case StartCommand(name):
-                self._ledger.asked(name, now)
+                self._usage.asked(name, now)
                 self._tasks.create_task(self._run(name), name=name)
             case WaitCommand(name, seconds, reason):
-                self._ledger.asked(name, now)
-                self._emit(EventKind.WAITING, f"starts in {seconds:.1f} s ({reason})", name)
+                self._usage.asked(name, now)
+                self._events.emit(EventKind.WAITING, f"starts in {seconds:.1f} s ({reason})", name)
             case DropCommand(name, reason):
-                self._ledger.ended(name, now)
-                self._emit(EventKind.DROPPED, f"is not started ({reason})", name)
+                self._usage.ended(name, now)
+                self._events.emit(EventKind.DROPPED, f"is not started ({reason})", name)
             case TerminateCommand(name, reason):
-                self._emit(EventKind.STOPPING, f"asked to end ({reason})", name)
-                self._send(name, signal.SIGTERM)
+                self._events.emit(EventKind.STOPPING, f"asked to end ({reason})", name, self._processes.id_of(name))
+                self._processes.ask(name, signal.SIGTERM)
             case KillCommand(name, reason):
                 self.killed += 1
-                self._emit(EventKind.KILLED, f"killed ({reason})", name)
-                self._send(name, signal.SIGKILL)
+                self._events.emit(EventKind.KILLED, f"killed ({reason})", name, self._processes.id_of(name))
+                self._processes.ask(name, signal.SIGKILL)
 
     async def _run(self, name: str) -> None:
-        """One process, from its start until it is reaped."""
-        output = self._outputs[name] = open_output(name, self._log_directory, self.options.on_line)
+        """Run one process, from its start until it is reaped."""
+        self._processes.open_output(name)
+        asked_at = next(each.asked_at for each in self.instances if each.name == name)
         try:
-            process = await self._spawn(name, output)
+            process = await self._processes.start(name, _instance_env(self._env, self.options, name, asked_at, self))
         except OSError as error:
-            await output.close()
-            self._ledger.ended(name, self._now())
-            self._emit(EventKind.EXITED, f"could not be started: {error}", name)
-            self._feed(ExitedEvent(self._now(), name))
+            self._usage.ended(name, self._events.now())
+            self._events.emit(EventKind.EXITED, f"could not be started: {error}", name)
+            self._feed(ExitedEvent(self._events.now(), name))
             return
-        self._processes[name] = process
-        self._ledger.started(name, self._now())
-        self._emit(EventKind.STARTED, f"started, process {process.pid}", name)
+        started_at = self._events.now()
+        self._usage.started(name, started_at)
+        self._events.emit(EventKind.STARTED, f"started, process {process.pid}", name, process.pid)
         self._tell_changed()
-        if name in self._early_signals:
-            self._send(name, self._early_signals.pop(name))
-        started = self._now()
-        try:
-            code = await process.wait()
-        finally:
-            # What the command started and left behind ends with it; on cancellation the command itself does.
-            _kill_group(process.pid)
-            del self._processes[name]
-            self._unregister(process.pid)
-        self._ledger.ended(name, self._now())
-        await output.close()
-        self._emit(
-            EventKind.EXITED,
-            _ending(code, self._now() - started, output.last_line),
-            name,
-            process_id=process.pid,
-            exit_code=code,
-        )
-        self._feed(ExitedEvent(self._now(), name))
+        code = await self._processes.wait(name)
+        ended_at = self._events.now()
+        self._usage.ended(name, ended_at)
+        last_line = await self._processes.close_output(name)
+        self._events.emit(EventKind.EXITED, _ending(code, ended_at - started_at, last_line), name, process.pid, code)
+        self._feed(ExitedEvent(self._events.now(), name))
 
-    async def _spawn(self, name: str, output: Output) -> asyncio.subprocess.Process:
-        try:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", process_guard.__file__, "launch"),
-                *(str(os.getpid()), str(self._register_fd)),
-                *self.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output.write_fd,
-                stderr=output.write_fd,
-                env=self._instance_env(name),
-                cwd=self.options.directory,
-                pass_fds=(self._register_fd,),
-                start_new_session=True,
-            )
-        finally:
-            output.handed_over()
-
-    def _instance_env(self, name: str) -> dict[str, str]:
-        env = {
-            # What Python instances print is to be in the log when it happens.
-            "PYTHONUNBUFFERED": "1",
-            **self._env,
-            "LOADTRIM_INSTANCE": name,
-            "LOADTRIM_SCALER": "webhook",
-            "LOADTRIM_SCALER_URL": self.url,
-            "LOADTRIM_SCALER_TOKEN": self.token,
-            "LOADTRIM_HTTP": "127.0.0.1:0",
-            "LOADTRIM_REQUESTED_AT": f"{self._info(name).asked_at:.3f}",
-        }
-        if self.options.replicas_min is not None:
-            env["LOADTRIM_MIN_REPLICAS"] = str(self.options.replicas_min)
-        if self.options.replicas_max is not None:
-            env["LOADTRIM_MAX_REPLICAS"] = str(self.options.replicas_max)
-        return env
-
-    def _take_plan(self, request: WantedState) -> Reply:
-        now = self._now()
+    def take_plan(self, request: WantedState) -> Reply:
+        """Do what a group's leader asks for; the webhook calls this."""
+        now = self._events.now()
         outcome = self._supervisor.judge(request, now)
         before = self._supervisor.plans.get(request.group)
         if outcome is PlanOutcome.STALE:
-            self._emit(EventKind.STALE, f"refused a plan of {request.group} that is older than the newest one")
+            self._events.emit(EventKind.STALE, f"refused a plan of {request.group} that is older than the newest one")
             return Reply(HTTPStatus.CONFLICT, {"outcome": outcome.value, "error": "a newer plan was accepted"})
         if before is None or (before.replicas, before.victims) != (request.replicas, request.victims):
-            self._emit(EventKind.PLAN, _plan_in_words(request))
+            self._events.emit(EventKind.PLAN, _plan_in_words(request))
         if self._main is not None and not self._main.done():
             self._feed(PlanEvent(now, request))
         return Reply(HTTPStatus.OK, {"outcome": outcome.value, **self.describe()})
-
-    def _send(self, name: str, number: int) -> None:
-        process = self._processes.get(name)
-        if process is None:
-            self._early_signals[name] = number
-        elif number == signal.SIGKILL:
-            _kill_group(process.pid)
-        else:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-
-    def _unregister(self, process_id: int) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._register_fd, b"-%d\n" % process_id)
-
-    def _emit(
-        self,
-        kind: EventKind,
-        text: str,
-        instance: str = "",
-        process_id: int | None = None,
-        exit_code: int | None = None,
-    ) -> None:
-        if process_id is None and instance in self._processes:
-            process_id = self._processes[instance].pid
-        event = OrchestratorEvent(
-            at=self._now() + self._epoch,
-            kind=kind,
-            text=text,
-            instance=instance,
-            process_id=process_id,
-            exit_code=exit_code,
-        )
-        if self._on_event is None:
-            return
-        try:
-            self._on_event(event)
-        except Exception:
-            _log.exception("what on_event does with %s failed; the orchestrator goes on", event)
-
-    def _info(self, name: str) -> InstanceInfo:
-        instance = next(each for each in self._supervisor.instances if each.name == name)
-        process = self._processes.get(name)
-        output = self._outputs.get(name)
-        return InstanceInfo(
-            name=name,
-            phase=instance.phase,
-            asked_at=instance.asked_at + self._epoch,
-            started_at=None if instance.started_at is None else instance.started_at + self._epoch,
-            process_id=process.pid if process else None,
-            due_at=None if instance.due_at is None else instance.due_at + self._epoch,
-            log=output.path if output else None,
-            failures=instance.failures,
-        )
 
     def _tell_changed(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _now(self) -> float:
-        return self._loop.time()
 
-
-def _kill_group(process_id: int) -> None:
-    with contextlib.suppress(OSError):
-        os.killpg(process_id, signal.SIGKILL)
+def _supervisor_config(options: OrchestratorOptions, env: Mapping[str, str]) -> SupervisorConfig:
+    stop_seconds = options.stop_seconds
+    if stop_seconds is None:
+        stop_seconds = _drain_seconds(env) + STOP_MARGIN_SECONDS
+    return SupervisorConfig(
+        name=options.name,
+        replicas=options.replicas,
+        replicas_min=1 if options.replicas_min is None else options.replicas_min,
+        replicas_max=INSTANCES_MAX if options.replicas_max is None else options.replicas_max,
+        startup_delay_seconds=options.startup_delay_seconds,
+        stop_seconds=stop_seconds,
+        surplus_seconds=options.surplus_seconds,
+        backoff_seconds=options.backoff_seconds,
+    )
 
 
 def _drain_seconds(env: Mapping[str, str]) -> float:
     """The instances read the same variable and refuse what cannot be read, so a default is right here."""
     try:
-        return max(0.0, float(env.get("LOADTRIM_DRAIN_SECONDS", DRAIN_SECONDS_DEFAULT)))
+        return max(0.0, float(env.get("LOADTRIM_DRAIN_SECONDS", DEFAULTS.drain_seconds)))
     except ValueError:
-        return DRAIN_SECONDS_DEFAULT
+        return DEFAULTS.drain_seconds
+
+
+def _instance_env(
+    base: Mapping[str, str], options: OrchestratorOptions, name: str, asked_at: float, up: LocalOrchestrator
+) -> dict[str, str]:
+    env = {
+        # What Python instances print is to be in the log when it happens.
+        "PYTHONUNBUFFERED": "1",
+        **base,
+        "LOADTRIM_INSTANCE": name,
+        "LOADTRIM_SCALER": "webhook",
+        "LOADTRIM_SCALER_URL": up.url,
+        "LOADTRIM_SCALER_TOKEN": up.token,
+        "LOADTRIM_HTTP": "127.0.0.1:0",
+        "LOADTRIM_REQUESTED_AT": f"{asked_at:.3f}",
+    }
+    if options.replicas_min is not None:
+        env["LOADTRIM_MIN_REPLICAS"] = str(options.replicas_min)
+    if options.replicas_max is not None:
+        env["LOADTRIM_MAX_REPLICAS"] = str(options.replicas_max)
+    return env
 
 
 def _plan_in_words(request: WantedState) -> str:

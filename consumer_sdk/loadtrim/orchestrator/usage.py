@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Ledger", "ReplicaCount", "Span"]
+__all__ = ["InstanceUsage", "ReplicaCount", "Span"]
 
 ENTRIES_MAX = 100_000
 """Bound of history and of spans: the oldest half is dropped when it is reached (days of crashing every second)."""
@@ -29,8 +29,8 @@ class Span:
 
 
 @dataclass(slots=True)
-class Ledger:
-    """The book. Times are seconds on one clock, handed in in order."""
+class InstanceUsage:
+    """Counts the time of each instance. Times are seconds on one clock, handed in in order."""
 
     history: list[ReplicaCount] = field(default_factory=list)
     """One entry per change, oldest first."""

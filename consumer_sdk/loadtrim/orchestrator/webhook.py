@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from .supervisor import WantedState
 
-__all__ = ["Reply", "Webhook"]
+__all__ = ["PlanTaker", "Reply", "Webhook"]
 
 HEAD_BYTES_MAX = 16_384
 BODY_BYTES_MAX = 65_536
@@ -34,6 +33,16 @@ class Reply:
     body: dict[str, Any]
 
 
+class PlanTaker(Protocol):
+    """What the webhook needs of the orchestrator."""
+
+    def take_plan(self, request: WantedState) -> Reply:
+        """Do what a leader asks for and return what it is answered."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what there is, as values that JSON has."""
+
+
 class Webhook:
     """Serves ``PUT /scale`` (the wanted state) and ``GET /scale`` (what there is) on a free port of 127.0.0.1.
 
@@ -41,16 +50,12 @@ class Webhook:
 
     Args:
         token: what ``Authorization: Bearer`` must carry.
-        take: called with each well-formed plan; its reply is sent.
-        describe: the answer to ``GET``.
+        orchestrator: takes each well-formed plan, and describes itself for ``GET``.
     """
 
-    def __init__(
-        self, token: str, take: Callable[[WantedState], Reply], describe: Callable[[], dict[str, Any]]
-    ) -> None:
+    def __init__(self, token: str, orchestrator: PlanTaker) -> None:
         self._token = token
-        self._take = take
-        self._describe = describe
+        self._orchestrator = orchestrator
         self._server: asyncio.Server | None = None
         self._connections = 0
 
@@ -101,7 +106,7 @@ class Webhook:
         if not hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {self._token}".encode()):
             return _refusal(HTTPStatus.UNAUTHORIZED, "the bearer token is missing or wrong (LOADTRIM_SCALER_TOKEN)")
         if method == "GET":
-            return Reply(HTTPStatus.OK, self._describe())
+            return Reply(HTTPStatus.OK, self._orchestrator.describe())
         if method != "PUT":
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "PUT sets the wanted state, GET shows what there is")
         if "transfer-encoding" in headers or not 0 < length <= BODY_BYTES_MAX:
@@ -112,7 +117,7 @@ class Webhook:
             request = _scale_request.decode(await reader.readexactly(length))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _refusal(HTTPStatus.BAD_REQUEST, f"the body is no wanted state: {error}")
-        return self._take(request)
+        return self._orchestrator.take_plan(request)
 
 
 def _headers(head: str) -> list[tuple[str, str]]:

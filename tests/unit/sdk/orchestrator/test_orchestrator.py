@@ -311,7 +311,7 @@ async def main(script):
         replicas=2, orphan_seconds=0.3, on_line=lambda instance, line: print(line, flush=True)
     )
     async with LocalOrchestrator([sys.executable, "-c", script], options) as up:
-        print("guard", up._guard.pid, flush=True)
+        print("guard", up._processes._guard.pid, flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(main(sys.argv[1]))

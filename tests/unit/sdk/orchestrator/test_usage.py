@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtrim.orchestrator import usage as ledger
-from loadtrim.orchestrator.usage import Ledger, ReplicaCount
+from loadtrim.orchestrator import usage as usage
+from loadtrim.orchestrator.usage import InstanceUsage, ReplicaCount
 
 
 def test_an_instance_costs_from_being_asked_for_until_its_end() -> None:
-    book = Ledger()
+    book = InstanceUsage()
     book.asked("a", 0.0)
     book.started("a", 5.0)
     book.asked("b", 10.0)
@@ -23,7 +23,7 @@ def test_an_instance_costs_from_being_asked_for_until_its_end() -> None:
 
 
 def test_one_that_never_started_is_paid_but_not_counted() -> None:
-    book = Ledger()
+    book = InstanceUsage()
     book.asked("a", 0.0)
     book.ended("a", 3.0)
     assert book.replica_seconds(until=9.0) == 3.0
@@ -32,15 +32,15 @@ def test_one_that_never_started_is_paid_but_not_counted() -> None:
 
 
 def test_asking_twice_counts_once() -> None:
-    book = Ledger()
+    book = InstanceUsage()
     book.asked("a", 0.0)
     book.asked("a", 1.0)
     assert book.replica_seconds(until=2.0) == 2.0
 
 
 def test_the_book_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "ENTRIES_MAX", 10)
-    book = Ledger()
+    monkeypatch.setattr(usage, "ENTRIES_MAX", 10)
+    book = InstanceUsage()
     for second in range(100):
         book.asked("a", second)
         book.started("a", second)
@@ -52,7 +52,7 @@ def test_the_book_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), max_size=12), st.floats(0, 100), st.floats(0, 100))
 def test_windows_add_up(lives: list[tuple[float, float]], one: float, other: float) -> None:
-    book = Ledger()
+    book = InstanceUsage()
     for number, (begin, length) in enumerate(sorted(lives)):
         book.asked(str(number), begin)
         book.ended(str(number), begin + length)

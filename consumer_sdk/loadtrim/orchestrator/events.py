@@ -1,0 +1,60 @@
+"""The orchestrator's clock, and the events that it tells whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from .instances import EventKind, OrchestratorEvent
+
+__all__ = ["EventLog"]
+
+_log = logging.getLogger("loadtrim.up")
+
+
+class EventLog:
+    """Passes events to a callback, with their time.
+
+    Args:
+        on_event: called on the event loop for every event; what it raises is logged.
+    """
+
+    def __init__(self, on_event: Callable[[OrchestratorEvent], None] | None) -> None:
+        self._on_event = on_event
+        self.epoch = 0.0
+        """Seconds from the loop's clock to the wall's. Invariant: 0 until :meth:`start`."""
+
+    def start(self) -> None:
+        """Take the running loop's clock."""
+        self._loop = asyncio.get_running_loop()
+        self.epoch = time.time() - self._loop.time()
+
+    def now(self) -> float:
+        """Return the loop's time, seconds."""
+        return self._loop.time()
+
+    def emit(
+        self,
+        kind: EventKind,
+        text: str,
+        instance: str = "",
+        process_id: int | None = None,
+        exit_code: int | None = None,
+    ) -> None:
+        """Tell the listener, if there is one."""
+        if self._on_event is None:
+            return
+        event = OrchestratorEvent(
+            at=self.now() + self.epoch,
+            kind=kind,
+            text=text,
+            instance=instance,
+            process_id=process_id,
+            exit_code=exit_code,
+        )
+        try:
+            self._on_event(event)
+        except Exception:
+            _log.exception("what on_event does with %s failed; the orchestrator goes on", event)

@@ -1,0 +1,199 @@
+"""The processes of the instances: started under the guard, signalled, reaped; with what they print."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from loadtrim import process_guard
+
+from .instances import CommandNotFoundError, InstanceInfo, OrchestratorOptions
+from .output import Output, open_output
+from .supervisor import Instance
+
+__all__ = ["InstanceProcesses"]
+
+GUARD_END_SECONDS = 10.0
+
+
+class InstanceProcesses:
+    """One process per running instance, by the instance's name; it decides nothing.
+
+    Args:
+        command: the command of every instance and its arguments.
+        options: where it runs and where its output goes.
+    """
+
+    def __init__(self, command: tuple[str, ...], options: OrchestratorOptions) -> None:
+        self._command = command
+        self._options = options
+        self.log_directory: Path | None = None
+        """Where the instances' output is kept; None: nowhere (lines go to ``on_line``)."""
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._outputs: dict[str, Output] = {}
+        self._early_signals: dict[str, int] = {}
+        """Signals for instances whose process is just being made."""
+
+    @property
+    def running(self) -> bool:
+        """Whether any process is left."""
+        return bool(self._processes)
+
+    def id_of(self, name: str) -> int | None:
+        """Return the process id of an instance; None where it has no process."""
+        process = self._processes.get(name)
+        return process.pid if process else None
+
+    def describe(self, instance: Instance, *, epoch: float) -> InstanceInfo:
+        """Return an instance as users see it.
+
+        Args:
+            instance: as the supervisor sees it.
+            epoch: seconds from its clock to the wall's.
+        """
+        output = self._outputs.get(instance.name)
+        return InstanceInfo(
+            name=instance.name,
+            phase=instance.phase,
+            asked_at=instance.asked_at + epoch,
+            started_at=None if instance.started_at is None else instance.started_at + epoch,
+            process_id=self.id_of(instance.name),
+            due_at=None if instance.due_at is None else instance.due_at + epoch,
+            log=output.path if output else None,
+            failures=instance.failures,
+        )
+
+    # -- before the first and after the last ---------------------------------------------------------------------
+
+    def check_command(self, env: Mapping[str, str]) -> None:
+        """Look for the command before anything is started.
+
+        Raises:
+            CommandNotFoundError: it is not there or may not be run.
+        """
+        command, where = self._command, self._options.directory or Path()
+        found = bool(command) and (
+            shutil.which(command[0], path=env.get("PATH"))
+            or (os.sep in command[0] and os.access(where / command[0], os.X_OK))
+        )
+        if not found:
+            name = command[0] if command else ""
+            raise CommandNotFoundError(
+                f"the command {name!r} was not found or may not be run, so no instance was started; "
+                "give its path, or look at PATH"
+            )
+
+    def make_log_directory(self) -> None:
+        directory = self._options.log_directory
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            self.log_directory = directory.resolve()
+        elif not self._options.on_line:
+            self.log_directory = Path(tempfile.mkdtemp(prefix="loadtrim-up-"))
+
+    async def start_guard(self) -> None:
+        """The guard reads a pipe whose other end is this process's (and, until they exec, that of the launchers)."""
+        guard_fd, self._register_fd = os.pipe()
+        self._guard = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", process_guard.__file__, "watch"),
+            *(str(os.getpid()), str(self._options.orphan_seconds)),
+            stdin=guard_fd,
+            stdout=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(guard_fd)
+
+    async def end_guard(self) -> None:
+        """Close the guard's pipe and wait for its end."""
+        os.close(self._register_fd)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._guard.wait(), GUARD_END_SECONDS)
+
+    # -- one process ---------------------------------------------------------------------------------------------
+
+    def open_output(self, name: str) -> None:
+        """Open what the instance's next process prints into."""
+        self._outputs[name] = open_output(name, self.log_directory, self._options.on_line)
+
+    async def start(self, name: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+        """Start the instance's process; a signal that was asked for meanwhile is sent to it.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        output = self._outputs[name]
+        try:
+            process = await self._spawn(env, output)
+        except OSError:
+            await output.close()
+            raise
+        self._processes[name] = process
+        if name in self._early_signals:
+            self.ask(name, self._early_signals.pop(name))
+        return process
+
+    async def _spawn(self, env: Mapping[str, str], output: Output) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", process_guard.__file__, "launch"),
+                *(str(os.getpid()), str(self._register_fd)),
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output.write_fd,
+                stderr=output.write_fd,
+                env=env,
+                cwd=self._options.directory,
+                pass_fds=(self._register_fd,),
+                start_new_session=True,
+            )
+        finally:
+            output.handed_over()
+
+    async def wait(self, name: str) -> int:
+        """Wait for the process's end and return its exit code, negative for a signal."""
+        process = self._processes[name]
+        try:
+            return await process.wait()
+        finally:
+            # What the command started and left behind ends with it; on cancellation the command itself does.
+            _kill_group(process.pid)
+            del self._processes[name]
+            with contextlib.suppress(OSError):
+                os.write(self._register_fd, b"-%d\n" % process.pid)
+
+    async def close_output(self, name: str) -> str:
+        """Pass on what the ended process has printed, and return its last line."""
+        output = self._outputs[name]
+        await output.close()
+        return output.last_line
+
+    def ask(self, name: str, number: int) -> None:
+        """Send a signal to an instance, SIGKILL to all that it started; to one that is being made once it is."""
+        process = self._processes.get(name)
+        if process is None:
+            self._early_signals[name] = number
+        elif number == signal.SIGKILL:
+            _kill_group(process.pid)
+        else:
+            self.signal(name, number)
+
+    def signal(self, name: str, number: int) -> bool:
+        """Send a signal to an instance's own process; return False when it has none."""
+        process = self._processes.get(name)
+        if process is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        return True
+
+
+def _kill_group(process_id: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process_id, signal.SIGKILL)
