@@ -1,69 +1,42 @@
-"""Long runs that may be cut off: results a line each, with a digest of the code that made them, so that what was played
-is not played again; their processes; the machine that they were made on, and what its host took from it meanwhile."""
+"""Long runs that may be cut off: results a line each, so that what was played is not played again; their processes; the
+machine that they were made on, and what its host took from it meanwhile. :mod:`benchmarks.behaviour` makes their keys.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-import loadtrim
-import loadtrim_agent
-
-__all__ = ["code_digest", "end_with_parent", "keeping", "machine", "read_kept", "stolen_seconds"]
+__all__ = ["appending", "end_with_parent", "machine", "read_results", "stolen_seconds"]
 
 T = TypeVar("T")
-PLAYED = ("common", "wire", "metering", "planning")
-"""Rooms of the agent that a simulated run executes."""
-NOT_PLAYED = ("baselines.py", "picture.py", "readers.py", "show.py", "tables.py")
-"""Files of the simulator that read inputs and show results. A load that was read is told second by second."""
-
-
-@cache  # what was imported is what runs, whatever becomes of the files meanwhile
-def code_digest(*further: Path, without: tuple[str, ...] = (), beside: str = "") -> str:
-    """Of everything that a simulated run depends on, as it was when this process first asked.
-
-    Args:
-        further: more files.
-        without: names of files that it does not depend on.
-        beside: what else it depends on.
-    """
-    agent, sdk = Path(loadtrim_agent.__file__).parent, Path(loadtrim.__file__).parent
-    files = [path for room in PLAYED for path in (agent / room).glob("**/*.py")]
-    files += sdk.glob("simulate/**/*.py")
-    told = hashlib.sha256(beside.encode())
-    for path in sorted([*files, *further]):
-        if path.name not in (*without, *NOT_PLAYED):
-            told.update(path.read_bytes())
-    return told.hexdigest()[:12]
 
 
 @contextmanager
-def keeping(path: Path) -> Iterator[Callable[[Any], None]]:
-    """Keep results, each in a line of its own as soon as it is there; what was cut off ends before them."""
+def appending(path: Path) -> Iterator[Callable[[Any], None]]:
+    """Give a function that appends a result, in a line of its own and at once; what was cut off ends before it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         if file.tell():
             file.write(b"\n")
 
-        def keep(result: Any) -> None:
+        def append(result: Any) -> None:
             file.write(msgspec.json.encode(result) + b"\n")
             file.flush()
 
-        yield keep
+        yield append
 
 
-def read_kept(path: Path, kind: type[T]) -> Iterator[T]:
-    """What is kept there, without lines that were cut off."""
+def read_results(path: Path, kind: type[T]) -> Iterator[T]:
+    """Yield the results of a file, without lines that were cut off; no file: none."""
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             yield msgspec.json.decode(line, type=kind)

@@ -7,7 +7,6 @@ plays only what is missing or was made otherwise.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +19,9 @@ from random import Random
 
 import msgspec
 
+from benchmarks.behaviour import behaviour, shape
 from benchmarks.compare.scenes import Scene, scene_of
-from benchmarks.run_cache import code_digest, end_with_parent, keeping, read_kept
+from benchmarks.run_cache import appending, end_with_parent, read_results
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
 from loadtrim.simulate.model.worker import FETCH_SECONDS
 
@@ -167,20 +167,17 @@ def choice_of(name: str) -> Choice:
 
 
 @cache
-def _code(*without: str) -> str:
-    measured = inspect.getsource(play) + inspect.getsource(late_alone)
-    return code_digest(without=without, beside=f"{FIRST_SECONDS!r} {measured}")
+def _measure() -> str:
+    return f"{FIRST_SECONDS!r} {shape(play, late_alone)}"
 
 
 def digest(job: Job) -> str:
-    """Of everything that a run depends on: the code, the load second by second, and all that is set for it.
-
-    Our own policy's file counts for itself only.
-    """
+    """Return the digest of all that a run depends on: how the code behaves, the load by second, and its settings."""
     scene = scene_of(job.scene, job.quick)
-    code = _code(*(() if choice_of(job.choice).policy.startswith("objective") else ("objective.py",)))
+    config = config_of(job, scene)
+    behaves = behaviour(config.policy, config.packer, config.slicing)
     load = replace(scene.load, source="", notes=())
-    played = f"{code} {load!r} {config_of(job, scene)!r} {options_of(job, scene)!r}"
+    played = f"{behaves} {_measure()} {load!r} {config!r} {options_of(job, scene)!r}"
     return hashlib.sha256(played.encode()).hexdigest()[:12]
 
 
@@ -257,7 +254,7 @@ def load_kept(path: Path, jobs: Sequence[Job]) -> dict[str, Result]:
     """Those jobs' results that were made as they would be made now, by job; a line that was cut off is left out."""
     codes = {job.key: digest(job) for job in jobs}
     kept: dict[str, Result] = {}
-    for result in read_kept(path, Result):
+    for result in read_results(path, Result):
         if result.code == codes.get(result.job.key):
             kept[result.job.key] = result
     return kept
@@ -286,10 +283,10 @@ def play_all(
     waiting = iter([job for job in jobs if job.key not in found])
     began, total = time.monotonic(), len(jobs)
     tell(f"{len(found)} of {total} runs are kept in {path}, {total - len(found)} are missing")
-    with keeping(path) as keep, ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
+    with appending(path) as append, ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
         for result in _finished(pool, waiting, processes, lambda: time.monotonic() - began < seconds):
             found[result.job.key] = result
-            keep(result)
+            append(result)
             tell(_line(len(found), total, time.monotonic() - began, result))
     return found
 

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from benchmarks.behaviour import behaviour_of_all, shape
 from benchmarks.papers.sheet import Plot, Sheet, text
-from benchmarks.run_cache import code_digest, end_with_parent
+from benchmarks.run_cache import end_with_parent
 
 __all__ = ["Context", "Experiment", "code_of", "context", "main", "measured"]
 
@@ -127,10 +128,11 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
 
 
 def code_of(name: str) -> str:
-    """Digest of the code that an experiment's figures depend on: its modules, how loads are played, the simulator."""
+    """Return the digest of what an experiment's figures depend on: its modules, and how simulated runs behave."""
     here = Path(__file__).parent
+    modules = shape(*sorted(here.glob(f"{name}*.py")), here / "playing.py", here / "traces.py")
     # None of the papers' experiments plays our own policy.
-    return code_digest(*here.glob(f"{name}*.py"), here / "playing.py", here / "traces.py", without=("objective.py",))
+    return f"{modules[:8]}{behaviour_of_all(without=('objective',))[:8]}"
 
 
 def _cpu_seconds() -> float:

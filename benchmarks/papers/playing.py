@@ -7,15 +7,16 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache
 from statistics import fmean
 from typing import Any
 
 import msgspec
 
+from benchmarks.behaviour import behaviour, shape
 from benchmarks.papers.bench import PROJECT, Context
 from benchmarks.papers.sheet import Spread, Table
-from benchmarks.run_cache import code_digest, keeping, read_kept
+from benchmarks.run_cache import appending, read_results
 from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Simulation, percentile
 from loadtrim.simulate.model.world import World
 
@@ -36,7 +37,7 @@ __all__ = [
 SAMPLE_SECONDS = 15
 WATCH_SECONDS = 0.05
 QUANTILES = 200
-KEPT = PROJECT / "out" / "papers" / "runs.jsonl"
+RUN_CACHE = PROJECT / "out" / "papers" / "runs.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +168,17 @@ def scaled_alike(job: Job, other: Result) -> Job:
 def play(given: Context, jobs: Mapping[str, Iterable[Job]]) -> dict[str, list[Result]]:
     """Play all jobs, spread over the processes; name -> results in the order of its jobs.
 
-    What was played before by the same code is taken from :data:`KEPT`, so that hours of it can be cut off.
+    What was played before by the same code is taken from :data:`RUN_CACHE`, so that hours of it can be cut off.
     """
     flat = [(name, job) for name, listed in jobs.items() for job in listed]
     keys = [_key(job) for _, job in flat]
-    known = dict(read_kept(KEPT, tuple[str, Result]))
+    known = dict(read_results(RUN_CACHE, tuple[str, Result]))
     missing = {key: job for key, (_, job) in zip(keys, flat, strict=True) if key not in known}
     given.spent.extend(known[key].cpu_seconds for key in dict.fromkeys(keys) if key in known)
-    with keeping(KEPT) as keep:
+    with appending(RUN_CACHE) as append:
         for (key, _), result in zip(missing.items(), given.each(_played, missing.values()), strict=True):
             known[key] = result
-            keep((key, result))
+            append((key, result))
     found: dict[str, list[Result]] = {name: [] for name in jobs}
     for key, (name, _) in zip(keys, flat, strict=True):
         found[name].append(known[key])
@@ -185,8 +186,14 @@ def play(given: Context, jobs: Mapping[str, Iterable[Job]]) -> dict[str, list[Re
 
 
 def _key(job: Job) -> str:
-    told = f"{code_digest(Path(__file__), without=('objective.py',))}/{job!r}"
-    return hashlib.sha256(told.encode()).hexdigest()[:24]
+    config = job.config
+    behaves = behaviour(config.policy, config.packer, config.slicing)
+    return hashlib.sha256(f"{behaves}/{_result_shape()}/{job!r}".encode()).hexdigest()[:24]
+
+
+@cache
+def _result_shape() -> str:
+    return shape(_played, _Watch, _changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from benchmarks.papers.landau24 import Stream, cardinal_bin_scores, measurements
 from benchmarks.papers.landau24_latency import Iteration, latencies, percentile_of_bytes
 from benchmarks.papers.playing import Result, _played, looks, needed, scaled_alike
 from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown, text
-from benchmarks.run_cache import code_digest, keeping, read_kept
+from benchmarks.run_cache import appending, read_results
 
 from loadtrim.simulate import Simulation
 from loadtrim_agent.common.partition import Partition
@@ -329,24 +329,14 @@ RESULT = Result(
 
 def test_results_are_kept_line_by_line_and_what_was_cut_off_takes_nothing_with_it(tmp_path: Path) -> None:
     path = tmp_path / "out" / "runs.jsonl"
-    with keeping(path) as keep:
-        keep(("one", 1))
+    with appending(path) as append:
+        append(("one", 1))
     with path.open("a") as file:
         file.write('["tw')
-    with keeping(path) as keep:
-        keep(("three", 3))
-    assert list(read_kept(path, tuple[str, int])) == [("one", 1), ("three", 3)]
-    assert list(read_kept(tmp_path / "none", tuple[str, int])) == []
-
-
-def test_the_code_that_made_a_result_is_what_was_there_at_first(tmp_path: Path) -> None:
-    """A file that is changed while an hour is played was imported before."""
-    path = tmp_path / "played.py"
-    path.write_text("1")
-    before = code_digest(path)
-    path.write_text("2")
-    assert code_digest(path) == before
-    assert code_digest(path, beside="x") != before
+    with appending(path) as append:
+        append(("three", 3))
+    assert list(read_results(path, tuple[str, int])) == [("one", 1), ("three", 3)]
+    assert list(read_results(tmp_path / "none", tuple[str, int])) == []
 
 
 def test_by_its_text_the_thesis_has_no_parameters_of_its_code() -> None:
