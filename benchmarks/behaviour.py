@@ -27,8 +27,7 @@ import msgspec
 import loadtrim
 import loadtrim_agent
 from loadtrim.simulate import PROTOCOLS, Costs, Load, Options, PlanConfig, parse_generator, protocol_of, simulate
-from loadtrim_agent.planning.packer_registry import PACKERS
-from loadtrim_agent.planning.policy_registry import POLICIES
+from loadtrim_agent.planning.registry import PACKERS, POLICIES
 
 __all__ = ["behaviour", "behaviour_of_all", "shape", "source_digest"]
 
