@@ -534,6 +534,7 @@ def test_random_lawful_runs_are_clean(tmp_path_factory: pytest.TempPathFactory, 
     assert not verdict.out_of_order
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), fault=st.sampled_from(["lose", "repeat", "intrude"]))
 def test_one_random_fault_in_a_lawful_run_is_found(

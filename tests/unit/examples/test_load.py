@@ -33,6 +33,7 @@ class TestSchedule:
             assert counts[0] == counts[1] == 35
             assert {counts[partition] for partition in range(2, 9)} == {10}
 
+    @pytest.mark.slow
     @given(
         st.lists(st.floats(0, 60), min_size=1, max_size=20),
         st.lists(st.integers(1, 20), min_size=1, max_size=12),
@@ -49,6 +50,7 @@ class TestSchedule:
                 assert abs(count - share * total) < len(shares)
         assert total == sum(math.ceil(rate) for rate in rates)
 
+    @pytest.mark.slow
     def test_same_schedule_every_time(self) -> None:
         rates = load.trace()
         assert list(load.schedule(rates, load.shares_skewed(9))) == list(load.schedule(rates, load.shares_skewed(9)))

@@ -88,6 +88,7 @@ def test_without_seconds_the_rest_of_the_load_is_played() -> None:
     assert options.rates.source.endswith("seconds 8390 to 8400")
 
 
+@pytest.mark.slow
 async def test_a_service_that_does_not_start_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     @contextlib.asynccontextmanager
     async def nobody(_: str) -> AsyncIterator[None]:

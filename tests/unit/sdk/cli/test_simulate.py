@@ -114,6 +114,7 @@ def test_records_that_were_not_done_are_told(capsys: pytest.CaptureFixture[str])
     assert "latency_max" in run["lower_bounds"]
 
 
+@pytest.mark.slow
 def test_runs_of_one_policy_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     """Two lines were the same, and a mean of several seeds was told as if it were one run's."""
     words = ["simulate", "constant:rate=20,seconds=5", "--partitions", "1", "--cost", "1s", "--policy", "fixed/trim"]
@@ -182,6 +183,7 @@ def test_a_partition_larger_than_any_member_is_said(capsys: pytest.CaptureFixtur
     assert "load-0 (1.12 members at its peak), load-1" in printed["notes"][0]
 
 
+@pytest.mark.slow
 def test_a_plot_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "out.png"
@@ -203,6 +205,7 @@ def test_a_plot_that_cannot_be_written_is_said_before_anything_is_played(
     assert said.out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--json"]])
 def test_the_figures_are_printed_before_a_plot_can_fail(
     tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -120,6 +120,7 @@ async def test_every_instance_gets_its_name_and_the_webhook() -> None:
     assert up.killed == 0
 
 
+@pytest.mark.slow
 async def test_plans_start_more_and_end_the_victims() -> None:
     lines, events = Lines(), list[OrchestratorEvent]()
     options = OrchestratorOptions(replicas=2, name="pay", on_line=lines)
@@ -152,6 +153,7 @@ async def test_plans_start_more_and_end_the_victims() -> None:
     assert [running for _, running in up.history] == [1, 2, 3, 2, 1, 0]
 
 
+@pytest.mark.slow
 async def test_what_crashes_comes_back_and_its_last_words_are_told(tmp_path: Path) -> None:
     script = "import sys; print('so far so good'); sys.exit('no such table: payments')"
     events = list[OrchestratorEvent]()
@@ -167,6 +169,7 @@ async def test_what_crashes_comes_back_and_its_last_words_are_told(tmp_path: Pat
     assert up.replica_seconds() > 0
 
 
+@pytest.mark.slow
 async def test_an_instance_killed_from_outside_comes_back_under_its_name() -> None:
     lines = Lines()
     options = OrchestratorOptions(name="pay", backoff_seconds=0.01, on_line=lines)
@@ -180,6 +183,7 @@ async def test_an_instance_killed_from_outside_comes_back_under_its_name() -> No
         assert not up.signal("pay-9", signal.SIGKILL)
 
 
+@pytest.mark.slow
 async def test_who_does_not_end_is_killed_with_all_it_started() -> None:
     lines = Lines()
     options = OrchestratorOptions(replicas=2, stop_seconds=0.2, on_line=lines)
@@ -200,6 +204,7 @@ async def test_what_a_command_leaves_behind_ends_with_it() -> None:
     assert await gone(int(left_behind))
 
 
+@pytest.mark.slow
 async def test_cancelling_the_block_leaves_nothing() -> None:
     lines = Lines()
     entered = asyncio.Event()
@@ -229,6 +234,7 @@ async def test_waiting_in_vain_says_so() -> None:
             await up.wait_until(lambda up: up.replicas == 7)
 
 
+@pytest.mark.slow
 async def test_a_start_up_delay_is_paid_for_but_not_counted() -> None:
     lines = Lines()
     options = OrchestratorOptions(name="pay", startup_delay_seconds=1000.0, on_line=lines)
@@ -259,6 +265,7 @@ async def test_a_callback_that_fails_is_contained(caplog: pytest.LogCaptureFixtu
     assert "a bug of the caller" in caplog.text
 
 
+@pytest.mark.slow
 async def test_long_and_unfinished_lines_are_passed_on(tmp_path: Path) -> None:
     lines = Lines()
     script = "import sys; sys.stdout.write('x' * 200_000 + '\\nlast'); sys.stdout.flush()"
@@ -357,6 +364,7 @@ async def test_nothing_outlives_an_orchestrator_killed_with_9(
     assert all([await gone(each) for each in [*ids, guard]])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's signal at a parent's end is Linux's")
 async def test_instances_end_even_when_the_guard_is_killed_too(
     host: Callable[[str], subprocess.Popen[str]],

@@ -70,6 +70,7 @@ def start_parent(directory: Path, then: str = "") -> tuple[subprocess.Popen[str]
     return parent, json.loads(parent.stdout.readline())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_parent_that_is_killed_takes_processes_and_data_with_it(tmp_path: Path, number: signal.Signals) -> None:
     data = tmp_path / "data"
@@ -83,6 +84,7 @@ def test_a_parent_that_is_killed_takes_processes_and_data_with_it(tmp_path: Path
     parent.communicate()
 
 
+@pytest.mark.slow
 def test_a_forked_child_that_holds_the_pipe_does_not_keep_them_alive(tmp_path: Path) -> None:
     data = tmp_path / "data"
     parent, ids = start_parent(data, then=FORK)
@@ -94,6 +96,7 @@ def test_a_forked_child_that_holds_the_pipe_does_not_keep_them_alive(tmp_path: P
     parent.communicate()
 
 
+@pytest.mark.slow
 def test_a_guard_that_is_killed_itself_takes_its_processes_with_it(tmp_path: Path) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux's kernel does this")

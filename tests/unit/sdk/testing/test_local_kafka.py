@@ -67,6 +67,7 @@ def test_without_java_the_start_says_what_to_install(tmp_path: Path, monkeypatch
         LocalKafka().start()
 
 
+@pytest.mark.slow
 def test_nothing_but_the_fixture_needs_pytest() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_PYTEST], capture_output=True, text=True, check=True)
     assert done.stdout == "needs pytest\n"

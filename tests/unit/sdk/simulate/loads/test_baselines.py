@@ -61,6 +61,7 @@ def test_with_a_start_up_time_of_a_minute_the_group_is_ready_before_the_rise() -
     assert "by the baseline" in up.reason
 
 
+@pytest.mark.slow
 def test_local_time_counts() -> None:
     """Nine o'clock in Berlin is eight in UTC: to a leader that is told so the rise is an hour away."""
     learnt = record(at_nine, topic="load", time_zone="Europe/Berlin", rate=50.0)
@@ -70,6 +71,7 @@ def test_local_time_counts() -> None:
     assert {use.reason_code for use in told[1] if use is not None} == {"contradicted"}, "it is ten there already"
 
 
+@pytest.mark.slow
 def test_the_load_can_be_of_any_time() -> None:
     """1998, as a recorded trace: decisions carry its times, and one seed plays one way."""
     begin = 896_659_200.4
@@ -83,6 +85,7 @@ def test_the_load_can_be_of_any_time() -> None:
     assert {d.baseline.reason_code for _, d in stale.decisions if d.baseline is not None} == {"stale"}
 
 
+@pytest.mark.slow
 def test_when_the_load_begins_changes_nothing_without_baselines() -> None:
     told = [play((), begins_at=begin, phase_seconds=0.5) for begin in (MONDAY, MONDAY + WEEK_SECONDS)]
     assert list(told[0].latencies) == pytest.approx(list(told[1].latencies), abs=1e-5)
@@ -147,6 +150,7 @@ def written(tmp_path: Path, level: Callable[[int], float] = at_nine, topic: str 
 SHORT = ["simulate", "step:before=100,after=400,at=60,seconds=65", "--cost", "5ms", "--startup", "20"]
 
 
+@pytest.mark.slow
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SHORT, "--baselines", written(tmp_path), "--begins-at", str(MONDAY + 9 * 3600 - 60), "--arrivals", "even"]
     assert main([*words, "--json", "--curves"]) == 0

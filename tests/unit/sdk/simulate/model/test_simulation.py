@@ -59,7 +59,7 @@ def test_two_members_share_what_two_partitions_bring() -> None:
     assert outcome.replica_minutes == pytest.approx(20 / 60)
 
 
-@pytest.mark.parametrize("startup_seconds", [15.0, 59.0, 300.0])
+@pytest.mark.parametrize("startup_seconds", [15.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (59.0, 300.0))])
 def test_replicas_cost_from_the_request_on_whenever_they_come(startup_seconds: float) -> None:
     """Those that were still starting when the load ended were free."""
     outcome = play(
@@ -71,6 +71,7 @@ def test_replicas_cost_from_the_request_on_whenever_they_come(startup_seconds: f
     assert outcome.scaled() == (3, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 def test_what_costs_and_scales_is_counted_to_the_loads_end(protocol: str) -> None:
     """A burst in the last second leaves half a minute of work. The replicas and moves for it were counted, and nobody
@@ -116,7 +117,7 @@ def test_who_was_asked_for_before_the_loads_end_still_comes() -> None:
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-@pytest.mark.parametrize("cost", ["fixed", "exponential"])
+@pytest.mark.parametrize("cost", ["fixed", pytest.param("exponential", marks=pytest.mark.slow)])
 def test_what_arrived_was_done_or_is_left(protocol: str, cost: str) -> None:
     """Up and down again, over handovers of every kind."""
     outcome = play(
@@ -160,6 +161,7 @@ def test_who_looks_at_all_members_at_once_sees_the_burst_of_each() -> None:
     assert min(waiting[0.0]) > max(waiting[0.25])
 
 
+@pytest.mark.slow
 def test_handovers_of_milliseconds_beat_rebalances() -> None:
     """The same policy, the same load: eager, which stops everybody, is the worst, ours the best."""
     shares = {
@@ -171,6 +173,7 @@ def test_handovers_of_milliseconds_beat_rebalances() -> None:
     assert shares["loadtrim"] > shares["eager"]
 
 
+@pytest.mark.slow
 def test_more_capacity_is_never_later() -> None:
     shares = [play("constant:rate=420,seconds=40", policy="fixed", replicas=n).share_in_time for n in (1, 2, 3, 5)]
     assert shares == sorted(shares)
@@ -178,6 +181,7 @@ def test_more_capacity_is_never_later() -> None:
     assert shares[-1] > 0.99
 
 
+@pytest.mark.slow
 def test_slower_start_ups_are_later() -> None:
     shares = [
         play("step:before=60,after=400,at=20,seconds=60", startup_seconds=startup).share_in_time
@@ -192,6 +196,7 @@ def test_a_slow_member_counts_as_what_it_can_do() -> None:
     assert outcome.curves.capacity[5] == 1.5
 
 
+@pytest.mark.slow
 def test_a_rising_load_is_answered_and_given_back() -> None:
     outcome = play("cosine:mean=250,amplitude=-200,period=100,seconds=100")
     assert outcome.replicas_max >= 4
@@ -199,6 +204,7 @@ def test_a_rising_load_is_answered_and_given_back() -> None:
     assert min(outcome.scaled()) >= 3
 
 
+@pytest.mark.slow
 def test_who_knows_the_future_has_replicas_there_in_time() -> None:
     """The step comes at second 30; a replica takes 8 s to start, and 80 records/s to do a second's burst in time."""
     load = parse_generator("step:before=40,after=200,at=30,seconds=60", 6)
@@ -211,6 +217,7 @@ def test_who_knows_the_future_has_replicas_there_in_time() -> None:
     assert outcome.in_time > blind.in_time
 
 
+@pytest.mark.slow
 def test_eager_holds_up_what_a_leaver_owned_and_hardly_anything_when_somebody_comes() -> None:
     """Heartbeats of 3 s begin anew with each assignment: all learn of the next one together (CLOSER'24, 5.2)."""
 
@@ -301,6 +308,7 @@ def test_what_cannot_be_played_is_refused_before_it_is(
         Simulation(parse_generator("constant:seconds=1", 3), PlanConfig(**config), Options(**options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "packer"),
     [
@@ -348,6 +356,7 @@ def test_what_was_not_done_counts_with_what_it_waited() -> None:
     assert not play("constant:rate=60,seconds=5").waited
 
 
+@pytest.mark.slow
 def test_a_percentile_below_all_that_waits_is_exact() -> None:
     """One partition's owner does a third of it, the other's all of it at once: 600 of 3600 are left."""
     load = Load(
@@ -365,6 +374,7 @@ def test_a_percentile_below_all_that_waits_is_exact() -> None:
     assert "latency_p90" in summary.lower_bounds
 
 
+@pytest.mark.slow
 def test_an_objective_longer_than_a_minute_is_waited_for() -> None:
     """What was not done a minute after the load's end was late, however long it had."""
     load = Load(per_second=(100.0,), partitions=(Partition("t", 0),), shares=((1.0,),))
@@ -382,6 +392,7 @@ def test_how_far_the_plans_are_from_the_fewest() -> None:
     assert outcome.gaps()[-1] == 3 - (planned[-1].members_bound or 0) > 0
 
 
+@pytest.mark.slow
 def test_one_seed_plays_one_way_under_any_hash_seed() -> None:
     printed = same_under_two_hash_seeds(
         "from loadtrim.simulate import *\n"
