@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from loadtrim.testing import LocalKafka
-from loadtrim_spark.cli.main import main as cli
-from loadtrim_spark.cli.main import studies
+from loadtrim_spark.cli import main as cli
+from loadtrim_spark.cli import studies
 from loadtrim_spark.pipeline.source import Source
 from loadtrim_spark.session import session
 

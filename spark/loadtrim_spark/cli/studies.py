@@ -30,7 +30,6 @@ from loadtrim_spark.learning.local_days import begin_of, midnight, spans
 from loadtrim_spark.pipeline.baselines import BUCKET_SECONDS, baselines, current_days
 from loadtrim_spark.pipeline.history import Tables, is_table, open_tables, take_in
 from loadtrim_spark.pipeline.source import Source
-from loadtrim_spark.reporting.report import page
 from loadtrim_spark.reporting.story import Period, gather
 from loadtrim_spark.session import session
 
@@ -195,6 +194,14 @@ def _add_report(commands: SubParsers, common: argparse.ArgumentParser) -> None:
 
 
 def _report(args: argparse.Namespace, source: Source, tables: Tables) -> None:
+    try:  # not at the top: other commands do without jinja2 and matplotlib
+        from loadtrim_spark.reporting.report import page
+    except ImportError as error:
+        raise PipelineError(
+            f"The page is made with jinja2 and matplotlib, and {error.name} is not installed.",
+            "No page was written.",
+            "Install loadtrim[spark-report].",
+        ) from error
     spark = session(args.master, args.memory)
     if not _has_history(spark, tables, "no page was written"):
         return

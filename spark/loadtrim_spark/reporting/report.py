@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import datetime
 import zoneinfo
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from pathlib import Path
+
+import jinja2
 
 from loadtrim_spark.reporting.charts import Line, bars, lines
 from loadtrim_spark.reporting.story import Interval, Period, Story
@@ -17,6 +20,7 @@ __all__ = ["page"]
 
 HOUR_SECONDS = 3600
 HOURS_SHOWN = 5
+TEMPLATE = "page.html.j2"
 CAUSES = {
     "startup": "replica on its way",
     "forecast": "more came than was forecast",
@@ -27,32 +31,10 @@ CAUSES = {
     "already_late": "late before it could be seen",
 }
 """What the causes of late records mean; others are shown as they are called."""
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --faint: #57606a; --rule: #d0d7de; --card: #f6f8fa }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --paper: #0d1117; --faint: #9198a1; --rule: #30363d; --card: #161b22 } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 1000px;
-  margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.3rem; margin-top: 3rem; border-bottom: 1px solid var(--rule) }
-h3 { font-size: 1rem; margin: 1.8rem 0 .3rem } p { margin: .3rem 0 } .faint { color: var(--faint) }
-svg { width: 100%; height: auto; display: block } svg text { font-size: 11px; fill: var(--faint) }
-svg .grid { stroke: var(--rule); stroke-width: .6 }
-.legend { font-size: .85rem; color: var(--faint) } .legend span { margin-right: 1.2em; white-space: nowrap }
-.legend i { display: inline-block; width: 1.6em; margin-right: .4em; vertical-align: middle;
-  border-top: 3px solid var(--colour) }
-.legend i.dashed { border-top-style: dashed } .legend i.filled { border-top-width: 10px; opacity: .7 }
-.cards { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0 }
-.cards div { background: var(--card); border: 1px solid var(--rule); border-radius: 6px; padding: .5rem .9rem }
-.cards b { display: block; font-size: 1.25rem } .cards span { font-size: .85rem; color: var(--faint) }
-.tables { display: flex; flex-wrap: wrap; gap: 2rem } table { border-collapse: collapse; font-size: .9rem }
-caption { text-align: left; font-weight: 600; padding-bottom: .3rem }
-th, td { text-align: right; padding: .15rem .7rem .15rem 0; border-bottom: 1px solid var(--rule) }
-th:first-child, td:first-child, th:last-child, td:last-child { text-align: left } th { font-weight: 500 }
-"""
 
 
 def page(stories: Sequence[Story], period: Period, made_at: str) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         stories: one per group, in the order in which they are to stand.
@@ -60,20 +42,23 @@ def page(stories: Sequence[Story], period: Period, made_at: str) -> str:
         made_at: when, in words.
     """
     begin, end = (f"{_moment(at, period.zone):%A %d %B %Y %H:%M}" for at in (period.begin, period.end))
-    head = (
-        f"<h1>What the groups did</h1><p>{begin} to {end}, {escape(period.zone)}.</p>"
-        f'<p class="faint">{len(stories)} {_plural(len(stories), "group")}, the busiest first. Made {escape(made_at)} '
-        "by loadtrim from what members and leaders told; times are local, shares are of records that were done.</p>"
-    )
-    links = ""
-    if len(stories) > 1:
-        entries = (f'<li><a href="#g{n}">{escape(story.group)}</a></li>' for n, story in enumerate(stories))
-        links = f"<ul>{''.join(entries)}</ul>"
-    body = "".join(_group(number, story, period) for number, story in enumerate(stories))
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>loadtrim: what the groups did</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body>{head}{links}{body}</body></html>\n"
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    groups = [
+        {
+            "name": story.group,
+            "cards": _cards(story),
+            "plots": list(_plots(story, period)),
+            "tables": [
+                ("Worst", [_row(hour, story, period) for hour in worst_hours(story)]),
+                ("Best", [_row(hour, story, period) for hour in best_hours(story)]),
+            ],
+            "saved": _saved(story),
+        }
+        for story in stories
+    ]
+    return environment.get_template(TEMPLATE).render(
+        groups=groups, begin=begin, end=end, zone=period.zone, made_at=made_at
     )
 
 
@@ -100,18 +85,7 @@ def best_hours(story: Story) -> list[Interval]:
     return sorted(done, key=lambda hour: (-(hour.share_in_time or 0.0), -_use(hour), hour.start))[:HOURS_SHOWN]
 
 
-def _group(number: int, story: Story, period: Period) -> str:
-    parts = [f'<h2 id="g{number}">{escape(story.group)}</h2>', _cards(story)]
-    for heading, said, plot in _plots(story, period):
-        parts.append(f'<h3>{heading}</h3><p class="faint">{said}</p>{plot}')
-    parts.append('<h3>Best and worst hours</h3><div class="tables">')
-    parts.append(_table("Worst", worst_hours(story), story, period) or "<p>No hour had a late record.</p>")
-    parts.append(_table("Best", best_hours(story), story, period))
-    parts.append("</div>" + _saved(story))
-    return "".join(parts)
-
-
-def _cards(story: Story) -> str:
+def _cards(story: Story) -> list[tuple[str, str]]:
     whole = Interval(start=0)
     for each in story.intervals:
         whole = _sum(whole, each)
@@ -119,7 +93,7 @@ def _cards(story: Story) -> str:
     objective = ""
     if story.objective_seconds is not None and story.objective_share is not None:
         objective = f"within {story.objective_seconds:g} s; {story.objective_share * 100:g} % are asked for"
-    entries = [
+    return [
         (f"{whole.arrived:,}", "records arrived"),
         ("unknown" if share is None else f"{share:.3%}", objective or "done in time"),
         (f"{whole.late:,}", "records were late"),
@@ -127,8 +101,6 @@ def _cards(story: Story) -> str:
         (f"{_use(whole):.0%}" if whole.decided_seconds else "unknown", "of that time spent on records"),
         (f"{whole.moves:,}", "partitions changed hands"),
     ]
-    return '<div class="cards">' + "".join(f"<div><b>{figure}</b><span>{escape(text)}</span></div>"
-                                           for figure, text in entries) + "</div>"  # fmt: skip
 
 
 def _plots(story: Story, period: Period) -> Iterator[tuple[str, str, str]]:
@@ -176,26 +148,17 @@ def _late(story: Story, period: Period) -> tuple[str, str, str]:
     return "Late records by cause", f"By the time at which they were done, {_width(period.interval_seconds)}.", plot
 
 
-def _table(caption: str, chosen: Sequence[Interval], story: Story, period: Period) -> str:
-    if not chosen:
-        return ""
-    rows = []
-    for hour in chosen:
-        share = hour.share_in_time
-        cells = (
-            f"{_moment(hour.start, period.zone):%a %d %b %H:%M}",
-            "" if share is None else f"{share:.3%}",
-            f"{hour.late:,}",
-            f"{hour.arrived / HOUR_SECONDS:,.1f}",
-            "" if hour.replicas is None else f"{hour.replicas:.2f}",
-            f"{_use(hour):.0%}",
-            escape(_main_cause(story, hour)),
-        )
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    heads = ("hour", "in time", "late", "records/s", "replicas", "use", "mostly" if any(h.late for h in chosen) else "")
+def _row(hour: Interval, story: Story, period: Period) -> tuple[str, ...]:
+    """Return the cells of an hour: when, share in time, late, records/s, replicas, use, main cause."""
+    share = hour.share_in_time
     return (
-        f"<table><caption>{caption}</caption><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
-        f"{''.join(rows)}</table>"
+        f"{_moment(hour.start, period.zone):%a %d %b %H:%M}",
+        "" if share is None else f"{share:.3%}",
+        f"{hour.late:,}",
+        f"{hour.arrived / HOUR_SECONDS:,.1f}",
+        "" if hour.replicas is None else f"{hour.replicas:.2f}",
+        f"{_use(hour):.0%}",
+        _main_cause(story, hour),
     )
 
 
@@ -209,8 +172,8 @@ def _main_cause(story: Story, hour: Interval) -> str:
     return CAUSES.get(most, most)
 
 
-def _saved(story: Story) -> str:
-    """What acting on the plan of shadow mode would have changed; else what scaling saved against a fixed group."""
+def _saved(story: Story) -> tuple[str, str]:
+    """Return heading and text: what the plan of shadow mode would have changed, else what scaling saved."""
     shadow = story.modes.get("shadow")
     if shadow is not None:
         saved = shadow.replica_seconds - shadow.wanted_seconds
@@ -223,16 +186,16 @@ def _saved(story: Story) -> str:
         text += f". For {more:.1%} of the time it would have had more replicas than there were"
         late = sum(each.late for each in story.intervals)
         text += f"; {late:,} records were late in the whole time." if late else ", and no record was late as it was."
-        return f"<h3>What shadow mode would have saved</h3><p>{text}</p>"
+        return "What shadow mode would have saved", text
     active = story.modes.get("active")
     if active is None or not active.seconds:
-        return "<h3>What scaling saved</h3><p>Unknown: there are no decisions of this time.</p>"
+        return "What scaling saved", "Unknown: there are no decisions of this time."
     fixed = active.largest * active.seconds
     saved = 1 - active.replica_seconds / fixed if fixed else 0.0
-    return (
-        "<h3>What scaling saved</h3><p>The group was not in shadow mode in this time. Beside a group that always "
-        f"has the {active.largest} {_plural(active.largest, 'replica')} it had at most, it used "
-        f"{_hours(active.replica_seconds, 'replica-')} instead of {_hours(fixed, 'replica-')}: {saved:.0%} less.</p>"
+    return "What scaling saved", (
+        "The group was not in shadow mode in this time. Beside a group that always "
+        f"has the {active.largest} replica{'' if active.largest == 1 else 's'} it had at most, it used "
+        f"{_hours(active.replica_seconds, 'replica-')} instead of {_hours(fixed, 'replica-')}: {saved:.0%} less."
     )
 
 
@@ -246,11 +209,10 @@ def _sum(one: Interval, other: Interval) -> Interval:
     return Interval(start=one.start, wanted_max=max(one.wanted_max, other.wanted_max), **added)
 
 
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _added(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    total = Counter[str]()
     for each in counts:
-        for cause, records in each.items():
-            total[cause] = total.get(cause, 0) + records
+        total.update(each)
     return total
 
 
@@ -268,10 +230,6 @@ def _width(seconds: int) -> str:
     return named.get(
         seconds, f"each {seconds // 60} minutes" if seconds < HOUR_SECONDS else f"each {seconds // 3600} hours"
     )
-
-
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _moment(seconds: float, zone: str) -> datetime.datetime:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtrim_spark.cli.main import main as cli
+from loadtrim_spark.cli import main as cli
 
 pytestmark = pytest.mark.usefixtures("one_session")
 NOBODY = "127.0.0.1:1"

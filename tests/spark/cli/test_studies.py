@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from loadtrim_spark.cli.main import main as cli
+from loadtrim_spark.cli import main as cli
 from loadtrim_spark.evaluation.backtest import METHODS
 from loadtrim_spark.evaluation.truth import SCENARIOS, Busy, Spell, Truth
 from loadtrim_spark.learning.learn import QUANTILES

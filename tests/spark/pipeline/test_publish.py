@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from loadtrim.testing import LocalKafka
 from loadtrim_agent.wire.topic_names import BASELINE_TOPIC, CONTROL_PREFIX, control_topic
-from loadtrim_spark.cli.main import main as cli
+from loadtrim_spark.cli import main as cli
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.pipeline.baselines import current_days, publish, update_days
 from loadtrim_spark.pipeline.history import Tables, open_tables, take_in
