@@ -70,7 +70,7 @@ _KINDS = (
     Protocol(
         name="loadtrim",
         rebalances=False,
-        source="measured on two cores, 7.5 / 13.5 ms p50 / p99 beside the record in hand; today's: docs/benchmarks.md",
+        source="measured on two cores, 7.5 / 13.5 ms p50 / p99 beside the record in hand; today's: docs/results.md",
     ),
     Protocol(
         name="eager",
