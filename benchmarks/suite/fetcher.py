@@ -37,7 +37,7 @@ class FetcherConsumer:
         self._fetcher = KafkaFetcher(self._settings)
         await self._fetcher.start()
         self._fetcher.cover(self._partitions)
-        self._running = asyncio.get_running_loop().create_task(self._fetcher.run(self._chunk, self._failed))
+        self._running = asyncio.get_running_loop().create_task(self._fetcher.run(self))
         for partition in self._partitions:
             self._fetcher.take(partition, 0)
 
@@ -47,11 +47,11 @@ class FetcherConsumer:
             await self._running
         await self._fetcher.close()
 
-    def _chunk(self, chunk: Chunk) -> None:
+    def chunk(self, chunk: Chunk) -> None:
         self._chunks.append(chunk)
         self._came.set()
 
-    def _failed(self, error: Exception, for_good: bool) -> None:
+    def failed(self, error: Exception, *, for_good: bool) -> None:
         self._error = error
         self._came.set()
 

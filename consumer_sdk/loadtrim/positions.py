@@ -49,7 +49,7 @@ class Positions:
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
             self._link.must_own(wanted)
         if self._link.agent is not None:
-            await self._link.run(self._link.agent.commit(wanted, named=offsets is not None))
+            await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
 
     async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
         wanted = [Partition(*p) for p in commit_structure_validate(offsets)]
@@ -60,11 +60,11 @@ class Positions:
         await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, acquisitions))
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        return await self._link.run(self._link.need_agent().committed(Partition(*partition)))
+        return await self._link.run(self._link.need_agent().commits.committed(Partition(*partition)))
 
     async def position(self, partition: TopicPartition) -> int:
         self._link.stream(Partition(*partition))
-        return await self._link.run(self._link.need_agent().position(Partition(*partition)))
+        return await self._link.run(self._link.need_agent().partitions.position_of(Partition(*partition)))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         if not isinstance(offset, int) or offset < 0:

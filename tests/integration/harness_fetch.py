@@ -39,7 +39,7 @@ class Reads:
         if chunk.refill:
             self.fetcher.refill(chunk.partition)
 
-    def failed(self, error: Exception, for_good: bool) -> None:
+    def failed(self, error: Exception, *, for_good: bool) -> None:
         self.errors.append(error)
 
     def offsets(self, partition: int = 0) -> list[int]:
@@ -56,7 +56,7 @@ async def reading(kafka: Cluster, topic: str, partitions: int = 1, **settings: A
     await fetcher.start()
     fetcher.cover([Partition(topic, index) for index in range(partitions)])
     reads = Reads(fetcher)
-    running = asyncio.create_task(fetcher.run(reads.chunk, reads.failed))
+    running = asyncio.create_task(fetcher.run(reads))
     try:
         yield reads
     finally:

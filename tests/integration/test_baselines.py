@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ async def test_the_leader_asks_for_replicas_before_the_rise(quick_kafka: Cluster
 @asynccontextmanager
 async def reader_of(cluster: Cluster, topic: str, known: Baselines, broke: list[str]) -> AsyncIterator[None]:
     caught_up = asyncio.Event()
-    reader = BaselineReader({"bootstrap_servers": cluster.bootstrap}, topic, known, broke.append)
+    reader = BaselineReader({"bootstrap_servers": cluster.bootstrap}, topic, known, SimpleNamespace(broke=broke.append))  # type: ignore[arg-type]
     task = asyncio.create_task(reader.run(caught_up))
     try:
         async with asyncio.timeout(20.0):

@@ -13,7 +13,7 @@ from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.partition_stream import Stream
-from loadtrim_agent.delivery.partitions import Partitions
+from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.protocol import commands as c
@@ -43,10 +43,6 @@ class FixedFetcher:
         return await self.offset
 
 
-async def none_committed(partitions: Iterable[Partition]) -> Mapping[Partition, int]:
-    return {}
-
-
 class World:
     """Partitions with a listener whose calls wait until they are let go."""
 
@@ -58,27 +54,32 @@ class World:
         self.go = asyncio.Event()
         self.fetcher = FixedFetcher()
         boundary = ErrorBoundary(AgentObserver())
-        self.buffer = RecordBuffer(
-            loop, loop.call_soon_threadsafe, refill=lambda s: None, refetch=lambda s, o: None, drained=self.drained
-        )
-        listener = Listener(loop, lambda: None)
+        self.buffer = RecordBuffer(loop, loop)
+        listener = Listener(loop, boundary)
         listener.target = self
         self.partitions = Partitions(
-            buffer=self.buffer,
-            fetcher=cast(Fetcher, self.fetcher),
-            listener=listener,
-            observer=AgentObserver(),
-            boundary=boundary,
-            feed=self.events.append,
-            spawn=self.spawn,
-            fail=lambda error: None,
-            waits_for_user=lambda: None,
-            committed=none_committed,
-            retry_backoff=0.1,
+            DeliveryParts(
+                buffer=self.buffer,
+                fetcher=cast(Fetcher, self.fetcher),
+                listener=listener,
+                observer=AgentObserver(),
+                boundary=boundary,
+                agent=self,
+                tasks=self,
+                offsets=self,
+                retry_backoff=0.1,
+            )
         )
 
-    def drained(self, stream: Stream) -> None:
-        self.partitions.drained(stream)
+    def feed(self, event: e.Event) -> None:
+        self.events.append(event)
+
+    def raise_to_user(self, error: BaseException) -> None: ...
+
+    def waits_for_user(self) -> None: ...
+
+    async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        return {}
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))

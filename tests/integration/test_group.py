@@ -338,7 +338,7 @@ async def test_user_code_that_asks_for_nothing_is_out_and_comes_back(quick_kafka
         agent = consumer._client.link.agent
         assert agent is not None
         member = agent.snapshot().member
-        await eventually(agent.left.is_set, "it has left")
+        await eventually(agent.condition.left.is_set, "it has left")
         async with started(quick_kafka, topic, group=group) as other:
             assert [m.value for m in await take(other, 2)] == [b"0", b"1"]
         assert [m.value for m in await take(consumer, 2)] == [b"1", b"2"]

@@ -50,7 +50,7 @@ async def plan(writer: Consumer, at: TopicPartition, source: Consumer, target: C
 def count_adoptions(consumer: Consumer, adopted: Counter[bool]) -> None:
     """Whether what was prefetched could be used, per partition opened."""
     assert consumer._client.link.agent is not None
-    prefetching = consumer._client.link.agent.partitions._prefetching
+    prefetching = consumer._client.link.agent.partitions.prefetching
     adopt = prefetching.adopt
 
     def counted(partition, offset):  # type: ignore[no-untyped-def]

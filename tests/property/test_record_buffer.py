@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.deserializer import RecordDeserializer
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import frame
@@ -58,11 +59,8 @@ class Both:
     def __init__(self, loop: asyncio.AbstractEventLoop, deserialize: bool) -> None:
         self.buffer = RecordBuffer(
             loop,
-            lambda call, *args: call(*args),
-            refill=lambda stream: None,
-            refetch=lambda stream, offset: None,
-            drained=lambda stream: None,
-            value_deserializer=bytes if deserialize else None,
+            loop,
+            RecordDeserializer({"value_deserializer": bytes if deserialize else None}),
         )
         self.buffer.lease_until = boot_time() + 1_000.0
         self.models = {partition: Model() for partition in PARTITIONS}

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from aiokafka.structs import TopicPartition
 
+from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 
 __all__ = ["Listener", "RebalanceListener"]
@@ -31,9 +32,9 @@ class Listener:
     What the listener raises is logged and goes no further, as aiokafka does.
     """
 
-    def __init__(self, user_loop: asyncio.AbstractEventLoop, on_error: Callable[[], None]) -> None:
+    def __init__(self, user_loop: asyncio.AbstractEventLoop, boundary: ErrorBoundary) -> None:
         self._user_loop = user_loop
-        self._on_error = on_error
+        self._boundary = boundary
         self._turn = asyncio.Lock()
         self.target: RebalanceListener | None = None
 
@@ -56,7 +57,7 @@ class Listener:
             except asyncio.CancelledError:
                 raise
             except Exception:
-                self._on_error()
+                self._boundary.broke("listener")
                 log.exception("%s raised; the group goes on as if it had returned", name)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import zlib
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from operator import sub
 
 import msgspec
@@ -22,10 +22,10 @@ from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
-from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import LoadRecord
 
 from .partition_stream import Finished, Stream
+from .ports import ReportTarget
 from .record_buffer import RecordBuffer
 
 __all__ = ["MeteringTask", "process_started_at"]
@@ -167,28 +167,18 @@ class MeteringTask:
 
     # -- telling -------------------------------------------------------------------------------------------------
 
-    async def run_reports(
-        self,
-        who: Callable[[], tuple[str, int]],
-        committed: Callable[[], Mapping[Partition, int]],
-        publish: Callable[[Record, int], Awaitable[bool]],
-    ) -> None:
+    async def run_reports(self, target: ReportTarget) -> None:
         """Report for ever, soon after each multiple of the report interval by the wall clock.
 
         All members do, so that the leader knows the whole group up to a moment that is hardly past when it decides; a
         clock that is off costs that, and nothing else. They are spread over a part of the interval by their names.
-
-        Args:
-            who: (member id, generation) now.
-            committed: offset acknowledged last, per partition held.
-            publish: writes to the telemetry.
         """
         while True:
             await asyncio.sleep(seconds_to_beat(wall_time(), self._report_seconds, self._report_phase))
-            self.committed(committed())
-            await self.report(*who(), publish)
+            self.committed(target.committed())
+            await self.report(*target.member(), target)
 
-    async def report(self, member: str, generation: int, publish: Callable[[Record, int], Awaitable[bool]]) -> None:
+    async def report(self, member: str, generation: int, target: ReportTarget) -> None:
         """Report what happened since the last time."""
         self.gather()
         self._observe_ends()
@@ -198,7 +188,7 @@ class MeteringTask:
         parts = split_report(report)
         self._sequence = parts[-1].sequence  # before anything is waited for: the last report may come in between
         for part in parts:
-            await publish(part, part.sequence)
+            await target.publish(part, part.sequence)
 
     def _latency_counts(self) -> tuple[tuple[float, int], ...]:
         """Latencies since the last report, by bucket."""
@@ -223,12 +213,12 @@ class MeteringTask:
         for p in seen.partitions:
             self._metrics.partition(*p.partition, p.lag_records, p.lag_seconds, p.arrival_rate)
 
-    async def run_loads(self, who: Callable[[], tuple[str, int]], write: Callable[[Record], Awaitable[bool]]) -> None:
+    async def run_loads(self, target: ReportTarget) -> None:
         """Tell slack and queues for ever: every half second when they changed, every second in any case."""
         told_at = 0.0
         while True:
             await asyncio.sleep(LOAD_SECONDS)
-            member, generation = who()
+            member, generation = target.member()
             if not member:
                 continue
             load = self.meter.load(wall_time(), member, generation)
@@ -237,7 +227,7 @@ class MeteringTask:
                 continue
             self._loaded = load
             told_at = boot_time()
-            await write(load)
+            await target.write(load)
 
 
 def _emptied(stream: Stream) -> bool:

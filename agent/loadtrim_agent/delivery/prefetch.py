@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import Spawner
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.drop_before import drop_before
 from loadtrim_agent.kafka.fetch.offsets import EARLIEST, LATEST
 from loadtrim_agent.kafka.fetch.port import Fetcher
 
-__all__ = ["Committed", "Prefetching"]
+from .ports import CommittedOffsets
+
+__all__ = ["Prefetching"]
 
 log = logging.getLogger("loadtrim")
 
@@ -32,9 +34,6 @@ BEHIND_OFFSETS = 32
 """How far before the log's end: what may be on its way to the owner's user code when it stops."""
 COMMIT_SECONDS = 0.012
 """What an owner commits when it reads the plan is there after this time: 7 to 9 ms, 5 of them the broker's linger."""
-
-Committed = Callable[[Iterable[Partition]], Awaitable[Mapping[Partition, int]]]
-"""Asks for committed offsets; negative or absent: there is none, or it cannot be told now."""
 
 
 class _Early:
@@ -53,23 +52,21 @@ class Prefetching:
 
     Args:
         fetcher: fetches, within the limits of all its buffers.
-        spawn: starts a task that the agent owns.
-        committed: of this group.
+        tasks: owns what looks up where to begin.
+        offsets: the group's committed offsets.
     """
 
-    def __init__(
-        self, fetcher: Fetcher, spawn: Callable[[Coroutine[Any, Any, None], str], None], committed: Committed
-    ) -> None:
+    def __init__(self, fetcher: Fetcher, tasks: Spawner, offsets: CommittedOffsets) -> None:
         self._fetcher = fetcher
-        self._spawn = spawn
-        self._committed = committed
+        self._tasks = tasks
+        self._offsets = offsets
         self._early: dict[Partition, _Early] = {}
 
     def begin(self, partitions: Iterable[Partition]) -> None:
         """Find out where their owners may stop, and fetch from shortly before."""
         fresh = {partition: _Early() for partition in partitions}
         self._early.update(fresh)
-        self._spawn(self._begin(fresh), "prefetch")
+        self._tasks.spawn(self._begin(fresh), "prefetch")
 
     async def _begin(self, fresh: dict[Partition, _Early]) -> None:
         near, far = await self._starts(fresh)
@@ -101,7 +98,7 @@ class Prefetching:
             ends, begins, committed = await asyncio.gather(
                 look_up(dict.fromkeys(at.values(), LATEST)),
                 look_up(dict.fromkeys(at.values(), EARLIEST)),
-                self._committed(at),
+                self._offsets.committed_or_none(at),
             )
         except (KafkaError, OSError, TimeoutError) as error:
             log.debug("Where %s end cannot be told now (%r): not prefetched", sorted(at), error)

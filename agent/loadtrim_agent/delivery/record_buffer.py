@@ -11,6 +11,7 @@ A record (or a batch of ``getmany``) is done when the next call is made that cou
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
@@ -20,14 +21,16 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.state import Budget
 
+from .deserializer import RecordDeserializer
 from .partition_stream import SLICE_RECORDS, Stream
+from .ports import BufferKeeper
 
 __all__ = ["RecordBuffer"]
 
 BATCH_RECORDS = 1024
 """Records that ``getmany`` returns at most where user code names no limit; as many are unpacked at a time."""
 
-Deserializer = Callable[[bytes | None], Any]
+log = logging.getLogger("loadtrim")
 
 
 class RecordBuffer:
@@ -35,33 +38,21 @@ class RecordBuffer:
 
     Args:
         user_loop: the loop that user code runs in.
-        tell_agent: calls a function in the agent's loop, from the user's thread.
-        refill: agent's; called there when a chunk that wants it, or any while the buffers are full, is unpacked.
-        refetch: agent's; called there to have a stream fetched anew from its position, because what came is corrupt.
-        drained: agent's; called there when a stopped stream has nothing in hand any more.
-        key_deserializer, value_deserializer: the user's; they run in the user's thread, so that what they raise, they
-            raise there, again at each call, until the user seeks past the record.
+        agent_loop: the loop that :attr:`keeper` is called in.
+        deserializer: the user's. What it raises, it raises again at each call, until the user seeks past the record.
     """
 
     def __init__(
         self,
         user_loop: asyncio.AbstractEventLoop,
-        tell_agent: Callable[..., object],
-        *,
-        refill: Callable[[Stream], None],
-        refetch: Callable[[Stream, int], None],
-        drained: Callable[[Stream], None],
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        agent_loop: asyncio.AbstractEventLoop,
+        deserializer: RecordDeserializer | None = None,
     ) -> None:
         self._user_loop = user_loop
-        self._tell_agent = tell_agent
-        self._refill = refill
-        self._refetch = refetch
-        self._drained = drained
-        self._key_deserializer = key_deserializer
-        self._value_deserializer = value_deserializer
-        self._deserializes = key_deserializer is not None or value_deserializer is not None
+        self._agent_loop = agent_loop
+        self.keeper: BufferKeeper | None = None
+        """Agent: told what the user's thread did that matters to it; set before anything is put."""
+        self._deserializer = deserializer if deserializer is not None and deserializer.active else None
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
         self._turn: deque[Stream] = deque()
@@ -158,7 +149,7 @@ class RecordBuffer:
         if not stream.running or stream.paused:
             self._withdraw(stream)
             return self._look_for_one(now, wanted)
-        if self._deserializes:
+        if self._deserializer is not None:
             record = self._deserialized_in_hand(stream, record)
         stream.index = index + 1
         stream.position = offset + 1
@@ -178,7 +169,7 @@ class RecordBuffer:
             if record is None or not self._announce(stream, record.offset):
                 self._next_turn()
                 continue
-            if self._deserializes:
+            if self._deserializer is not None:
                 record = self._deserialized_in_hand(stream, record)
             stream.begin(now)
             stream.advance(1, record.offset)
@@ -241,7 +232,7 @@ class RecordBuffer:
 
     def _read(self, stream: Stream, limit: int, records: list[Any], stamps: list[int]) -> None:
         """Hand out what is unpacked; what cannot be deserialized raises, and stays to be handed out next."""
-        if not self._deserializes:
+        if self._deserializer is None:
             more, their_stamps = stream.read(limit)
             records += more
             stamps += their_stamps
@@ -278,8 +269,7 @@ class RecordBuffer:
         self._run = None
         for stream in self._in_hand:
             stream.in_hand = None
-            if stream.listening:
-                self._tell_agent(self._drained, stream)
+            self._tell_drained(stream)
         self._in_hand.clear()
 
     def _ready(self) -> bool:
@@ -301,8 +291,7 @@ class RecordBuffer:
 
     def _end(self, stream: Stream, now: float) -> None:
         stream.end(now)
-        if stream.listening:
-            self._tell_agent(self._drained, stream)
+        self._tell_drained(stream)
 
     def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
@@ -320,8 +309,7 @@ class RecordBuffer:
 
     def _clear_hand(self, stream: Stream) -> None:
         stream.in_hand = None
-        if stream.listening:
-            self._tell_agent(self._drained, stream)
+        self._tell_drained(stream)
 
     def _order(self) -> deque[Stream]:
         """Streams in the order of their turns; new acquisitions first, the newest of them before the others."""
@@ -379,13 +367,15 @@ class RecordBuffer:
         except Exception:
             # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
             stream.seeks += 1
-            self._tell_agent(self._refetch, stream, stream.position)
+            if self.keeper is not None:
+                self._call(self.keeper.refetch, stream, stream.position)
             raise
 
     def _finished(self, stream: Stream, chunk: Chunk) -> None:
         chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py
-        if chunk.refill or (self.budget is not None and self.budget.exhausted):
-            self._tell_agent(self._refill, stream)
+        wanted = chunk.refill or (self.budget is not None and self.budget.exhausted)
+        if wanted and self.keeper is not None:
+            self._call(self.keeper.refill, stream)
 
     def _deserialized_in_hand(self, stream: Stream, record: Any) -> Any:
         try:
@@ -395,15 +385,20 @@ class RecordBuffer:
             raise
 
     def _deserialized(self, record: Any) -> Any:
-        if self._key_deserializer is not None or self._value_deserializer is not None:
-            key, value = record.key, record.value
-            if self._key_deserializer is not None:
-                key = self._key_deserializer(key)
-            if self._value_deserializer is not None:
-                value = self._value_deserializer(value)
-            # Both or none: what raises is tried again on the raw bytes.
-            record.key, record.value = key, value
-        return record
+        return self._deserializer.apply(record) if self._deserializer is not None else record
+
+    # -- telling the agent ---------------------------------------------------------------------------------------
+
+    def _tell_drained(self, stream: Stream) -> None:
+        if stream.listening and self.keeper is not None:
+            self._call(self.keeper.drained, stream)
+
+    def _call(self, call: Callable[..., object], *args: object) -> None:
+        """Call something in the agent's loop. Nothing happens when the agent has ended."""
+        try:
+            self._agent_loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            log.debug("the agent has ended")
 
 
 def _wake(sleeper: asyncio.Future[None]) -> None:

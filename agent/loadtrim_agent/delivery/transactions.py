@@ -8,7 +8,7 @@ generation (the broker refuses those of a member that was left behind), they are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from aiokafka.errors import CommitFailedError, IllegalStateError
@@ -17,7 +17,8 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.ownership import AssignedState
-from loadtrim_agent.protocol.snapshot import MachineSnapshot
+
+from .ports import Member
 
 __all__ = ["Fence", "Transactions"]
 
@@ -34,16 +35,12 @@ class Transactions:
     """All methods run in the agent's loop.
 
     Args:
-        snapshot: tells the membership and the assigned partitions of now.
-        feed: gives it an event.
-        patience_seconds: longest wait for a barrier to end.
+        member: the membership in force.
+        patience_seconds: longest wait for a rebalance to end.
     """
 
-    def __init__(
-        self, snapshot: Callable[[], MachineSnapshot], feed: Callable[[e.Event], None], patience_seconds: float
-    ) -> None:
-        self._snapshot = snapshot
-        self._feed = feed
+    def __init__(self, member: Member, patience_seconds: float) -> None:
+        self._member = member
         self._patience_seconds = patience_seconds
         self._changed = asyncio.Event()
 
@@ -62,12 +59,12 @@ class Transactions:
             CommitFailedError: one was given to another member meanwhile. IllegalStateError: one is not held, or
             auto-commit is on.
         """
-        if self._snapshot().config.auto_commit:
+        if self._member.snapshot().config.auto_commit:
             raise IllegalStateError(
                 "Offsets cannot be part of a transaction while auto-commit commits them outside of it: create the "
                 "consumer with enable_auto_commit=False."
             )
-        assigned = self._snapshot().assigned
+        assigned = self._member.snapshot().assigned
         acquisitions: dict[Partition, int] = {}
         for partition in sorted(partitions):
             held = assigned.get(partition)
@@ -75,12 +72,12 @@ class Transactions:
                 raise IllegalStateError(f"Partition {partition} is not assigned")
             acquisitions[partition] = held.acquisition_id
         self._check(acquisitions)
-        self._feed(e.TransactionSendsEvent(now=boot_time(), acquisitions=acquisitions))
+        self._member.feed(e.TransactionSendsEvent(now=boot_time(), acquisitions=acquisitions))
         return acquisitions
 
     def end(self, acquisitions: Mapping[Partition, int]) -> None:
         """They were sent, or will not be."""
-        self._feed(e.TransactionSentEvent(now=boot_time(), acquisitions=dict(acquisitions)))
+        self._member.feed(e.TransactionSentEvent(now=boot_time(), acquisitions=dict(acquisitions)))
 
     async def fence(self, acquisitions: Mapping[Partition, int], refused: int | None) -> Fence:
         """What a commit of these acquisitions carries now.
@@ -94,17 +91,17 @@ class Transactions:
         """
         try:
             async with asyncio.timeout(self._patience_seconds):
-                while self._snapshot().generation in (refused, -1):
+                while self._member.snapshot().generation in (refused, -1):
                     self._check(acquisitions)
                     await self._changed.wait()
         except TimeoutError:
             raise _failed("this member was shut out of its group") from None
         self._check(acquisitions)
-        now = self._snapshot()
+        now = self._member.snapshot()
         return Fence(now.member, now.generation)
 
     def _check(self, acquisitions: Mapping[Partition, int]) -> None:
-        assigned = self._snapshot().assigned
+        assigned = self._member.snapshot().assigned
         for partition, acquisition_id in acquisitions.items():
             held = assigned.get(partition)
             # Nothing of an acquisition that is not opened was handed out: the offsets are of one that was lost.

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError, for_code
 
+from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.wire.baseline_records import TOPICS_MAX, Baselines
 from loadtrim_agent.wire.envelope import UnreadableRecord
 
@@ -33,15 +34,13 @@ class BaselineReader:
         settings: the user's connection settings.
         topic: name of the baseline topic.
         baselines: of the group; kept up to date.
-        broke: told what went wrong, for counting: ``baseline_record`` or ``baselines``.
+        boundary: counts what went wrong, as ``baseline_record`` or ``baselines``.
     """
 
-    def __init__(
-        self, settings: Mapping[str, Any], topic: str, baselines: Baselines, broke: Callable[[str], None]
-    ) -> None:
+    def __init__(self, settings: Mapping[str, Any], topic: str, baselines: Baselines, boundary: ErrorBoundary) -> None:
         self._topic = topic
         self._baselines = baselines
-        self._broke = broke
+        self._boundary = boundary
         self._connections = Connections(settings)
         self._connected = False
         self._positions: dict[int, int] = {}
@@ -77,7 +76,7 @@ class BaselineReader:
             self._forget()
             self._say(logging.INFO, f"There is no baseline topic {self._topic}, so nothing is expected of the history.")
         except UNREACHABLE as error:
-            self._broke("baselines")
+            self._boundary.broke("baselines")
             self._say(
                 logging.WARNING,
                 f"The baseline topic {self._topic} cannot be read ({str(error) or type(error).__name__}): the group is "
@@ -111,7 +110,7 @@ class BaselineReader:
                     self._baselines.apply(message.key, message.value)
                 except UnreadableRecord as error:
                     unreadable.append(f"{str(message.key)[:80]}: {error}")
-                    self._broke("baseline_record")
+                    self._boundary.broke("baseline_record")
             if fetched.following <= position:
                 break
             self._positions[partition] = fetched.following

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.errors import (
@@ -16,11 +16,11 @@ from aiokafka.errors import (
 )
 
 from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.common.tasks import Spawner
 from loadtrim_agent.protocol.commands import AppendCommand, ReadAssignmentCommand
 from loadtrim_agent.protocol.events import (
     AppendedEvent,
     AssignmentFoundEvent,
-    Event,
     LogFailedEvent,
     LogGapEvent,
     LogPositionEvent,
@@ -32,6 +32,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
 
 from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Channel, Connections
 from .partition_log import Appended, PartitionLog
+from .ports import ControlLogReader
 
 __all__ = [
     "ControlLog",
@@ -88,28 +89,21 @@ class ControlLog:
     Args:
         settings: the user's connection settings.
         topic: name of the control topic.
-        feed: takes the machine's events, in the agent's loop.
-        spawn: starts a task that the agent owns.
-        on_unreadable: called for every record that is no record of ours.
-        on_clock: called with (own wall clock - broker's clock, round trip), seconds, for each own append.
+        reader: takes what is read, as events of the machine.
+        tasks: owns the tasks that append and read.
     """
 
     def __init__(
         self,
         settings: Mapping[str, Any],
         topic: str,
-        *,
-        feed: Callable[[Event], None],
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
-        on_unreadable: Callable[[], None],
-        on_clock: Callable[[float, float], None],
+        reader: ControlLogReader,
+        tasks: Spawner,
     ) -> None:
         self.topic = topic
         self._settings = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
-        self._feed = feed
-        self._spawn = spawn
-        self._on_unreadable = on_unreadable
-        self._on_clock = on_clock
+        self._reader = reader
+        self._tasks = tasks
         self._connections = Connections(settings)
         self._coordination = self._partition(COORDINATION, Channel.TAIL, Channel.APPEND)
         self._telemetry = self._partition(TELEMETRY, Channel.TELEMETRY, Channel.REPORT, compressed=True)
@@ -242,26 +236,26 @@ class ControlLog:
         try:
             fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
         except OffsetOutOfRangeError:
-            self._feed(LogGapEvent(now=boot_time()))
+            self._reader.feed(LogGapEvent(now=boot_time()))
             self._position = await self._coordination.end()
             return
         now, position = boot_time(), self._position
         for message in fetched.records:
             if message.offset != position:
-                self._feed(LogGapEvent(now=now))
+                self._reader.feed(LogGapEvent(now=now))
             position = message.offset + 1
             record = self._decode(message.value)
             if record is not None:
-                self._feed(LogReadEvent(now=now, offset=message.offset, record=record))
+                self._reader.feed(LogReadEvent(now=now, offset=message.offset, record=record))
         self._position = fetched.following
         if fetched.records:
-            self._feed(LogPositionEvent(now=now, position=position))
+            self._reader.feed(LogPositionEvent(now=now, position=position))
 
     def _watch_silence(self) -> None:
         failed = boot_time() - self._answered_at > SILENT_SECONDS
         if failed != self._failed:
             self._failed = failed
-            self._feed(LogFailedEvent(now=boot_time(), failed=failed))
+            self._reader.feed(LogFailedEvent(now=boot_time(), failed=failed))
             if failed:
                 log.warning("The coordination log %s does not answer: nothing moves until it does.", self.topic)
             else:
@@ -272,23 +266,23 @@ class ControlLog:
         if written.appended_at is not None:
             answered_at = wall_time()
             self._clock_ahead = (sent_at + answered_at) / 2 - written.appended_at
-            self._on_clock(self._clock_ahead, answered_at - sent_at)
+            self._reader.clock(self._clock_ahead, answered_at - sent_at)
 
     def _decode(self, value: bytes | None) -> Record | None:
         try:
             return decode(value or b"")
         except UnreadableRecord as error:
-            self._on_unreadable()
+            self._reader.unreadable()
             log.debug("A record of %s cannot be read and is skipped: %s", self.topic, error)
             return None
 
     def append(self, command: AppendCommand) -> None:
         """Append a record of the machine's; its fate is told as an AppendedEvent."""
-        self._spawn(self._append(command), f"append-{command.append}")
+        self._tasks.spawn(self._append(command), f"append-{command.append}")
 
     async def _append(self, command: AppendCommand) -> None:
         offset = await self._write(command.record)
-        self._feed(AppendedEvent(now=boot_time(), append=command.append, offset=offset))
+        self._reader.feed(AppendedEvent(now=boot_time(), append=command.append, offset=offset))
 
     async def write(self, record: Record) -> bool:
         """Append a record of the agent's own (load, plan). False: it did not get through."""
@@ -306,7 +300,7 @@ class ControlLog:
 
     def read_assignment(self, command: ReadAssignmentCommand) -> None:
         """Look for the newest map in the log."""
-        self._spawn(self._read_assignment(command.timeout), "read-base")
+        self._tasks.spawn(self._read_assignment(command.timeout), "read-base")
 
     async def _read_assignment(self, timeout: float) -> None:
         found: AssignmentRecord | None = None
@@ -315,7 +309,7 @@ class ControlLog:
                 found = await self._newest_assignment()
         except UNREACHABLE as error:
             log.info("No earlier map was found in %s (%r): going by the claims.", self.topic, error)
-        self._feed(AssignmentFoundEvent(now=boot_time(), assignment=found))
+        self._reader.feed(AssignmentFoundEvent(now=boot_time(), assignment=found))
 
     async def _newest_assignment(self) -> AssignmentRecord | None:
         # On a channel of its own: the tail's is held by its long poll.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGro
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import Spawner
 from loadtrim_agent.protocol.commands import (
     FetchCommittedCommand,
     FindCoordinatorCommand,
@@ -28,7 +30,6 @@ from loadtrim_agent.protocol.events import (
     CommitAnsweredEvent,
     CommittedFetchedEvent,
     CoordinatorFoundEvent,
-    Event,
     HeartbeatAnsweredEvent,
     JoinAnsweredEvent,
     LeaveAnsweredEvent,
@@ -38,6 +39,7 @@ from loadtrim_agent.protocol.group_config import Code, GroupConfig
 
 from .connections import UNREACHABLE, Backoff, Channel, Coordinator
 from .consumer_protocol import by_topic, decode_answer, decode_member, encode_answer, encode_subscription
+from .ports import EventFeed
 from .transactional import StableOffsetsRequest
 
 __all__ = ["GroupRequests"]
@@ -48,26 +50,26 @@ LEAVE_TIMEOUT_SECONDS = 3.0
 
 
 class GroupRequests:
-    """The group's side of the shell. Every method returns at once; answers come through ``feed``.
+    """The group's side of the shell. Every method returns at once; answers come as events.
 
     Args:
         config: the protocol's settings.
         coordinator: its client is started.
-        feed: takes the machine's events, in the agent's loop.
-        spawn: starts a task that the agent owns.
+        events: takes the answers as events of the machine.
+        tasks: owns the requests under way.
     """
 
     def __init__(
         self,
         config: GroupConfig,
         coordinator: Coordinator,
-        feed: Callable[[Event], None],
-        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        events: EventFeed,
+        tasks: Spawner,
     ) -> None:
         self._config = config
         self._coordinator = coordinator
-        self._feed = feed
-        self._spawn = spawn
+        self._events = events
+        self._tasks = tasks
         self._looking = False
         self._unstable: frozenset[Partition] = frozenset()
         """Said to be waited for."""
@@ -77,7 +79,7 @@ class GroupRequests:
     def find_coordinator(self, command: FindCoordinatorCommand) -> None:
         if not self._looking:
             self._looking = True
-            self._spawn(self._find_coordinator(), "find-coordinator")
+            self._tasks.spawn(self._find_coordinator(), "find-coordinator")
 
     async def _find_coordinator(self) -> None:
         complained = False
@@ -104,12 +106,12 @@ class GroupRequests:
                     await asyncio.sleep(backoff.failed())
         finally:
             self._looking = False
-        self._feed(CoordinatorFoundEvent(now=boot_time()))
+        self._events.feed(CoordinatorFoundEvent(now=boot_time()))
 
     def join(self, command: SendJoinCommand) -> None:
         if command.fresh:
             self._coordinator.cut(Channel.JOIN)
-        self._spawn(self._join(command), f"join-{command.attempt}")
+        self._tasks.spawn(self._join(command), f"join-{command.attempt}")
 
     async def _join(self, command: SendJoinCommand) -> None:
         metadata = encode_subscription(command.topics, command.owned, command.attempt)
@@ -141,10 +143,10 @@ class GroupRequests:
                 self._protocol = event.protocol
         except UNREACHABLE as error:
             log.debug("JoinGroup %d was not answered: %r", command.attempt, error)
-        self._feed(msgspec.structs.replace(event, now=boot_time()))
+        self._events.feed(msgspec.structs.replace(event, now=boot_time()))
 
     def sync(self, command: SendSyncCommand) -> None:
-        self._spawn(self._sync(command, self._protocol), f"sync-{command.attempt}")
+        self._tasks.spawn(self._sync(command, self._protocol), f"sync-{command.attempt}")
 
     async def _sync(self, command: SendSyncCommand, protocol: str) -> None:
         request = SyncGroupRequest(
@@ -166,7 +168,7 @@ class GroupRequests:
             log.warning(
                 "The leader's map of generation %d cannot be read: %s. Joining again.", command.generation, error
             )
-        self._feed(
+        self._events.feed(
             SyncAnsweredEvent(
                 now=boot_time(),
                 sent_at=sent_at,
@@ -178,7 +180,7 @@ class GroupRequests:
         )
 
     def heartbeat(self, command: SendHeartbeatCommand) -> None:
-        self._spawn(self._heartbeat(command), "heartbeat")
+        self._tasks.spawn(self._heartbeat(command), "heartbeat")
 
     async def _heartbeat(self, command: SendHeartbeatCommand) -> None:
         request = HeartbeatRequest(self._config.group, command.generation, command.member)
@@ -190,14 +192,14 @@ class GroupRequests:
             code = answer.error_code
         except UNREACHABLE as error:
             log.debug("A heartbeat was not answered: %r", error)
-        self._feed(
+        self._events.feed(
             HeartbeatAnsweredEvent(
                 now=boot_time(), sent_at=sent_at, member=command.member, generation=command.generation, code=code
             )
         )
 
     def commit(self, command: SendCommitCommand) -> None:
-        self._spawn(self._commit(command), f"commit-{command.commit}")
+        self._tasks.spawn(self._commit(command), f"commit-{command.commit}")
 
     async def _commit(self, command: SendCommitCommand) -> None:
         offsets = command.offsets
@@ -213,7 +215,7 @@ class GroupRequests:
         if log.isEnabledFor(logging.DEBUG):
             told = ", ".join(f"{p}={codes.get(p, '?')}" for p in sorted(command.offsets))
             log.debug("Commit answered to %s in generation %d: %s", command.member, command.generation, told)
-        self._feed(
+        self._events.feed(
             CommitAnsweredEvent(
                 now=boot_time(),
                 commit=command.commit,
@@ -224,12 +226,12 @@ class GroupRequests:
         )
 
     def fetch_committed(self, command: FetchCommittedCommand) -> None:
-        self._spawn(self._fetch_committed(command), f"committed-{command.fetch}")
+        self._tasks.spawn(self._fetch_committed(command), f"committed-{command.fetch}")
 
     async def _fetch_committed(self, command: FetchCommittedCommand) -> None:
         code, offsets, unstable = await self.committed(command.partitions, stable=True)
         self._say_unstable(unstable)
-        self._feed(
+        self._events.feed(
             CommittedFetchedEvent(now=boot_time(), fetch=command.fetch, code=code, offsets=offsets, unstable=unstable)
         )
 
@@ -272,6 +274,14 @@ class GroupRequests:
                 offsets[Partition(topic, index)] = offset
         return code, offsets, frozenset(unstable)
 
+    async def connect(self) -> None:
+        """Find the coordinator while the agent starts: connections cost more than anything else of a start.
+
+        What fails here is tried again by the first request that needs it.
+        """
+        with contextlib.suppress(*UNREACHABLE):
+            await self._coordinator.find()
+
     async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """Committed offset per partition as far as it can be told now; negative where there is none."""
         _, offsets, _ = await self.committed(partitions, stable=False)
@@ -289,7 +299,7 @@ class GroupRequests:
         return state or "", protocol or ""
 
     def leave(self, command: SendLeaveCommand) -> None:
-        self._spawn(self._leave(command), "leave")
+        self._tasks.spawn(self._leave(command), "leave")
 
     async def _leave(self, command: SendLeaveCommand) -> None:
         try:
@@ -297,7 +307,7 @@ class GroupRequests:
             await self._coordinator.ask(Channel.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
         except UNREACHABLE as error:
             log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
-        self._feed(LeaveAnsweredEvent(now=boot_time()))
+        self._events.feed(LeaveAnsweredEvent(now=boot_time()))
 
 
 def _offset_entry(entry: tuple[Any, ...]) -> tuple[int, int, int]:

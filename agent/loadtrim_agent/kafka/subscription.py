@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from loadtrim_agent.wire.topic_names import is_internal
+
+from .ports import TopicObserver
 
 __all__ = ["Subscription", "TopicWatch"]
 
@@ -39,17 +41,17 @@ class TopicWatch:
 
     Args:
         client: its metadata is refreshed every ``metadata_max_age_ms`` and whenever a connection breaks.
-        changed: called in the agent's loop with (topics subscribed now, partitions per watched topic) on a change.
+        observer: told of each change.
     """
 
     def __init__(
         self,
         client: AIOKafkaClient,
         subscription: Subscription,
-        changed: Callable[[tuple[str, ...], dict[str, int]], None],
+        observer: TopicObserver,
     ) -> None:
         self._client = client
-        self._changed = changed
+        self._observer = observer
         self._extra: set[str] = set()
         self._last: tuple[tuple[str, ...], dict[str, int]] | None = None
         self.subscription = subscription
@@ -97,7 +99,7 @@ class TopicWatch:
         seen = self._seen()
         if seen != self._last:
             self._last = seen
-            self._changed(*seen)
+            self._observer.topics_changed(*seen)
 
     def _seen(self) -> tuple[tuple[str, ...], dict[str, int]]:
         topics = self.subscription.matches(self._client.cluster.topics(self.subscription.exclude_internal))

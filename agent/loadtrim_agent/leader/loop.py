@@ -19,6 +19,7 @@ from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.local_week import LocalWeek
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import AgentTasks
 from loadtrim_agent.kafka.baselines import BaselineReader
 from loadtrim_agent.kafka.connections import UNREACHABLE
 from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
@@ -125,6 +126,7 @@ class LeaderLoop:
         metrics: where plans are counted.
         reconciler: asks the orchestrator; run and closed by the composition root.
         boundary: counts what broke here.
+        tasks: owns the leadership's task.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class LeaderLoop:
         metrics: Metrics,
         reconciler: ScaleReconciler,
         boundary: ErrorBoundary,
+        tasks: AgentTasks,
     ) -> None:
         self._options = options
         self._config = options.plan
@@ -141,6 +144,7 @@ class LeaderLoop:
         self._metrics = metrics
         self._reconciler = reconciler
         self._boundary = boundary
+        self._tasks = tasks
         self._baselines = Baselines(self._config.group, LocalWeek(options.time_zone).slots)
         self._rate_source: RateSource | None = None
         """Made anew for each leadership, so that no sample of an earlier one counts; None: the reports tell rates."""
@@ -149,7 +153,6 @@ class LeaderLoop:
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
         """Set when a generation begins: who came or went is planned for without waiting for the next tick."""
-        self._ending: set[asyncio.Task[None]] = set()
         self._instances: dict[str, str] = {}
         """Member id -> instance, as its reports say."""
         self._joined_at: dict[str, float] = {}
@@ -167,30 +170,28 @@ class LeaderLoop:
     def active(self) -> bool:
         return self._task is not None
 
-    def set_leader(self, leads: bool) -> None:
-        """A generation began: lead, go on leading, or stop."""
+    def set_leader(self, named: bool) -> None:
+        """A generation began: lead, go on leading, or stop.
+
+        Args:
+            named: the group's coordinator names this member its leader. It leads where there is an assignment of ours.
+        """
+        leads = named and self._group.snapshot().assignment is not None
         self._metrics.leader(leads)
         self._in_flight.clear()
         self._at_once.set()
         if leads and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._guarded(), name="loadtrim-leading")
+            self._task = self._tasks.spawn_contained(self._guarded(), "leading")
         elif not leads:
             self.stop()
 
     def stop(self) -> None:
-        """Lead no longer."""
+        """Lead no longer. The connections of the leadership are closed by its task, which ends soon."""
         if self._task is not None:
             self._task.cancel()
-            self._ending.add(self._task)
-            self._task.add_done_callback(self._ending.discard)
             self._task = None
             self._requested = None
             self._reconciler.want(None)
-
-    async def close(self) -> None:
-        """Lead no longer, and wait until every connection of the leadership is closed."""
-        self.stop()
-        await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def _guarded(self) -> None:
         while True:
@@ -245,8 +246,9 @@ class LeaderLoop:
         """Know what the history expects, for as long as this member leads."""
         try:
             if self._options.baseline_topic:
-                settings, broke = self._options.connection, self._boundary.broke
-                await BaselineReader(settings, self._options.baseline_topic, self._baselines, broke).run(caught_up)
+                options = self._options
+                reader = BaselineReader(options.connection, options.baseline_topic, self._baselines, self._boundary)
+                await reader.run(caught_up)
         except Exception:
             log.exception("Reading baselines broke; the group is planned without them.")
             self._boundary.broke("baselines")

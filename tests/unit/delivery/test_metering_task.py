@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -61,10 +63,7 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
     metering = MeteringTask(MeterConfig(group="group", objective_seconds=1.0), metrics, report_seconds=1.0)
     buffer = RecordBuffer(
         asyncio.get_running_loop(),
-        lambda call, *args: call(*args),
-        refill=lambda stream: None,
-        refetch=lambda stream, offset: None,
-        drained=lambda stream: None,
+        asyncio.get_running_loop(),
     )
     stream = Stream(Partition("topic", 0), 1, 0)
     buffer.put(stream)
@@ -80,7 +79,8 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
         told.append(record)
         return True
 
-    await metering.report("member", 1, publish)
-    await metering.report("member", 1, publish)
+    target: Any = SimpleNamespace(publish=publish)
+    await metering.report("member", 1, target)
+    await metering.report("member", 1, target)
     counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]
     assert counts == [{1.0: 3, 10.0: 1}, {}]

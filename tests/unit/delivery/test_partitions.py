@@ -14,7 +14,7 @@ from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.partition_stream import Stream
-from loadtrim_agent.delivery.partitions import Partitions
+from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.protocol import commands as c
@@ -70,10 +70,6 @@ class Measuring(AgentObserver):
         self.told.append("fetched")
 
 
-async def none_committed(partitions: Iterable[Partition]) -> Mapping[Partition, int]:
-    return {}
-
-
 class House:
     """Partitions with everything around them."""
 
@@ -84,35 +80,37 @@ class House:
         self.changed = asyncio.Event()
         self.fetcher = QuietFetcher(self.changed)
         self.calls = Calls()
-        listener = Listener(loop, lambda: None)
-        listener.target = self.calls
         self.observer = observer = Measuring()
-        self.buffer = RecordBuffer(
-            loop,
-            loop.call_soon,
-            refill=lambda _: None,
-            refetch=lambda stream, offset: None,
-            drained=lambda stream: self.partitions.drained(stream),
-        )
+        boundary = ErrorBoundary(observer)
+        listener = Listener(loop, boundary)
+        listener.target = self.calls
+        self.buffer = RecordBuffer(loop, loop)
         self.buffer.lease_until = float("inf")
         self.partitions = Partitions(
-            buffer=self.buffer,
-            fetcher=self.fetcher,  # type: ignore[arg-type]
-            listener=listener,
-            observer=observer,
-            boundary=ErrorBoundary(observer),
-            feed=self._feed,
-            spawn=self._spawn,
-            fail=lambda error: None,
-            waits_for_user=lambda: None,
-            committed=none_committed,
-            retry_backoff=0.1,
+            DeliveryParts(
+                buffer=self.buffer,
+                fetcher=self.fetcher,  # type: ignore[arg-type]
+                listener=listener,
+                observer=observer,
+                boundary=boundary,
+                agent=self,
+                tasks=self,
+                offsets=self,
+                retry_backoff=0.1,
+            )
         )
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def raise_to_user(self, error: BaseException) -> None: ...
+
+    def waits_for_user(self) -> None: ...
+
+    async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        return {}
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
 
-    def _feed(self, event: e.Event) -> None:
+    def feed(self, event: e.Event) -> None:
         self.events.append(event)
         self.changed.set()
 
@@ -286,11 +284,11 @@ async def test_what_is_fetched_before_it_is_handed_out_is_measured_from_then_on(
     house = House()
     house.partitions.open([_open(FIRST, acquisition_id=1, offset=0)])
     await house.until_opened(FIRST)
-    house.partitions._chunk(_one_record(FIRST))
+    house.partitions.chunk(_one_record(FIRST))
     assert house.observer.told == []
     house.partitions.run(c.RunCommand(partition=FIRST, acquisition_id=1))
     assert house.observer.told == ["acquired", "fetched"]
-    house.partitions._chunk(_one_record(FIRST, 1))
+    house.partitions.chunk(_one_record(FIRST, 1))
     assert house.observer.told == ["acquired", "fetched", "fetched"]
     assert house.buffer.take_one() is not None
 
@@ -304,11 +302,11 @@ async def test_a_seek_behind_a_seek_is_not_answered_by_the_first() -> None:
     house.buffer.seek(stream, 20)
 
     house.partitions.seek(stream, 10)
-    house.partitions._chunk(_one_record(FIRST, 10))
+    house.partitions.chunk(_one_record(FIRST, 10))
 
     assert house.buffer.take_one() is None
     house.partitions.seek(stream, 20)
-    house.partitions._chunk(_one_record(FIRST, 20))
+    house.partitions.chunk(_one_record(FIRST, 20))
     record = house.buffer.take_one()
     assert record is not None
     assert record.offset == 20

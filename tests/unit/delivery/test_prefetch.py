@@ -82,13 +82,13 @@ class House:
         self.logs = Logs()
         self.tasks: list[asyncio.Task[None]] = []
         self.commits = list(commits) or [{}]
-        self.prefetching = Prefetching(self.logs, self._spawn, self._committed)  # type: ignore[arg-type]
+        self.prefetching = Prefetching(self.logs, self, self)  # type: ignore[arg-type]
 
-    async def _committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         commits = self.commits.pop(0) if len(self.commits) > 1 else self.commits[0]
         return {partition: commits[partition] for partition in partitions if partition in commits}
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
 
     async def begun(self, *partitions: Partition) -> House:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.deserializer import RecordDeserializer
 from loadtrim_agent.delivery.metering_task import MeteringTask
 from loadtrim_agent.delivery.partition_stream import Finished, Stream
 from loadtrim_agent.delivery.record_buffer import BATCH_RECORDS, RecordBuffer
@@ -42,11 +43,8 @@ def chunk(partition: Partition, first: int, count: int = 3) -> Chunk:
 def handout_of(*partitions: Partition, value_deserializer: Any = None) -> RecordBuffer:
     buffer = RecordBuffer(
         asyncio.get_running_loop(),
-        lambda call, *args: call(*args),
-        refill=lambda stream: None,
-        refetch=lambda stream, offset: None,
-        drained=lambda stream: None,
-        value_deserializer=value_deserializer,
+        asyncio.get_running_loop(),
+        RecordDeserializer({"value_deserializer": value_deserializer}),
     )
     buffer.lease_until = boot_time() + 1_000.0
     for number, partition in enumerate(partitions):

@@ -14,15 +14,17 @@ from loadtrim_agent.kafka.partition_log import Fetched
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
+NO_READER: Any = SimpleNamespace(
+    feed=lambda *_: None, spawn=lambda *_: None, unreadable=lambda: None, clock=lambda *_: None
+)
+
 
 def make_log() -> ControlLog:
     return ControlLog(
         {"bootstrap_servers": "localhost:1"},
         "__loadtrim.payments",
-        feed=lambda *_: None,
-        spawn=lambda *_: None,
-        on_unreadable=lambda: None,
-        on_clock=lambda *_: None,
+        NO_READER,
+        NO_READER,
     )
 
 

@@ -36,7 +36,9 @@ def test_a_monitor_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     group: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(assignment=None, owners=None))
     boundary: Any = SimpleNamespace(broke=broken.append)
     unused: Any = None
-    leader = LeaderLoop(LeaderOptions(plan=PlanConfig(group="g", monitor="landau24")), group, unused, unused, boundary)
+    leader = LeaderLoop(
+        LeaderOptions(plan=PlanConfig(group="g", monitor="landau24")), group, unused, unused, boundary, unused
+    )
     leader._rate_source = monitor = Told()
     monkeypatch.setattr(leading, "wall_time", lambda: now[0])
 

@@ -14,7 +14,7 @@ from aiokafka.structs import TopicPartition
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections
-from loadtrim_agent.kafka.fetch.port import OnChunk, OnError
+from loadtrim_agent.kafka.fetch.port import FetchSink
 
 from .channels import PAUSE_BYTES_MAX, BrokerChannels, ChannelRequest, FetchChannel, fetch_group_for
 from .chunk import frame
@@ -111,8 +111,7 @@ class KafkaFetcher:
         self._topics: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._on_chunk: OnChunk | None = None
-        self._on_error: OnError | None = None
+        self._sink: FetchSink | None = None
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
@@ -136,14 +135,14 @@ class KafkaFetcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
-    async def run(self, on_chunk: OnChunk, on_error: OnError) -> None:
-        self._on_chunk, self._on_error = on_chunk, on_error
+    async def run(self, sink: FetchSink) -> None:
+        self._sink = sink
         for fetch_group in self._fetch_groups.values():
             self._start_channels(fetch_group)
         await asyncio.get_running_loop().create_future()
 
     def _start_channels(self, fetch_group: FetchGroup) -> None:
-        if self._on_chunk is not None and not fetch_group.tasks:
+        if self._sink is not None and not fetch_group.tasks:
             fetch_group.tasks = [
                 self._spawn(self._run_channel(fetch_group, channel), channel.value) for channel in FetchChannel
             ]
@@ -158,8 +157,9 @@ class KafkaFetcher:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s broke", task.get_name(), exc_info=error)
-            if self._on_error is not None:
-                self._on_error(errors.KafkaError(f"Unexpected error during data retrieval: {error!r}"), True)
+            if self._sink is not None:
+                ended = errors.KafkaError(f"Unexpected error during data retrieval: {error!r}")
+                self._sink.failed(ended, for_good=True)
 
     # -- what is fetched -----------------------------------------------------------------------------------------
 
@@ -464,8 +464,8 @@ class KafkaFetcher:
         if chunk.batches:
             state.buffer(chunk)
             self._budget.grew(chunk.size_bytes)
-            assert self._on_chunk is not None
-            self._on_chunk(chunk)
+            assert self._sink is not None
+            self._sink.chunk(chunk)
 
     def _go_nearer(self, state: Taken, replica: int) -> None:
         if self._client.cluster.broker_metadata(replica) is None:
@@ -503,8 +503,8 @@ class KafkaFetcher:
             self._rest(state)
 
     def _tell_error(self, error: Exception) -> None:
-        if self._on_error is not None:
-            self._on_error(error, False)
+        if self._sink is not None:
+            self._sink.failed(error, for_good=False)
 
     def _rest(self, state: Taken) -> None:
         """Ask for it again in a moment."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
@@ -14,13 +14,17 @@ from .chunk import Chunk
 from .offsets import OffsetQueries
 from .state import Budget
 
-__all__ = ["Fetcher", "OnChunk", "OnError"]
+__all__ = ["FetchSink", "Fetcher"]
 
-OnChunk = Callable[[Chunk], None]
-"""Called in the agent's loop with what one fetch brought of one partition, if it has records for user code."""
 
-OnError = Callable[[Exception, bool], None]
-"""(error, for good): what ``AIOKafkaConsumer`` would raise in user code; fetching goes on, or has ended for good."""
+class FetchSink(Protocol):
+    """Takes what is fetched, in the agent's loop."""
+
+    def chunk(self, chunk: Chunk) -> None:
+        """One fetch brought this of one partition; it has records for user code."""
+
+    def failed(self, error: Exception, *, for_good: bool) -> None:
+        """What ``AIOKafkaConsumer`` would raise in user code; fetching goes on, or has ended ``for_good``."""
 
 
 class Fetcher(Protocol):
@@ -77,5 +81,5 @@ class Fetcher(Protocol):
     def last_stable_offset(self, partition: Partition) -> int | None:
         """End of what is decided, -1 where the broker does not tell. Any thread."""
 
-    async def run(self, on_chunk: OnChunk, on_error: OnError) -> None:
+    async def run(self, sink: FetchSink) -> None:
         """Fetch for ever."""

@@ -15,15 +15,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Protocol
 
 import msgspec
 
 from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
 
-__all__ = ["Cadence", "ReconcilerView", "ScaleReconciler"]
+__all__ = ["Cadence", "ReconcilerView", "ScaleObserver", "ScaleReconciler"]
 
 _log = logging.getLogger("loadtrim.scaling")
+
+
+class ScaleObserver(Protocol):
+    """Counts what becomes of requests."""
+
+    def scaled(self, request: ScaleRequest, outcome: ScaleOutcome) -> None:
+        """A request was answered."""
+
+    def error(self, where: str) -> None:
+        """The scaler raised, which it must not, or :meth:`scaled` did; ``where`` is ``"scaler"``."""
 
 
 class Cadence(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,9 +78,7 @@ class ScaleReconciler:
 
     Args:
         scaler: Whom to tell. Closed with the reconciler.
-        on_outcome: Told each answer, with the request it is for (``Metrics.scaler_request``, start-up time).
-        on_error: Told ``"scaler"`` when the scaler or ``on_outcome`` raised, which a scaler must not
-            (``Metrics.agent_error``).
+        observer: Told each answer; None: nobody.
         cadence: When to send again.
     """
 
@@ -77,13 +86,11 @@ class ScaleReconciler:
         self,
         scaler: Scaler,
         *,
-        on_outcome: Callable[[ScaleRequest, ScaleOutcome], None] = lambda request, outcome: None,
-        on_error: Callable[[str], None] = lambda where: None,
+        observer: ScaleObserver | None = None,
         cadence: Cadence | None = None,
     ) -> None:
         self._scaler = scaler
-        self._on_outcome = on_outcome
-        self._on_error = on_error
+        self._observer = observer
         self._cadence = cadence or Cadence()
         self._wanted: ScaleRequest | None = None
         self._last: _Sent | None = None
@@ -222,10 +229,11 @@ class ScaleReconciler:
         if self._wanted is not None:
             self._last = _Sent(request, outcome, sent_at, loop.time())
         try:
-            self._on_outcome(request, outcome)
+            if self._observer is not None:
+                self._observer.scaled(request, outcome)
         except Exception:
             _log.exception("an answer of the scaler could not be counted; please report it with this trace")
-            self._on_error("scaler")
+            self._broke()
         self._signal()
 
     async def _ask(self, request: ScaleRequest) -> ScaleOutcome | None:
@@ -238,10 +246,14 @@ class ScaleReconciler:
                 return None
             return ScaleOutcome(Answer.FAILED, f"no answer within {self._cadence.request_seconds_max:g} s")
         except Exception as error:
-            self._on_error("scaler")
+            self._broke()
             return ScaleOutcome(Answer.FAILED, f"{type(error).__name__}: {error}")
         finally:
             self._request_scope = None
+
+    def _broke(self) -> None:
+        if self._observer is not None:
+            self._observer.error("scaler")
 
     def _break_off(self) -> None:
         if self._request_scope is not None and not self._request_scope.expired():

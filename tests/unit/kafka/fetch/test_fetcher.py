@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +18,6 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.channels import FETCH_GROUP_PARTITIONS, PAUSE_BYTES_MAX, FetchChannel, FetchConnection
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.fetcher import ANSWERS_BYTES_MAX, KafkaFetcher
-from loadtrim_agent.kafka.fetch.port import OnChunk
 from loadtrim_agent.kafka.fetch.request import SessionFetchRequest
 from loadtrim_agent.kafka.fetch.state import Route
 
@@ -92,7 +91,7 @@ class Ends:
 
 @contextlib.asynccontextmanager
 async def fetching(
-    reset: str = "latest", on_chunk: OnChunk = lambda chunk: None, **settings: Any
+    reset: str = "latest", on_chunk: Callable[[Chunk], object] = lambda chunk: None, **settings: Any
 ) -> AsyncIterator[tuple[KafkaFetcher, Broker]]:
     given = {"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset}
     fetcher = KafkaFetcher(given | settings)
@@ -100,7 +99,9 @@ async def fetching(
     fetcher._client, fetcher._queries = broker, Ends()  # type: ignore[assignment]
     errors: list[Exception] = []
     await fetcher.start()
-    running = asyncio.create_task(fetcher.run(on_chunk, lambda error, for_good: errors.append(error)))
+    running = asyncio.create_task(
+        fetcher.run(SimpleNamespace(chunk=on_chunk, failed=lambda error, for_good: errors.append(error)))
+    )
     try:
         yield fetcher, broker
         assert errors == []

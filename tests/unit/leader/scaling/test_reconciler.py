@@ -31,11 +31,13 @@ class Bench:
     def __init__(self, scaler: Scaler) -> None:
         self.counted: list[str] = []
         self.errors: list[str] = []
-        self.reconciler = ScaleReconciler(
-            scaler,
-            on_outcome=lambda request, outcome: self.counted.append(f"{request.replicas} {outcome.answer}"),
-            on_error=self.errors.append,
-        )
+        self.reconciler = ScaleReconciler(scaler, observer=self)
+
+    def scaled(self, request: ScaleRequest, outcome: ScaleOutcome) -> None:
+        self.counted.append(f"{request.replicas} {outcome.answer}")
+
+    def error(self, where: str) -> None:
+        self.errors.append(where)
 
 
 @asynccontextmanager
@@ -350,10 +352,14 @@ async def test_a_counter_that_raises_does_not_stop_it() -> None:
     fake = FakeScaler()
     errors: list[str] = []
 
-    def broken(request: ScaleRequest, outcome: ScaleOutcome) -> None:
-        raise ZeroDivisionError
+    class Broken:
+        def scaled(self, request: ScaleRequest, outcome: ScaleOutcome) -> None:
+            raise ZeroDivisionError
 
-    reconciler = ScaleReconciler(fake, on_outcome=broken, on_error=errors.append)
+        def error(self, where: str) -> None:
+            errors.append(where)
+
+    reconciler = ScaleReconciler(fake, observer=Broken())
     async with asyncio.TaskGroup() as group:
         group.create_task(reconciler.run())
         reconciler.want(wish(4))

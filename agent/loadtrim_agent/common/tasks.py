@@ -1,0 +1,118 @@
+"""All tasks of one agent, in one task group with one owner.
+
+Theory of operation. A task group cancels all of its tasks when one of them raises. The agent's tasks are to end
+otherwise: what membership's tasks raise is the user's to hear, and what an observer's tasks raise is nobody's but the
+log's. So no error ever reaches the group. Each coroutine runs inside a wrapper that takes what it raises to where it
+belongs:
+
+- :meth:`AgentTasks.spawn`: to the :class:`FailureSink`, which raises it in user code;
+- :meth:`AgentTasks.spawn_contained`: to the :class:`~.error_boundary.ErrorBoundary`, which logs and counts it; the task
+  is off from then on, and the consumer goes on.
+
+Cancellation goes through the wrapper, so that closing the group cancels every task and waits for its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from .error_boundary import ErrorBoundary
+
+__all__ = ["AgentTasks", "FailureSink", "Spawner"]
+
+log = logging.getLogger("loadtrim")
+
+PREFIX = "loadtrim-"
+"""The names of all tasks begin with this."""
+
+
+class FailureSink(Protocol):
+    """Takes what ends the agent."""
+
+    def raise_to_user(self, error: BaseException) -> None:
+        """The user's next call raises it."""
+
+
+class Spawner(Protocol):
+    """Starts tasks that the agent owns."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> object:
+        """Start a task that is cancelled at the agent's end; what it raises is the agent's failure."""
+
+
+class AgentTasks:
+    """The owner of an agent's tasks; see the module's text.
+
+    Args:
+        failures: takes what a task of :meth:`spawn` raises.
+        boundary: counts what a task of :meth:`spawn_contained` raises.
+    """
+
+    def __init__(self, failures: FailureSink, boundary: ErrorBoundary) -> None:
+        self._failures = failures
+        self._boundary = boundary
+        self._group: asyncio.TaskGroup | None = None
+        """None: before :meth:`open`, and after :meth:`close`."""
+        self._owner: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Tasks can be started from now on."""
+        opened = asyncio.Event()
+        self._owner = asyncio.create_task(self._own(opened), name=f"{PREFIX}owner")
+        await opened.wait()
+
+    async def _own(self, opened: asyncio.Event) -> None:
+        # The group must be entered and left by one task, which none of the agent's callers is.
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            opened.set()
+            await asyncio.get_running_loop().create_future()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """See :meth:`Spawner.spawn`."""
+        self._start(self._failing(work, name), work, name)
+
+    def spawn_contained(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
+        """Start a task whose failure is logged and counted under ``name``, and goes no further (I8).
+
+        Returns:
+            The task, for a caller that ends it before the agent ends; None: the agent has ended.
+        """
+        return self._start(self._contained(work, name), work, name)
+
+    def _start(
+        self, wrapped: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], name: str
+    ) -> asyncio.Task[None] | None:
+        if self._group is None:
+            log.debug("The agent has ended: %s is not started any more", name)
+            wrapped.close()
+            work.close()
+            return None
+        task = self._group.create_task(wrapped, name=PREFIX + name)
+        # A task that is cancelled before its first step never awaits it.
+        task.add_done_callback(lambda _: work.close())
+        return task
+
+    async def _failing(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception as error:
+            log.error("The agent's task %s failed", PREFIX + name, exc_info=error)
+            self._failures.raise_to_user(error)
+
+    async def _contained(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception as error:
+            log.error("%s broke and is off from now on; the consumer goes on.", PREFIX + name, exc_info=error)
+            self._boundary.broke(name)
+
+    async def close(self) -> None:
+        """Cancel every task and wait until all have ended. Nothing is started any more."""
+        self._group = None
+        if self._owner is not None:
+            self._owner.cancel()
+            await asyncio.gather(self._owner, return_exceptions=True)

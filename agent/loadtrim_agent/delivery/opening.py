@@ -1,0 +1,194 @@
+"""Opening partitions: from the machine's command to the first offset that is fetched.
+
+Theory of operation. An acquired partition is opened in three steps: find its first offset, begin to fetch there, call
+the user's rebalance listener. The machine is told when the listener has returned; only then are records delivered. An
+offset that must be looked up, or that only user code can name by seeking, holds up its own partition and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError
+
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.error_boundary import ErrorBoundary
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import Spawner
+from loadtrim_agent.kafka.fetch.port import Fetcher
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+
+from .intake import ChunkIntake
+from .listener import Listener
+from .observer import DeliveryObserver
+from .partition_stream import Stream
+from .ports import CommittedOffsets, DeliveryAgent
+from .record_buffer import RecordBuffer
+
+__all__ = ["DeliveryParts", "PartitionOpener"]
+
+TOGETHER_SECONDS = 0.05
+"""How long partitions whose start is known wait for those whose start is being looked up, to share a listener call.
+Chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryParts:
+    """What delivery is put together from."""
+
+    buffer: RecordBuffer
+    """Where user code takes records from."""
+    fetcher: Fetcher
+    listener: Listener
+    """The user's rebalance listener."""
+    observer: DeliveryObserver
+    """Told of what is acquired, fetched and lost."""
+    boundary: ErrorBoundary
+    """Contains what the observer raises."""
+    agent: DeliveryAgent
+    tasks: Spawner
+    offsets: CommittedOffsets
+    retry_backoff: float
+    """Seconds between tries."""
+
+
+class Sought:
+    """A partition that begins where user code seeks."""
+
+    def __init__(self) -> None:
+        self.offset: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        """Where; None: the partition was lost before."""
+
+
+class PartitionOpener:
+    """Opens partitions; see the module's text. All methods run in the agent's loop.
+
+    Args:
+        parts: of delivery.
+        intake: takes the chunks that were prefetched.
+    """
+
+    def __init__(self, parts: DeliveryParts, intake: ChunkIntake) -> None:
+        self._parts = parts
+        self._intake = intake
+        self.without_offset: frozenset[Partition] = frozenset()
+        """Owned, without a commit and with ``auto_offset_reset=none``: every call raises until user code seeks. A new
+        set each time, for the user's thread reads it."""
+        self._sought: dict[Partition, Sought] = {}
+        self._opening: dict[Partition, int] = {}
+        """Partition -> acquisition that is to be opened; one lost before it was is not opened any more."""
+        self.in_user_code: dict[Partition, asyncio.Event] = {}
+        """Partitions lost while one of their records was in user code (rule 13); set when that record is done."""
+
+    def open(self, commands: list[c.OpenCommand]) -> None:
+        """Begin fetching; answer when the listener has returned. Each partition waits for itself only."""
+        tasks = self._parts.tasks
+        self._opening.update({command.partition: command.acquisition_id for command in commands})
+        slow: list[c.OpenCommand] = []
+        for command in commands:
+            if command.partition in self.in_user_code:
+                tasks.spawn(self._open_late(command, self.in_user_code[command.partition]), "open-late")
+            elif self._parts.listener.target is None and command.offset is not None:
+                self._opened(command, command.offset)
+            else:
+                slow.append(command)
+        if slow:
+            tasks.spawn(self._open_slowly(slow), "open")
+
+    def cancel(self, partition: Partition, acquisition_id: int) -> None:
+        """The acquisition is lost: if it is still to be opened, it is not opened any more."""
+        if self._is_current(partition, acquisition_id):
+            del self._opening[partition]
+            self.user_sought(partition, None)
+            self._intake.prefetching.drop((partition,))
+
+    def _is_current(self, partition: Partition, acquisition_id: int) -> bool:
+        return self._opening.get(partition) == acquisition_id
+
+    async def _open_late(self, command: c.OpenCommand, ended: asyncio.Event) -> None:
+        """One of its records is still in user code, from an earlier acquisition."""
+        await ended.wait()
+        await self._open_slowly([command])
+
+    async def _open_slowly(self, commands: list[c.OpenCommand]) -> None:
+        """The listener is called once for those whose offsets are there together."""
+        async with asyncio.TaskGroup() as tasks:
+            waiting = {tasks.create_task(self._start_offset(command)): command for command in commands}
+            while waiting:
+                done, late = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if late:
+                    done, _ = await asyncio.wait(waiting, timeout=TOGETHER_SECONDS)
+                await self._assign([(waiting.pop(task), task.result()) for task in done])
+
+    async def _assign(self, found: list[tuple[c.OpenCommand, int | Sought | None]]) -> None:
+        found.sort(key=lambda each: each[0].partition)
+        current = [each for each in found if self._is_current(each[0].partition, each[0].acquisition_id)]
+        streams = [self._begin(command, offset) for command, offset in current if isinstance(offset, int)]
+        sought = [(command, to) for command, to in current if isinstance(to, Sought)]
+        if streams or sought:
+            partitions = [s.partition for s in streams] + [command.partition for command, _ in sought]
+            await self._parts.listener.assigned(partitions)
+        for stream in streams:
+            self._tell_opened(stream)
+        for command, to in sought:
+            self._parts.tasks.spawn(self._open_sought(command, to), "open-sought")
+
+    async def _start_offset(self, command: c.OpenCommand) -> int | Sought | None:
+        while command.offset is None:
+            try:
+                return await self._parts.fetcher.reset_offset(command.partition)
+            except NoOffsetForPartitionError:
+                current = self._is_current(command.partition, command.acquisition_id)
+                return self._let_seek(command) if current else None
+            except (KafkaError, OSError, TimeoutError) as error:
+                if not getattr(error, "retriable", False) and not isinstance(error, (OSError, TimeoutError)):
+                    self._parts.agent.raise_to_user(error)
+                    return None
+                await asyncio.sleep(self._parts.retry_backoff)
+        return command.offset
+
+    def _let_seek(self, command: c.OpenCommand) -> Sought:
+        """``auto_offset_reset=none`` and no commit: only user code can say where to begin, by seeking."""
+        self._sought[command.partition] = sought = Sought()
+        self._parts.buffer.put(Stream(command.partition, command.acquisition_id, 0))
+        return sought
+
+    async def _open_sought(self, command: c.OpenCommand, sought: Sought) -> None:
+        if not sought.offset.done():  # the listener, which was called with it, did not seek
+            self.without_offset |= {command.partition}
+            self._parts.buffer.wake()
+            self._parts.agent.waits_for_user()
+        offset = await sought.offset
+        if offset is not None and self._is_current(command.partition, command.acquisition_id):
+            self._opened(command, offset)
+
+    def user_sought(self, partition: Partition, offset: int | None) -> bool:
+        """User code has said where to begin, or (None) the partition is lost. False: that was not asked."""
+        sought = self._sought.pop(partition, None)
+        self.without_offset -= {partition}
+        if sought is not None and not sought.offset.done():
+            sought.offset.set_result(offset)
+        return sought is not None
+
+    def _opened(self, command: c.OpenCommand, offset: int) -> None:
+        self._tell_opened(self._begin(command, offset))
+
+    def _begin(self, command: c.OpenCommand, offset: int) -> Stream:
+        del self._opening[command.partition]
+        stream = Stream(command.partition, command.acquisition_id, offset)
+        stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
+        self._parts.buffer.put(stream)
+        self._intake.begin(command.partition, offset)
+        return stream
+
+    def _tell_opened(self, stream: Stream) -> None:
+        self._parts.agent.feed(
+            e.OpenedEvent(
+                now=boot_time(),
+                partition=stream.partition,
+                acquisition_id=stream.acquisition_id,
+                position=stream.position,
+            )
+        )

@@ -1,0 +1,35 @@
+"""How far an agent has come: what others wait for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from loadtrim_agent.common.clock import wall_time
+
+__all__ = ["AgentCondition"]
+
+
+class AgentCondition:
+    """Events of an agent's life, set in the agent's loop."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        """Set while the member is in a generation."""
+        self.settled = asyncio.Event()
+        """Set once everything owned in the first generation is delivered."""
+        self.left = asyncio.Event()
+        """Set when the member has left its group, or failed."""
+        self.reported = asyncio.Event()
+        """Unset while the last report is on its way."""
+        self.reported.set()
+        self.generation = -1
+        self.since = wall_time()
+        """When the present generation began, seconds since the epoch; before the first one: when the agent was made."""
+        self.failure: BaseException | None = None
+        """Invariant: never changed once it is set."""
+
+    def enter(self, generation: int) -> None:
+        """A generation began."""
+        self.generation = generation
+        self.since = wall_time()
+        self.entered.set()

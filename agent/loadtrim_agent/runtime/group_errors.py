@@ -1,0 +1,34 @@
+"""What a refusal of the group's coordinator means to user code."""
+
+from __future__ import annotations
+
+from aiokafka.errors import KafkaError, for_code
+
+from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
+
+__all__ = ["group_error"]
+
+
+def group_error(code: int, config: GroupConfig, *, spoken: str = "") -> KafkaError:
+    """What aiokafka would raise for a JoinGroup refused with ``code``, in words that say what to do.
+
+    Args:
+        code: the broker's.
+        config: what this member asked for.
+        spoken: the assignment protocol that the group's members use, where it is known.
+    """
+    kind = for_code(code)
+    if code == Code.INCONSISTENT_GROUP_PROTOCOL:
+        offered = (LOADTRIM, *STANDARD_PROTOCOLS) if config.log_usable else STANDARD_PROTOCOLS
+        return kind(
+            f"Group {config.group} refused this member: it offers the assignment protocols {', '.join(offered)}, "
+            f"and the group's members share none of them: they use {spoken or 'another one, or the KIP-848 protocol'}. "
+            "Run the other members with range or roundrobin among their strategies, or give this consumer another "
+            "group_id."
+        )
+    if code == Code.INVALID_SESSION_TIMEOUT:
+        return kind(
+            f"Group {config.group} refused this member: session_timeout_ms={config.session_timeout * 1000:.0f} is "
+            "outside the broker's group.min.session.timeout.ms .. group.max.session.timeout.ms. Choose one inside."
+        )
+    return kind(f"Group {config.group} refused this member (error {code}).")

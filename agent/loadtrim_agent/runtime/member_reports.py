@@ -1,0 +1,50 @@
+"""Where a member's reports go: the control topic, while it can be used."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.control_log import ControlLog
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
+from loadtrim_agent.wire.codec import Record
+
+__all__ = ["MemberReports"]
+
+
+class _Agent(Protocol):
+    def snapshot(self) -> MachineSnapshot: ...
+
+    @property
+    def log(self) -> ControlLog | None: ...
+
+
+class MemberReports:
+    """Implements :class:`loadtrim_agent.delivery.ports.ReportTarget`.
+
+    Args:
+        agent: whose member reports.
+    """
+
+    def __init__(self, agent: _Agent) -> None:
+        self._agent = agent
+
+    def member(self) -> tuple[str, int]:
+        """Member id and generation now."""
+        now = self._agent.snapshot()
+        return now.member, now.generation
+
+    def committed(self) -> dict[Partition, int]:
+        """Offset acknowledged last, per owned partition."""
+        assigned = self._agent.snapshot().assigned
+        return {p: view.committed for p, view in assigned.items() if view.committed is not None}
+
+    async def publish(self, record: Record, sequence: int) -> bool:
+        """Write to the telemetry."""
+        control = self._agent.log
+        return control is not None and await control.publish(record, sequence=sequence)
+
+    async def write(self, record: Record) -> bool:
+        """Write to the coordination log."""
+        control = self._agent.log
+        return control is not None and await control.write(record)

@@ -1,0 +1,181 @@
+"""What an agent says of itself over HTTP; :mod:`loadtrim_agent.observability.http` asks it, on threads of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from loadtrim_agent import __version__
+from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.common.host import instance_name
+from loadtrim_agent.common.settings import AgentSettings
+from loadtrim_agent.delivery.metering_task import MeteringTask
+from loadtrim_agent.leader.loop import LeaderLoop
+from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
+from loadtrim_agent.observability.metrics import Metrics
+from loadtrim_agent.observability.status import (
+    AgentState,
+    GroupMember,
+    OwnedPartition,
+    ScalerStatus,
+    Status,
+    shown_settings,
+)
+from loadtrim_agent.observability.text import decision_line
+from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
+
+from .agent import Agent
+
+__all__ = ["StatusPage", "StatusSources"]
+
+STALLED_SECONDS = 10.0
+"""Records wait and no lease lets them be delivered for this long: unhealthy. Chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSources:
+    """What the page is made from."""
+
+    settings: AgentSettings
+    group: str
+    client_id: str
+    agent: Agent
+    metrics: Metrics
+    metering: MeteringTask
+    leader: LeaderLoop
+    reconciler: ScaleReconciler
+    errors: Counter[str]
+    """What broke and was contained, by place. Still counted."""
+
+
+class StatusPage:
+    """Implements :class:`loadtrim_agent.observability.http.Provider`: each answer is from what is known now.
+
+    Args:
+        sources: what it is made from.
+    """
+
+    def __init__(self, sources: StatusSources) -> None:
+        self._sources = sources
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where the metrics are."""
+        return self._sources.metrics.registry
+
+    def health(self) -> tuple[bool, str]:
+        agent = self._sources.agent
+        if agent.condition.failure is not None:
+            return False, f"the agent has failed: {agent.condition.failure!r}"
+        waiting = sum(p.lag_records for p in self._sources.metering.snapshot.partitions)
+        expired = boot_time() - agent.buffer.lease_until
+        if waiting and expired > STALLED_SECONDS:
+            return (
+                False,
+                f"{waiting} records wait and there has been no lease for {expired:.0f} s: Kafka does not answer",
+            )
+        return True, "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        agent = self._sources.agent
+        if agent.condition.entered.is_set() and agent.condition.failure is None and not agent.condition.left.is_set():
+            return True, "ok"
+        return False, "waiting for the group's generation"
+
+    def status(self) -> Status:
+        agent = self._sources.agent
+        group = agent.snapshot()
+        seen = self._sources.metering.snapshot
+        last = self._sources.leader.last
+        leads = group.is_leader
+        return Status(
+            group=self._sources.group,
+            client_id=self._sources.client_id,
+            at=wall_time(),
+            version=__version__,
+            member=group.member,
+            instance=instance_name(self._sources.settings),
+            state=self._state(agent, group),
+            state_since=agent.condition.since,
+            protocol=group.protocol,
+            mode=self._sources.settings.mode,
+            leader=group.leader,
+            leads=leads,
+            generation=group.generation,
+            lease_seconds=max(0.0, agent.buffer.lease_until - boot_time()),
+            log="ok" if agent.log is not None else "not usable",
+            concurrency=self._sources.settings.concurrency,
+            utilization=seen.utilization,
+            victim=group.plan is not None and group.member in group.plan.victims,
+            partitions=self._partitions(group),
+            members=_members(group),
+            replicas_actual=last.replicas_actual if last and leads else None,
+            replicas_wanted=last.replicas_wanted if last and leads else None,
+            scaler=self._scaler_status() if leads else None,
+            manual_override=group.manual_override,
+            last_decision=last,
+            last_decision_words=decision_line(last) if isinstance(last, DecisionRecord) else "",
+            errors=dict(sorted(self._sources.errors.items())),
+            settings=shown_settings(msgspec.structs.asdict(self._sources.settings)),
+        )
+
+    def _state(self, agent: Agent, group: MachineSnapshot) -> AgentState:
+        if agent.condition.failure is not None:
+            return AgentState.FAILED
+        if agent.condition.left.is_set():
+            return AgentState.STOPPED
+        if not agent.condition.entered.is_set():
+            return AgentState.STARTING
+        if not group.stable:
+            return AgentState.JOINING
+        return AgentState.STABLE if group.speaks_loadtrim else AgentState.MIXED
+
+    def _partitions(self, group: MachineSnapshot) -> tuple[OwnedPartition, ...]:
+        releasing = {
+            p
+            for p, view in group.assigned.items()
+            if view.state in (AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
+        }
+        return tuple(
+            OwnedPartition(
+                topic=p.partition.topic,
+                partition=p.partition.partition,
+                state="releasing" if p.partition in releasing else p.state.value,
+                lag_records=p.lag_records,
+                lag_seconds=p.lag_seconds,
+                arrival_rate=p.arrival_rate,
+                cost_seconds=p.cost.mean if p.cost is not None else None,
+                load=p.arrival_rate * p.cost.mean if p.cost is not None else None,
+                position=p.position,
+                committed=p.committed,
+            )
+            for p in self._sources.metering.snapshot.partitions
+        )
+
+    def _scaler_status(self) -> ScalerStatus:
+        view = self._sources.reconciler.view()
+        return ScalerStatus(
+            scaler=view.scaler,
+            replicas=view.wanted.replicas if view.wanted is not None else None,
+            victims=view.wanted.victims if view.wanted is not None else (),
+            delivered=view.delivered,
+            answer=view.answer,
+            detail=view.detail,
+            failures=view.failures,
+        )
+
+
+def _members(group: MachineSnapshot) -> tuple[GroupMember, ...]:
+    if group.assignment is None:
+        return ()
+    owned = Counter((group.owners or {}).values())
+    victims = group.plan.victims if group.plan is not None else ()
+    return tuple(
+        GroupMember(member=m, partitions=owned[m], leaving=m in group.leaving, victim=m in victims)
+        for m in sorted(group.assignment.members)
+    )
