@@ -176,7 +176,7 @@ async def test_control_topic_not_creatable(
 ) -> None:
     """Said, with the topic, the command and the ACLs; the group goes on as a mixed one. With the ACLs it is ours again,
     by itself."""
-    monkeypatch.setattr("loadtrim_agent.runtime.agent.LOG_RETRY_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("loadtrim_agent.runtime.control_access.RETRY_SECONDS_MAX", 0.5)
     topic, group = guarded_kafka.create_topic(partitions=2), new_group()
     own = control_topic(group)
     await allow(

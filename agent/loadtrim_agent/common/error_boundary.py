@@ -1,4 +1,4 @@
-"""Calls of what may break without harm: what they raise is contained, said once and counted (I8)."""
+"""Errors of parts that may break without harm are contained, logged once and counted (I8)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ log = logging.getLogger("loadtrim")
 
 
 class ErrorCounter(Protocol):
-    """Counts what broke and was contained."""
+    """The counter of contained errors."""
 
     def error(self, where: str) -> None:
         """Count one break of the part named ``where``."""
 
 
 class ErrorBoundary:
-    """Calls what may break, and contains what it raises.
+    """The boundary calls parts that may break, and contains what they raise.
 
     Args:
         counter: told of each break.

@@ -30,14 +30,14 @@ PREFIX = "loadtrim-"
 
 
 class FailureSink(Protocol):
-    """Takes what ends the agent."""
+    """The sink takes errors that end the agent."""
 
     def raise_to_user(self, error: BaseException) -> None:
         """The user's next call raises it."""
 
 
 class Spawner(Protocol):
-    """Starts tasks that the agent owns."""
+    """The spawner starts tasks that the agent owns."""
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> object:
         """Start a task that is cancelled at the agent's end; what it raises is the agent's failure."""

@@ -21,7 +21,7 @@ class RecordDeserializer:
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to apply."""
+        """Return True when there is anything to apply."""
         return self._key is not None or self._value is not None
 
     def apply(self, record: Any) -> Any:

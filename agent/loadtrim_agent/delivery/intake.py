@@ -1,4 +1,4 @@
-"""What comes from the fetcher: into the record buffer, into the prefetched partitions, or nowhere."""
+"""Fetched chunks go into the record buffer, to the prefetched partitions, or nowhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ChunkIntake"]
 
 
 class ChunkIntake:
-    """Takes chunks in the agent's loop.
+    """The intake takes chunks in the agent's loop.
 
     Args:
         buffer: where user code takes records from.
@@ -52,17 +52,17 @@ class ChunkIntake:
             self.chunk(chunk)
 
     def delivered(self, stream: Stream) -> None:
-        """Its records are delivered from now on."""
+        """The stream's records are delivered from now on."""
         for chunk in self._untold.pop(stream.partition, ()):
             self._tell(stream, chunk)
 
     def sought(self, partition: Partition) -> None:
-        """What was fetched of it is thrown away."""
+        """Throw away what was fetched of a partition."""
         if partition in self._untold:
             self._untold[partition] = []
 
     def lost(self, partition: Partition) -> None:
-        """It is not fetched any more."""
+        """Fetch a partition no more."""
         self._untold.pop(partition, None)
         self._fetcher.drop(partition)
 

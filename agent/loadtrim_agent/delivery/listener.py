@@ -39,11 +39,11 @@ class Listener:
         self.target: RebalanceListener | None = None
 
     async def assigned(self, partitions: Iterable[Partition]) -> None:
-        """Returns when ``on_partitions_assigned`` has."""
+        """Call ``on_partitions_assigned`` and wait for its end."""
         await self._call("on_partitions_assigned", partitions)
 
     async def revoked(self, partitions: Iterable[Partition]) -> None:
-        """Returns when ``on_partitions_revoked`` has."""
+        """Call ``on_partitions_revoked`` and wait for its end."""
         await self._call("on_partitions_revoked", partitions)
 
     async def _call(self, name: str, partitions: Iterable[Partition]) -> None:

@@ -1,4 +1,4 @@
-"""What delivery tells those who watch it."""
+"""The port of observers of delivery."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DeliveryObserver:
     """
 
     def acquired(self, stream: Stream, seconds: float | None) -> None:
-        """Its records are delivered from now on; ``seconds`` since its last owner stopped, if it came by a release."""
+        """The stream's records are delivered from now on; ``seconds`` since its last owner stopped, if any."""
 
     def fetched(self, stream: Stream, chunk: Chunk, end_offset: int | None) -> None:
         """Records were fetched."""

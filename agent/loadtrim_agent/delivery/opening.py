@@ -36,7 +36,7 @@ Chosen."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryParts:
-    """What delivery is put together from."""
+    """Delivery is put together from these parts."""
 
     buffer: RecordBuffer
     """Where user code takes records from."""
@@ -63,7 +63,7 @@ class Sought:
 
 
 class PartitionOpener:
-    """Opens partitions; see the module's text. All methods run in the agent's loop.
+    """The opener opens partitions; see the module's text. All methods run in the agent's loop.
 
     Args:
         parts: of delivery.

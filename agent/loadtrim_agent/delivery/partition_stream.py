@@ -131,7 +131,7 @@ class Stream:
     # -- user's thread -------------------------------------------------------------------------------------------
 
     def has_more(self) -> bool:
-        """It is worth a :meth:`peek`."""
+        """Return True when :meth:`peek` may find a record."""
         return self.index < len(self.records) or self._reader is not None or bool(self.chunks)
 
     def peek(self, finished: Callable[[Chunk], None], records_max: int = SLICE_RECORDS) -> Any | None:

@@ -34,7 +34,7 @@ BUSY_SECONDS = 0.01
 class Partitions:
     """The owned partitions of one consumer. All methods run in the agent's loop.
 
-    Implements :class:`~.ports.BufferKeeper`.
+    Implements :class:`~.ports.BufferOwner`.
 
     Args:
         parts: what delivery is put together from.
@@ -42,7 +42,7 @@ class Partitions:
 
     def __init__(self, parts: DeliveryParts) -> None:
         self.buffer = parts.buffer
-        self.buffer.keeper = self
+        self.buffer.owner = self
         self.listener = parts.listener
         self._fetcher = parts.fetcher
         self._observer = parts.observer
@@ -70,7 +70,7 @@ class Partitions:
         self.prefetching.begin(command.partitions)
 
     def drop_prefetch(self, command: c.DropPrefetchCommand) -> None:
-        """It does not come."""
+        """Drop partitions that do not come."""
         self.prefetching.drop(command.partitions)
 
     def open(self, commands: list[c.OpenCommand]) -> None:
@@ -283,6 +283,6 @@ class Partitions:
             self._fetcher.refill(stream.partition)
 
     def refetch(self, stream: Stream, offset: int) -> None:
-        """What was fetched cannot be read: fetch it anew."""
+        """Fetch a stream anew whose chunks cannot be read."""
         log.warning("%s: what was fetched cannot be unpacked; fetching it again from %d", stream.partition, offset)
         self.seek(stream, offset)

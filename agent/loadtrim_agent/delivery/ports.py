@@ -1,4 +1,4 @@
-"""What delivery needs of the agent around it."""
+"""Ports of the agent around delivery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loadtrim_agent.wire.codec import Record
 
 from .partition_stream import Stream
 
-__all__ = ["BufferKeeper", "CommittedOffsets", "DeliveryAgent", "Member", "ReportTarget"]
+__all__ = ["BufferOwner", "CommittedOffsets", "DeliveryAgent", "Member", "ReportTarget"]
 
 
 class CommittedOffsets(Protocol):
@@ -37,14 +37,14 @@ class DeliveryAgent(EventFeed, FailureSink, Protocol):
         """A partition goes on only when user code seeks in it, so the start of the consumer need not wait for it."""
 
 
-class BufferKeeper(Protocol):
+class BufferOwner(Protocol):
     """The agent's side of a record buffer. All methods are called in the agent's loop."""
 
     def refill(self, stream: Stream) -> None:
         """A chunk that asks for it, or any while the buffers are full, was unpacked."""
 
     def refetch(self, stream: Stream, offset: int) -> None:
-        """What came is corrupt: fetch the stream anew from ``offset``."""
+        """Fetch the stream anew from ``offset``, because its chunks are corrupt."""
 
     def drained(self, stream: Stream) -> None:
         """A stream that is stopped or watched may have nothing in hand any more."""

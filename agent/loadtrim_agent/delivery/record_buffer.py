@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -22,8 +21,9 @@ from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.state import Budget
 
 from .deserializer import RecordDeserializer
-from .partition_stream import SLICE_RECORDS, Stream
-from .ports import BufferKeeper
+from .partition_stream import Stream
+from .ports import BufferOwner
+from .turns import TurnOrder
 
 __all__ = ["RecordBuffer"]
 
@@ -38,7 +38,7 @@ class RecordBuffer:
 
     Args:
         user_loop: the loop that user code runs in.
-        agent_loop: the loop that :attr:`keeper` is called in.
+        agent_loop: the loop that :attr:`owner` is called in.
         deserializer: the user's. What it raises, it raises again at each call, until the user seeks past the record.
     """
 
@@ -50,25 +50,20 @@ class RecordBuffer:
     ) -> None:
         self._user_loop = user_loop
         self._agent_loop = agent_loop
-        self.keeper: BufferKeeper | None = None
+        self.owner: BufferOwner | None = None
         """Agent: told what the user's thread did that matters to it; set before anything is put."""
         self._deserializer = deserializer if deserializer is not None and deserializer.active else None
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
-        self._turn: deque[Stream] = deque()
-        """User: streams with something to hand out, whether or not it may be, in the order of their turns."""
-        self._turn_of: dict[Partition, Stream] = {}
-        self._fed: deque[Stream] = deque()
-        """Agent appends, user takes: something was added to these. So nobody looks at those that are quiet."""
-        self._left_in_slice = SLICE_RECORDS
-        self._leading: deque[Stream] = deque()
-        """Agent appends, user takes: their turn is next."""
+        self._turns = TurnOrder()
         self._in_hand: list[Stream] = []
         """User: streams with something in hand, those given up meanwhile included."""
         self._run: Stream | None = None
         """User: one record of this stream is in hand and nothing else, and nothing happened since then but hand-outs
         of the records behind it, up to :attr:`_run_end`."""
         self._run_end = 0
+        self._run_streams: dict[Partition, Stream] = {}
+        """User: the streams that there were when the run began; with others, another one's turn may come first."""
         self.lease_until = 0.0
         """Agent."""
         self.budget: Budget | None = None
@@ -92,23 +87,20 @@ class RecordBuffer:
     # -- agent's thread ------------------------------------------------------------------------------------------
 
     def put(self, stream: Stream) -> None:
-        self.streams = {**self.streams, stream.partition: stream}
+        self._turns.present = self.streams = {**self.streams, stream.partition: stream}
 
     def remove(self, partition: Partition) -> None:
-        self.streams = {p: s for p, s in self.streams.items() if p != partition}
+        self._turns.present = self.streams = {p: s for p, s in self.streams.items() if p != partition}
 
     def feed(self, stream: Stream, chunk: Chunk) -> None:
         """Add what was fetched and wake the user if asleep."""
         stream.chunks.append(chunk)
-        self._fed.append(stream)
-        self.lead(stream)
+        self._turns.fed(stream)
         self.wake()
 
     def lead(self, stream: Stream) -> None:
-        """Where these are the first records of an acquisition that may be handed out, their turn is next."""
-        if not stream.led and stream.running and stream.chunks:
-            stream.led = True
-            self._leading.append(stream)
+        """Where these are the first records of an acquisition that may be delivered, their turn is next."""
+        self._turns.lead(stream)
 
     def wake(self) -> None:
         """Wake user code that sleeps for want of records; costs nothing when it does not."""
@@ -137,7 +129,7 @@ class RecordBuffer:
             or (index := stream.index) >= self._run_end
             or now >= self.lease_until
             or self.closing
-            or self._turn_of is not self.streams
+            or self._run_streams is not self.streams
         ):
             return self._look_for_one(now, wanted)
         # Nearly every call: the same steps in the same order as there, without the calls.
@@ -161,19 +153,19 @@ class RecordBuffer:
             self._finish(now, wanted)
         if now >= self.lease_until or self.closing:
             return None
-        for _ in range(len(self._order()) + 1):
-            stream = self._current(wanted)
+        for _ in range(len(self._turns.order()) + 1):
+            stream = self._turns.current(wanted)
             if stream is None:
                 return None
-            record = self._peek(stream, self._left_in_slice)
+            record = self._peek(stream, self._turns.left_in_slice)
             if record is None or not self._announce(stream, record.offset):
-                self._next_turn()
+                self._turns.next()
                 continue
             if self._deserializer is not None:
                 record = self._deserialized_in_hand(stream, record)
             stream.begin(now)
             stream.advance(1, record.offset)
-            self._left_in_slice -= 1
+            self._turns.left_in_slice -= 1
             if not wanted and len(self._in_hand) == 1:
                 self._run_on(stream)
             return record
@@ -182,9 +174,10 @@ class RecordBuffer:
     def _run_on(self, stream: Stream) -> None:
         """What is left of the slice is handed out without looking for it, as long as nothing else happens."""
         self._run = stream
-        more = max(0, min(len(stream.records) - stream.index, self._left_in_slice))
+        self._run_streams = self._turns.ordered
+        more = max(0, min(len(stream.records) - stream.index, self._turns.left_in_slice))
         self._run_end = stream.index + more
-        self._left_in_slice -= more
+        self._turns.left_in_slice -= more
 
     def take_many(self, wanted: Collection[Partition], max_records: int | None) -> dict[Partition, list[Any]]:
         """What is there now, by partition, oldest first; ends what was in hand before.
@@ -202,15 +195,15 @@ class RecordBuffer:
         if now >= self.lease_until or self.closing:
             return taken
         left = max_records if max_records is not None else BATCH_RECORDS
-        for _ in range(len(self._order())):
-            stream = self._current(wanted)
+        for _ in range(len(self._turns.order())):
+            stream = self._turns.current(wanted)
             if stream is None or left == 0 or stream.partition in taken:
                 break  # the last: its turn has come round again, and more was fetched meanwhile
             records = self._take_batch(stream, left, now)
             if records:
                 taken[stream.partition] = records
                 left -= len(records)
-            self._next_turn()
+            self._turns.next()
         return taken
 
     def _take_batch(self, stream: Stream, limit: int, now: float) -> list[Any]:
@@ -277,7 +270,7 @@ class RecordBuffer:
             return True
         if boot_time() >= self.lease_until:
             return False
-        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self._order())
+        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self._turns.order())
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """What is in hand of the partitions that this call could return is done."""
@@ -311,71 +304,21 @@ class RecordBuffer:
         stream.in_hand = None
         self._tell_drained(stream)
 
-    def _order(self) -> deque[Stream]:
-        """Streams in the order of their turns; new acquisitions first, the newest of them before the others."""
-        fed = [self._fed.popleft() for _ in range(len(self._fed))]
-        streams = self.streams  # after that: who was fed was put before
-        if streams is not self._turn_of:
-            turn = [s for s in self._turn if streams.get(s.partition) is s]
-            fresh = sorted(
-                (s for p, s in streams.items() if self._turn_of.get(p) is not s), key=lambda s: -s.acquisition_id
-            )
-            for stream in fresh:
-                stream.queued = True
-            self._turn = deque([*fresh, *turn])
-            self._turn_of = streams
-            self._left_in_slice = SLICE_RECORDS
-        for stream in fed:
-            if not stream.queued and streams.get(stream.partition) is stream:
-                stream.queued = True
-                self._turn.append(stream)
-        return self._turn
-
-    def _current(self, wanted: Collection[Partition]) -> Stream | None:
-        self._order()
-        if self._left_in_slice <= 0:
-            self._next_turn()
-        for _ in range(len(self._turn)):
-            if not self._turn:
-                return None
-            stream = self._turn[0]
-            eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
-            if eligible and stream.has_more():
-                return stream
-            self._next_turn()
-        return None
-
-    def _next_turn(self) -> None:
-        if self._turn:
-            stream = self._turn.popleft()
-            stream.let_go()
-            stream.queued = stream.has_more()  # what is fed after this look is in _fed
-            if stream.queued:
-                self._turn.append(stream)
-        self._left_in_slice = SLICE_RECORDS
-        while self._leading:
-            stream = self._leading.popleft()
-            turn = self._order()
-            waits = stream.done is None and stream.in_hand is None  # its turn may have come meanwhile
-            if waits and stream in turn:
-                turn.remove(stream)
-                turn.appendleft(stream)
-
     def _peek(self, stream: Stream, records_max: int) -> Any | None:
         try:
             return stream.peek(lambda chunk: self._finished(stream, chunk), records_max)
         except Exception:
             # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
             stream.seeks += 1
-            if self.keeper is not None:
-                self._call(self.keeper.refetch, stream, stream.position)
+            if self.owner is not None:
+                self._call(self.owner.refetch, stream, stream.position)
             raise
 
     def _finished(self, stream: Stream, chunk: Chunk) -> None:
         chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py
         wanted = chunk.refill or (self.budget is not None and self.budget.exhausted)
-        if wanted and self.keeper is not None:
-            self._call(self.keeper.refill, stream)
+        if wanted and self.owner is not None:
+            self._call(self.owner.refill, stream)
 
     def _deserialized_in_hand(self, stream: Stream, record: Any) -> Any:
         try:
@@ -390,8 +333,8 @@ class RecordBuffer:
     # -- telling the agent ---------------------------------------------------------------------------------------
 
     def _tell_drained(self, stream: Stream) -> None:
-        if stream.listening and self.keeper is not None:
-            self._call(self.keeper.drained, stream)
+        if stream.listening and self.owner is not None:
+            self._call(self.owner.drained, stream)
 
     def _call(self, call: Callable[..., object], *args: object) -> None:
         """Call something in the agent's loop. Nothing happens when the agent has ended."""

@@ -25,7 +25,7 @@ __all__ = ["Fence", "Transactions"]
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a commit in the group's name carries."""
+    """A commit in the group's name carries this."""
 
     member: str
     generation: int
@@ -76,11 +76,11 @@ class Transactions:
         return acquisitions
 
     def end(self, acquisitions: Mapping[Partition, int]) -> None:
-        """They were sent, or will not be."""
+        """The offsets were sent, or will not be."""
         self._member.feed(e.TransactionSentEvent(now=boot_time(), acquisitions=dict(acquisitions)))
 
     async def fence(self, acquisitions: Mapping[Partition, int], refused: int | None) -> Fence:
-        """What a commit of these acquisitions carries now.
+        """Return what a commit of these acquisitions carries now.
 
         Args:
             acquisitions: as :meth:`begin` returned them.

@@ -1,4 +1,4 @@
-"""What the Kafka shell tells the agent that it works for."""
+"""Ports of the agent that the Kafka shell works for."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["ControlLogReader", "EventFeed", "TopicObserver"]
 
 
 class EventFeed(Protocol):
-    """Takes events for the protocol machine."""
+    """The feed takes events for the protocol machine."""
 
     def feed(self, event: Event) -> None:
         """Give the machine an event, in the agent's loop."""
 
 
 class ControlLogReader(EventFeed, Protocol):
-    """Takes what is read of the control topic."""
+    """The reader takes records of the control topic."""
 
     def unreadable(self) -> None:
         """A record is none of ours, or cannot be decoded."""
@@ -27,7 +27,7 @@ class ControlLogReader(EventFeed, Protocol):
 
 
 class TopicObserver(Protocol):
-    """Takes what becomes of the topics that are watched."""
+    """The observer takes changes of the watched topics."""
 
     def topics_changed(self, topics: tuple[str, ...], partitions: dict[str, int]) -> None:
         """The topics subscribed now, and partitions per watched topic."""

@@ -1,4 +1,4 @@
-"""What the leader's loop needs of the agent that it runs in."""
+"""Ports of the agent that the leader's loop runs in."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LedGroup(Protocol):
 
 
 class LeaderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leader's loop is set to."""
+    """The leader's loop works by these options."""
 
     plan: PlanConfig
     instance: str = ""

@@ -52,7 +52,7 @@ LEAVE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class AgentOptions:
-    """What the consumer gives its agent."""
+    """The consumer gives its agent these options."""
 
     config: GroupConfig
     subscription: Subscription
@@ -69,7 +69,7 @@ class AgentOptions:
 
     @property
     def committed_timeout(self) -> float | None:
-        """How long a reader of committed offsets waits for an open transaction, seconds; None: not at all."""
+        """Seconds that a reader of committed offsets waits for an open transaction; None: it does not wait."""
         if self.settings.get("isolation_level") != "read_committed":
             return None
         return float(self.settings.get("request_timeout_ms", 40_000)) / 1000
@@ -119,7 +119,7 @@ class Agent:
 
     @property
     def observer(self) -> AgentObserver:
-        """What runs beside membership."""
+        """Return what runs beside membership."""
         return self.options.observer
 
     def snapshot(self) -> MachineSnapshot:

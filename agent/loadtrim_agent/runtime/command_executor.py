@@ -46,7 +46,7 @@ class CommandTargets(FailureSink, Protocol):
 
     @property
     def observer(self) -> AgentObserver:
-        """What runs beside membership."""
+        """Return what runs beside membership."""
 
 
 class CommandExecutor:

@@ -1,4 +1,4 @@
-"""How far an agent has come: what others wait for."""
+"""The condition of an agent: events of its life that others wait for."""
 
 from __future__ import annotations
 

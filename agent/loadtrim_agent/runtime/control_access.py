@@ -70,7 +70,7 @@ class ControlAccess:
             self._tasks.spawn(self._await_usable(), "await-log")
 
     async def _open(self) -> None:
-        """Raises: ControlTopicUnusable."""
+        """Open the topic; raises ControlTopicUnusable."""
         opened = ControlLog(self._settings, self._topic, self, self._tasks)
         await opened.start()
         self.log = opened

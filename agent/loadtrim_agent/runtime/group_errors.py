@@ -1,4 +1,4 @@
-"""What a refusal of the group's coordinator means to user code."""
+"""Refusals of the group's coordinator, as errors for user code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["group_error"]
 
 
 def group_error(code: int, config: GroupConfig, *, spoken: str = "") -> KafkaError:
-    """What aiokafka would raise for a JoinGroup refused with ``code``, in words that say what to do.
+    """Return what aiokafka would raise for a JoinGroup refused with ``code``, in words that say what to do.
 
     Args:
         code: the broker's.

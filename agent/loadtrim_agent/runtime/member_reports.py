@@ -1,4 +1,4 @@
-"""Where a member's reports go: the control topic, while it can be used."""
+"""A member's reports go to the control topic, while it can be used."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ TIMER_SLACK_SECONDS = 0.0005
 
 
 class CommandSink(Protocol):
-    """Carries out what the machine commands."""
+    """The sink carries out commands of the machine."""
 
     def carry_out(self, command: c.Command) -> None:
         """One command, in the order of the machine's list."""

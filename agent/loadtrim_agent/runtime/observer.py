@@ -1,4 +1,4 @@
-"""What runs beside membership and may break without harm."""
+"""The observer runs beside membership and may break without harm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["AgentObserver"]
 
 
 class AgentObserver(DeliveryObserver):
-    """What runs beside membership (metering, metrics, planning) is told of everything and asked for nothing.
+    """The observer (metering, metrics, planning) is told of everything and asked for nothing.
 
     Every call goes through an :class:`~loadtrim_agent.common.error_boundary.ErrorBoundary`: what it raises is logged
     once, counted and goes no further (I8). This base class does nothing, so that membership and fetching can be run

@@ -42,7 +42,7 @@ log = logging.getLogger("loadtrim")
 
 
 class Services(AgentObserver):
-    """What runs beside the membership of a real consumer.
+    """Metering, metrics, planning and HTTP of a real consumer.
 
     Args:
         options: the settings; all of them are shown by ``/status``.

@@ -1,4 +1,4 @@
-"""What an agent says of itself over HTTP; :mod:`loadtrim_agent.observability.http` asks it, on threads of its own."""
+"""The status page of an agent; :mod:`loadtrim_agent.observability.http` asks for it on threads of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STALLED_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSources:
-    """What the page is made from."""
+    """The page is made from these parts."""
 
     settings: AgentSettings
     group: str
@@ -65,7 +65,7 @@ class StatusPage:
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Where the metrics are."""
+        """Return the registry that holds the metrics."""
         return self._sources.metrics.registry
 
     def health(self) -> tuple[bool, str]:

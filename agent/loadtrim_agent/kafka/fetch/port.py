@@ -18,13 +18,13 @@ __all__ = ["FetchSink", "Fetcher"]
 
 
 class FetchSink(Protocol):
-    """Takes what is fetched, in the agent's loop."""
+    """The sink takes fetched chunks, in the agent's loop."""
 
     def chunk(self, chunk: Chunk) -> None:
         """One fetch brought this of one partition; it has records for user code."""
 
     def failed(self, error: Exception, *, for_good: bool) -> None:
-        """What ``AIOKafkaConsumer`` would raise in user code; fetching goes on, or has ended ``for_good``."""
+        """An error that ``AIOKafkaConsumer`` would raise in user code; fetching goes on, or has ended ``for_good``."""
 
 
 class Fetcher(Protocol):

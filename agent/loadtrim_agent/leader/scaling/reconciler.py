@@ -28,7 +28,7 @@ _log = logging.getLogger("loadtrim.scaling")
 
 
 class ScaleObserver(Protocol):
-    """Counts what becomes of requests."""
+    """The observer counts answers to requests."""
 
     def scaled(self, request: ScaleRequest, outcome: ScaleOutcome) -> None:
         """A request was answered."""

@@ -1,0 +1,99 @@
+"""The order in which streams have their turn: round by round, a slice each, new acquisitions first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+
+from loadtrim_agent.common.partition import Partition
+
+from .partition_stream import SLICE_RECORDS, Stream
+
+__all__ = ["TurnOrder"]
+
+
+class TurnOrder:
+    """Streams with something to deliver. There is no lock: see :mod:`.record_buffer`."""
+
+    def __init__(self) -> None:
+        self.present: dict[Partition, Stream] = {}
+        """Agent: all streams, a new mapping at each change."""
+        self.ordered: dict[Partition, Stream] = {}
+        """User: the streams that the order was made of last."""
+        self.left_in_slice = SLICE_RECORDS
+        """User: records of the present stream before the next one's turn."""
+        self._turn: deque[Stream] = deque()
+        """User: streams with something to deliver, whether or not it may be, in the order of their turns."""
+        self._fed: deque[Stream] = deque()
+        """Agent appends, user takes: something was added to these. So nobody looks at those that are quiet."""
+        self._leading: deque[Stream] = deque()
+        """Agent appends, user takes: their turn is next."""
+
+    # -- agent's thread ------------------------------------------------------------------------------------------
+
+    def fed(self, stream: Stream) -> None:
+        """Add a stream to which something was added."""
+        self._fed.append(stream)
+        self.lead(stream)
+
+    def lead(self, stream: Stream) -> None:
+        """Let a stream lead whose first records of an acquisition may be delivered: its turn is next."""
+        if not stream.led and stream.running and stream.chunks:
+            stream.led = True
+            self._leading.append(stream)
+
+    # -- user's thread -------------------------------------------------------------------------------------------
+
+    def order(self) -> deque[Stream]:
+        """Return the order; new acquisitions first, the newest of them before the others."""
+        fed = [self._fed.popleft() for _ in range(len(self._fed))]
+        streams = self.present  # after that: a stream that was fed was put before
+        if streams is not self.ordered:
+            turn = [s for s in self._turn if streams.get(s.partition) is s]
+            fresh = [s for p, s in streams.items() if self.ordered.get(p) is not s]
+            for stream in fresh:
+                stream.queued = True
+            self._turn = deque([*sorted(fresh, key=lambda s: -s.acquisition_id), *turn])
+            self.ordered = streams
+            self.left_in_slice = SLICE_RECORDS
+        for stream in fed:
+            if not stream.queued and streams.get(stream.partition) is stream:
+                stream.queued = True
+                self._turn.append(stream)
+        return self._turn
+
+    def current(self, wanted: Collection[Partition]) -> Stream | None:
+        """Return the stream whose turn it is and that may deliver; None: there is none.
+
+        Args:
+            wanted: of these partitions; empty: of all.
+        """
+        self.order()
+        if self.left_in_slice <= 0:
+            self.next()
+        for _ in range(len(self._turn)):
+            if not self._turn:
+                return None
+            stream = self._turn[0]
+            eligible = stream.running and not stream.paused and (not wanted or stream.partition in wanted)
+            if eligible and stream.has_more():
+                return stream
+            self.next()
+        return None
+
+    def next(self) -> None:
+        """End the present stream's turn."""
+        if self._turn:
+            stream = self._turn.popleft()
+            stream.let_go()
+            stream.queued = stream.has_more()  # what is fed after this look is in _fed
+            if stream.queued:
+                self._turn.append(stream)
+        self.left_in_slice = SLICE_RECORDS
+        while self._leading:
+            stream = self._leading.popleft()
+            turn = self.order()
+            waits = stream.done is None and stream.in_hand is None  # its turn may have come meanwhile
+            if waits and stream in turn:
+                turn.remove(stream)
+                turn.appendleft(stream)
