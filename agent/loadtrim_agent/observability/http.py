@@ -1,12 +1,12 @@
 """``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of all consumers in this process.
 
-Theory of operation: one small server of the standard library per address, in threads of its own, so that it
-answers whatever the user's loop and the agents' loops are doing: a stuck agent is exactly what ``/healthz``
-is there to tell. An agent registers a :class:`Provider`; the first registration opens the port, the last one
-to leave closes it. A server that cannot start or breaks is told about and never stops a consumer.
+Theory of operation: one server of :mod:`wsgiref` per address, in threads of its own, so that it answers whatever the
+user's loop and the agents' loops are doing: a stuck agent is exactly what ``/healthz`` is there to tell. An agent
+registers a :class:`Provider`; the first registration opens the port, the last one to leave closes it. A server that
+cannot start or breaks is told about and never stops a consumer.
 
-Everything is bounded: requests at a time, size of a request, seconds to read one and to write its answer. One
-request per connection, GET and HEAD only.
+Everything is bounded: requests at a time, size of a request (by the standard library), seconds to read one and to
+write its answer. One request per connection, GET and HEAD only.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from __future__ import annotations
 import io
 import logging
 import os
-import selectors
 import socket
-import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
-from urllib.parse import SplitResult, urlsplit
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import msgspec
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
 __all__ = ["OFF", "Address", "HttpServer", "Provider", "Registration", "parse_address"]
 
@@ -39,8 +40,6 @@ OFF: Final = "off"
 """The address of no server."""
 REQUESTS_MAX: Final = 8
 """Requests answered at a time; more are answered 503 at once."""
-HEAD_BYTES_MAX: Final = 16 * 1024
-"""Most bytes of request line and headers; more are answered 431."""
 READ_SECONDS: Final = 5.0
 """A request must have arrived whole within this time."""
 WRITE_SECONDS: Final = 10.0
@@ -207,7 +206,7 @@ class HttpServer:
 
     def _start(self, address: Address) -> None:
         try:
-            self._listener = _Listener(address, self._pages)
+            self._listener = _Listener(address, _Pages(self))
         except OSError as error:
             problem = (
                 f"LOADTRIM_HTTP={self._text}: cannot listen there ({error}). /metrics, /healthz, /readyz and "
@@ -222,9 +221,11 @@ class HttpServer:
         self._listener.start()
         _log.info("%s serves /metrics, /healthz, /readyz and /status", self._listener.url)
 
-    def _pages(self) -> _Pages:
+    @property
+    def registrations(self) -> tuple[Registration, ...]:
+        """The agents that are registered now."""
         with self._lock:
-            return _Pages(tuple(self._registrations))
+            return tuple(self._registrations)
 
     def _leave(self, registration: Registration) -> None:
         with self._lock:
@@ -247,90 +248,99 @@ class _Answer(NamedTuple):
 
 
 class _Pages:
-    """What the server answers: a function of the path and of who is registered now."""
+    """The WSGI application: a function of the request and of the agents that are registered now."""
 
-    def __init__(self, registrations: Sequence[Registration]) -> None:
-        self._registrations = registrations
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
 
-    def answer(self, target: str, accept: str = "", accept_encoding: str = "") -> _Answer:
-        """The answer to a GET.
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        """Answer one request."""
+        answer = self._answer(environ)
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+            ("Server", "loadtrim"),
+            *answer.headers,
+        ]
+        start_response(f"{answer.status.value} {answer.status.phrase}", headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [answer.body]
 
-        Args:
-            target: Path and query, as in the request line.
-            accept: The request's header of that name.
-            accept_encoding: The request's header of that name.
-        """
+    def _answer(self, environ: WSGIEnvironment) -> _Answer:
+        registrations = self._server.registrations
         try:
-            return self._page(urlsplit(target), accept, accept_encoding)
+            return self._page(environ, registrations)
         except Exception as error:
-            for registration in self._registrations[:1]:
+            for registration in registrations[:1]:
                 registration.failed("page", error)
             text = f"{type(error).__name__}: {error}\n"
             return _Answer(HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, text.encode())
 
-    def _page(self, url: SplitResult, accept: str, accept_encoding: str) -> _Answer:
-        if url.path == "/metrics":
-            return self._metrics(url.query, accept, accept_encoding)
-        if url.path == "/healthz":
-            return self._verdict("health", lambda provider: provider.health(), unknown=True)
-        if url.path == "/readyz":
-            return self._verdict("readiness", lambda provider: provider.ready(), unknown=False)
-        if url.path == "/status":
-            return self._status()
+    def _page(self, environ: WSGIEnvironment, registrations: Sequence[Registration]) -> _Answer:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            allowed = (("Allow", "GET, HEAD"),)
+            return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET and HEAD only\n", allowed)
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            return _metrics(environ, registrations)
+        if path == "/healthz":
+            return _verdict(registrations, "health", lambda provider: provider.health(), unknown=True)
+        if path == "/readyz":
+            return _verdict(registrations, "readiness", lambda provider: provider.ready(), unknown=False)
+        if path == "/status":
+            return _status(registrations)
         known = b"/metrics\n/healthz\n/readyz\n/status\n"
-        return _Answer(HTTPStatus.OK if url.path == "/" else HTTPStatus.NOT_FOUND, _TEXT, known)
+        return _Answer(HTTPStatus.OK if path == "/" else HTTPStatus.NOT_FOUND, _TEXT, known)
 
-    def _metrics(self, query: str, accept: str, accept_encoding: str) -> _Answer:
-        registries: list[CollectorRegistry] = []
-        for registration in self._registrations:
-            registry = registration.provider.registry
-            if all(registry is not known for known in registries):
-                registries.append(registry)
-        environment = {
-            "REQUEST_METHOD": "GET",
-            "PATH_INFO": "/metrics",
-            "QUERY_STRING": query,
-            "HTTP_ACCEPT": accept,
-            "HTTP_ACCEPT_ENCODING": accept_encoding,
-        }
-        started: list[tuple[str, list[tuple[str, str]]]] = []
-        # The client library's own application does content negotiation, compression and name[].
-        body = b"".join(make_wsgi_app(_Joined(registries))(environment, lambda *said: started.append(said)))
-        status, sent = started[0]
-        content_type = next((value for name, value in sent if name.lower() == "content-type"), _TEXT)
-        others = tuple((name, value) for name, value in sent if name.lower() != "content-type")
-        return _Answer(HTTPStatus(int(status.split()[0])), content_type, body, others)
 
-    def _verdict(self, what: str, ask: Callable[[Provider], tuple[bool, str]], *, unknown: bool) -> _Answer:
-        """All must be well.
+def _metrics(environ: WSGIEnvironment, registrations: Sequence[Registration]) -> _Answer:
+    registries: list[CollectorRegistry] = []
+    for registration in registrations:
+        registry = registration.provider.registry
+        if all(registry is not known for known in registries):
+            registries.append(registry)
+    started: list[tuple[str, list[tuple[str, str]]]] = []
+    # The client library's own application does content negotiation, compression and name[].
+    application: Any = make_wsgi_app(_Joined(registries))
+    body = b"".join(application(environ | {"REQUEST_METHOD": "GET"}, lambda *begun: started.append(begun)))
+    status, sent = started[0]
+    content_type = next((value for name, value in sent if name.lower() == "content-type"), _TEXT)
+    others = tuple((name, value) for name, value in sent if name.lower() != "content-type")
+    return _Answer(HTTPStatus(int(status.split()[0])), content_type, body, others)
 
-        A provider that raises counts as ``unknown``: an orchestrator must not kill a consumer for a fault of
-        ours.
-        """
-        well = True
-        lines = []
-        for registration in self._registrations:
-            try:
-                good, reason = ask(registration.provider)
-            except Exception as error:
-                registration.failed(what, error)
-                good, reason = unknown, f"{what} unknown: {type(error).__name__}"
-            well = well and good
-            lines.append(f"{registration.name}: {'ok' if good else 'not ok'}{': ' if reason else ''}{reason}")
-        text = "\n".join(["ok" if well else "not ok", *lines, ""])
-        return _Answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode())
 
-    def _status(self) -> _Answer:
-        agents = []
-        for registration in self._registrations:
-            try:
-                shown = msgspec.json.encode(registration.provider.status(), enc_hook=repr)
-            except Exception as error:
-                registration.failed("status", error)
-                shown = msgspec.json.encode({"name": registration.name, "error": f"{type(error).__name__}: {error}"})
-            agents.append(msgspec.Raw(shown))
-        page = msgspec.json.encode({"v": 1, "pid": os.getpid(), "agents": agents})
-        return _Answer(HTTPStatus.OK, _JSON, msgspec.json.format(page, indent=2) + b"\n")
+def _verdict(
+    registrations: Sequence[Registration], what: str, ask: Callable[[Provider], tuple[bool, str]], *, unknown: bool
+) -> _Answer:
+    """Return whether all are well.
+
+    A provider that raises counts as ``unknown``: an orchestrator must not kill a consumer for a fault of ours.
+    """
+    well = True
+    lines = []
+    for registration in registrations:
+        try:
+            good, reason = ask(registration.provider)
+        except Exception as error:
+            registration.failed(what, error)
+            good, reason = unknown, f"{what} unknown: {type(error).__name__}"
+        well = well and good
+        lines.append(f"{registration.name}: {'ok' if good else 'not ok'}{': ' if reason else ''}{reason}")
+    text = "\n".join(["ok" if well else "not ok", *lines, ""])
+    return _Answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode())
+
+
+def _status(registrations: Sequence[Registration]) -> _Answer:
+    agents = []
+    for registration in registrations:
+        try:
+            shown = msgspec.json.encode(registration.provider.status(), enc_hook=repr)
+        except Exception as error:
+            registration.failed("status", error)
+            shown = msgspec.json.encode({"name": registration.name, "error": f"{type(error).__name__}: {error}"})
+        agents.append(msgspec.Raw(shown))
+    page = msgspec.json.encode({"v": 1, "pid": os.getpid(), "agents": agents})
+    return _Answer(HTTPStatus.OK, _JSON, msgspec.json.format(page, indent=2) + b"\n")
 
 
 class _Joined(Collector):
@@ -364,7 +374,7 @@ class _Joined(Collector):
         return list(families.values())
 
 
-class _Listener(socketserver.ThreadingMixIn, socketserver.TCPServer):
+class _Listener(ThreadingMixIn, WSGIServer):
     """Accepts in one daemon thread, answers each request in another.
 
     Raises:
@@ -376,27 +386,25 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # On Windows this flag would let two processes have the same port.
     allow_reuse_address = os.name == "posix"
     request_queue_size = 2 * REQUESTS_MAX
-    timeout = 0
 
-    def __init__(self, address: Address, pages: Callable[[], _Pages]) -> None:
+    def __init__(self, address: Address, pages: _Pages) -> None:
         family, _, _, _, where = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         self.address_family = family
-        self.pages = pages
         self._slots = threading.BoundedSemaphore(REQUESTS_MAX)
         self._stopping = False
-        self._starved = False
-        self._wake, self._woken = socket.socketpair()
-        try:
-            super().__init__((str(where[0]), address.port), _Handler)
-        except BaseException:
-            self._wake.close()
-            self._woken.close()
-            raise
+        super().__init__((str(where[0]), address.port), _Handler)
+        self.set_app(pages)
         host = f"[{address.host}]" if ":" in address.host else address.host
-        self.url = f"http://{host}:{self.server_address[1]}"
+        self.url = f"http://{host}:{self.server_port}"
         self._thread = threading.Thread(target=self._serve, name="loadtrim-http", daemon=True)
+
+    def server_bind(self) -> None:
+        """Bind, without the look-up of the machine's name that the base class makes."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
 
     def start(self) -> None:
         """Accept from now on."""
@@ -405,13 +413,17 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def stop(self) -> None:
         """Accept no more and free the port. Requests under way are answered."""
         self._stopping = True
-        with suppress(OSError):
-            self._wake.send(b"\0")
+        with suppress(OSError), socket.socket(self.address_family, socket.SOCK_STREAM) as wake:
+            wake.settimeout(CLOSE_SECONDS)
+            wake.connect(self.server_address)
         self._thread.join(CLOSE_SECONDS)
 
     def _serve(self) -> None:
+        # Not serve_forever, which wakes up twice a second to look whether it is to end.
         try:
-            self._accept()
+            with self.socket:
+                while not self._stopping:
+                    self.handle_request()
         except Exception:
             _log.exception(
                 "%s has broken down: /metrics, /healthz, /readyz and /status are not served any more. The "
@@ -419,29 +431,18 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self.url,
             )
 
-    def _accept(self) -> None:
-        with selectors.DefaultSelector() as selector, self._wake, self._woken, self.socket:
-            selector.register(self.socket, selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
-            while not self._stopping:
-                ready = [key.fileobj for key, _ in selector.select()]
-                if self.socket in ready:
-                    self.handle_request()
-                if self._starved:
-                    self._starved = False
-                    self._woken.settimeout(ACCEPT_PAUSE_SECONDS)
-                    try:
-                        self._woken.recv(1)
-                    except TimeoutError:
-                        continue
-
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept one connection."""
         try:
             return super().get_request()
         except OSError:
-            self._starved = True
+            # No file descriptors are left: without the pause the system would refuse the same one again at once.
+            time.sleep(ACCEPT_PAUSE_SECONDS)
             raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Refuse the connection that only wakes the server for its end."""
+        return not self._stopping
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, or turn away."""
@@ -457,90 +458,49 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.TCPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """One request, in its thread."""
+        """Answer one request, in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away, as a rule; the default would print to stderr."""
+        """Log a client that went away, as a rule; the default would print to stderr."""
         _log.debug("request of %s not answered", client_address, exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+class _Handler(WSGIRequestHandler):
+    """One request, as :mod:`wsgiref` reads it, within a bound on time."""
 
-    server: _Listener
-    server_version = "loadtrim"
-    sys_version = ""
     # Of a request that does not say: the base class would answer without a status line, as in HTTP/0.9.
     default_request_version = "HTTP/1.0"
-    _too_large = False
-
-    def setup(self) -> None:
-        super().setup()
-        head = self._read_head()
-        self.rfile.close()
-        # Parsed from memory: the base class's own reading has no limit on time and a large one on size.
-        self.rfile = io.BufferedReader(io.BytesIO(head))
-
-    def _read_head(self) -> bytes:
-        """Request line and headers; nothing when they do not arrive in time."""
-        deadline = time.monotonic() + READ_SECONDS
-        head = b""
-        while b"\r\n\r\n" not in head and b"\n\n" not in head:
-            left = deadline - time.monotonic()
-            if len(head) >= HEAD_BYTES_MAX:
-                self._too_large = True
-                return b""
-            if left <= 0:
-                return b""
-            self.connection.settimeout(left)
-            try:
-                more = self.connection.recv(HEAD_BYTES_MAX)
-            except TimeoutError:
-                return b""
-            if not more:
-                return b""
-            head += more
-        self.connection.settimeout(WRITE_SECONDS)
-        return head
+    sys_version = ""
 
     def handle(self) -> None:
-        if self._too_large:
-            self.connection.settimeout(WRITE_SECONDS)
-            self.wfile.write(b"HTTP/1.0 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n")
-            return
-        super().handle()
+        """Read the request and answer it."""
+        # A time-out of the socket bounds each read, and not all of them together.
+        self._too_slow = threading.Timer(READ_SECONDS, self._cut)
+        self._too_slow.daemon = True
+        self._too_slow.start()
+        try:
+            super().handle()
+        finally:
+            self._too_slow.cancel()
 
-    def do_GET(self) -> None:
-        self._send(self._answer())
+    def _cut(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
-    def do_HEAD(self) -> None:
-        self._send(self._answer())
+    def get_environ(self) -> dict[str, Any]:
+        """Return what the application is given: the request is read."""
+        self._too_slow.cancel()
+        self.connection.settimeout(WRITE_SECONDS)
+        return super().get_environ()
 
-    def _answer(self) -> _Answer:
-        accept = self.headers.get("Accept", ""), self.headers.get("Accept-Encoding", "")
-        return self.server.pages().answer(self.path, *accept)
-
-    def _refuse(self) -> None:
-        allowed = (("Allow", "GET, HEAD"),)
-        self._send(_Answer(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET and HEAD only\n", allowed))
-
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
-
-    def _send(self, answer: _Answer) -> None:
-        self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Connection", "close")
-        for name, value in answer.headers:
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(answer.body)
+    def get_stderr(self) -> Any:
+        """Return where wsgiref prints a trace when the client has gone: nowhere."""
+        return io.StringIO()
 
     def log_message(self, format: str, *args: object) -> None:
+        """Log at the level of debugging instead of printing."""
         _log.debug(format, *args)
