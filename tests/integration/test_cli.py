@@ -19,7 +19,7 @@ from aiokafka.structs import TopicPartition
 from loadtrim.cli import main
 from loadtrim.observer.connection import Connection
 from loadtrim.observer.follow import following
-from loadtrim.observer.view import ObservedGroup
+from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator, OrchestratorOptions
 from loadtrim.testing import Cluster
 from loadtrim_agent.wire.codec import Record, decode, encode

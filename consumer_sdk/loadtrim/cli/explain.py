@@ -14,14 +14,14 @@ import msgspec
 from loadtrim.errors import EXIT_DONE
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
-from loadtrim.observer.view import GroupView
+from loadtrim.observer.group import GroupObserver
 from loadtrim_agent.observability.text import decision_lines, time_of_day
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["Run", "add_parser", "explain_lines", "gather", "run"]
+__all__ = ["RepeatedDecision", "add_parser", "explain_lines", "gather", "run"]
 
 LAST_DEFAULT = 10
 LAST_MAX = 10_000
@@ -30,7 +30,7 @@ DECISIONS_PER_RUN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RepeatedDecision:
     """Decisions in a row that came to the same; shown as one, the last of them."""
 
     first: DecisionRecord
@@ -72,23 +72,23 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def gather(decisions: Sequence[DecisionRecord], every: bool = False) -> list[Run]:
+def gather(decisions: Sequence[DecisionRecord], every: bool = False) -> list[RepeatedDecision]:
     """Put decisions in a row together that came to the same (outcome, replicas, moves, victims and brake).
 
     Args:
         decisions: oldest first.
         every: leave each by itself.
     """
-    runs: list[Run] = []
+    runs: list[RepeatedDecision] = []
     for decision in decisions:
         if runs and not every and _same(runs[-1].last, decision):
-            runs[-1] = Run(runs[-1].first, decision, runs[-1].count + 1)
+            runs[-1] = RepeatedDecision(runs[-1].first, decision, runs[-1].count + 1)
         else:
-            runs.append(Run(decision, decision, 1))
+            runs.append(RepeatedDecision(decision, decision, 1))
     return runs
 
 
-def explain_lines(runs: Sequence[Run], names: Mapping[str, str], zone: tzinfo | None) -> list[str]:
+def explain_lines(runs: Sequence[RepeatedDecision], names: Mapping[str, str], zone: tzinfo | None) -> list[str]:
     """Runs of decisions in words.
 
     Args:
@@ -109,7 +109,7 @@ def explain_lines(runs: Sequence[Run], names: Mapping[str, str], zone: tzinfo | 
 async def _read(
     connection: Connection, group: str, last: int, every: bool
 ) -> tuple[list[DecisionRecord], dict[str, str]]:
-    view = GroupView(group)
+    view = GroupObserver(group)
     async with ControlTopic(connection, group) as topic:
         decisions = await topic.decisions(last if every else last * DECISIONS_PER_RUN)
         recent = await topic.recent()

@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from loadtrim.observer.view import ObservedGroup, ObservedMember
+from loadtrim.observer.group import ObservedGroup, ObservedMember
 from loadtrim.orchestrator.instances import InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
 from loadtrim_agent.observability.text import (

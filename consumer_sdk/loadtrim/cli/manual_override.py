@@ -12,7 +12,7 @@ import msgspec
 from loadtrim.errors import EXIT_DONE
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
-from loadtrim.observer.view import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupView
+from loadtrim.observer.group import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupObserver
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _write(connection: Connection, manual_override: ManualOverrideRecord) -> bool:
     """Returns whether there are members to heed it."""
-    view = GroupView(manual_override.group)
+    view = GroupObserver(manual_override.group)
     async with ControlTopic(connection, manual_override.group) as topic:
         await topic.write_manual_override(manual_override)
         recent = await topic.recent(SILENT_SECONDS, scan_seconds=0.0)

@@ -38,14 +38,14 @@ from loadtrim.simulate import (
 from loadtrim.simulate.loads.load import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
 from loadtrim.simulate.loads.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
 from loadtrim.simulate.loads.tables import is_number
-from loadtrim.simulate.report.picture import check_plot, draw
+from loadtrim.simulate.report.plot import check_plot, draw
 from loadtrim_agent.common.naming import UnknownNameError, nearest
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.planning.placement.problem import LoadError
 from loadtrim_agent.planning.registry import LABORATORY, PACKERS, POLICIES
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
-from .simulated import Run, Task, head_lines, json_of, text_lines
+from .simulate_output import PolicyResult, Task, head_lines, json_of, text_lines
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -282,7 +282,7 @@ def _check(args: argparse.Namespace) -> None:
         )
 
 
-def _draw(path: Path, task: Task, runs: Sequence[Run]) -> None:
+def _draw(path: Path, task: Task, runs: Sequence[PolicyResult]) -> None:
     title = f"{task.load.source}, {task.options.costs}"
     try:
         draw(path, [(each.name, each.first) for each in runs], title)
@@ -448,7 +448,7 @@ def _too_large(load: Load, options: Options) -> list[str]:
 # -- playing
 
 
-def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Namespace) -> Run:
+def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Namespace) -> PolicyResult:
     outcomes: list[Outcome] = []
     seeds = list(range(options.seed, options.seed + args.seeds))
     for seed in seeds:
@@ -463,7 +463,7 @@ def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Nam
         slicing=options.slicing,
         seeds=seeds,
     )
-    return Run(f"{config.policy}/{config.packer}", summary, outcomes[0])
+    return PolicyResult(f"{config.policy}/{config.packer}", summary, outcomes[0])
 
 
 def _progress(what: str, seconds: int) -> Callable[[int], None] | None:

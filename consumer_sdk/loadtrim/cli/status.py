@@ -12,7 +12,7 @@ import msgspec
 from loadtrim.errors import EXIT_DONE
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
-from loadtrim.observer.view import GroupView, ObservedGroup
+from loadtrim.observer.group import GroupObserver, ObservedGroup
 
 from .text import status_lines
 
@@ -53,7 +53,7 @@ async def read_state(connection: Connection, group: str) -> ObservedGroup:
     Raises:
         CommandError: the cluster cannot be reached, or the group has no control topic.
     """
-    view = GroupView(group)
+    view = GroupObserver(group)
     async with ControlTopic(connection, group) as topic:
         recent = await topic.recent()
     for record, at in [*recent.coordination, *recent.telemetry]:

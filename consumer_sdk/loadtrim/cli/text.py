@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from loadtrim.observer.view import ObservedGroup, ObservedMember, ObservedPartition
+from loadtrim.observer.group import ObservedGroup, ObservedMember, ObservedPartition
 from loadtrim_agent.observability.text import (
     counted,
     decision_line,

@@ -11,7 +11,7 @@ from loadtrim.errors import CommandError
 
 from .connection import Connection
 from .control_topic import ControlTopic
-from .view import GroupView
+from .group import GroupObserver
 
 __all__ = ["GroupFollower", "following"]
 
@@ -21,7 +21,7 @@ RETRY_SECONDS = 1.0
 
 
 class GroupFollower:
-    """Keeps a :class:`GroupView` up to date. Trouble with the cluster is told, and tried again for ever.
+    """Keeps a :class:`GroupObserver` up to date. Trouble with the cluster is told, and tried again for ever.
 
     Args:
         connection: how to reach the cluster.
@@ -31,7 +31,7 @@ class GroupFollower:
 
     def __init__(self, connection: Connection, group: str, on_change: Callable[[], None] | None = None) -> None:
         self.group = group
-        self.view = GroupView(group)
+        self.view = GroupObserver(group)
         self.trouble = "connecting"
         """Why nothing is known of the group at present; empty while it is followed."""
         self._connection = connection
@@ -53,7 +53,7 @@ class GroupFollower:
     async def _follow(self) -> None:
         async with ControlTopic(self._connection, self.group) as topic:
             recent = await topic.recent()
-            view = GroupView(self.group)
+            view = GroupObserver(self.group)
             for record, at in [*recent.coordination, *recent.telemetry]:
                 view.apply(record, at)
             self.view = view

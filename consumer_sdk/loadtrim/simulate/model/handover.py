@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from loadtrim_agent.wire.ownership_records import MovePlan
 
-from .protocols import Protocol
+from .protocols import Protocol as RebalanceProtocol
 from .world import Member, World
 
-__all__ = ["Handover", "make_handover"]
+__all__ = ["GroupLeader", "Handover", "make_handover"]
 
 HEARTBEAT_SLACK = 1e-6
 """Share of the interval that rounding may take: who has just been told has its next heartbeat an interval later."""
 
-Plan = Callable[[], Sequence[MovePlan]]
-"""Asks the leader for moves as the group is now: what an assignor is asked in a rebalance."""
+
+class GroupLeader(Protocol):
+    """What a handover needs of the group's leader."""
+
+    def plan_moves(self) -> Sequence[MovePlan]:
+        """Return the moves that it wants as the group is now: what an assignor is asked in a rebalance."""
+
+    def scale(self) -> None:
+        """Ask for replicas anew: a partition has arrived somewhere, or members are gone."""
 
 
 class Handover:
@@ -25,15 +33,13 @@ class Handover:
     Args:
         world: the group.
         protocol: which, with its times.
-        plan: asks the leader; not used here.
-        taken: called when a partition has arrived somewhere.
+        leader: of the group.
     """
 
-    def __init__(self, world: World, protocol: Protocol, plan: Plan, taken: Callable[[], None]) -> None:
+    def __init__(self, world: World, protocol: RebalanceProtocol, leader: GroupLeader) -> None:
         self._world = world
         self._protocol = protocol
-        self._plan = plan
-        self._taken = taken
+        self._leader = leader
 
     def joined(self, member: Member) -> None:
         """A member has come."""
@@ -53,7 +59,7 @@ class Handover:
         if index in world.targets or world.owners[index] != source or world.members[target].left:
             return False
         world.targets[index] = target
-        world.moves[world.second()] += 1
+        world.tally.moves[world.second()] += 1
         world.agenda.at(world.stop(index), self._release, index)
         return True
 
@@ -68,7 +74,7 @@ class Handover:
         if target.left:
             target = _roomiest(self._world)
         self._world.acquire(target, index, self._world.now - since)
-        self._taken()
+        self._leader.scale()
 
     def _gone(self, member: Member) -> None:
         member.left = True
@@ -123,14 +129,14 @@ class _Rebalances(Handover):
         for member in self._world.present():
             if member.leaving and not self._world.owned(member.name):
                 self._gone(member)
-        self._taken()
+        self._leader.scale()
 
 
 class _Barriers(_Rebalances):
     """The classic protocol: eager, or cooperative in two rounds."""
 
-    def __init__(self, world: World, protocol: Protocol, plan: Plan, taken: Callable[[], None]) -> None:
-        super().__init__(world, protocol, plan, taken)
+    def __init__(self, world: World, protocol: RebalanceProtocol, leader: GroupLeader) -> None:
+        super().__init__(world, protocol, leader)
         self._running = False
         self._again = False
         self._missing: set[str] = set()
@@ -158,7 +164,7 @@ class _Barriers(_Rebalances):
     def _begin(self, then: Callable[[], None]) -> None:
         world = self._world
         self._running, self._again = True, False
-        world.rebalances[world.second()] += 1
+        world.tally.rebalances[world.second()] += 1
         members = world.active()
         self._missing = {member.name for member in members}
         for member in members:
@@ -186,11 +192,11 @@ class _Barriers(_Rebalances):
         self._synced()
         for member in world.present():
             member.parked = False
-        moves = self._orphans(self._plan() or self._wish)
+        moves = self._orphans(self._leader.plan_moves() or self._wish)
         self._wish = ()
         self._pending = []
         for index, _, target in moves:
-            world.moves[world.second()] += 1
+            world.tally.moves[world.second()] += 1
             world.targets[index] = target
             self._pending.append((index, target, since))
             stopped = world.stop(index)
@@ -238,14 +244,14 @@ class _Broker(_Rebalances):
             self._go(self._orphans(moves))
 
     def changed(self) -> None:
-        self._go(self._orphans(self._plan()))
+        self._go(self._orphans(self._leader.plan_moves()))
 
     def _go(self, moves: Sequence[tuple[int, str, str]]) -> None:
         world = self._world
-        world.rebalances[world.second()] += bool(moves)
+        world.tally.rebalances[world.second()] += bool(moves)
         for index, source, target in moves:
             world.targets[index] = target
-            world.moves[world.second()] += 1
+            world.tally.moves[world.second()] += 1
             member = world.members[source]
             told = world.now if member.leaving else self._heartbeat(member, world.now)
             world.agenda.at(told, self._give_up, index)
@@ -275,8 +281,8 @@ def _roomiest(world: World) -> Member:
     return min(world.active(), key=lambda member: (len(world.owned(member.name)), member.name))
 
 
-def make_handover(world: World, protocol: Protocol, plan: Plan, taken: Callable[[], None]) -> Handover:
+def make_handover(world: World, protocol: RebalanceProtocol, leader: GroupLeader) -> Handover:
     """What plays a protocol."""
     if not protocol.rebalances:
-        return Handover(world, protocol, plan, taken)
-    return (_Barriers if protocol.barrier else _Broker)(world, protocol, plan, taken)
+        return Handover(world, protocol, leader)
+    return (_Barriers if protocol.barrier else _Broker)(world, protocol, leader)

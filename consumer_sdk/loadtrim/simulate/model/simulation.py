@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -31,9 +31,10 @@ from loadtrim_agent.wire.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
-from ..loads.load import Batch, Load, WrongLoadError, digits
+from ..loads.load import Load, WrongLoadError, digits
+from .arrivals import Arrivals
 from .handover import make_handover
-from .outcome import Curves, Outcome
+from .outcome import Outcome
 from .protocols import INTERVAL_SECONDS_MIN, PROTOCOLS, Protocol
 from .slices import Slicer
 from .work import Costs, Machines
@@ -51,8 +52,6 @@ DECISION_PHASE = 0.3
 (docs/decisions/control-topic.md)."""
 GATHER_SECONDS = 0.2
 """How often a member's measuring is told what was done, as in the agent."""
-RATE_SHARE = 0.3
-"""Of the newest second in a partition's smoothed rate."""
 BEGINS_AT_MAX = 1e11
 """The year 5138: what is above is milliseconds."""
 DRAIN_SECONDS = 60.0
@@ -220,33 +219,21 @@ class Simulation:
         self._load = load
         self._config = config
         self._options = options
-        self._progress = progress
         drawn = Random(f"phase:{options.seed}").random()
         self._origin = EPOCH if options.begins_at is None else math.floor(options.begins_at) - 1.0
         begin = self._origin + 1.0 + (drawn if options.phase_seconds is None else options.phase_seconds)
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
-        self._drain_seconds = drain_seconds(config.objective_seconds)
-        self._planner = make_planner(config, _told(load, config, options, begin))
-        self._handover = make_handover(self.world, options.protocol, self._assignor, self._scale)
+        self._planner = make_planner(config, _future_of(load, config, options, begin))
+        self._handover = make_handover(self.world, options.protocol, self)
         self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
-        self._batches: Iterator[tuple[Batch, ...]] = load.batches(Random(f"load:{options.seed}"))
+        self._arrivals = Arrivals(load, self.world, options.seed, progress)
         self._baselines = Baselines.of(options.baselines, LocalWeek().slots)
         self._last: DecisionRecord | None = None
         self._starting: list[float] = []
         """When each replica was asked for that is not ready yet."""
         self._held: int | None = None
         """Replicas from the load's end on; None: it goes on."""
-        self._counts = [0] * len(load.partitions)
-        """Records of each partition in the second that has begun."""
-        self._arrived: list[int] = []
-        self._replica_seconds = 0.0
-        self._replicas_max = 0
-        self._decisions: list[tuple[float, DecisionRecord]] = []
-        self._capacity: list[float] = []
-        self._there: list[int] = []
-        self._wanted: list[int] = []
-        self._waiting: list[int] = []
 
     def run(self) -> Outcome:
         """Play the load to its end, and then until nothing waits: for at most a minute, or the objective if longer."""
@@ -263,54 +250,23 @@ class Simulation:
             world.acquire(members[queue.index % len(members)], queue.index, None)
         agenda.at(world.begin, self._second, 0)
         agenda.at(self._beat(self._config.decision_seconds, DECISION_PHASE), self._tick)
-        while agenda.now <= self._end + self._drain_seconds and not self._over():
+        until = self._end + drain_seconds(self._config.objective_seconds)
+        while agenda.now <= until and not self._over():
             agenda.step()
         for member in world.present():
             world.gather(member)
-        return self._outcome()
+        return world.tally.outcome(
+            seconds=self._load.seconds,
+            partitions=self._load.partitions,
+            waited=world.waited(),
+            objective_seconds=self._config.objective_seconds,
+            cost_seconds=self._options.costs.mean_seconds,
+        )
 
     def _over(self) -> bool:
         """Is everything done? Looked at after the load only."""
         now = self.world.now
-        return now > self._end + 1.0 and sum(self._arrived) == sum(self.world.done_by_partition)
-
-    def _outcome(self) -> Outcome:
-        world = self.world
-        seconds = range(len(self._there))
-        seen = [world.seen(second) for second in seconds]
-        cost = self._options.costs.mean_seconds
-        arrived = [*self._arrived, *[0] * (len(self._there) - len(self._arrived))]
-        return Outcome(
-            arrived=sum(self._arrived),
-            latencies=sorted(world.latencies),
-            waited=sorted(world.waited()),
-            objective_seconds=self._config.objective_seconds,
-            replica_minutes=self._replica_seconds / 60.0,
-            replicas_max=self._replicas_max,
-            moves=self._until_end(world.moves),
-            slices=self._until_end(world.slices),
-            rebalances=self._until_end(world.rebalances),
-            late_by_cause=dict(sorted(world.late_by_cause.items())),
-            decisions=tuple(self._decisions),
-            curves=Curves(
-                arrived=tuple(arrived),
-                work=tuple(count * cost for count in arrived),
-                capacity=tuple(self._capacity),
-                replicas=tuple(self._there),
-                wanted=tuple(self._wanted),
-                late=tuple(late for late, _ in seen),
-                latency_max=tuple(longest for _, longest in seen),
-                moves=tuple(world.moves[second] for second in seconds),
-                waiting=tuple(self._waiting),
-            ),
-            seconds=self._load.seconds,
-            done_by_partition={
-                str(queue.partition): done for queue, done in zip(world.queues, world.done_by_partition, strict=True)
-            },
-        )
-
-    def _until_end(self, by_second: Mapping[int, int]) -> int:
-        return sum(count for second, count in by_second.items() if second < self._load.seconds)
+        return now > self._end + 1.0 and self.world.tally.not_done == 0
 
     def _victims(self) -> Collection[str]:
         return self._last.victims if self._last else ()
@@ -325,37 +281,17 @@ class Simulation:
         if second == self._load.seconds:
             self._close()
         world.agenda.at(world.begin + second + 1.0, self._second, second + 1)
-        batches = next(self._batches, None)
-        if batches is None:
-            return
-        if self._progress is not None:
-            self._progress(second)
-        arrived = 0
-        self._learn_rates()
-        for batch in batches:
-            stamp = world.begin + second + batch.offset_seconds
-            for index, count in batch.counts:
-                world.queues[index].stamps.extend([stamp] * count)
-                self._counts[index] += count
-                arrived += count
-        self._arrived.append(arrived)
-
-    def _learn_rates(self) -> None:
-        """What arrived in the second that ends is known now."""
-        rates, take = self.world.rates, RATE_SHARE if any(self.world.rates) else 1.0
-        for index, count in enumerate(self._counts):
-            rates[index] += (count - rates[index]) * take
-            self._counts[index] = 0
+        self._arrivals.begin(second)
 
     def _note(self) -> None:
         """How the second that ends was."""
-        present = self.world.active()
-        self._there.append(len(present))
+        present, tally = self.world.active(), self.world.tally
+        tally.replicas.append(len(present))
         if self._held is None:
-            self._replicas_max = max(self._replicas_max, len(present) + len(self._starting))
-        self._capacity.append(sum(member.speed for member in present) * self._options.machines.concurrency)
-        self._wanted.append(self._last.replicas_wanted if self._last else len(present))
-        self._waiting.append(sum(self._arrived) - sum(self.world.done_by_partition))
+            tally.replicas_max = max(tally.replicas_max, len(present) + len(self._starting))
+        tally.capacity.append(sum(member.speed for member in present) * self._options.machines.concurrency)
+        tally.replicas_wanted.append(self._last.replicas_wanted if self._last else len(present))
+        tally.waiting.append(tally.not_done)
 
     def _close(self) -> None:
         """The load has ended: nothing costs or scales from here on."""
@@ -368,7 +304,7 @@ class Simulation:
     def _pay(self, requested_at: float) -> None:
         """A replica that was asked for then is paid for until now."""
         if self._held is None:
-            self._replica_seconds += self.world.now - max(requested_at, self.world.begin)
+            self.world.tally.replica_seconds += self.world.now - max(requested_at, self.world.begin)
 
     # -- the leader
 
@@ -435,7 +371,7 @@ class Simulation:
     def _decide(self) -> None:
         decision = self._think()
         self._handover.advise(self._followed(decision) if self._slicer else decision.moves)
-        self._scale()
+        self.scale()
 
     def _followed(self, decision: DecisionRecord) -> Sequence[MovePlan]:
         """Members that slice place by themselves: of the leader's plan they take what empties victims and, where
@@ -457,17 +393,17 @@ class Simulation:
         decision = self._planner.decide(self.world.now, self._group())
         self._last = decision
         if self._held is None:
-            self._decisions.append((self.world.now - self.world.begin, decision))
+            self.world.tally.decisions.append((self.world.now - self.world.begin, decision))
         return decision
 
-    def _assignor(self) -> Sequence[MovePlan]:
-        """What a rebalance asks the leader."""
+    def plan_moves(self) -> Sequence[MovePlan]:
+        """Return what the leader wants now: a rebalance asks for it."""
         return self._think().moves
 
     # -- the orchestrator
 
-    def _scale(self) -> None:
-        """Stop who is named, start who is missing."""
+    def scale(self) -> None:
+        """Stop the replicas that the plan names, and start what is missing."""
         if self._held is not None or self._last is None:
             return
         if not self._config.can_scale or self._config.mode != "active":
@@ -515,7 +451,7 @@ class Simulation:
         return member
 
 
-def _told(load: Load, config: PlanConfig, options: Options, begin: float) -> Future | None:
+def _future_of(load: Load, config: PlanConfig, options: Options, begin: float) -> Future | None:
     """What will arrive, for a policy that has to know it; the same records that are played."""
     try:
         make_policy(config.policy)

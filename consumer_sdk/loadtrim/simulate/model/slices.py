@@ -247,7 +247,7 @@ class Slicer:
             cost=self._cost / member.speed,
             newest_age=self._world.now - newest if count else 0.0,
             movable=free and not queue.stopped and index not in self._world.targets,
-            taken_seconds=self._world.now - member.taken.get(index, 0.0),
+            taken_seconds=self._world.now - member.acquired_at.get(index, 0.0),
         )
 
     # -- acting
@@ -271,7 +271,7 @@ class Slicer:
 
     def _pass_on(self, member: Member, promise: _Promise) -> bool:
         moved = self._handover.move(promise.index, member.name, promise.target)
-        self._world.slices[self._world.second()] += moved
+        self._world.tally.slices[self._world.second()] += moved
         promise.moved_at = self._world.now if moved else -math.inf
         return moved
 

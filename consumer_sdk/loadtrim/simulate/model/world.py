@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -15,6 +13,7 @@ from loadtrim_agent.metering.meter import Meter, MeterConfig, split_report
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
+from .tally import Tally
 from .work import Costs, Machines
 from .worker import FETCH_SECONDS, Queue, Worker
 
@@ -64,16 +63,10 @@ class Member:
     left: bool = False
     parked: bool = False
     """It waits to be let into the group; the leader does not know of it."""
-    taken: dict[int, float] = field(default_factory=dict)
+    acquired_at: dict[int, float] = field(default_factory=dict)
     """Index of a partition -> when it was acquired last."""
     fetched: dict[int, int] = field(default_factory=dict)
     """Index of an owned partition -> offset up to which it was fetched."""
-
-
-@dataclass(slots=True)
-class _Second:
-    late: int = 0
-    latency_max: float = 0.0
 
 
 class World:
@@ -113,16 +106,7 @@ class World:
         self.generation = 1
         self.rates = [0.0] * len(partitions)
         """Records/s of each partition, smoothed, up to the last whole second."""
-        self.topics = frozenset(partition.topic for partition in partitions)
-        self.latencies = array("d")
-        self.done_by_partition = [0] * len(partitions)
-        self.late_by_cause: Counter[str] = Counter()
-        self.moves: Counter[int] = Counter()
-        """By second of the load; so are those that follow."""
-        self.slices: Counter[int] = Counter()
-        """Of these moves, those that members made on their own initiative."""
-        self.rebalances: Counter[int] = Counter()
-        self._seconds: dict[int, _Second] = {}
+        self.tally = Tally(len(partitions))
         self._draw = costs.drawer(Random(f"costs:{seed}"))
 
     @property
@@ -133,10 +117,9 @@ class World:
         """Of the load, from 0."""
         return int(self.now - self.begin)
 
-    def seen(self, second: int) -> tuple[int, float]:
-        """(late records, longest latency) of what was done in a second of the load."""
-        entry = self._seconds.get(second)
-        return (entry.late, entry.latency_max) if entry else (0, 0.0)
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(queue.partition.topic for queue in self.queues)
 
     def present(self) -> list[Member]:
         """Members that are in the group, in the order of their coming."""
@@ -190,7 +173,7 @@ class World:
         self.targets.pop(index, None)
         queue.stopped = False
         member.worker.owned[index] = queue
-        member.taken[index] = self.now
+        member.acquired_at[index] = self.now
         member.fetched[index] = queue.position
         member.meter.acquired(queue.partition, self.now, queue.position, queue.end(self.now), handoff_seconds)
         self._fetch(member, index)
@@ -241,7 +224,7 @@ class World:
             if told.busies:
                 queue = self.queues[index]
                 member.meter.done(queue.partition, now, told.latencies, told.busies, queue.position)
-                self._count(index, told.latencies)
+                self.tally.done(self.second(), index, told.latencies, self.config.objective_seconds)
                 queue.compact(member.fetched.get(index, queue.position))
 
     def _fetch(self, member: Member, index: int) -> None:
@@ -252,17 +235,6 @@ class World:
             member.meter.fetched(queue.partition, self.now, stamps, next_offset=end, end_offset=end)
             member.fetched[index] = end
 
-    def _count(self, index: int, latencies: list[float]) -> None:
-        self.latencies.extend(latencies)
-        self.done_by_partition[index] += len(latencies)
-        longest, objective = max(latencies), self.config.objective_seconds
-        entry = self._seconds.get(second := self.second())
-        if entry is None:
-            entry = self._seconds[second] = _Second()
-        entry.latency_max = max(entry.latency_max, longest)
-        if longest > objective:
-            entry.late += sum(map(objective.__lt__, latencies))
-
     def report(self, member: Member) -> tuple[ReportRecord, ...]:
         """What a member tells of the time since its last report."""
         self.gather(member)
@@ -272,7 +244,7 @@ class World:
             if member.fetched[index] == end:
                 member.meter.observed(queue.partition, self.now, end)
         report = member.meter.report(self.now, member.name, self.generation, member.sequence)
-        self.late_by_cause.update(report.late)
+        self.tally.late_by_cause.update(report.late)
         parts = split_report(report)
         member.sequence = parts[-1].sequence + 1
         return parts

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from loadtrim.cli.live import Scene, bar, render, sparkline
 from loadtrim.cli.text import ago, group_line, owns, status_lines, table
-from loadtrim.observer.view import ObservedGroup
+from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
 from loadtrim_agent.wire.ownership_records import HelloRecord

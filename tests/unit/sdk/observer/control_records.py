@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loadtrim.observer.view import GroupView
+from loadtrim.observer.group import GroupObserver
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord, MemberEntry, ReleaseRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
@@ -61,8 +61,8 @@ def manual_override(action: str, at: float = 0.0, replicas: int | None = None) -
     return ManualOverrideRecord(group=GROUP, member="cli", at=at, action=action, replicas=replicas)
 
 
-def view(*records: Record) -> GroupView:
-    folded = GroupView(GROUP)
+def view(*records: Record) -> GroupObserver:
+    folded = GroupObserver(GROUP)
     for record in records:
         folded.apply(record)
     return folded

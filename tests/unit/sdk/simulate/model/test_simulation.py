@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -407,3 +408,24 @@ def test_one_seed_plays_one_way_under_any_hash_seed() -> None:
     )
     assert printed.count("\n") == len(PROTOCOLS) + 1
     assert not printed.endswith(" 0\n"), "nothing was passed on"
+
+
+CONSTANT_COST_SECONDS = 0.0059
+BURST_RECORDS = (0.5 - 0.015) / CONSTANT_COST_SECONDS
+"""Of one second, that one replica does in time."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "seed"), [(1.9, 4), (2.3, 2), (2.3, 3), (2.6, 2), (2.6, 3), (3.8, 4)])
+def test_a_constant_load_keeps_the_share_and_nothing_scales_after_the_first_minute(level: float, seed: int) -> None:
+    """With 10 % of noise: each of these went to and fro, or held too few without end (docs/decisions/sizing.md)."""
+    load = parse_generator(f"constant:rate={level * BURST_RECORDS!r},seconds=180,noise=0.1,seed={seed}", 5)
+    load = replace(load, keys="fixed")
+    config = PlanConfig(group="g", objective_seconds=0.5, policy="objective", startup_seconds=1.0)
+    there = math.ceil(load.per_second[0] * CONSTANT_COST_SECONDS / 0.5)
+    options = Options(seed=seed, costs=Costs(mean_seconds=CONSTANT_COST_SECONDS), startup_seconds=1.0, replicas=there)
+    outcome = simulate(load, config, options)
+    wanted = {decision.replicas_wanted for at, decision in outcome.decisions if at >= 60.0}
+    assert len(wanted) == 1
+    late, arrived = outcome.curves.late[60:], outcome.curves.arrived[60:]
+    assert sum(late) <= 0.001 * sum(arrived)

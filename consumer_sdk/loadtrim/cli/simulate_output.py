@@ -12,9 +12,9 @@ import msgspec
 
 from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Summary
 from loadtrim.simulate.model.simulation import drain_seconds
-from loadtrim.simulate.report.show import curves_of, decision_lines, decisions_of, legend_lines, table_lines
+from loadtrim.simulate.report.text import curves_of, decision_lines, decisions_of, legend_lines, table_lines
 
-__all__ = ["Run", "Task", "head_lines", "json_of", "text_lines"]
+__all__ = ["PolicyResult", "Task", "head_lines", "json_of", "text_lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PolicyResult:
     """What came of one policy."""
 
     name: str
@@ -59,7 +59,7 @@ def head_lines(task: Task) -> list[str]:
     ]
 
 
-def text_lines(task: Task, runs: Sequence[Run], *, decisions: bool) -> list[str]:
+def text_lines(task: Task, runs: Sequence[PolicyResult], *, decisions: bool) -> list[str]:
     """The table as wide as the terminal, in a pipe one line per policy; what it does not tell, and what is in it."""
     summaries = [run.summary for run in runs]
     terminal = sys.stdout.isatty()
@@ -71,7 +71,7 @@ def text_lines(task: Task, runs: Sequence[Run], *, decisions: bool) -> list[str]
     return lines
 
 
-def _left(run: Run, objective_seconds: float) -> str:
+def _left(run: PolicyResult, objective_seconds: float) -> str:
     summary, several = run.summary, len(run.summary.seeds) > 1
     # A mean may be below 1.
     left = f"a mean of {summary.left:,.1f}" if several else f"{summary.left:,.0f}"
@@ -81,7 +81,7 @@ def _left(run: Run, objective_seconds: float) -> str:
     )
 
 
-def json_of(task: Task, runs: Sequence[Run], *, curves: bool, decisions: bool) -> str:
+def json_of(task: Task, runs: Sequence[PolicyResult], *, curves: bool, decisions: bool) -> str:
     """The whole setting, and what came of it."""
     told = {
         "load": _load(task.load),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadtrim.simulate import Options, Outcome, PlanConfig, Summary, parse_generator, simulate, summary_of
-from loadtrim.simulate.report.show import HEAD, decision_lines, decisions_of, legend_lines, table_lines
+from loadtrim.simulate.report.text import HEAD, decision_lines, decisions_of, legend_lines, table_lines
 
 POLICIES = (("objective", "trim"), ("closer24:mu=200", "least_loaded"))
 SEEDS = (3, 4)

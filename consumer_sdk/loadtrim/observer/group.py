@@ -34,7 +34,7 @@ from loadtrim_agent.wire.ownership_records import (
 )
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
 
-__all__ = ["GroupView", "LoadPoint", "ObservedGroup", "ObservedMember", "ObservedPartition"]
+__all__ = ["GroupObserver", "LoadPoint", "ObservedGroup", "ObservedMember", "ObservedPartition"]
 
 SILENT_SECONDS = 5.0
 """Members say something at least every second; one that was silent for longer is shown as such."""
@@ -181,7 +181,7 @@ class _Done:
 
 
 @dataclass(slots=True)
-class _Heard:
+class _Reported:
     """What was last reported of one partition."""
 
     member: str
@@ -191,7 +191,55 @@ class _Heard:
 
 
 @dataclass(slots=True)
-class GroupView:
+class _Assignments:
+    """Who owns what, by the log: the newest assignment record, and the releases of its generation that count."""
+
+    newest: AssignmentRecord | None = None
+    ownership: Ownership | None = None
+    """Invariant: not None exactly when ``newest`` is not None; of the same generation."""
+    begun_at: float = -math.inf
+    """When the current generation began."""
+    heard_at: float = -math.inf
+    """When it was last heard of."""
+    early: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=KEPT_RELEASES_MAX))
+    """Releases of generations whose assignment has not been read yet."""
+
+    @property
+    def generation(self) -> int:
+        """The current generation; -1: none was read."""
+        return self.ownership.generation if self.ownership else -1
+
+    def heard(self, generation: int | None, at: float) -> None:
+        """Note a sign of life of a generation."""
+        if self.ownership is not None and generation == self.ownership.generation:
+            self.heard_at = max(at, self.heard_at)
+
+    def begin(self, assignment: AssignmentRecord, at: float) -> bool:
+        """Go over to the assignment's generation; return False where that is the current one, or an older one."""
+        begins_anew = at - self.heard_at > FORGOTTEN_SECONDS
+        if assignment.generation == self.generation or (assignment.generation < self.generation and not begins_anew):
+            return False
+        self.newest = assignment
+        self.ownership = Ownership(assignment.generation, assignment.owners())
+        self.begun_at = self.heard_at = at
+        early, self.early = self.early, deque(maxlen=KEPT_RELEASES_MAX)
+        for release in early:
+            if release.generation == assignment.generation:
+                self.ownership.apply(release)
+            elif release.generation > assignment.generation:
+                self.early.append(release)
+        return True
+
+    def release(self, release: ReleaseRecord) -> bool:
+        """Apply a release, or keep it for its generation; return whether it counts now."""
+        if self.ownership is None or release.generation != self.ownership.generation:
+            self.early.append(release)
+            return False
+        return self.ownership.apply(release)
+
+
+@dataclass(slots=True)
+class GroupObserver:
     """The fold: :meth:`apply` each record in the order of the log, then ask for the :meth:`state`.
 
     The two partitions of the control topic may be interleaved in any way; each is to come in its own order.
@@ -201,21 +249,14 @@ class GroupView:
     unreadable: int = 0
     """Counted by whoever reads the topic."""
     _members: dict[str, _Member] = field(default_factory=dict)
-    _base: AssignmentRecord | None = None
-    _ownership: Ownership | None = None
-    _base_at: float = -math.inf
-    """When the current generation began."""
-    _generation_at: float = -math.inf
-    """When it was last heard of."""
-    _early: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=KEPT_RELEASES_MAX))
-    """Releases of generations whose base has not been read yet."""
+    _assignments: _Assignments = field(default_factory=_Assignments)
     _left: set[str] = field(default_factory=set)
     _plan: PlanRecord | None = None
     _manual_override: ManualOverrideRecord | None = None
     _manual_override_logged: bool = False
     """It was read from the log itself: the log's order decides, and what is repeated elsewhere may be behind."""
     _decision: DecisionRecord | None = None
-    _heard: dict[Partition, _Heard] = field(default_factory=dict)
+    _heard: dict[Partition, _Reported] = field(default_factory=dict)
     _done: deque[_Done] = field(default_factory=deque)
     _moves: deque[float] = field(default_factory=deque)
     _history: deque[LoadPoint] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
@@ -244,7 +285,7 @@ class GroupView:
         if record.member != COMMAND_LINE_MEMBER:
             member = self._members.setdefault(record.member, _Member())
             member.seen_at = at if member.seen_at is None else max(at, member.seen_at)
-            self._note_generation(getattr(record, "generation", None), at)
+            self._assignments.heard(getattr(record, "generation", None), at)
         match record:
             case HelloRecord():
                 member.instance = record.instance or member.instance
@@ -256,9 +297,10 @@ class GroupView:
             case LeftRecord():
                 self._left.add(record.member)
             case AssignmentRecord():
-                self._apply_base(record, at)
+                self._apply_assignment(record, at)
             case ReleaseRecord():
-                self._apply_release(record, at)
+                if self._assignments.release(record):
+                    self._moves.append(at)
             case PlanRecord():
                 self._plan = record
             case ManualOverrideRecord():
@@ -289,7 +331,7 @@ class GroupView:
         return ObservedGroup(
             group=self.group,
             at=now,
-            generation=self._ownership.generation if self._ownership else None,
+            generation=self._assignments.ownership.generation if self._assignments.ownership else None,
             leader=self._leader(),
             names=dict(sorted(self.names.items())),
             owners_from=owners_from,
@@ -321,33 +363,11 @@ class GroupView:
             seen_at=max(seen, default=None),
         )
 
-    def _note_generation(self, generation: int | None, at: float) -> None:
-        if self._ownership is not None and generation == self._ownership.generation:
-            self._generation_at = max(at, self._generation_at)
-
-    def _apply_base(self, base: AssignmentRecord, at: float) -> None:
+    def _apply_assignment(self, assignment: AssignmentRecord, at: float) -> None:
         if not self._manual_override_logged:
-            self._manual_override = base.manual_override
-        current = self._ownership.generation if self._ownership else -1
-        begins_anew = at - self._generation_at > FORGOTTEN_SECONDS
-        if base.generation == current or (base.generation < current and not begins_anew):
-            return
-        self._base = base
-        self._ownership = Ownership(base.generation, base.owners())
-        self._base_at = self._generation_at = at
-        self._left.clear()
-        early, self._early = self._early, deque(maxlen=KEPT_RELEASES_MAX)
-        for release in early:
-            if release.generation == base.generation:
-                self._ownership.apply(release)
-            elif release.generation > base.generation:
-                self._early.append(release)
-
-    def _apply_release(self, release: ReleaseRecord, at: float) -> None:
-        if self._ownership is None or release.generation != self._ownership.generation:
-            self._early.append(release)
-        elif self._ownership.apply(release):
-            self._moves.append(at)
+            self._manual_override = assignment.manual_override
+        if self._assignments.begin(assignment, at):
+            self._left.clear()
 
     def _apply_report(self, report: ReportRecord, member: _Member, at: float) -> None:
         member.instance = report.instance or member.instance
@@ -357,13 +377,13 @@ class GroupView:
         member.done_rate = sum(each.done for each in report.partitions) / interval
         member.arrived_rate = sum(each.arrived for each in report.partitions) / interval
         for each in report.partitions:
-            self._heard[Partition(each.topic, each.partition)] = _Heard(report.member, at, each, interval)
+            self._heard[Partition(each.topic, each.partition)] = _Reported(report.member, at, each, interval)
         self._done.append(_Done(at, report.in_time, report.late, report.latency_counts))
         self._since_decision[0] += report.in_time
         self._since_decision[1] += report.in_time + sum(report.late.values())
 
     def _apply_decision(self, decision: DecisionRecord, at: float) -> None:
-        if not self._manual_override_logged and self._base is None:
+        if not self._manual_override_logged and self._assignments.newest is None:
             self._manual_override = decision.manual_override
         self._decision = decision
         in_time, done = self._since_decision
@@ -377,7 +397,7 @@ class GroupView:
             self._done.popleft()
         while self._moves and self._moves[0] < now - WINDOW_SECONDS:
             self._moves.popleft()
-        in_base = self._base.members if self._base else {}
+        in_base = self._assignments.newest.members if self._assignments.newest else {}
         gone = [
             m for m, each in self._members.items() if m not in in_base and now - (each.seen_at or now) > GONE_SECONDS
         ]
@@ -387,16 +407,17 @@ class GroupView:
     def _leader(self) -> str | None:
         """Only a leader writes bases and decisions."""
         decision = self._decision
-        if self._base is None:
+        newest = self._assignments.newest
+        if newest is None:
             return decision.member if decision else None
-        if decision is not None and decision.generation > self._base.generation:
+        if decision is not None and decision.generation > newest.generation:
             return decision.member
-        return self._base.member
+        return newest.member
 
     def _owners(self) -> tuple[dict[Partition, str | None], str]:
-        if self._ownership is not None:
-            owners: dict[Partition, str | None] = dict(self._ownership.owners())
-            generation_members = self._base.members if self._base else {}
+        if self._assignments.ownership is not None:
+            owners: dict[Partition, str | None] = dict(self._assignments.ownership.owners())
+            generation_members = self._assignments.newest.members if self._assignments.newest else {}
             for partition, heard in self._heard.items():
                 # Reported in this generation but on nobody's map: a partition without an owner.
                 if partition not in owners and heard.member in generation_members:
@@ -406,9 +427,13 @@ class GroupView:
         return reported, "reports" if reported else "nothing"
 
     def _member_states(self, owners: Mapping[Partition, str | None], now: float) -> tuple[ObservedMember, ...]:
-        ids = set(self._base.members) if self._base else {m for m in owners.values() if m is not None}
+        ids = (
+            set(self._assignments.newest.members)
+            if self._assignments.newest
+            else {m for m in owners.values() if m is not None}
+        )
         for member, each in self._members.items():
-            joining = each.hello_at is not None and each.hello_at > self._base_at
+            joining = each.hello_at is not None and each.hello_at > self._assignments.begun_at
             if joining and not self._silent(each, now):
                 ids.add(member)
         owned: dict[str, list[Partition]] = {member: [] for member in ids - self._left}
@@ -438,12 +463,14 @@ class GroupView:
     def _phase(self, member: str, heard: _Member, now: float) -> str:
         if self._silent(heard, now):
             return "silent"
-        generation = self._ownership.generation if self._ownership else -1
+        generation = self._assignments.generation
         if heard.leaving >= max(generation, 0):
             return "leaving"
         if self._plan is not None and self._plan.generation == generation and member in self._plan.victims:
             return "victim"
-        unknown = member not in self._base.members if self._base else heard.utilization is None
+        unknown = (
+            member not in self._assignments.newest.members if self._assignments.newest else heard.utilization is None
+        )
         if unknown and heard.hello_at is not None:
             return "joining"
         return "running"
@@ -459,7 +486,7 @@ class GroupView:
             partition=partition.partition,
             member=owner,
             instance=self._members[owner].instance if owner in self._members else "",
-            version=self._ownership.version(partition) if self._ownership else 0,
+            version=self._assignments.ownership.version(partition) if self._assignments.ownership else 0,
             lag_records=report.lag if report else None,
             lag_seconds=report.lag_seconds if report else None,
             arrival_rate=report.arrived / heard.interval if report and heard else None,

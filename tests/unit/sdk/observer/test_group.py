@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 
-from loadtrim.observer.view import GroupView, ObservedGroup
+from loadtrim.observer.group import GroupObserver, ObservedGroup
 from loadtrim_agent.wire.ownership_records import HelloRecord, LeavingRecord, LeftRecord, LoadRecord, PlanRecord
 from loadtrim_agent.wire.telemetry_records import PartitionReport
 
@@ -69,7 +69,7 @@ def test_without_a_base_the_reports_tell_the_owners() -> None:
     folded = view(report("b", PartitionReport(topic="payments", partition=3)))
     state = folded.state(1.0)
     assert (owners(state), state.owners_from) == ({3: "b"}, "reports")
-    assert GroupView(GROUP).state(0.0).owners_from == "nothing"
+    assert GroupObserver(GROUP).state(0.0).owners_from == "nothing"
 
 
 def test_a_partition_on_nobodys_map_has_no_owner() -> None:
@@ -204,7 +204,7 @@ def test_other_groups_and_probes_are_left_out() -> None:
 
 
 def test_members_long_gone_are_forgotten() -> None:
-    folded = GroupView(GROUP)
+    folded = GroupObserver(GROUP)
     for number in range(500):
         at = float(number * 10)
         folded.apply(HelloRecord(group=GROUP, member=f"m{number}", at=at, instance=f"i{number}"))

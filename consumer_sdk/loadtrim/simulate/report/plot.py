@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..loads.load import WrongLoadError
 from ..model.outcome import Outcome, percentile
-from .show import seconds_words
+from .text import seconds_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

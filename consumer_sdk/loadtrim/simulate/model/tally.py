@@ -1,0 +1,115 @@
+"""What one run has counted: of records, of replicas and of moves, second by second of the load."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
+
+from .outcome import Curves, Outcome
+
+__all__ = ["Tally"]
+
+
+@dataclass(slots=True)
+class _Second:
+    late: int = 0
+    latency_max: float = 0.0
+
+
+class Tally:
+    """Counts while a run is played; :meth:`outcome` says what came of it."""
+
+    def __init__(self, partitions: int) -> None:
+        self.latencies = array("d")
+        self.done_by_partition = [0] * partitions
+        self.late_by_cause: Counter[str] = Counter()
+        self.moves: Counter[int] = Counter()
+        """By second of the load; so are those that follow."""
+        self.slices: Counter[int] = Counter()
+        """Of these moves, those that members made on their own initiative."""
+        self.rebalances: Counter[int] = Counter()
+        self._seconds: dict[int, _Second] = {}
+        self.arrived: list[int] = []
+        self.capacity: list[float] = []
+        self.replicas: list[int] = []
+        self.replicas_wanted: list[int] = []
+        self.waiting: list[int] = []
+        self.replica_seconds = 0.0
+        self.replicas_max = 0
+        self.decisions: list[tuple[float, DecisionRecord]] = []
+
+    @property
+    def not_done(self) -> int:
+        """Records that arrived and are not done."""
+        return sum(self.arrived) - sum(self.done_by_partition)
+
+    def done(self, second: int, index: int, latencies: list[float], objective_seconds: float) -> None:
+        """Count records of one partition that were done in a second of the load."""
+        self.latencies.extend(latencies)
+        self.done_by_partition[index] += len(latencies)
+        longest = max(latencies)
+        entry = self._seconds.get(second)
+        if entry is None:
+            entry = self._seconds[second] = _Second()
+        entry.latency_max = max(entry.latency_max, longest)
+        if longest > objective_seconds:
+            entry.late += sum(map(objective_seconds.__lt__, latencies))
+
+    def outcome(
+        self,
+        *,
+        seconds: int,
+        partitions: Iterable[Partition],
+        waited: Iterable[float],
+        objective_seconds: float,
+        cost_seconds: float,
+    ) -> Outcome:
+        """Return what came of the run.
+
+        Args:
+            seconds: of the load; moves and rebalances behind it do not count.
+            partitions: sorted.
+            waited: of each record that is not done, seconds since it arrived.
+            objective_seconds: W.
+            cost_seconds: of a record, on average.
+        """
+
+        def until_end(by_second: Mapping[int, int]) -> int:
+            return sum(count for second, count in by_second.items() if second < seconds)
+
+        played = range(len(self.replicas))
+        entries = [self._seconds.get(second, _Second()) for second in played]
+        arrived = [*self.arrived, *[0] * (len(played) - len(self.arrived))]
+        return Outcome(
+            arrived=sum(self.arrived),
+            latencies=sorted(self.latencies),
+            waited=sorted(waited),
+            objective_seconds=objective_seconds,
+            replica_minutes=self.replica_seconds / 60.0,
+            replicas_max=self.replicas_max,
+            moves=until_end(self.moves),
+            slices=until_end(self.slices),
+            rebalances=until_end(self.rebalances),
+            late_by_cause=dict(sorted(self.late_by_cause.items())),
+            decisions=tuple(self.decisions),
+            curves=Curves(
+                arrived=tuple(arrived),
+                work=tuple(count * cost_seconds for count in arrived),
+                capacity=tuple(self.capacity),
+                replicas=tuple(self.replicas),
+                wanted=tuple(self.replicas_wanted),
+                late=tuple(entry.late for entry in entries),
+                latency_max=tuple(entry.latency_max for entry in entries),
+                moves=tuple(self.moves[second] for second in played),
+                waiting=tuple(self.waiting),
+            ),
+            seconds=seconds,
+            done_by_partition={
+                str(partition): done for partition, done in zip(partitions, self.done_by_partition, strict=True)
+            },
+        )
