@@ -16,9 +16,11 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 NAMED = re.compile(rf"(?<![\w/.-])((?:{FOLDERS})/[\w./-]*\w\.(?:md|py|json|jsonl|txt|png))\b")
 """A path from the root of the project."""
+HOMES = ("", "agent/loadtrim_agent", "consumer_sdk/loadtrim", "spark/loadtrim_spark", "spark")
+"""Where a path in prose may begin."""
 HISTORY = {"CHANGELOG.md"}
 """Tells of files as they were."""
-ELSEWHERE = {"tests/test_consumer.py"}
+ELSEWHERE = {"tests/test_consumer.py", "src/controller/approximation_algorithms.py"}
 """In the repositories of others."""
 
 
@@ -57,6 +59,12 @@ def test_links_of_a_page_lead_to_files_and_headings(page: str) -> None:
 def test_files_that_a_page_names_exist(page: str) -> None:
     named = set(NAMED.findall((ROOT / page).read_text()))
     assert sorted(path for path in named if path not in ELSEWHERE and not (ROOT / path).exists()) == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in HISTORY])
+def test_modules_that_a_page_names_exist(page: str) -> None:
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / page).read_text()))
+    assert sorted(path for path in named - ELSEWHERE if not any((ROOT / home / path).exists() for home in HOMES)) == []
 
 
 def test_pages_that_the_code_names_exist() -> None:
