@@ -50,7 +50,7 @@ VIOLATIONS: dict[str, dict[str, Edits]] = {
             f"{AGENT}/delivery/listener.py": "from loadtrim_agent.leader import loop\n"
         },
         "for types only": {
-            f"{AGENT}/wire/records.py": (
+            f"{AGENT}/wire/ownership_records.py": (
                 "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from loadtrim_agent.protocol import lease\n"
             )
         },
@@ -82,7 +82,7 @@ VIOLATIONS: dict[str, dict[str, Edits]] = {
         "asyncio in metering": {f"{AGENT}/metering/cost.py": "import asyncio\n"},
         "a file in planning": {f"{AGENT}/planning/history.py": "import os.path\n"},
         "chance in a published policy": {f"{AGENT}/planning/published/policies/keda.py": "import random\n"},
-        "a log in the wire formats": {f"{AGENT}/wire/records.py": "def warn():\n    import logging\n"},
+        "a log in the wire formats": {f"{AGENT}/wire/codec.py": "def warn():\n    import logging\n"},
     },
     "simulated": {
         "a clock": {f"{SDK}/simulate/model/world.py": "import time\n"},
