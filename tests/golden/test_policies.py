@@ -15,7 +15,7 @@ from loadtrim_agent.planning.history import Second
 from loadtrim_agent.planning.published.policies.li_ku import queueing
 from loadtrim_agent.planning.registry import POLICIES, make_policy
 from loadtrim_agent.planning.values import Sizing
-from unit.planning.sizing.test_policy import CONFIG, EVERYTHING, entry, seconds, tomorrow, view
+from unit.planning.sizing.test_policy import CONFIG, EVERYTHING, answer_of, entry, memory_of, seconds, tomorrow, view
 from unit.planning.virtual_group import T
 
 PARTITIONS = 10
@@ -81,11 +81,10 @@ def decide(
             now=now,
             past=past,
             lag_seconds=lag_seconds,
-            memory=remembered,
             future=tomorrow(items, now),
         )
-        answers.append(policy.decide(picture))
-        remembered = dict(answers[-1].memory)
+        answers.append(answer_of(policy, picture, remembered))
+        remembered = memory_of(answers[-1])
     return answers
 
 
@@ -258,7 +257,7 @@ def test_clairvoyant_asks_a_start_up_time_ahead_and_bridges_short_pauses() -> No
 
     def at(second: float, with_startup: float) -> int:
         picture = view(items, 1, now=T + second, future=future)
-        return make_policy("clairvoyant", EVERYTHING, {"with_startup": with_startup}).decide(picture).replicas
+        return answer_of(make_policy("clairvoyant", EVERYTHING, {"with_startup": with_startup}), picture).replicas
 
     # 100 a replica: 90 in all fit one, three of 90 need three.
     assert [at(second, 0.0) for second in (0, 2, 3, 4)] == [1, 1, 3, 1]
@@ -316,10 +315,10 @@ def test_li_ku_goes_down_to_the_mean_of_the_last_three() -> None:
 
 def test_a_look_that_disagrees_clears_li_kus_notes() -> None:
     up = decide("li_ku", 900.0, 2)[0]
-    assert up.memory["up_0"] == 5.0
-    down = decide("li_ku", 100.0, 2, memory=dict(up.memory))[0]
-    assert "up_0" not in down.memory
-    assert "down_0" in down.memory
+    assert memory_of(up)["up_0"] == 5.0
+    down = decide("li_ku", 100.0, 2, memory=memory_of(up))[0]
+    assert "up_0" not in memory_of(down)
+    assert "down_0" in memory_of(down)
 
 
 # -- Kubernetes' HPA, Varga, KEDA --------------------------------------------------------------------------------------
@@ -438,8 +437,8 @@ def test_flas_counts_looks_in_a_row() -> None:
     assert counts("flas:up_notes=3", 900.0, 2, times=3, latency=0.51) == [2, 2, 3]
     assert counts("flas", 900.0, 2, times=9, latency=0.5) == [2] * 9
     first = decide("flas", 900.0, 2, latency=0.6)[0]
-    assert first.memory["above"] == 1.0
-    between = decide("flas", 900.0, 2, latency=0.3, memory=dict(first.memory))[0]
-    assert "above" not in between.memory
+    assert memory_of(first)["above"] == 1.0
+    between = decide("flas", 900.0, 2, latency=0.3, memory=memory_of(first))[0]
+    assert "above" not in memory_of(between)
     # After a step nothing for 10 s, then two looks again.
     assert counts("flas", 900.0, 3, times=13, latency=0.6, memory={"scaled_at": T}) == [3] * 11 + [4, 4]

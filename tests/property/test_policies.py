@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.history import Second
+from loadtrim_agent.planning.policy_state import PolicyState, written_state
 from loadtrim_agent.planning.registry import POLICIES, make_planner, make_policy
 from loadtrim_agent.planning.sizing.policy import MEASURED, Future, Measure, View
 from loadtrim_agent.planning.values import GroupState, PlanConfig, Reason, Sizing
@@ -81,10 +82,11 @@ def views(draw: st.DrawFn) -> list[View]:
 
 
 def played(name: str, looks: list[View]) -> list[Sizing]:
-    policy, memory, answers = make_policy(name, EVERYTHING), {}, []
+    policy, answers = make_policy(name, EVERYTHING), list[Sizing]()
+    state: PolicyState = policy.state()
     for look in looks:
-        answers.append(policy.decide(replace(look, memory=memory)))
-        memory = dict(answers[-1].memory)
+        answers.append(policy.decide(look, state))
+        state = answers[-1].state
     return answers
 
 
@@ -100,9 +102,9 @@ def test_every_answer_is_within_the_bounds_finite_and_the_same_again(name: str, 
         assert answer.text
         assert "\n" not in answer.text
         assert "nan" not in answer.text
-        assert all(math.isfinite(value) for value in answer.memory.values())
-        assert len(answer.memory) < 64
-        assert answer.memory["wanted"] == answer.replicas
+        assert all(math.isfinite(value) for value in written_state(answer.state).values())
+        assert len(written_state(answer.state)) < 64
+        assert answer.state.wanted == answer.replicas
     assert played(name, looks) == answers
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MovePlan
@@ -26,6 +27,7 @@ from .inputs import Stock, problem_of, unmeasured, view_of
 from .observation import History
 from .placement.problem import Packer, Problem
 from .placement.sticky import Sticky
+from .policy_state import PolicyState, read_state, written_state
 from .rate_source import REPORTS, RateHistory, with_rates
 from .sizing.policy import Future, Policy
 from .values import (
@@ -45,8 +47,8 @@ from .values import (
 
 __all__ = ["Planner", "scale_request"]
 
-WANTED = "wanted"
-"""The one thing that every policy remembers: how many replicas it wanted last."""
+UNREADABLE = "What an earlier leader's policy remembered could not be read, so the policy starts anew."
+"""Follows the reason of the first decision after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Planner:
         self._rates = RateHistory(config.monitor, config.decision_seconds)
         self._advice = Advice()
         self._sequence = 0
-        self._memory: dict[str, float] = {}
+        self._state: PolicyState = policy.state()
+        self._unreadable = False
         self._victims: tuple[str, ...] = ()
         self._compared = Comparison()
 
@@ -116,9 +119,11 @@ class Planner:
         if decision.baseline is not None and decision.baseline.reason_code != Ignored.MISSING:
             self._compared = Comparison.of(decision.baseline, decision.at)
         if decision.policy == self._config.policy:
-            self._memory = dict(decision.state)
+            state = read_state(self._policy.state, decision.state)
+            self._state, self._unreadable = state or self._policy.state(), state is None
         else:
-            self._memory = {WANTED: decision.state[WANTED]} if WANTED in decision.state else {}
+            # Another policy's state says nothing to this one but what every policy remembers.
+            self._state = structs.replace(self._policy.state(), wanted=_wanted_of(decision))
 
     def decide(self, now: float, group: GroupState) -> DecisionRecord:
         """Everything in one plan: replicas, moves, victims, what was rejected, and why.
@@ -131,6 +136,15 @@ class Planner:
             The decision, also where nothing changes or nothing can be said. ``victims`` are members; whom to name to
             the orchestrator, and when, says :func:`scale_request`.
         """
+        decision = self._decide(now, group)
+        if self._unreadable:
+            self._unreadable = False
+            decision = _with(decision, reason=f"{decision.reason} {UNREADABLE}")
+        return decision
+
+    # -- stages
+
+    def _decide(self, now: float, group: GroupState) -> DecisionRecord:
         self._sequence += 1
         units = [unit for unit in units_of(group) if not unit.leaving]
         picture = self._look(now, group)
@@ -147,14 +161,12 @@ class Planner:
             if not self._asks_for_more(sizing):
                 return self._hold(now, group, refusal, picture)
             sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
-        before = round(self._memory.get(WANTED, group.replicas_requested or len(units)))
-        self._memory = dict(sizing.memory)
+        before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
+        self._state = sizing.state
         resting = self._advice.resting(now, group)
         placement = self._place(problem_of(group, picture.estimate, stock, sizing, self._config, resting), sizing)
         self._victims = placement.victims
         return self._act(now, group, picture, sizing, placement, before)
-
-    # -- stages
 
     def _look(self, now: float, group: GroupState) -> _Picture | NotReady:
         """Observe, estimate, forecast."""
@@ -181,16 +193,16 @@ class Planner:
         return None
 
     def _asks_for_more(self, sizing: Sizing) -> bool:
-        return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > self._memory.get(WANTED, 0)
+        return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > (self._state.wanted or 0)
 
     def _size(self, now: float, group: GroupState, picture: _Picture, stock: Stock) -> Sizing:
         manual_override = group.manual_override
         if manual_override is not None and manual_override.action == "scale" and manual_override.replicas is not None:
-            memory = self._memory | {WANTED: float(manual_override.replicas)}
+            state = structs.replace(self._state, wanted=manual_override.replicas)
             text = "fixed by the command line until resumed"
-            return Sizing(replicas=manual_override.replicas, reason=Reason.FIXED, text=text, memory=memory)
+            return Sizing(replicas=manual_override.replicas, reason=Reason.FIXED, text=text, state=state)
         view = view_of(now, group, picture.estimate, stock, picture.forecast, self._config, self._packer)
-        return self._policy.decide(replace(view, future=self._future, memory=dict(self._memory)))
+        return self._policy.decide(replace(view, future=self._future), self._state)
 
     def _place(self, problem: Problem, sizing: Sizing) -> Placement:
         active = self._config.mode == "active"
@@ -207,9 +219,9 @@ class Planner:
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         # What drains goes on draining, but nobody new is picked.
         self._victims = tuple(member for member in self._victims if member in group.members)
-        # Time that was not seen is no quiet time: patience begins anew (I7, blind means hold).
-        self._memory.pop("fit_since", None)
-        wanted = round(self._memory.get(WANTED, actual))
+        # Time that was not seen is no quiet time: the stabilisation window begins anew (I7, blind means hold).
+        self._state = self._state.interrupted()
+        wanted = actual if self._state.wanted is None else self._state.wanted
         return _with(
             self._record(now, group, picture),
             outcome=Outcome.HOLD.value,
@@ -283,7 +295,7 @@ class Planner:
             manual_override=group.manual_override
             if group.manual_override is not None and group.manual_override.action != "resume"
             else None,
-            state=dict(sorted(self._memory.items())),
+            state=written_state(self._state),
         )
         if picture is None:
             return record
@@ -314,7 +326,7 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ReplicaTarget:
             replicas=max(decision.replicas_wanted, decision.replicas_actual),
             victims=(),
             reason=decision.reason,
-            ask=WANTED in decision.state,
+            ask=_wanted_of(decision) is not None,
         )
     owners = {owner for owner in group.owners.values() if owner is not None} | set(group.in_flight.values())
     named, draining = [], 0
@@ -325,6 +337,12 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ReplicaTarget:
             else:
                 draining += 1
     return ReplicaTarget(replicas=decision.replicas_wanted + draining, victims=tuple(named), reason=decision.reason)
+
+
+def _wanted_of(decision: DecisionRecord) -> int | None:
+    """How many replicas its policy wanted; None: it had not decided yet, or that cannot be read."""
+    state = read_state(PolicyState, decision.state)
+    return None if state is None else state.wanted
 
 
 def _advice_of(placement: Placement, group: GroupState, silent: frozenset[str] = frozenset()) -> tuple[MovePlan, ...]:

@@ -27,6 +27,7 @@ from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
 from .history import Second
+from .policy_state import PolicyState
 
 __all__ = [
     "TAUS_SECONDS",
@@ -428,8 +429,8 @@ class Sizing:
     extra_lag_seconds: float = 0.0
     """The packer plans for the lag that this much time without consumption would add."""
     rejected: tuple[RejectedPlan, ...] = ()
-    memory: Mapping[str, float] = field(default_factory=dict)
-    """What the policy must not forget; given to it again with the next decision, over changes of leader too."""
+    state: PolicyState = field(default_factory=PolicyState)
+    """What the policy must not forget; handed to it again with the next decision, over changes of leader too."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

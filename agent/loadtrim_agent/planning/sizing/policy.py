@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
-from typing import Protocol
+from typing import Any, Protocol
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
 
 from ..parameters import Parameters
 from ..placement.problem import Bin, Dealer, Item, LoadError, Packer
+from ..policy_state import PolicyState
 from ..values import Estimate, Forecast, PlanConfig, Sizing
 
 __all__ = [
@@ -112,8 +113,6 @@ class View:
     generation: int = 0
     """Of the group: it changes when members come or go."""
     future: Future | None = None
-    memory: Mapping[str, float] = field(default_factory=dict)
-    """What this policy asked to be remembered with the last decision; empty at first."""
 
     def __post_init__(self) -> None:
         estimate = self.estimate
@@ -139,7 +138,6 @@ class View:
         told: dict[str, Sequence[float]] = {
             "the start-up time": (estimate.startup_seconds,),
             "the age of a partition's oldest record": [entry.lag_seconds for entry in estimate.partitions.values()],
-            "what the policy was to remember": (*self.memory.values(),),
         }
         told |= {f"{name} of one of the last seconds": [*map(of, estimate.past)] for name, of in _PAST.items()}
         for what, values in told.items():
@@ -185,7 +183,7 @@ class View:
 
 
 class Policy(Protocol):
-    """Decides how many, and when. Holds no state: what it must not forget it puts into ``Sizing.memory``.
+    """Decides how many, and when. An instance does not change: what must not be forgotten is its state.
 
     One that has ``needs`` (a frozenset of :class:`Measure`) is refused at the start where one of them is not measured.
     """
@@ -197,6 +195,16 @@ class Policy(Protocol):
         """What can be set about it."""
         ...
 
-    def decide(self, view: View) -> Sizing:
-        """The number of replicas wanted from now on, with its reason. Deterministic."""
+    @property
+    def state(self) -> type[PolicyState]:
+        """Form of what it must not forget; an empty one is the state of the first decision."""
+        ...
+
+    def decide(self, view: View, state: Any) -> Sizing:
+        """Return the number of replicas wanted from now on, with its reason. Deterministic.
+
+        Args:
+            view: everything that may be known.
+            state: of this policy, as its last answer had it, also under an earlier leader.
+        """
         ...

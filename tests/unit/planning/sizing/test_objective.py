@@ -11,9 +11,11 @@ from msgspec import structs
 
 from loadtrim_agent.planning.placement.problem import Dealer, Item, Limits
 from loadtrim_agent.planning.registry import make_policy
-from loadtrim_agent.planning.sizing.objective import _all_own, _Present, needed
+from loadtrim_agent.planning.sizing.ineffective_scaling import _all_own
+from loadtrim_agent.planning.sizing.need import needed
+from loadtrim_agent.planning.sizing.present import PresentPlacement
 from loadtrim_agent.planning.values import TAUS_SECONDS, Curve, PlanConfig, Sizing
-from unit.planning.sizing.test_policy import CONFIG, entry, view
+from unit.planning.sizing.test_policy import CONFIG, answer_of, entry, memory_of, view
 
 PER_MEMBER = 200.0
 """Records/s of 5 ms that one member can do."""
@@ -36,9 +38,9 @@ class Run:
         items = tuple(
             entry(number, members_worth * PER_MEMBER / 20, owner=f"m{number % owners}") for number in range(20)
         )
-        given = view(items, self.replicas, now=self.now, memory=dict(self.memory), **(self.more | more))
-        self.last = make_policy("objective").decide(given)
-        self.memory = dict(self.last.memory)
+        given = view(items, self.replicas, now=self.now, **(self.more | more))
+        self.last = answer_of(make_policy("objective"), given, self.memory)
+        self.memory = memory_of(self.last)
         if arrived:
             self.replicas = self.last.replicas
         return self.last
@@ -62,7 +64,7 @@ def test_bursts_need_more_than_the_mean() -> None:
     assert need.pool == 2
     assert need.required == pytest.approx(0.9 / 0.485)
     assert need.tau_seconds == 0.0
-    answer = make_policy("objective").decide(view(items, 1, curve=at_once))
+    answer = answer_of(make_policy("objective"), view(items, 1, curve=at_once))
     assert answer.replicas == 2
     assert "burst" in answer.text
 
@@ -98,7 +100,7 @@ def test_a_large_late_backlog_at_most_doubles_the_group_unless_its_time_asks_for
 def test_one_partition_too_large_is_said_and_not_answered() -> None:
     """One of 3 members' work beside nine small ones: the rest needs one more member, never three."""
     items = (entry(0, 3.0 * PER_MEMBER, serial=True), *(entry(number, 0.09 * PER_MEMBER) for number in range(1, 10)))
-    answer = make_policy("objective").decide(view(items, 2))
+    answer = answer_of(make_policy("objective"), view(items, 2))
     assert answer.replicas == 2
     assert "orders-0" in answer.text
     assert "too large" in answer.text
@@ -107,10 +109,10 @@ def test_one_partition_too_large_is_said_and_not_answered() -> None:
 def test_whole_partitions_that_do_not_divide_ask_for_another_member() -> None:
     """Three of 0.65: two members have the capacity, but two on one member are late."""
     items = tuple(entry(number, 0.65 * PER_MEMBER) for number in range(3))
-    answer = make_policy("objective").decide(view(items, 2))
+    answer = answer_of(make_policy("objective"), view(items, 2))
     assert (answer.replicas, answer.reason) == (3, "placement")
     assert "the share permits 0.1 % over time" in answer.text
-    kept = make_policy("objective:placement_gain=5").decide(view(items, 2))
+    kept = answer_of(make_policy("objective:placement_gain=5"), view(items, 2))
     assert kept.replicas == 2
     assert "late" in kept.text
 
@@ -127,31 +129,33 @@ def lying(owned: dict[str, tuple[float, ...]]) -> tuple[Item, ...]:
 def test_partitions_that_lie_better_than_they_can_be_dealt_out_ask_for_nobody() -> None:
     items = lying(WELL)
     assert late_dealt(items, 2, 1.0) > 0.9
-    answer = make_policy("objective").decide(view(items, 2))
+    answer = answer_of(make_policy("objective"), view(items, 2))
     assert (answer.replicas, answer.reason) == (2, "fits")
-    assert make_policy("objective").decide(view(items, 3)).replicas == 3  # it is not known how they would lie on two
+    assert (
+        answer_of(make_policy("objective"), view(items, 3)).replicas == 3
+    )  # it is not known how they would lie on two
 
 
 def test_what_a_move_mends_asks_for_nobody() -> None:
     """0.96 and 0.98 after an exchange of the first ones."""
     badly = lying({"m0": (0.49, 0.32, 0.32), "m1": (0.32, 0.49)})
-    assert make_policy("objective").decide(view(badly, 2)).replicas == 2
+    assert answer_of(make_policy("objective"), view(badly, 2)).replicas == 2
     counting = replace(CONFIG, packer="sticky")
-    assert make_policy("objective").decide(view(badly, 2, config=counting)).replicas == 3
+    assert answer_of(make_policy("objective"), view(badly, 2, config=counting)).replicas == 3
 
 
 def test_what_is_late_alone_does_not_hide_that_the_others_lie_well() -> None:
     """One partition is larger than any member: nothing helps it, and nothing is asked for."""
     items = lying({"m0": (0.48, 0.48), "m1": (0.315, 0.315, 0.315), "m2": (1.3,)})
     items = (*items[:5], structs.replace(items[5], serial=True))
-    answer = make_policy("objective").decide(view(items, 3))
+    answer = answer_of(make_policy("objective"), view(items, 3))
     assert (answer.replicas, answer.reason) == (3, "serial")
 
 
 def test_what_a_move_would_mend_does_not_depend_on_what_was_asked_first() -> None:
     items = lying({"m0": (0.26, 0.38, 0.38), "m1": (0.4, 0.35), "m2": (0.49, 0.55)})
     given = view(items, 3)
-    present, again = _Present(given), _Present(given)
+    present, again = PresentPlacement(given), PresentPlacement(given)
     again.late(3, 1.05)
     assert present.late(3, 1.0) == again.late(3, 1.0)
 
@@ -174,10 +178,10 @@ def at_last(past: list[tuple[Item, ...]], now: tuple[Item, ...], replicas_max: i
     at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     memory: dict[str, float] = {}
     for second, items in enumerate(past):
-        given = view(items, replicas_max, now=1000.0 + second, memory=memory, curve=at_once, replicas_max=replicas_max)
-        memory = dict(make_policy("objective").decide(given).memory)
-    given = view(now, 4, now=1000.0 + len(past), memory=memory | {"wanted": 4.0}, curve=at_once)
-    return make_policy("objective").decide(given).replicas
+        given = view(items, replicas_max, now=1000.0 + second, curve=at_once, replicas_max=replicas_max)
+        memory = memory_of(answer_of(make_policy("objective"), given, memory))
+    given = view(now, 4, now=1000.0 + len(past), curve=at_once)
+    return answer_of(make_policy("objective"), given, memory | {"wanted": 4.0}).replicas
 
 
 def test_what_is_late_in_a_partition_that_has_a_member_to_itself_is_not_the_placements() -> None:
@@ -208,9 +212,9 @@ def wanted_at(share: float, loads: list[float]) -> list[int]:
         items = tuple(entry(number, part * PER_MEMBER, mean=(part,) * 5 + (2 * part, 5 * part)) for number in range(5))
         config = replace(CONFIG, objective_share=share)
         there = answers[-1] if answers else 1
-        given = view(items, there, config=config, now=1000.0 + second, memory=memory, curve=at_once)
-        sizing = make_policy("objective").decide(given)
-        memory = dict(sizing.memory)
+        given = view(items, there, config=config, now=1000.0 + second, curve=at_once)
+        sizing = answer_of(make_policy("objective"), given, memory)
+        memory = memory_of(sizing)
         answers.append(sizing.replicas)
     return answers
 
@@ -224,9 +228,9 @@ def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_ke
     memory: dict[str, float] = {}
     wanted = 1
     for second in range(25):
-        known = view(items, wanted, config=config, now=1000.0 + second, memory=memory, curve=at_once, error=0.01 * load)
-        sizing = make_policy("objective").decide(known)
-        memory, wanted = dict(sizing.memory), sizing.replicas
+        known = view(items, wanted, config=config, now=1000.0 + second, curve=at_once, error=0.01 * load)
+        sizing = answer_of(make_policy("objective"), known, memory)
+        memory, wanted = memory_of(sizing), sizing.replicas
     late = late_dealt(items, wanted)
     assert late <= 0.01 * load
 
@@ -241,9 +245,9 @@ def test_what_was_saved_up_buys_no_smaller_group_under_a_constant_load() -> None
     assert late == pytest.approx(0.022 * 1.23, rel=0.05)
     memory, wanted = {"wanted": 5.0}, []
     for second, noise in enumerate([0.1] * 80 + [0.05] * 10):
-        given = view(known[noise], 5, now=1000.0 + second, memory=memory, curve=at_once, error=0.006)
-        sizing = make_policy("objective").decide(given)
-        memory = dict(sizing.memory)
+        given = view(known[noise], 5, now=1000.0 + second, curve=at_once, error=0.006)
+        sizing = answer_of(make_policy("objective"), given, memory)
+        memory = memory_of(sizing)
         wanted.append(sizing.replicas)
     assert set(wanted) == {5}
 
@@ -312,10 +316,10 @@ def falling(run: Run, members_worth: float, seconds: int) -> Sizing:
     """A decision a second later, under a load that has been seen to fall for so many seconds."""
     run.now += 1.0
     items = tuple(entry(number, members_worth * PER_MEMBER / 20) for number in range(20))
-    given = view(items, run.replicas, now=run.now, memory=dict(run.memory), **run.more)
+    given = view(items, run.replicas, now=run.now, **run.more)
     seen = replace(given.forecast, slope=-0.01 * members_worth, window_seconds=seconds)
-    answer = make_policy("objective").decide(replace(given, forecast=seen))
-    run.memory, run.replicas = dict(answer.memory), answer.replicas
+    answer = answer_of(make_policy("objective"), replace(given, forecast=seen), run.memory)
+    run.memory, run.replicas = memory_of(answer), answer.replicas
     return answer
 
 

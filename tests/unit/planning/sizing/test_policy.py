@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,10 @@ from loadtrim_agent.common.naming import UnknownNameError
 from loadtrim_agent.planning.history import Second
 from loadtrim_agent.planning.parameters import ParameterError, described
 from loadtrim_agent.planning.placement.problem import Dealer, Item, Limits, LoadError
-from loadtrim_agent.planning.published.policies.shared import WANTED, held, sized
+from loadtrim_agent.planning.policy_state import PolicyState, read_state, written_state
+from loadtrim_agent.planning.published.policies.shared import PaperState, held, sized
 from loadtrim_agent.planning.registry import POLICIES, make_packer, make_policy, unmonitored
-from loadtrim_agent.planning.sizing.policy import MEASURED, Future, Measure, UnmeasuredError, View
+from loadtrim_agent.planning.sizing.policy import MEASURED, Future, Measure, Policy, UnmeasuredError, View
 from loadtrim_agent.planning.values import (
     TAUS_SECONDS,
     Curve,
@@ -24,6 +26,7 @@ from loadtrim_agent.planning.values import (
     MemberEstimate,
     PartitionEstimate,
     PlanConfig,
+    Sizing,
 )
 from unit.planning.virtual_group import COST, T, bins, item, partition
 
@@ -53,7 +56,6 @@ def view(
     least: int | None = None,
     member_capacity: float = 1.0,
     curve: Curve = SMOOTH,
-    memory: dict[str, float] | None = None,
     past: tuple[Second, ...] | None = None,
     lag_seconds: float = 0.0,
     generation: int = 1,
@@ -115,13 +117,25 @@ def view(
         packer=make_packer(config.packer),
         generation=generation,
         future=future,
-        memory=memory or {},
         supply=bins(
             *(f"m{number}" for number in range(replicas)),
             *(f"new{number}" for number in range(replicas, len(items))),
             capacity=member_capacity,
         ),
     )
+
+
+def answer_of(policy: Policy, given: View, memory: Mapping[str, float] | None = None) -> Sizing:
+    """What a policy decides; ``memory``: its state as a decision carries it."""
+    state = read_state(policy.state, memory or {})
+    assert state is not None, memory
+    answer: Sizing = policy.decide(given, state)
+    return answer
+
+
+def memory_of(answer: Sizing) -> dict[str, float]:
+    """The state after an answer, as a decision carries it."""
+    return written_state(answer.state)
 
 
 def seconds(
@@ -171,22 +185,22 @@ def tomorrow(items: tuple[Item, ...], now: float, count: int = 30) -> Future:
 @pytest.mark.parametrize("replicas", [1, 3, 9])
 def test_every_policy_keeps_to_the_bounds_and_gives_reasons(name: str, rate: float, replicas: int) -> None:
     items = tuple(entry(number, rate / 6) for number in range(6))
-    answer = make_policy(name, EVERYTHING).decide(
-        view(items, replicas, least=2, replicas_max=5, future=tomorrow(items, T))
+    answer = answer_of(
+        make_policy(name, EVERYTHING), view(items, replicas, least=2, replicas_max=5, future=tomorrow(items, T))
     )
     assert 2 <= answer.replicas <= 5
     assert answer.text != ""
     assert "\n" not in answer.text
-    assert answer.memory["wanted"] == answer.replicas
-    assert all(isinstance(value, float) for value in answer.memory.values())
+    assert memory_of(answer)["wanted"] == answer.replicas
+    assert all(isinstance(value, float) for value in memory_of(answer).values())
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_no_policy_changes_what_it_is_given(name: str) -> None:
-    given = view((entry(0, 500.0), entry(1, 500.0)), 1, memory={"wanted": 1.0})
-    first = make_policy(name, EVERYTHING).decide(given)
-    assert given.memory == {"wanted": 1.0}
-    assert make_policy(name, EVERYTHING).decide(given) == first
+    given, memory = view((entry(0, 500.0), entry(1, 500.0)), 1), {"wanted": 1.0}
+    first = answer_of(make_policy(name, EVERYTHING), given, memory)
+    assert memory == {"wanted": 1.0}
+    assert answer_of(make_policy(name, EVERYTHING), given, memory) == first
 
 
 def test_fewer_partitions_than_the_least_replicas() -> None:
@@ -197,12 +211,12 @@ def test_fewer_partitions_than_the_least_replicas() -> None:
 def test_fixed_takes_its_parameter_else_what_was_there() -> None:
     items = tuple(entry(number, 900.0) for number in range(8))
     policy = make_policy("fixed")
-    assert make_policy("fixed:replicas=5").decide(view(items, 2)).replicas == 5
-    assert make_policy("fixed:replicas=50").decide(view(items, 2)).replicas == 8
-    first = policy.decide(view(items, 3))
+    assert answer_of(make_policy("fixed:replicas=5"), view(items, 2)).replicas == 5
+    assert answer_of(make_policy("fixed:replicas=50"), view(items, 2)).replicas == 8
+    first = answer_of(policy, view(items, 3))
     assert (first.replicas, first.reason) == (3, "fixed")
-    assert policy.decide(view(items, 2, memory=dict(first.memory))).replicas == 3
-    assert policy.decide(view(items, 4, memory=dict(first.memory))).replicas == 4
+    assert answer_of(policy, view(items, 2), memory_of(first)).replicas == 3
+    assert answer_of(policy, view(items, 4), memory_of(first)).replicas == 4
 
 
 def test_the_helper_is_right_about_partitions() -> None:
@@ -311,8 +325,7 @@ def test_a_time_that_is_none_is_refused_where_the_view_is_made(wrong: float) -> 
         past = (*good.estimate.past[:-1], replace(second, **{field: wrong}))
         with pytest.raises(LoadError, match=f"{field} of one of the last seconds is {wrong}"):
             replace(good, estimate=replace(good.estimate, past=past))
-    with pytest.raises(LoadError, match="was to remember"):
-        replace(good, memory={WANTED: wrong})
+    assert read_state(PolicyState, {"wanted": wrong}) is None
 
 
 def test_no_capacity_and_no_members_are_refused_where_the_view_is_made() -> None:
@@ -328,9 +341,9 @@ def test_missing_data_holds(name: str) -> None:
     """Records wait; nothing was done, so there is no cost and no past: what was wanted stays, and it is said why."""
     waiting = {"cost": 0.0, "lag": 500, "lag_high": 500, "lag_low": 500}
     items = tuple(structs.replace(entry(number, 0.0), **waiting) for number in range(6))
-    bare = view(items, 3, past=(), memory={WANTED: 3.0})
+    bare = view(items, 3, past=())
     bare = replace(bare, estimate=replace(bare.estimate, cost=0.0, series=(1.0,) * 5))
-    answer = make_policy(name, EVERYTHING).decide(bare)
+    answer = answer_of(make_policy(name, EVERYTHING), bare, {"wanted": 3.0})
     if name in ("fixed", "objective"):
         assert answer.replicas == 3
     elif name in ("keda", "overprovisioned"):
@@ -342,18 +355,23 @@ def test_missing_data_holds(name: str) -> None:
 # -- what the papers' policies have in common --------------------------------------------------------------------------
 
 
+def paper_state(answer: Sizing) -> PaperState:
+    assert isinstance(answer.state, PaperState)
+    return answer.state
+
+
 def test_partitions_are_dealt_out_when_the_group_has_changed_and_then_left_alone() -> None:
     items = (entry(0, 10.0), entry(1, 10.0))
-    first = sized(view(items, 2, generation=7), {}, 2, "text")
+    first = sized(view(items, 2, generation=7), PaperState(), 2, "text")
     assert first.place is True
-    later = sized(view(items, 2, generation=7, now=T + 3.5), dict(first.memory), 2, "text")
+    later = sized(view(items, 2, generation=7, now=T + 3.5), paper_state(first), 2, "text")
     assert later.place is False
-    changed = held(view(items, 2, generation=8, now=T + 4.5), dict(later.memory), later.reason, "text")
+    changed = held(view(items, 2, generation=8, now=T + 4.5), paper_state(later), later.reason, "text")
     assert changed.place is True
 
 
 def test_what_is_asked_for_beyond_the_bounds_is_said() -> None:
-    answer = sized(view((entry(0, 10.0),), 1), {}, 5, "a lot comes")
+    answer = sized(view((entry(0, 10.0),), 1), PaperState(), 5, "a lot comes")
     assert (answer.replicas, answer.reason) == (1, "at_max")
     assert answer.text.endswith("no more than 1 are allowed or have a partition")
 

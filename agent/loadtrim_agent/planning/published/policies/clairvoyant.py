@@ -30,7 +30,7 @@ from ...placement.problem import Item
 from ...sizing.policy import Future, Measure, View
 from ...values import Reason, Sizing
 from ..packers.least_loaded import BinSize, least_loaded
-from .shared import held, sized
+from .shared import PaperState, held, sized
 
 __all__ = ["Clairvoyant"]
 
@@ -53,19 +53,19 @@ class Clairvoyant:
     name = "clairvoyant"
     needs = frozenset({Measure.FUTURE, Measure.SERVICE_RATE})
     kind = ClairvoyantParameters
+    state = PaperState
 
     def __init__(self, given: ClairvoyantParameters | None = None) -> None:
         self._given = given or ClairvoyantParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: PaperState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
         mu, limit = view.service_rate(given.mu), given.limit_records_per_second
         if limit is None and mu is not None:
             limit = mu * min(view.config.objective_seconds, 1.0)
         if view.future is None or limit is None:
-            return held(view, memory, Reason.NOT_READY, "what will come, or what a record costs, is not known")
+            return held(view, state, Reason.NOT_READY, "what will come, or what a record costs, is not known")
         ahead = view.estimate.startup_seconds + view.config.decision_seconds if given.with_startup else 0.0
         rows = view.future.between(view.now, view.now + ahead)
         count = max((self._need(view, view.future, row, limit, given.sliced) for row in rows), default=1)
@@ -75,7 +75,7 @@ class Clairvoyant:
             if ahead
             else (f"{most:.0f} records come in this second")
         )
-        sizing = sized(view, memory, count, f"{text}, {limit:.0f} a replica")
+        sizing = sized(view, state, count, f"{text}, {limit:.0f} a replica")
         place = sizing.place or given.sliced or sizing.replicas < view.replicas
         return replace(sizing, place=place or self._mends(view, view.future, limit))
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
@@ -33,7 +33,7 @@ from ...parameters import Fill, Mu, Parameters, Seconds
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .packing import after_burst, before_burst, member_size, opened, violated
-from .shared import Cooldown, held, unknown_cost
+from .shared import Cooldown, PaperState, held, unknown_cost, wanted
 
 __all__ = ["CLOSER24", "Closer24"]
 
@@ -69,6 +69,17 @@ class AsRunParameters(Closer24Parameters, frozen=True, kw_only=True):
     corrected: Annotated[bool, Meta(description="a DOWN never asks for more")] = False
 
 
+class Closer24State(PaperState, frozen=True, kw_only=True):
+    """What CLOSER'24 remembers."""
+
+    fill: float | None = None
+    """Share of a member that the last UP, DOWN or REASSIGN filled."""
+    began_at: float | None = None
+    """Time of the first decision."""
+    assign_at: int | None = None
+    """Replicas with which partitions are assigned anew; None: they were."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     kind: type[Closer24Parameters]
@@ -88,6 +99,7 @@ class Closer24:
     """One of :data:`CLOSER24`."""
 
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
+    state = Closer24State
 
     def __init__(self, name: str, given: Closer24Parameters | None = None) -> None:
         self.name = name
@@ -95,41 +107,46 @@ class Closer24:
         self.kind = self._form.kind
         self._given = given or self.kind()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: Closer24State) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
         if unknown_cost(view, given.mu):
-            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
-        wanted = view.bounded(round(memory.get("wanted", view.replicas)))
-        sizing = self._decide(view, wanted, given)
-        since, began = memory.get("scaled_at"), memory.setdefault("began_at", view.now)
+            return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+        before = wanted(view, state)
+        sizing = self._decide(view, state, before)
+        since, began = state.scaled_at, view.now if state.began_at is None else state.began_at
         why = ""
         if since is not None and view.now - since <= given.cooldown_seconds:
             why = f"the last scaling was {view.now - since:.1f} s ago"
         elif view.now - began < given.warmup_seconds:
             why = f"the first {given.warmup_seconds:g} s are left alone"
-        if sizing.replicas != wanted and why:
+        if sizing.replicas != before and why:
             sizing = replace(
                 sizing,
-                replicas=wanted,
+                replicas=before,
                 reason=Reason.PATIENCE,
                 place=False,
-                fill=_last_fill(view, given),
+                fill=self._last_fill(state),
                 text=f"{sizing.text}; but {why}",
                 rejected=(RejectedPlan(replicas=sizing.replicas, reason="cool-down" if since else "warm-up"),),
             )
         # The assignment that goes with a scale-up is made when the new members are there.
-        if sizing.replicas != wanted:
-            memory["scaled_at"] = view.now
-            memory["assign_at"] = float(sizing.replicas)
-        arrived = view.replicas == round(memory.get("assign_at", -1.0))
-        if arrived:
-            memory.pop("assign_at")
-        memory |= {"wanted": float(sizing.replicas), "fill": sizing.fill}
-        return replace(sizing, place=sizing.place or arrived, extra_lag_seconds=given.rebalance_seconds, memory=memory)
+        assign_at = state.assign_at
+        if sizing.replicas != before:
+            since, assign_at = view.now, sizing.replicas
+        arrived = view.replicas == assign_at
+        state = structs.replace(
+            state,
+            wanted=sizing.replicas,
+            fill=sizing.fill,
+            scaled_at=since,
+            began_at=began,
+            assign_at=None if arrived else assign_at,
+        )
+        return replace(sizing, place=sizing.place or arrived, extra_lag_seconds=given.rebalance_seconds, state=state)
 
-    def _decide(self, view: View, wanted: int, given: Closer24Parameters) -> Sizing:
+    def _decide(self, view: View, state: Closer24State, before: int) -> Sizing:
+        given = self._given
         high, low = after_burst(view, given.sampled_lag), before_burst(view, given.sampled_lag)
         up = member_size(view, given.f_up, given.mu, whole_lag=self._form.whole_lag)
         down = member_size(view, given.f_down, given.mu, whole_lag=self._form.whole_lag)
@@ -137,9 +154,9 @@ class Closer24:
         with_lag = " with the lag of a rebalance" if self._form.plans_for_rebalance else ""
         count_up = opened(view, high, up)
         rates = f"{sum(i.rate for i in view.items):.0f} records/s arrive, {sum(i.lag for i in view.items)} wait"
-        if count_up > wanted or (violated(high, up) and opened(view, low, down) >= wanted):
+        if count_up > before or (violated(high, up) and opened(view, low, down) >= before):
             count = opened(view, high, up, rebalance)
-            if count > wanted:
+            if count > before:
                 return Sizing(
                     replicas=count,
                     reason=Reason.NEEDS_MORE,
@@ -147,25 +164,24 @@ class Closer24:
                     place=False,
                     fill=given.f_up,
                     rejected=(
-                        RejectedPlan(replicas=wanted, reason=f"does not take {given.f_up:.0%} of a member's limits"),
+                        RejectedPlan(replicas=before, reason=f"does not take {given.f_up:.0%} of a member's limits"),
                     ),
                 )
             text = f"{rates}; a member is over its limits"
-            return Sizing(replicas=wanted, reason=Reason.PLACEMENT, text=text, fill=given.f_up)
-        if opened(view, low, down) < wanted:
+            return Sizing(replicas=before, reason=Reason.PLACEMENT, text=text, fill=given.f_up)
+        if opened(view, low, down) < before:
             count = opened(view, low, down, rebalance)
-            if count < wanted or (not given.corrected and count > wanted):
+            if count < before or (not given.corrected and count > before):
                 return Sizing(
                     replicas=count,
-                    reason=Reason.NEEDS_LESS if count < wanted else Reason.NEEDS_MORE,
+                    reason=Reason.NEEDS_LESS if count < before else Reason.NEEDS_MORE,
                     text=f"{rates}; with the lower limits packed{with_lag} they need {count}",
                     fill=given.f_down,
-                    rejected=(RejectedPlan(replicas=wanted, reason="more than is needed"),),
+                    rejected=(RejectedPlan(replicas=before, reason="more than is needed"),),
                 )
-        fill = _last_fill(view, given)
-        return Sizing(replicas=wanted, reason=Reason.FITS, text=f"{rates}; they fit", place=False, fill=fill)
+        fill = self._last_fill(state)
+        return Sizing(replicas=before, reason=Reason.FITS, text=f"{rates}; they fit", place=False, fill=fill)
 
-
-def _last_fill(view: View, given: Closer24Parameters) -> float:
-    """Of the last UP, DOWN or REASSIGN that was carried out."""
-    return view.memory.get("fill", given.f_up)
+    def _last_fill(self, state: Closer24State) -> float:
+        """Of the last UP, DOWN or REASSIGN that was carried out."""
+        return self._given.f_up if state.fill is None else state.fill

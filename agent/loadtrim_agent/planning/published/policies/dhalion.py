@@ -25,7 +25,7 @@ from ...history import lag_slope, throughput, utilization
 from ...parameters import Amount, Fill, Parameters, Positive, Seconds
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .shared import Cooldown, cooling, held, sized, wanted
+from .shared import Cooldown, PaperState, cooling, held, sized, wanted
 
 __all__ = ["DhalionAdapted"]
 
@@ -48,33 +48,33 @@ class DhalionAdapted:
     name = "dhalion_adapted"
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.LAG_SECONDS, Measure.THROUGHPUT, Measure.UTILIZATION})
     kind = DhalionParameters
+    state = PaperState
 
     def __init__(self, given: DhalionParameters | None = None) -> None:
         self._given = given or DhalionParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: PaperState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
-        if (left := cooling(view, given.cooldown_seconds)) > 0:
-            return held(view, memory, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
-        past, before = view.estimate.past, wanted(view)
+        if (left := cooling(view, state, given.cooldown_seconds)) > 0:
+            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+        past, before = view.estimate.past, wanted(view, state)
         busy, slope = utilization(past, given.metric_seconds), lag_slope(past, given.metric_seconds)
         done, rate = throughput(past, given.metric_seconds), view.arrival_rate(given.metric_seconds)
         if busy is None or slope is None or done is None or rate is None:
-            return held(view, memory, Reason.NOT_READY, "there is no past yet to tell a change of the lag from")
+            return held(view, state, Reason.NOT_READY, "there is no past yet to tell a change of the lag from")
         age = view.lag_seconds
         text = f"the oldest records have waited for {age:.2g} s, the lag changes by {slope:+.0f} records/s"
         if age > given.lag_threshold_seconds and slope > 0:
             if done <= 0:
-                return held(view, memory, Reason.NOT_READY, f"{text}; nothing is done, so nobody knows what helps")
+                return held(view, state, Reason.NOT_READY, f"{text}; nothing is done, so nobody knows what helps")
             factor = rate / done
             text += f"; {factor:.2f} times what is done comes"
             more = math.ceil(before * factor * (1.0 + given.overprovisioning) - 1e-9)
-            return sized(view, memory, max(before, more), text)
+            return sized(view, state, max(before, more), text)
         share = given.down_lag_share
         caught_up = view.lag < share * rate if share > 0 else age < given.lag_threshold_seconds
         if caught_up and busy < given.busy_threshold:
             text += f"; the members are busy for {busy:.0%} of the time only"
-            return sized(view, memory, math.floor(before * (1.0 - given.down_share) + 1e-9), text)
-        return sized(view, memory, before, text)
+            return sized(view, state, math.floor(before * (1.0 - given.down_share) + 1e-9), text)
+        return sized(view, state, before, text)

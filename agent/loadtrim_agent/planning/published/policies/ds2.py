@@ -21,7 +21,7 @@ from msgspec import Meta
 from ...parameters import Amount, Mu, Parameters, Positive, Seconds
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .shared import Cooldown, cooling, held, sized, wanted
+from .shared import Cooldown, PaperState, cooling, held, sized, wanted
 
 __all__ = ["DS2", "Ds2"]
 
@@ -48,6 +48,8 @@ DS2: dict[str, type[Ds2Parameters]] = {"ds2_modern": Ds2Parameters, "ds2_modern_
 class Ds2:
     """One of :data:`DS2`."""
 
+    state = PaperState
+
     def __init__(self, name: str, given: Ds2Parameters | None = None) -> None:
         self.name = name
         self.kind = DS2[name]
@@ -56,23 +58,22 @@ class Ds2:
         if self.kind is Ds2AdaptedParameters:
             self.needs |= {Measure.LAG_SECONDS}
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: PaperState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
-        if (left := cooling(view, given.cooldown_seconds)) > 0:
-            return held(view, memory, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
-        mu, rate, before = view.service_rate(given.mu), view.arrival_rate(given.rate_seconds), wanted(view)
+        if (left := cooling(view, state, given.cooldown_seconds)) > 0:
+            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+        mu, rate, before = view.service_rate(given.mu), view.arrival_rate(given.rate_seconds), wanted(view, state)
         if mu is None or rate is None:
-            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+            return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
         count = view.bounded(rate / mu * (1.0 + given.overprovisioning))
         text = f"{rate:.0f} records/s arrive, a replica does {mu:.0f}, {given.overprovisioning:.0%} are kept free"
         if isinstance(given, Ds2AdaptedParameters) and count != before:
             age = view.lag_seconds
             if count > before and age <= given.up_lag_seconds:
                 why = f"{text}; but the oldest records have waited for {age:.2g} s only"
-                return held(view, memory, Reason.PATIENCE, why, count)
+                return held(view, state, Reason.PATIENCE, why, count)
             if count < before and age >= given.down_lag_seconds:
                 why = f"{text}; but the oldest records have waited for {age:.2g} s"
-                return held(view, memory, Reason.PATIENCE, why, count)
-        return sized(view, memory, count, text)
+                return held(view, state, Reason.PATIENCE, why, count)
+        return sized(view, state, count, text)

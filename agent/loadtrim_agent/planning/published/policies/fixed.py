@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...parameters import Parameters
+from ...policy_state import PolicyState
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 
@@ -27,18 +28,19 @@ class Fixed:
     name = "fixed"
     needs: frozenset[Measure] = frozenset()
     kind = FixedParameters
+    state = PolicyState
 
     def __init__(self, given: FixedParameters | None = None) -> None:
         self._given = given or FixedParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: PolicyState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given.replicas
         if given is None:
-            remembered = view.memory.get("wanted", view.replicas)
-            count = view.bounded(max(view.replicas, round(remembered)))
+            remembered = view.replicas if state.wanted is None else state.wanted
+            count = view.bounded(max(view.replicas, remembered))
             text = "as many as were there at first"
         else:
             count = view.bounded(given)
             text = "a fixed number, by the policy's parameter"
-        return Sizing(replicas=count, reason=Reason.FIXED, text=text, memory={"wanted": float(count)})
+        return Sizing(replicas=count, reason=Reason.FIXED, text=text, state=PolicyState(wanted=count))

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ...history import latency_seconds
 from ...parameters import Parameters, Positive
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .shared import Cooldown, cooling, held, sized, wanted
+from .shared import Cooldown, PaperState, cooling, held, sized, wanted
 
 __all__ = ["Flas"]
 
@@ -49,35 +49,43 @@ class FlasParameters(Parameters, frozen=True, kw_only=True):
             )
 
 
+class FlasState(PaperState, frozen=True, kw_only=True):
+    """What FLAS remembers."""
+
+    above: int | None = None
+    """Looks in a row above the upper threshold; None: the last one was not."""
+    below: int | None = None
+    """Looks in a row below the lower threshold; None: the last one was not."""
+
+
 class Flas:
     """The policy ``flas``."""
 
     name = "flas"
     needs = frozenset({Measure.LATENCY})
     kind = FlasParameters
+    state = FlasState
 
     def __init__(self, given: FlasParameters | None = None) -> None:
         self._given = given or FlasParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: FlasState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
         upper = given.upper_seconds or view.config.objective_seconds
         lower = min(given.lower_seconds or LOWER_SHARE * upper, upper)
-        if (left := cooling(view, given.cooldown_seconds)) > 0:
-            return held(view, memory, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
-        response, before = latency_seconds(view.estimate.past, given.metric_seconds), wanted(view)
+        if (left := cooling(view, state, given.cooldown_seconds)) > 0:
+            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+        response, before = latency_seconds(view.estimate.past, given.metric_seconds), wanted(view, state)
         if response is None:
-            return held(view, memory, Reason.NOT_READY, "nothing was done lately, so there is no response time")
-        above = memory.pop("above", 0.0) + 1.0 if response > upper else 0.0
-        below = memory.pop("below", 0.0) + 1.0 if response < lower else 0.0
-        memory.pop("above", None)
-        memory.pop("below", None)
+            return held(view, state, Reason.NOT_READY, "nothing was done lately, so there is no response time")
+        above = (state.above or 0) + 1 if response > upper else 0
+        below = (state.below or 0) + 1 if response < lower else 0
+        state = structs.replace(state, above=None, below=None)
         text = f"a record takes {response:.3g} s"
         if above >= given.up_notes:
-            return sized(view, memory, before + 1, f"{text}, more than {upper:g} s {above:.0f} times in a row")
+            return sized(view, state, before + 1, f"{text}, more than {upper:g} s {above} times in a row")
         if below >= given.down_notes:
-            return sized(view, memory, before - 1, f"{text}, less than {lower:g} s {below:.0f} times in a row")
-        memory |= {name: notes for name, notes in (("above", above), ("below", below)) if notes}
-        return sized(view, memory, before, f"{text}; one more above {upper:g} s, one less below {lower:g} s")
+            return sized(view, state, before - 1, f"{text}, less than {lower:g} s {below} times in a row")
+        state = structs.replace(state, above=above or None, below=below or None)
+        return sized(view, state, before, f"{text}; one more above {upper:g} s, one less below {lower:g} s")

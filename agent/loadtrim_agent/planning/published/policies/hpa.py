@@ -13,16 +13,14 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field, structs
 
 from ...parameters import Amount, Parameters, Positive, Seconds
 from ...sizing.policy import View
 from ...values import Reason, Sizing
-from .shared import due, held, sized, wanted
+from .shared import PaperState, held, is_due, sized, wanted
 
-__all__ = ["HpaParameters", "averaged", "recommend", "unsynced"]
-
-ASKED = "asked_"
+__all__ = ["HpaParameters", "HpaState", "averaged", "recommend", "unsynced"]
 
 
 class HpaParameters(Parameters, frozen=True, kw_only=True):
@@ -36,23 +34,37 @@ class HpaParameters(Parameters, frozen=True, kw_only=True):
     up_period_seconds: Annotated[Positive, Meta(description="that period")] = 15.0
 
 
-def unsynced(view: View, memory: dict[str, float], given: HpaParameters) -> Sizing | None:
-    """Between two looks: as before. None: it is time to look."""
-    if due(view, memory, "synced_at", given.sync_seconds):
+class HpaState(PaperState, frozen=True, kw_only=True):
+    """What Kubernetes' autoscaler remembers."""
+
+    synced_at: float | None = None
+    """When it looked last."""
+    asked: dict[int, float] = field(default_factory=dict)
+    """Replicas -> when so many were asked for last. Invariant: within the window, and no larger number was later."""
+    period_at: float | None = None
+    """When the present period for going up began."""
+    period_from: float | None = None
+    """How many replicas were wanted then."""
+
+
+def unsynced(view: View, state: HpaState, given: HpaParameters) -> Sizing | None:
+    """Return the answer between two looks, as before; None: it is time to look."""
+    if state.synced_at is None or is_due(view, state.synced_at, given.sync_seconds):
         return None
-    left = memory["synced_at"] + given.sync_seconds - view.now
-    return held(view, memory, Reason.FITS, f"looked at every {given.sync_seconds:g} s; {max(0.0, left):.0f} s left")
+    left = state.synced_at + given.sync_seconds - view.now
+    return held(view, state, Reason.FITS, f"looked at every {given.sync_seconds:g} s; {max(0.0, left):.0f} s left")
 
 
-def averaged(view: View, ratio: float, tolerance: float) -> int:
-    """Replicas for a metric that is averaged over those that are there.
+def averaged(view: View, state: HpaState, ratio: float, tolerance: float) -> int:
+    """Return the replicas for a metric that is averaged over those that are there.
 
     Args:
         view: as given.
+        state: as given.
         ratio: metric over target, the mean of the replicas that are there; may be negative.
         tolerance: of the ratio.
     """
-    before = wanted(view)
+    before = wanted(view, state)
     there = min(view.replicas, before)
     if abs(ratio - 1.0) <= tolerance:
         return before
@@ -65,43 +77,37 @@ def averaged(view: View, ratio: float, tolerance: float) -> int:
     return math.ceil(rebalanced * before - 1e-9)
 
 
-def recommend(view: View, memory: dict[str, float], given: HpaParameters, desired: int, text: str) -> Sizing:
-    """What becomes of a metric's answer.
+def recommend(view: View, state: HpaState, given: HpaParameters, desired: int, text: str) -> Sizing:
+    """Return what becomes of a metric's answer.
 
     Args:
         view: as given.
-        memory: to be remembered.
+        state: to be remembered; this look is added.
         given: parameters.
         desired: replicas that the metric (the largest of several) asks for.
         text: reads on from "4 replicas: ".
     """
-    before, desired = wanted(view), view.bounded(desired)
-    if not any(key.startswith(ASKED) for key in memory):
-        memory[f"{ASKED}{before}"] = view.now
-    memory[f"{ASKED}{desired}"] = view.now
-    _forget(view, memory, given.down_window_seconds)
+    before, desired = wanted(view, state), view.bounded(desired)
+    asked = _within((state.asked or {before: view.now}) | {desired: view.now}, view.now, given.down_window_seconds)
+    state = structs.replace(state, synced_at=view.now, asked=asked)
     if desired < before:
-        most = min(before, max(_asked(memory))) if given.down_window_seconds > 0 else desired
+        most = min(before, max(asked)) if given.down_window_seconds > 0 else desired
         if most > desired:
             text += f"; {desired} would do, but {most} were wanted in the last {given.down_window_seconds:.0f} s"
-        return sized(view, memory, most, text)
-    if view.now - memory.get("period_at", -math.inf) >= given.up_period_seconds - 0.05:
-        memory |= {"period_at": view.now, "period_from": float(before)}
-    start = memory["period_from"]
+        return sized(view, state, most, text)
+    if state.period_from is None or is_due(view, state.period_at, given.up_period_seconds):
+        state = structs.replace(state, period_at=view.now, period_from=float(before))
+    start = float(before) if state.period_from is None else state.period_from
     most = max(before, math.floor(max(start + given.up_replicas, start * (1.0 + given.up_share))))
     if desired > most:
         text += f"; {desired} at once are more than {given.up_period_seconds:g} s permit"
-    return sized(view, memory, min(desired, most), text)
+    return sized(view, state, min(desired, most), text)
 
 
-def _asked(memory: dict[str, float]) -> list[int]:
-    return [int(key.removeprefix(ASKED)) for key in memory if key.startswith(ASKED)]
-
-
-def _forget(view: View, memory: dict[str, float], seconds: float) -> None:
+def _within(asked: dict[int, float], now: float, seconds: float) -> dict[int, float]:
     """Per number the last time it was asked for is all that the most of a window needs; and only while it is in it."""
-    for count in _asked(memory):
-        at = memory[f"{ASKED}{count}"]
-        covered = any(other > count and memory[f"{ASKED}{other}"] >= at for other in _asked(memory))
-        if covered or view.now - at > seconds:
-            del memory[f"{ASKED}{count}"]
+    return {
+        count: at
+        for count, at in asked.items()
+        if now - at <= seconds and not any(other > count and later >= at for other, later in asked.items())
+    }

@@ -18,7 +18,7 @@ from ...history import utilization
 from ...parameters import Fill, Positive
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .hpa import HpaParameters, averaged, recommend, unsynced
+from .hpa import HpaParameters, HpaState, averaged, recommend, unsynced
 from .shared import held
 
 __all__ = ["HpaCpu"]
@@ -37,19 +37,19 @@ class HpaCpu:
     name = "hpa_cpu"
     needs = frozenset({Measure.UTILIZATION})
     kind = HpaCpuParameters
+    state = HpaState
 
     def __init__(self, given: HpaCpuParameters | None = None) -> None:
         self._given = given or HpaCpuParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: HpaState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
         busy = utilization(view.estimate.past, given.metric_seconds)
         if busy is None:
-            return held(view, memory, Reason.NOT_READY, "no member has said yet how busy it is")
-        if (waiting := unsynced(view, memory, given)) is not None:
+            return held(view, state, Reason.NOT_READY, "no member has said yet how busy it is")
+        if (waiting := unsynced(view, state, given)) is not None:
             return waiting
-        desired = averaged(view, busy / given.target_utilization, given.tolerance)
+        desired = averaged(view, state, busy / given.target_utilization, given.tolerance)
         text = f"the members are busy for {busy:.0%} of the time, {given.target_utilization:.0%} is aimed at"
-        return recommend(view, memory, given, desired, text)
+        return recommend(view, state, given, desired, text)

@@ -26,7 +26,7 @@ from ...parameters import Mu, Parameters
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
 from .packing import after_burst, member_size, opened, opened_in_one_pass, violated
-from .shared import Cooldown, cooling, held, sized, unknown_cost, wanted
+from .shared import Cooldown, PaperState, cooling, held, sized, unknown_cost, wanted
 
 __all__ = ["ICCBDC22", "Iccbdc22"]
 
@@ -52,6 +52,7 @@ class Iccbdc22:
     """One of :data:`ICCBDC22`."""
 
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
+    state = PaperState
 
     def __init__(self, name: str, given: Iccbdc22Parameters | None = None) -> None:
         self.name = name
@@ -59,21 +60,20 @@ class Iccbdc22:
         self._given = given or self.kind()
         self._count = opened if name == "iccbdc22" else opened_in_one_pass
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: PaperState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
         if unknown_cost(view, given.mu):
-            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+            return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
         items = after_burst(view, given.sampled_lag)
         size = member_size(view, 1.0, given.mu, whole_lag=False)
-        count, before = self._count(view, items, size), wanted(view)
+        count, before = self._count(view, items, size), wanted(view, state)
         text = f"{sum(i.rate for i in items):.0f} records/s arrive, {sum(i.lag for i in items)} wait"
         text += f"; packed they need {count}"
-        left = cooling(view, given.cooldown_seconds)
+        left = cooling(view, state, given.cooldown_seconds)
         if count != before and left > 0:
-            return held(view, memory, Reason.PATIENCE, f"{text}; the cool-down takes {left:.0f} s more", count)
-        sizing = sized(view, memory, count, text)
+            return held(view, state, Reason.PATIENCE, f"{text}; the cool-down takes {left:.0f} s more", count)
+        sizing = sized(view, state, count, text)
         if count == before and view.replicas == count and violated(items, size):
             return replace(sizing, reason=Reason.PLACEMENT, place=True, text=f"{text}, but one has more than it can do")
         return sizing

@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ...parameters import Amount, Positive, Seconds
 from ...sizing.policy import Measure, View
 from ...values import Sizing
-from .hpa import HpaParameters, recommend, unsynced
-from .shared import due, sized, wanted
+from .hpa import HpaParameters, HpaState, recommend, unsynced
+from .shared import is_due, sized, wanted
 
 __all__ = ["Keda"]
 
@@ -37,39 +37,47 @@ class KedaParameters(HpaParameters, frozen=True, kw_only=True):
     cooldown_seconds: Annotated[Seconds, Meta(description="inactive for so long: to the least (KEDA: to 0)")] = 300.0
 
 
+class KedaState(HpaState, frozen=True, kw_only=True):
+    """What KEDA's scaler remembers."""
+
+    polled_at: float | None = None
+    """When it was looked at last whether the scaler is active."""
+    idle_since: float | None = None
+    """Since when it has been inactive, as of the last poll; None: it is active."""
+
+
 class Keda:
     """The policy ``keda``."""
 
     name = "keda"
     needs = frozenset({Measure.LAG})
     kind = KedaParameters
+    state = KedaState
 
     def __init__(self, given: KedaParameters | None = None) -> None:
         self._given = given or KedaParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: KedaState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
-        idle = self._idle(view, memory, given)
+        state = self._polled(view, state)
+        idle = None if state.idle_since is None else view.now - state.idle_since
         if idle is not None and idle >= given.cooldown_seconds:
             text = f"{given.activation_lag_records:g} records or fewer have waited for {idle:.0f} s"
-            return sized(view, memory, view.replicas_min, text)
-        if (waiting := unsynced(view, memory, given)) is not None:
+            return sized(view, state, view.replicas_min, text)
+        if (waiting := unsynced(view, state, given)) is not None:
             return waiting
-        before, lag = wanted(view), view.lag
+        before, lag = wanted(view, state), view.lag
         desired = math.ceil(lag / given.lag_threshold_records)
         if abs(lag / (given.lag_threshold_records * before) - 1.0) <= given.tolerance:
             desired = before
         text = f"{lag} records wait, {given.lag_threshold_records:g} may per replica"
-        return recommend(view, memory, given, desired, text)
+        return recommend(view, state, given, desired, text)
 
-    def _idle(self, view: View, memory: dict[str, float], given: KedaParameters) -> float | None:
-        """For how long the scaler has been inactive, as of the last poll."""
-        if due(view, memory, "polled_at", given.polling_seconds):
-            if view.lag > given.activation_lag_records:
-                memory.pop("idle_since", None)
-            else:
-                memory.setdefault("idle_since", view.now)
-        since = memory.get("idle_since")
-        return None if since is None else view.now - since
+    def _polled(self, view: View, state: KedaState) -> KedaState:
+        """The state after a poll, where one is due."""
+        if not is_due(view, state.polled_at, self._given.polling_seconds):
+            return state
+        idle_since = view.now if state.idle_since is None else state.idle_since
+        active = view.lag > self._given.activation_lag_records
+        return structs.replace(state, polled_at=view.now, idle_since=None if active else idle_since)

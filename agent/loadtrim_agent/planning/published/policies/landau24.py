@@ -18,14 +18,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ...parameters import Fill, Parameters, Positive
-from ...placement.bin_source import wanted
+from ...placement.bin_source import wanted as bins_wanted
 from ...placement.problem import Problem
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .shared import held, unknown_cost
+from .shared import PaperState, held, unknown_cost, wanted
 
 __all__ = ["Landau24"]
 
@@ -37,43 +37,53 @@ class Landau24Parameters(Parameters, frozen=True, kw_only=True):
     interval_seconds: Annotated[Positive, Meta(description="it is packed anew after this long at the latest")] = 30.0
 
 
+class Landau24State(PaperState, frozen=True, kw_only=True):
+    """What Landau'24's controller remembers."""
+
+    packed_at: float | None = None
+    """When the packer was asked last."""
+    assign_at: int | None = None
+    """Replicas that are waited for before partitions move; None: nothing is waited for."""
+
+
 class Landau24:
     """The policy ``landau24``."""
 
     name = "landau24"
     needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
     kind = Landau24Parameters
+    state = Landau24State
 
     def __init__(self, given: Landau24Parameters | None = None) -> None:
         self._given = given or Landau24Parameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: Landau24State) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
         if unknown_cost(view):
-            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
-        before = view.bounded(round(memory.get("wanted", view.replicas)))
+            return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+        before = wanted(view, state)
         fill = given.fill
-        why = self._exit(view, given, memory.get("packed_at"))
-        arrived = view.replicas >= round(memory.get("assign_at", 2**31))
+        why = self._exit(view, given, state.packed_at)
+        packed_at, assign_at = state.packed_at, state.assign_at
+        arrived = assign_at is not None and view.replicas >= assign_at
         sizing = Sizing(replicas=before, reason=Reason.FITS, text="nobody is over the limit", place=False)
         if why:
-            memory["packed_at"] = view.now
+            packed_at = view.now
             problem = Problem(
                 items=view.items, bins=view.supply, fill=fill, mu=view.config.parameters.get("mu"), leader=""
             )
-            count = view.bounded(wanted(view.packer, problem))
+            count = view.bounded(bins_wanted(view.packer, problem))
             text = f"{why}; {view.config.packer} opens {count} at {fill:.0%} of a member"
             reason = Reason.NEEDS_MORE if count > before else Reason.NEEDS_LESS if count < before else Reason.PLACEMENT
             # Whoever is to be added is waited for; until then nothing moves.
             sizing = Sizing(replicas=count, reason=reason, text=text, place=count <= view.replicas)
             if count > view.replicas:
-                memory["assign_at"] = float(count)
+                assign_at = count
         if arrived or sizing.place:
-            memory.pop("assign_at", None)
-        memory["wanted"] = float(sizing.replicas)
-        return replace(sizing, place=sizing.place or arrived, fill=fill, memory=memory)
+            assign_at = None
+        state = structs.replace(state, wanted=sizing.replicas, packed_at=packed_at, assign_at=assign_at)
+        return replace(sizing, place=sizing.place or arrived, fill=fill, state=state)
 
     def _exit(self, view: View, given: Landau24Parameters, packed_at: float | None) -> str:
         """Why the controller leaves its sentinel state, if it does."""

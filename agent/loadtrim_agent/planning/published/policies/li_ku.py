@@ -16,16 +16,15 @@ down.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from statistics import fmean
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field, structs
 
 from ...parameters import Mu, Parameters, Positive
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .shared import Cooldown, cooling, held, sized, wanted
+from .shared import Cooldown, PaperState, cooling, held, sized, wanted
 
 __all__ = ["LiKu"]
 
@@ -43,31 +42,40 @@ class LiKuParameters(Parameters, frozen=True, kw_only=True):
     cooldown_seconds: Cooldown = 10.0
 
 
+class LiKuState(PaperState, frozen=True, kw_only=True):
+    """What the decision maker remembers."""
+
+    ups: tuple[float, ...] = field(name="up", default=())
+    """Replicas that the looks which agree on an up asked for, oldest first."""
+    downs: tuple[float, ...] = field(name="down", default=())
+    """Replicas that the looks which agree on a down asked for, oldest first."""
+
+
 class LiKu:
     """The policy ``li_ku``."""
 
     name = "li_ku"
     needs = frozenset({Measure.RATES, Measure.LAG, Measure.SERVICE_RATE})
     kind = LiKuParameters
+    state = LiKuState
 
     def __init__(self, given: LiKuParameters | None = None) -> None:
         self._given = given or LiKuParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: LiKuState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
-        mu, rate, before = view.service_rate(given.mu), view.arrival_rate(given.rate_seconds), wanted(view)
+        mu, rate, before = view.service_rate(given.mu), view.arrival_rate(given.rate_seconds), wanted(view, state)
         if mu is None or rate is None:
-            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
-        if (left := cooling(view, given.cooldown_seconds)) > 0:
-            return held(view, memory, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+            return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+        if (left := cooling(view, state, given.cooldown_seconds)) > 0:
+            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
         queue = queueing(rate, mu, view.config.objective_seconds)
         buffer = before + buffered(view.lag, mu * before * given.buffer_seconds) * given.weight
         target = min(max(queue, buffer), float(view.replicas_max))
         text = f"{rate:.0f} records/s arrive and {view.lag} wait; the queueing model asks for {_shown(queue)}, "
         text += f"the buffer for {buffer:.1f}"
-        ups, downs = _notes(memory, "up"), _notes(memory, "down")
+        ups, downs = [*state.ups], [*state.downs]
         asked: float = before
         if queue > before or buffer > before:
             ups, downs = [*ups, target][-given.up_notes :], []
@@ -82,12 +90,13 @@ class LiKu:
         count = view.bounded(asked)
         if count != before:
             ups, downs = [], []
-        _note(memory, "up", ups)
-        _note(memory, "down", downs)
+        state = structs.replace(
+            state, ups=tuple(round(note, 6) for note in ups), downs=tuple(round(note, 6) for note in downs)
+        )
         if count == before and (ups or downs):
             agreed = f"{len(ups)} of {given.up_notes} looks" if ups else f"{len(downs)} of {given.down_notes} looks"
             text += f"; {agreed} agree"
-        return sized(view, memory, count, text)
+        return sized(view, state, count, text)
 
 
 def queueing(rate: float, mu: float, objective_seconds: float) -> float:
@@ -105,16 +114,3 @@ def buffered(buffer: float, threshold: float) -> float:
 
 def _shown(count: float) -> str:
     return f"{count:.0f}" if count < math.inf else "more than there can be, for a record alone takes too long"
-
-
-def _notes(memory: Mapping[str, float], direction: str) -> list[float]:
-    values: list[float] = []
-    while (key := f"{direction}_{len(values)}") in memory:
-        values.append(memory[key])
-    return values
-
-
-def _note(memory: dict[str, float], direction: str, values: list[float]) -> None:
-    for index in range(len(_notes(memory, direction))):
-        del memory[f"{direction}_{index}"]
-    memory |= {f"{direction}_{index}": round(value, 6) for index, value in enumerate(values)}

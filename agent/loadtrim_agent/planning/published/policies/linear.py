@@ -17,7 +17,7 @@ from msgspec import Meta
 from ...parameters import Fill, Mu, Parameters
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .shared import Cooldown, cooling, held, sized, wanted
+from .shared import Cooldown, PaperState, cooling, held, sized, wanted
 
 __all__ = ["Linear"]
 
@@ -41,23 +41,23 @@ class Linear:
     name = "linear"
     needs = frozenset({Measure.RATES, Measure.SERVICE_RATE})
     kind = LinearParameters
+    state = PaperState
 
     def __init__(self, given: LinearParameters | None = None) -> None:
         self._given = given or LinearParameters()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: PaperState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
-        mu, rate, before = view.service_rate(given.mu), view.estimate.rate, wanted(view)
+        mu, rate, before = view.service_rate(given.mu), view.estimate.rate, wanted(view, state)
         if mu is None:
-            return held(view, memory, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
+            return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
         up, down = math.ceil(rate / (mu * given.f_up)), math.ceil(rate / (mu * given.f_down))
         text = f"{rate:.0f} records/s arrive, a replica does {mu:.0f}"
         if up <= before <= down:
-            return sized(view, memory, before, f"{text}; that is enough, and not too much")
-        if (left := cooling(view, given.cooldown_seconds)) > 0:
-            return held(view, memory, Reason.PATIENCE, f"{text}; the cool-down takes {left:.0f} s more")
+            return sized(view, state, before, f"{text}; that is enough, and not too much")
+        if (left := cooling(view, state, given.cooldown_seconds)) > 0:
+            return held(view, state, Reason.PATIENCE, f"{text}; the cool-down takes {left:.0f} s more")
         if up > before:
-            return sized(view, memory, up, f"{text}, {given.f_up:.0%} of which is used")
-        return sized(view, memory, down, f"{text}; {given.f_down:.0%} of that is enough")
+            return sized(view, state, up, f"{text}, {given.f_up:.0%} of which is used")
+        return sized(view, state, down, f"{text}; {given.f_down:.0%} of that is enough")

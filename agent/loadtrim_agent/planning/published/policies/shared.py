@@ -6,86 +6,99 @@ partitions are dealt out anew, and what has to be remembered for that.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
 from ...parameters import MOST
+from ...policy_state import PolicyState
 from ...sizing.policy import View
 from ...values import Reason, Sizing
 
-__all__ = ["Cooldown", "cooling", "due", "held", "sized", "unknown_cost", "wanted"]
+__all__ = ["Cooldown", "PaperState", "cooling", "held", "is_due", "sized", "unknown_cost", "wanted"]
 
 Cooldown = Annotated[float, Meta(ge=0, le=MOST, description="no scaling for this long after one")]
 
-WANTED = "wanted"
 DEAL_SECONDS = 3.0
 """Partitions are dealt out anew for so long after a generation began: by then new members are there. Chosen."""
 EARLY_SECONDS = 0.05
 """Decisions come once per interval and a few milliseconds early or late."""
 
 
-def wanted(view: View) -> int:
-    """What was wanted last, for that is what the orchestrator runs or starts; at first what is there."""
-    return view.bounded(round(view.memory.get(WANTED, view.replicas)))
+class PaperState(PolicyState, frozen=True, kw_only=True):
+    """What every policy of a paper remembers."""
+
+    scaled_at: float | None = None
+    """Time of the last scaling, seconds since the epoch; None: it has not scaled yet."""
+    dealt_in: int | None = None
+    """Generation in which partitions are dealt out anew, or were last."""
+    dealt_at: float | None = None
+    """When that generation was first seen, seconds since the epoch."""
+
+
+_S = TypeVar("_S", bound=PaperState)
+
+
+def wanted(view: View, state: PolicyState) -> int:
+    """Return what was wanted last, for that is what the orchestrator runs or starts; at first what is there."""
+    return view.bounded(view.replicas if state.wanted is None else state.wanted)
 
 
 def unknown_cost(view: View, mu: float | None = None) -> bool:
-    """Do records come or wait though nothing was done, so that nobody knows what one costs?
+    """Return whether records come or wait though nothing was done, so that it is not known what one costs.
 
-    A packer would take them for weightless, and let everybody go but one.
+    A packer would take them for weightless, and let every member go but one.
     """
     comes = view.estimate.rate > 0 or view.lag > 0 or any(view.estimate.series)
     return comes and view.service_rate(mu) is None
 
 
-def due(view: View, memory: dict[str, float], name: str, seconds: float) -> bool:
-    """Is it time again? True at first and every ``seconds``; remembers when."""
-    last = memory.get(name)
-    if last is not None and view.now - last < seconds - EARLY_SECONDS:
-        return False
-    memory[name] = view.now
-    return True
+def is_due(view: View, last: float | None, seconds: float) -> bool:
+    """Return whether ``seconds`` have passed since the last time; True at first."""
+    return last is None or view.now - last >= seconds - EARLY_SECONDS
 
 
-def cooling(view: View, seconds: float) -> float:
-    """Seconds left of the cool-down after the last scaling; 0: none."""
-    scaled_at = view.memory.get("scaled_at")
-    return 0.0 if scaled_at is None else max(0.0, scaled_at + seconds - view.now)
+def cooling(view: View, state: PaperState, seconds: float) -> float:
+    """Return the seconds that are left of the cool-down after the last scaling; 0: none."""
+    return 0.0 if state.scaled_at is None else max(0.0, state.scaled_at + seconds - view.now)
 
 
-def held(view: View, memory: dict[str, float], reason: Reason, text: str, asked: int | None = None) -> Sizing:
-    """As many as before.
+def held(view: View, state: PaperState, reason: Reason, text: str, asked: int | None = None) -> Sizing:
+    """Return the answer "as many as before".
 
     Args:
         view: as given.
-        memory: to be remembered.
+        state: to be remembered.
         reason: why not something else.
         text: reads on from "4 replicas: ".
         asked: what would have been taken otherwise.
     """
-    count = wanted(view)
-    memory[WANTED] = float(count)
+    count, state = wanted(view, state), _dealt(view, state)
     rejected = () if asked is None or asked == count else (RejectedPlan(replicas=asked, reason=text),)
     return Sizing(
-        replicas=count, reason=reason, text=text, place=_dealing(view, memory), memory=memory, rejected=rejected
+        replicas=count,
+        reason=reason,
+        text=text,
+        place=_is_dealing(view, state),
+        state=structs.replace(state, wanted=count),
+        rejected=rejected,
     )
 
 
-def sized(view: View, memory: dict[str, float], count: float, text: str) -> Sizing:
-    """So many from now on, within the bounds.
+def sized(view: View, state: PaperState, count: float, text: str) -> Sizing:
+    """Return the answer "so many from now on", within the bounds.
 
     Partitions are dealt out anew when members have come or gone, as a Kafka group does it, and else left alone.
 
     Args:
         view: as given.
-        memory: to be remembered; when it was scaled is added.
+        state: to be remembered; when it was scaled is added.
         count: what the policy asks for; rounded up.
         text: reads on from "4 replicas: ".
     """
-    before, bounded = wanted(view), view.bounded(count)
+    before, bounded, state = wanted(view, state), view.bounded(count), _dealt(view, state)
     reason, rejected = Reason.FITS, ""
     if bounded > before:
         reason, rejected = Reason.NEEDS_MORE, "less than is needed"
@@ -95,20 +108,24 @@ def sized(view: View, memory: dict[str, float], count: float, text: str) -> Sizi
         reason = Reason.AT_MAX
         text += f"; no more than {view.replicas_max} are allowed or have a partition"
     if bounded != before:
-        memory["scaled_at"] = view.now
-    memory[WANTED] = float(bounded)
+        state = structs.replace(state, scaled_at=view.now)
     return Sizing(
         replicas=bounded,
         reason=reason,
         text=text,
-        place=_dealing(view, memory),
-        memory=memory,
+        place=_is_dealing(view, state),
+        state=structs.replace(state, wanted=bounded),
         rejected=(RejectedPlan(replicas=before, reason=rejected),) if rejected else (),
     )
 
 
-def _dealing(view: View, memory: dict[str, float]) -> bool:
+def _dealt(view: View, state: _S) -> _S:
+    """The state with the present generation."""
+    if state.dealt_in == view.generation and state.dealt_at is not None:
+        return state
+    return structs.replace(state, dealt_in=view.generation, dealt_at=view.now)
+
+
+def _is_dealing(view: View, state: PaperState) -> bool:
     """Has the group just changed?"""
-    if memory.get("dealt_in") != view.generation:
-        memory |= {"dealt_in": float(view.generation), "dealt_at": view.now}
-    return view.now - memory["dealt_at"] <= DEAL_SECONDS
+    return state.dealt_at is not None and view.now - state.dealt_at <= DEAL_SECONDS

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ...history import lag_slope, throughput, utilization
 from ...parameters import Amount, Fill, Positive, Seconds
 from ...sizing.policy import Measure, View
 from ...values import Reason, Sizing
-from .hpa import HpaParameters, averaged, recommend, unsynced
+from .hpa import HpaParameters, HpaState, averaged, recommend, unsynced
 from .shared import held
 
 __all__ = ["VARGA", "Varga"]
@@ -46,6 +46,15 @@ class VargaV2Parameters(VargaParameters, frozen=True, kw_only=True):
     cooldown_seconds: Annotated[Seconds, Meta(description="both metrics are 0 for so long after a change")] = 120.0
 
 
+class VargaState(HpaState, frozen=True, kw_only=True):
+    """What Varga's policy remembers; the first version remembers what the HPA does."""
+
+    members: int | None = None
+    """How many replicas there were at the last decision."""
+    changed_at: float | None = None
+    """When that number changed last."""
+
+
 VARGA: dict[str, type[VargaParameters]] = {"varga_v1": VargaParameters, "varga_v2": VargaV2Parameters}
 
 
@@ -53,44 +62,50 @@ class Varga:
     """One of :data:`VARGA`."""
 
     needs = frozenset({Measure.LAG, Measure.THROUGHPUT, Measure.UTILIZATION})
+    state = VargaState
 
     def __init__(self, name: str, given: VargaParameters | None = None) -> None:
         self.name = name
         self.kind = VARGA[name]
         self._given = given or self.kind()
 
-    def decide(self, view: View) -> Sizing:
+    def decide(self, view: View, state: VargaState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        memory = dict(view.memory)
-        cooling = self._cooling(view, memory, given)
+        state = self._watched(view, state)
+        cooling = self._cooling(view, state)
         past = view.estimate.past
         busy, slope = utilization(past, given.metric_seconds), lag_slope(past, given.metric_seconds)
         done = throughput(past, given.metric_seconds)
         if busy is None or slope is None or done is None:
-            return held(view, memory, Reason.NOT_READY, "there is no past yet to tell a change of the lag from")
-        if (waiting := unsynced(view, memory, given)) is not None:
+            return held(view, state, Reason.NOT_READY, "there is no past yet to tell a change of the lag from")
+        if (waiting := unsynced(view, state, given)) is not None:
             return waiting
         if cooling > 0:
             text = f"the number of members changed, so both metrics are 0 for {cooling:.0f} s more"
-            return recommend(view, memory, given, 0, text)
+            return recommend(view, state, given, 0, text)
         text = f"the members are busy for {busy:.0%} of the time, {given.target_utilization:.0%} is aimed at"
-        answers = [averaged(view, busy / given.target_utilization, given.tolerance)]
+        answers = [averaged(view, state, busy / given.target_utilization, given.tolerance)]
         threshold = given.lag_threshold_records * (view.replicas if given.threshold_per_replica else 1)
         if done > 0:
             relative = 1.0 + slope / done
-            answers.append(averaged(view, relative if view.lag > threshold else -relative, given.tolerance))
+            answers.append(averaged(view, state, relative if view.lag > threshold else -relative, given.tolerance))
             text += f"; {view.lag} records wait and {slope:+.0f}/s, {relative:.2f} times what is done comes"
             if view.lag <= threshold:
                 text += ", too few to ask for replicas"
-        return recommend(view, memory, given, max(answers), text)
+        return recommend(view, state, given, max(answers), text)
 
-    def _cooling(self, view: View, memory: dict[str, float], given: VargaParameters) -> float:
+    def _watched(self, view: View, state: VargaState) -> VargaState:
+        """The state of version 2 with the number of members, and when it has changed."""
+        if not isinstance(self._given, VargaV2Parameters) or state.members == view.replicas:
+            return state
+        changed_at = state.changed_at if state.members is None else view.now
+        return structs.replace(state, members=view.replicas, changed_at=changed_at)
+
+    def _cooling(self, view: View, state: VargaState) -> float:
         """Seconds left of the cool-down of version 2."""
-        if not isinstance(given, VargaV2Parameters):
+        if not isinstance(self._given, VargaV2Parameters):
             return 0.0
-        if memory.get("members") != view.replicas:
-            if "members" in memory:
-                memory["changed_at"] = view.now
-            memory["members"] = float(view.replicas)
-        return max(0.0, memory.get("changed_at", view.now - given.cooldown_seconds) + given.cooldown_seconds - view.now)
+        seconds = self._given.cooldown_seconds
+        changed_at = view.now - seconds if state.changed_at is None else state.changed_at
+        return max(0.0, changed_at + seconds - view.now)

@@ -14,7 +14,7 @@ import pytest
 from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.policy import View
 from loadtrim_agent.planning.values import PlanConfig, Reason, Sizing
-from unit.planning.sizing.test_policy import entry, view
+from unit.planning.sizing.test_policy import answer_of, entry, memory_of, view
 from unit.planning.virtual_group import Fleet, steps
 
 SETTING = PlanConfig(group="g", objective_seconds=0.5, policy="closer24")
@@ -31,9 +31,8 @@ def decide(
     owners: str = "",
     **more: Any,
 ) -> Sizing:
-    return make_policy("closer24", given=parameters).decide(
-        picture(rates, replicas, lags=lags, lows=lows, memory=memory, owners=owners, **more)
-    )
+    given = picture(rates, replicas, lags=lags, lows=lows, owners=owners, **more)
+    return answer_of(make_policy("closer24", given=parameters), given, memory)
 
 
 def picture(
@@ -42,7 +41,6 @@ def picture(
     *,
     lags: Sequence[int] = (),
     lows: Sequence[int] = (),
-    memory: dict[str, float] | None = None,
     owners: str = "",
     **more: Any,
 ) -> View:
@@ -57,7 +55,7 @@ def picture(
         )
         for number, rate in enumerate(rates)
     )
-    return view(items, replicas, config=SETTING, memory=memory or {}, **more)
+    return view(items, replicas, config=SETTING, **more)
 
 
 def test_up_when_the_upper_limits_need_more() -> None:
@@ -84,7 +82,7 @@ def test_down_when_the_lower_limits_need_fewer() -> None:
     answer = decide([20.0] * 5, 4)
     assert (answer.replicas, answer.reason) == (2, "needs_less")
     assert answer.place is True
-    assert answer.memory["wanted"] == 2.0
+    assert memory_of(answer)["wanted"] == 2.0
 
 
 def test_lag_alone_asks_for_more() -> None:
@@ -148,23 +146,23 @@ def test_a_given_mu_is_used() -> None:
 def test_cool_down_after_any_scaling() -> None:
     first = decide([60.0] * 5, 1, parameters={"cooldown_seconds": 10.0}, now=1000.0)
     assert first.replicas == 2
-    memory = dict(first.memory)
+    memory = memory_of(first)
     held = decide([170.0] * 5, 2, parameters={"cooldown_seconds": 10.0}, memory=memory, now=1010.0)
     assert (held.replicas, held.reason) == (2, "patience")
     assert held.rejected[0].replicas == 5
-    later = decide([170.0] * 5, 2, parameters={"cooldown_seconds": 10.0}, memory=dict(held.memory), now=1010.1)
+    later = decide([170.0] * 5, 2, parameters={"cooldown_seconds": 10.0}, memory=memory_of(held), now=1010.1)
     assert later.replicas == 5
 
 
 def test_partitions_are_dealt_out_when_the_new_members_are_there() -> None:
     first = decide([60.0] * 5, 1)
     assert first.place is False
-    waiting = decide([60.0] * 5, 1, memory=dict(first.memory))
+    waiting = decide([60.0] * 5, 1, memory=memory_of(first))
     assert waiting.replicas == 2
-    there = decide([60.0] * 5, 2, memory=dict(waiting.memory), owners="aaaaa")
+    there = decide([60.0] * 5, 2, memory=memory_of(waiting), owners="aaaaa")
     assert there.place is True
     assert (there.fill, there.extra_lag_seconds) == (0.9, 0.05)
-    settled = decide([60.0] * 5, 2, memory=dict(there.memory))
+    settled = decide([60.0] * 5, 2, memory=memory_of(there))
     assert settled.place is False
 
 
@@ -192,9 +190,9 @@ def test_after_a_down_those_that_stay_share_the_work(name: str) -> None:
 def test_what_fills_members_is_kept_until_the_next_change() -> None:
     down = decide([20.0] * 5, 4)
     assert (down.reason, down.replicas, down.fill) == (Reason.NEEDS_LESS, 2, 0.4)
-    fits = decide([20.0] * 5, 2, memory=dict(down.memory))
+    fits = decide([20.0] * 5, 2, memory=memory_of(down))
     assert (fits.reason, fits.fill) == (Reason.FITS, 0.4)
-    waits = decide([90.0] * 5, 2, memory=dict(fits.memory), parameters={"cooldown_seconds": 10.0})
+    waits = decide([90.0] * 5, 2, memory=memory_of(fits), parameters={"cooldown_seconds": 10.0})
     assert (waits.reason, waits.fill) == (Reason.PATIENCE, 0.4)
-    up = decide([90.0] * 5, 2, memory={**fits.memory, "scaled_at": 0.0})
+    up = decide([90.0] * 5, 2, memory={**memory_of(fits), "scaled_at": 0.0})
     assert (up.reason, up.fill) == (Reason.NEEDS_MORE, 0.9)

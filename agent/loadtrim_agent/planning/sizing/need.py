@@ -1,0 +1,186 @@
+"""How many replicas a load asks for: the pool for the work, and more where whole partitions divide badly.
+
+The group is sized as one server of n members' capacity (handoffs of milliseconds let partitions be passed on), so that
+for every window length the work that arrives in it, one standard deviation and what waits fit what the group can do in
+the window plus the objective. Then it is looked at how whole partitions divide over that many members (dealt out
+largest first): further replicas are asked for as long as they bring enough work into time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..explain import listed
+from ..placement.problem import limits_of
+from ..values import TAUS_SECONDS
+from .policy import View
+
+__all__ = ["STAY", "Need", "divided", "explain", "misfit", "needed", "number", "pool_of"]
+
+RATE_SHARE = 0.98
+"""Of the capacity that the mean rate may take. Chosen."""
+STAY = 1.015
+"""A group is left as it is up to this much above what a new one would be sized for (a mean rate of 0.995 of the
+capacity), or the noise of the measurement would scale it. What builds up meanwhile is seen as backlog."""
+BACKLOG_SECONDS = 30.0
+"""A persistent backlog is worked off within this time. Chosen."""
+SOON_SECONDS = 10.0
+SOON_STARTUPS = 3.0
+"""Overdue work is to be worked off within this time, or this many times the start-up time, where a doubled group can;
+else within the configured time. Chosen."""
+SOON_OF_SECONDS = 300.0
+"""Overdue work may also take as long as the share permits of this time. Chosen."""
+GAIN_REACH = 3
+"""So many more replicas are looked at together: one alone may bring nothing where two do. Chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """How many replicas a load asks for, and what binds."""
+
+    replicas: int
+    pool: int
+    """What the work alone asks for, without looking at partitions."""
+    required: float
+    """Capacity, work per second."""
+    tau_seconds: float | None
+    """Window that binds; None: the mean rate."""
+    late: float
+    """Work per second that is late even so, because whole partitions do not divide better."""
+    late_pool: float
+    """The same with ``pool`` replicas."""
+    at_max: bool = False
+
+
+def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, gain: float = 0.0) -> Need:
+    """The fewest replicas for arrivals of ``level`` work per second.
+
+    Args:
+        view: of the group.
+        level: work per second.
+        error: its standard error, to be kept free.
+        slack: so many times their capacity may be asked for.
+        gain: what a replica must bring for the placement's sake.
+
+    Cost: O(p log p) per number that is looked at.
+    """
+    pool, required, tau = pool_of(view, level, error, slack)
+    replicas, late = divided(view, pool, level, gain)
+    total = sum(item.work for item in view.items)
+    return Need(
+        replicas=replicas,
+        pool=pool,
+        required=required,
+        tau_seconds=tau,
+        late=late,
+        late_pool=view.late(pool, level / total) if total > 0 else 0.0,
+        at_max=pool == view.replicas_max and view.capacity(pool) * slack < required,
+    )
+
+
+def pool_of(view: View, level: float, error: float, slack: float) -> tuple[int, float, float | None]:
+    """The fewest replicas that have the capacity for the group's work, how much it is, and the window that binds."""
+    required, tau = _required(view, level, error)
+    pool = 1
+    while pool < view.replicas_max and view.capacity(pool) * slack < required:
+        pool += 1
+    return max(pool, view.replicas_min), required, tau
+
+
+def _required(view: View, level: float, error: float) -> tuple[float, float | None]:
+    """Capacity that the work curve and the mean rate ask for, and the window that binds."""
+    estimate, config = view.estimate, view.config
+    serial = [item for item in view.items if item.serial]
+    total = sum(item.work for item in view.items)
+    factor = level / total if total > 0 else 1.0
+    fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
+    rate = level + error + estimate.backlog / BACKLOG_SECONDS + _catching_up(view, level)
+    rate -= sum(max(0.0, item.work * factor - fastest) for item in serial)
+    best, binding = rate / RATE_SHARE, None
+    for index, (tau, window) in enumerate(zip(TAUS_SECONDS, limits_of(estimate, config).windows, strict=True)):
+        mean, sd = level * estimate.curve.mean[index], level * estimate.curve.sd[index]
+        work = estimate.backlog + mean + config.z * math.sqrt(sd * sd + mean * estimate.scatter)
+        # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
+        able = fastest * (tau + config.objective_seconds)
+        work -= sum(max(0.0, item.mean[index] * factor - able) for item in serial)
+        if work / window > best:
+            best, binding = work / window, tau
+    return best, binding
+
+
+def _catching_up(view: View, level: float) -> float:
+    """Capacity to work off what is already late.
+
+    Partitions are read in order, so everything behind late work is late as well, for as long as there is any; and to
+    work it off takes the same replica-time whether it is done soon or slowly, as long as the replicas stay for longer
+    than they take to start. So it is done as soon as that allows, and the configured time is the longest: it binds
+    where the backlog is so large that it would take more than twice the group.
+    """
+    estimate, config = view.estimate, view.config
+    permitted = (1.0 - config.objective_share) * SOON_OF_SECONDS
+    soon = max(SOON_SECONDS, SOON_STARTUPS * estimate.startup_seconds, permitted)
+    return max(estimate.late / config.catchup_seconds, min(estimate.late / soon, level))
+
+
+def divided(view: View, pool: int, level: float, gain: float) -> tuple[int, float]:
+    """``pool`` or more replicas, as long as more bring enough work into time."""
+    total = sum(item.work for item in view.items)
+    if total <= 0:
+        return pool, 0.0
+    factor = level / total
+    replicas, late = pool, view.late(pool, factor)
+    # What is late at all is the most that more replicas can bring.
+    while late > 1e-9 and late >= gain * (view.capacity(replicas + 1) - view.capacity(replicas)):
+        best: tuple[float, int, float] | None = None
+        for more in range(replicas + 1, min(replicas + GAIN_REACH, view.replicas_max) + 1):
+            other = view.late(more, factor)
+            worth = late - other - gain * (view.capacity(more) - view.capacity(replicas))
+            if late - other > 1e-9 and worth >= 0 and (best is None or worth > best[0]):
+                best = (worth, more, other)
+        if best is None:
+            break
+        _, replicas, late = best
+    return replicas, late
+
+
+def misfit(view: View, need: Need, replicas: int) -> str:
+    if need.pool > replicas:
+        return f"gives {number(view.capacity(replicas))} of the {number(need.required)} busy seconds/s that are needed"
+    return "whole partitions do not divide well over them"
+
+
+def explain(view: View, need: Need) -> str:
+    """What comes, what it takes, and what replicas cannot help."""
+    ahead, within = view.forecast, f"{view.config.objective_seconds:g} s"
+    text = f"{number(ahead.level)} busy seconds/s arrive"
+    if ahead.ahead > ahead.level * 1.005:
+        text += f", {number(ahead.ahead)} expected in {ahead.horizon_seconds:.1f} s"
+        text += " by the baseline" if ahead.source == "baseline" else ""
+    if need.tau_seconds is None:
+        text += f"; to keep up takes {number(need.required)}"
+    elif need.tau_seconds == 0:
+        text += f"; to do a burst within {within} takes {number(need.required)}"
+    else:
+        text += f"; to do what comes in {need.tau_seconds:g} s within {within} takes {number(need.required)}"
+    level, permitted = max(ahead.level, 1e-9), 1.0 - view.config.objective_share
+    if need.replicas > need.pool:
+        text += f"; with {need.pool} about {_percent(need.late_pool / level)} would be late, because whole partitions "
+        text += f"divide badly, and the share permits {_percent(permitted)} over time"
+    if need.at_max:
+        text += f"; no more than {view.replicas_max} are allowed or have a partition"
+    elif need.late > permitted * level:
+        text += f"; about {_percent(need.late / level)} will be late, because whole partitions divide badly"
+    serial = [str(item.partition) for item in view.items if item.serial]
+    if serial:
+        text += f"; too large for one member, so replicas cannot help: {listed(serial)}"
+    return text
+
+
+def _percent(share: float) -> str:
+    """Of 0 .. 1: "12 %", "0.1 %"."""
+    return f"{min(share, 1.0):.1%}".replace(".0%", "%").replace("%", " %")
+
+
+def number(value: float) -> str:
+    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"

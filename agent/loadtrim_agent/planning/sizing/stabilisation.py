@@ -1,0 +1,97 @@
+"""The stabilisation window: fewer replicas are taken only when they have been enough for so long.
+
+The window is 2 s, or twice what no trend foresees of the start-up time where that is longer. Every reversal (a down
+after which more are asked for at once) doubles it, and it halves every minute again; from a start-up of a minute on a
+reversal adds nothing. Flink's ``DelayedScaleDown`` is the model of the state.
+"""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import field, structs
+
+from ..forecast import reach_seconds
+from ..policy_state import StatePart
+from .policy import View
+
+__all__ = ["Stabilisation", "is_reversal", "remaining_window", "reversed_down", "window", "window_min"]
+
+WINDOW_SECONDS = 2.0
+WINDOW_UNSEEN = 2.0
+"""Or this many times what no trend foresees of a start-up time, where that is longer: 3 s of 10, 21 of 30, 66 of 60.
+Derived: the break-even rule of :func:`window_min`."""
+WINDOW_SECONDS_MAX = 300.0
+DECAY_SECONDS = 60.0
+"""The window halves after this time without a reversal. So where a replica takes a minute or more to start, reversals
+add nothing: what is waited there pays for itself already, whatever comes back. Chosen."""
+FALLING_SECONDS = 30.0
+FALLING_STARTUPS = 2.0
+"""A load that has been seen to fall for so long (or so many start-up times) is no noise that the window would have to
+sit out. Chosen."""
+REVERSAL_SECONDS = 10.0
+"""More that is asked for so soon after a down, or within three start-up times, reverses it. Chosen."""
+REVERSAL_STARTUPS = 3.0
+
+
+class Stabilisation(StatePart, frozen=True, kw_only=True):
+    """What scaling down remembers."""
+
+    fit_since: float | None = None
+    """Since when fewer replicas would do, without a break; None: they would not."""
+    fit_replicas: int | None = None
+    """The most of them that any decision since asked for."""
+    window_seconds: float | None = field(name="patience", default=None)
+    """Length of the window at the last reversal; None: there was none."""
+    reversal_at: float | None = field(name="regret_at", default=None)
+    """Time of the last reversal."""
+    down_at: float | None = None
+    """Time of the last down; None: there was none, or it was reversed."""
+
+    def interrupted(self) -> Stabilisation:
+        """Return the state after time that was not seen, which is no quiet time: the window begins anew."""
+        return structs.replace(self, fit_since=None)
+
+
+def window_min(view: View) -> float:
+    """Return the window of a group without reversals, seconds.
+
+    A load that comes back is overdue until a replica is there again, except for what the trend foresees. To keep a
+    replica for as long as it takes to start costs at most twice what a policy pays that knows the future (the
+    break-even rule of renting and buying; as the delayed off of A. Gandhi et al., *AutoScale*, 2012); changed: what is
+    foreseen does not count.
+    """
+    startup = view.estimate.startup_seconds
+    return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)))
+
+
+def window(view: View, state: Stabilisation) -> float:
+    """Return the present window, seconds: it doubles with every reversal and halves with every quiet minute."""
+    least = window_min(view)
+    seconds = least if state.window_seconds is None else state.window_seconds
+    quiet = 0.0 if state.reversal_at is None else max(0.0, view.now - state.reversal_at)
+    return max(least, seconds * math.exp(-math.log(2.0) * quiet / DECAY_SECONDS))
+
+
+def remaining_window(view: View, state: Stabilisation) -> float:
+    """Return how long fewer must have been enough: without a reversal the less the longer the load has been falling."""
+    seconds, falling = window(view, state), max(FALLING_SECONDS, FALLING_STARTUPS * view.estimate.startup_seconds)
+    if seconds > window_min(view) or view.forecast.slope >= 0.0:
+        return seconds
+    return seconds * max(0.0, 1.0 - view.forecast.window_seconds / falling)
+
+
+def is_reversal(view: View, state: Stabilisation) -> bool:
+    """Return whether a down was so short ago that more replicas now reverse it."""
+    soon = max(REVERSAL_SECONDS, REVERSAL_STARTUPS * view.estimate.startup_seconds)
+    return state.down_at is not None and view.now - state.down_at <= soon
+
+
+def reversed_down(view: View, state: Stabilisation) -> Stabilisation:
+    """Return the state after a reversal: the next down is slower."""
+    return structs.replace(
+        state,
+        window_seconds=min(2.0 * window(view, state), WINDOW_SECONDS_MAX),
+        reversal_at=view.now,
+        down_at=None,
+    )
