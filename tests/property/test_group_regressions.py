@@ -11,15 +11,16 @@ from collections.abc import Callable
 import pytest
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import assigned_partition
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol import ownership
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.commits import CommitOutcome, CommitQueue
 from loadtrim_agent.protocol.join_sequence import JoinSequence
 from loadtrim_agent.protocol.lease import Lease
 from loadtrim_agent.protocol.leave import Leave
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.membership import Membership, Phase
-from loadtrim_agent.protocol.ownership import AssignedState, Ownership
+from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.protocol.prefetch import Prefetches
 from loadtrim_agent.wire.ownership_records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
@@ -94,7 +95,7 @@ def without_the_commit(patch: Patch) -> None:
     def drained(self: PartitionTable, event: e.DrainedEvent) -> None:
         entry = self._current(event.partition, event.acquisition_id, AssignedState.DRAINING)
         if entry is not None:
-            entry.become(AssignedState.COMMITTING)
+            entry.advance(assigned_partition.AssignedEvent.DRAINED)
             entry.decided = True
             entry.committed = event.done or entry.committed
 
@@ -126,8 +127,12 @@ def without_patience(patch: Patch) -> None:
         if entry is not None and entry.acquisition_id == acquisition_id and event.offset is None:
             self._resume(entry)
 
-    later = {**ownership.TRANSITIONS, AssignedState.TRANSFERRED: frozenset({AssignedState.RUNNING})}
-    patch.setattr(ownership, "TRANSITIONS", later)
+    transferred = {
+        **assigned_partition.TRANSITIONS[AssignedState.TRANSFERRED],
+        assigned_partition.AssignedEvent.RESUMED: AssignedState.RUNNING,
+    }
+    later = {**assigned_partition.TRANSITIONS, AssignedState.TRANSFERRED: transferred}
+    patch.setattr(assigned_partition, "TRANSITIONS", later)
     patch.setattr(PartitionTable, "appended", appended)
 
 
@@ -165,7 +170,7 @@ def without_the_first_commit(patch: Patch) -> None:
         entry = self._current(event.partition, event.acquisition_id, AssignedState.OPENING)
         if entry is not None:
             entry.committed = event.position
-            self._run(entry)
+            self._run(entry, assigned_partition.AssignedEvent.OPENED)
 
     patch.setattr(PartitionTable, "opened", opened)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import LOADTRIM
-from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
 from loadtrim_agent.wire.ownership_records import PlanRecord
 

@@ -14,4 +14,18 @@ class InvariantError(LoadtrimError):
 
     Caught by the agent's shell: it stops deciding and releasing, counts it
     (``loadtrim_agent_errors_total{where="invariant"}``) and lets the host consumer go on.
+
+    Attributes:
+        what: the contradiction.
+        item: what it is about: a partition, or None for the membership.
+        story: what had happened to it, oldest first, a line each. The error's text ends with it.
     """
+
+    def __init__(self, what: str, *, item: object = None, story: tuple[str, ...] = ()) -> None:
+        super().__init__(what)
+        self.what = what
+        self.item = item
+        self.story = story
+
+    def __str__(self) -> str:
+        return "\n  ".join((self.what, *self.story))

@@ -16,7 +16,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 
 from .ports import Member
 

@@ -6,8 +6,8 @@ Theory of operation
 A member speaks Kafka's classic group protocol and, beside it, reads one totally ordered log that all members share
 (partition 0 of the control topic). Two sources say who owns a partition, and nothing else does:
 
-* the *map*: at the start of a generation the elected leader gives the owner of every partition, version 0. It is made
-  from what the members claim in their JoinGroup, so that a barrier moves nothing that somebody holds;
+* the *assignment*: at the start of a generation the elected leader gives the owner of every partition, version 0. It
+  is made from what the members own by their JoinGroups, so that a rebalance moves nothing that somebody holds;
 * the *log*: within a generation one kind of record, ``release``, moves one partition from its owner to another
   member. It counts if the generation is the reader's and (owner, version) are what the log says so far.
 
@@ -20,10 +20,12 @@ Modules
 
 * :mod:`.events`      what can happen; :mod:`.commands`: what is to be done. Frozen values, nothing else crosses.
 * :mod:`.machine`     the one door: ``Machine.handle(event) -> list[Command]``
-* :mod:`.membership`  JoinGroup, SyncGroup, heartbeats, coordinator
-* :mod:`.assignment`  the leader's map (pure function)
-* :mod:`.ownership`   the fold of the log, and the states of one held partition
-* :mod:`.partitions`    what this member holds, takes and gives
+* :mod:`.membership`  JoinGroup, SyncGroup, heartbeats, coordinator; :mod:`.membership_table`: its phases as a table
+* :mod:`.assignment`  the leader's assignment (pure function)
+* :mod:`.ownership`   the fold of the log
+* :mod:`.partitions`  what this member holds, takes and gives; :mod:`.assigned_partition`: the states as a table
+* :mod:`.snapshot`    what the other rooms may know: ``Machine.snapshot()``
+* :mod:`.counters`    what is counted
 * :mod:`.commits`     the queue of commits
 * :mod:`.lease`       until when a record may be handed out
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import LeavingRecord, LeftRecord
 
+from .assigned_partition import AssignedPartition, AssignedState
 from .commands import GatherCommitsCommand, SendLeaveCommand
 from .events import LeaveAnsweredEvent, LeaveWantedEvent
-from .membership import Phase
-from .ownership import AssignedPartition, AssignedState
+from .membership_table import Phase
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -179,4 +179,4 @@ class Leave:
                 )
             )
         machine.emit(SendLeaveCommand(member=member))
-        machine.membership.left()
+        machine.membership.left(now)

@@ -28,6 +28,7 @@ from loadtrim_agent.wire.ownership_records import (
 )
 
 from . import events
+from .assigned_partition import AssignedPartition, AssignedState
 from .commands import (
     AppendCommand,
     Command,
@@ -65,8 +66,9 @@ from .events import (
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
 from .lease import Lease
 from .leave import Leave
-from .membership import Membership, Phase
-from .ownership import AssignedPartition, AssignedState, Ownership
+from .membership import Membership
+from .membership_table import Phase
+from .ownership import Ownership
 from .partitions import PartitionTable
 from .peers import Peers
 from .prefetch import Prefetches
@@ -77,6 +79,10 @@ __all__ = ["Machine"]
 FUTURE_RECORDS_MAX = 10_000
 """Records of later generations kept (rule 9); beyond it a barrier is forced, which makes them unnecessary."""
 STORY_ENTRIES_MAX = 2_000
+STORY_LINES_MAX = 30
+"""Chosen: what an error tells of its item; three moves of a partition."""
+STORY_LINE_CHARACTERS_MAX = 300
+"""Chosen: a whole assignment of a large group would be thousands."""
 NEVER = float("inf")
 
 
@@ -160,8 +166,9 @@ class Machine:
         try:
             self._handlers[type(event)](event)
             self._settle(event.now)
-        except InvariantError:
+        except InvariantError as error:
             self._broken = True
+            error.story += self._story_of(error.item, event)
             raise
         finally:
             self._events_handled += 1
@@ -248,11 +255,14 @@ class Machine:
         """The last events and commands, in order, with their times."""
         return list(self._story)
 
-    def story(self, partition: Partition | None = None) -> list[tuple[float, str, str]]:
-        """The last events and commands (time, kind, text), of one partition or of all: for bug reports."""
-        needle = repr(partition) if partition is not None else ""
-        entries = [(time, type(entry).__name__, repr(entry)) for time, entry in self._story]
-        return [entry for entry in entries if needle in entry[2]]
+    def _story_of(self, item: object, event: Event) -> tuple[str, ...]:
+        """Return the last events and commands that name a partition, or of all where it is none; a line each."""
+        named = f"topic={item.topic!r}, partition={item.partition}" if isinstance(item, Partition) else ""
+        entries = [*self._story, (event.now, event), *((event.now, command) for command in self._out)]
+        lines = (f"{at:.3f} {entry!r}" for at, entry in entries)
+        # Both as a Partition and as the fields of a record: "...partition=1" must not find partition 10.
+        told = deque((line for line in lines if f"{named})" in line or f"{named}," in line), maxlen=STORY_LINES_MAX)
+        return tuple(line[:STORY_LINE_CHARACTERS_MAX] for line in told)
 
     def _settle(self, now: float) -> None:
         """What follows from any change: whatever is due now, releases whose commit is in, commits, the lease."""
@@ -575,6 +585,6 @@ class Machine:
 
     def left(self, event: LeaveAnsweredEvent) -> None:
         """Out of the group."""
-        self.membership.left()
+        self.membership.left(event.now)
         self.relinquish_all()
         self.emit(LeftCommand())

@@ -1,25 +1,18 @@
 """JoinGroup, SyncGroup, heartbeats and the coordinator: how this member gets into a generation and stays there.
 
-States, and what moves between them::
-
-    IDLE ──start──► REVOKING ──ready──► JOINING ──answer──► ASSIGNING (leader) ──► SYNCING ──answer──► STABLE
-                       ▲                   ▲  ╲                                      ▲  │               │
-                       │                   │   ╲──answer (follower)──────────────────╯  │ map in the log│
-                       │                   │                                            ▼               │
-                       │                   ╰──────────── anything refused ─────────── READING ──found──►│
-                       ╰──────────────── a rebalance, a gap in the log, new topics, refused ────────────╯
-
-REVOKING takes no time in a group that speaks ``loadtrim``: nothing is put down for a barrier. In a mixed group it lasts
-until everything was drained and committed, as for any eager consumer.
+What happens is turned into a trigger here; what a trigger leads to in which phase says
+:mod:`~.membership_table`, and :meth:`Membership._fire` carries it out. Nothing else changes the phase.
 """
 
 from __future__ import annotations
 
-import enum
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, RejoinRecord
 
@@ -42,9 +35,10 @@ from .group_config import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTO
 from .heartbeats import Heartbeats
 from .join_sequence import JoinSequence
 from .lease import Lease
+from .membership_table import TRANSITIONS, Phase, Trigger
 from .ports import MembershipHooks
 
-__all__ = ["Membership", "Phase"]
+__all__ = ["Membership"]
 
 NEVER = float("inf")
 ASSIGNMENT_READ_SECONDS = 0.5
@@ -53,18 +47,8 @@ ASSIGNMENT_WAIT_SECONDS = 2.0
 TOPICS_WAIT_SECONDS = 5.0
 UNREADABLE_WAIT_SECONDS = 1.0
 OVERDUE_HEARTBEAT_SECONDS = 0.25
-
-
-class Phase(enum.Enum):
-    IDLE = "idle"
-    REVOKING = "revoking"
-    JOINING = "joining"
-    ASSIGNING = "assigning"
-    SYNCING = "syncing"
-    READING = "reading"
-    STABLE = "stable"
-    LEFT = "left"
-    FAILED = "failed"
+HISTORY_ENTRIES_MAX = 50
+"""Chosen: three rebalances with everything that may go wrong in them."""
 
 
 class Membership:
@@ -96,7 +80,6 @@ class Membership:
         self._next_generation = -1
         self._next_protocol = ""
         self._joined: tuple[JoinedMember, ...] = ()
-        self._join_sent_at = NEVER
         self._phase_deadline = NEVER
         self._retry_at = NEVER
         self._assignment_asked = False
@@ -115,6 +98,8 @@ class Membership:
         self._noticed_generation: int = -1
         """Generation whose end the log was already told of, by us or by another (rule 11)."""
         self._announcements = Announcements()
+        self.history: deque[tuple[float, Phase, Trigger]] = deque(maxlen=HISTORY_ENTRIES_MAX)
+        """What led to the phase of now: time, the phase before, and the trigger."""
 
     # -- what others ask -----------------------------------------------------------------------------------------
 
@@ -134,13 +119,16 @@ class Membership:
 
     @property
     def may_commit(self) -> bool:
-        """The broker takes commits of the generation entered: not between JoinGroup's and SyncGroup's answers."""
+        """The broker takes commits and heartbeats of the generation entered.
+
+        It refuses them between the answers of JoinGroup and SyncGroup.
+        """
         in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
         return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
 
     def wakeup(self) -> float:
         """When :meth:`tick` wants to be called at the latest."""
-        due = self._heartbeats.wakeup if self._may_heartbeat() else NEVER
+        due = self._heartbeats.wakeup if self.may_commit else NEVER
         retry = self._retry_at if self.coordinator_known else NEVER
         return min(due, retry, self._phase_deadline)
 
@@ -155,30 +143,70 @@ class Membership:
         self._attempt = earlier._attempt
         self.partitions = earlier.partitions
 
+    def _fire(self, trigger: Trigger, now: float, detail: Any = None) -> None:
+        """Change the phase as the table says, then call the effects with the time and ``detail``.
+
+        Raises:
+            InvariantError: the trigger cannot come in this phase.
+        """
+        before = self.phase
+        row = TRANSITIONS[before]
+        if trigger not in row:
+            raise InvariantError(f"membership: {trigger.name} in {before.name}", story=self.story())
+        transition = row[trigger]
+        if transition is None:
+            return
+        self.history.append((now, before, trigger))
+        self.phase = transition.to
+        for effect in transition.effects:
+            getattr(self, effect)(now, detail)
+
+    def story(self) -> tuple[str, ...]:
+        """Return how the phase of now came about, a line for each trigger."""
+        return tuple(f"{at:.3f} {phase.name}: {trigger.name}" for at, phase, trigger in self.history)
+
     def start(self, now: float) -> None:
         self._find_coordinator()
         self.rejoin(now)
 
     def rejoin(self, now: float) -> None:
-        """Begin a barrier, or note that one more is needed after the one going on."""
-        if self.phase in (Phase.LEFT, Phase.FAILED, Phase.REVOKING):
-            return
-        if self.phase in (Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING, Phase.READING):
-            self._again = True
-            return
-        self.phase = Phase.REVOKING
-        self.maybe_join(now)
+        """Begin a rebalance, or note that one more is needed after the one going on."""
+        self._fire(Trigger.REBALANCE_WANTED, now)
 
-    def maybe_join(self, now: float) -> None:
+    def _note_again(self, now: float, _: Any) -> None:
+        self._again = True
+
+    def maybe_join(self, now: float, _: Any = None) -> None:
         """Send the JoinGroup as soon as nothing stands in its way."""
         if self.phase is Phase.REVOKING and self._hooks.ready_to_join(now):
+            self._fire(Trigger.READY, now)
+
+    def _join_on_new_connection(self, now: float, _: Any) -> None:
+        # Rule 12: the JoinGroup may have been lost while heartbeats keep us alive, and the rebalance waits for us.
+        self._heartbeats.stopped = True
+        self._emit(CountCommand(what=ProtocolCount.JOIN_UNANSWERED))
+        self._send_join(now, fresh=True)
+
+    def _join_at_new_coordinator(self, now: float, _: Any) -> None:
+        # Also where a JoinGroup is parked: it may be parked at a broker that is not the coordinator any more.
+        if self._retry_at == NEVER:
             self._send_join(now)
 
-    def _send_join(self, now: float, *, fresh: bool = False) -> None:
-        self.phase = Phase.JOINING
+    def _heartbeat_now(self, now: float, _: Any) -> None:
+        self._heartbeats.by(now)
+
+    def _retry_soon(self, now: float, _: Any) -> None:
+        self._retry_at = now + self._config.retry_backoff
+
+    def _retry_later(self, now: float, _: Any) -> None:
+        # What cannot be read stays so perhaps for as long as its leader leads: joining again at once would make
+        # everybody rebalance all the time.
+        self._phase_deadline = NEVER
+        self._retry_at = now + UNREADABLE_WAIT_SECONDS
+
+    def _send_join(self, now: float, _: Any = None, *, fresh: bool = False) -> None:
         self._again = False
         self._retry_at = NEVER
-        self._join_sent_at = now
         self._phase_deadline = now + self._config.rebalance_timeout / 2
         if not self.coordinator_known:
             return
@@ -211,11 +239,7 @@ class Membership:
 
     def coordinator_found(self, now: float) -> None:
         self.coordinator_known = True
-        if self.phase is Phase.JOINING and self._retry_at == NEVER:
-            # Also where a JoinGroup is parked: it may be parked at a broker that is not the coordinator any more.
-            self._send_join(now)
-        elif self.phase is Phase.STABLE:
-            self._heartbeats.by(now)
+        self._fire(Trigger.COORDINATOR_FOUND, now)
 
     def coordinator_lost(self) -> None:
         """Somebody's request was answered by a broker that is not the coordinator, or by none."""
@@ -236,20 +260,18 @@ class Membership:
             self._joined_generation(event)
         elif event.code == Code.MEMBER_ID_REQUIRED:
             self.member = event.member
-            self._send_join(event.now)
+            self._fire(Trigger.ID_GIVEN, event.now)
         elif event.code == Code.UNKNOWN_MEMBER_ID:
-            self._forgotten(event.now)
+            self._fire(Trigger.FORGOTTEN, event.now)
         elif event.code in RETRIABLE or event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
             if event.code in COORDINATOR_MOVED:
                 self.coordinator_lost()
-            self._retry_at = event.now + self._config.retry_backoff
+            self._fire(Trigger.JOIN_POSTPONED, event.now)
         else:
-            self._fail(event.code)
+            self._fire(Trigger.REFUSED_FOR_GOOD, event.now, event.code)
 
-    def _fail(self, code: int) -> None:
-        """Refused for good: the user is told what aiokafka would tell."""
-        self.phase = Phase.FAILED
-        self._phase_deadline = self._retry_at = NEVER
+    def _fail(self, now: float, code: int) -> None:
+        """The user is told what aiokafka would tell."""
         self._emit(FailCommand(code=code))
 
     def _joined_generation(self, event: JoinAnsweredEvent) -> None:
@@ -263,7 +285,7 @@ class Membership:
         if event.protocol != LOADTRIM:
             self._hooks.stop_foreign(event.now)
         if event.leader != event.member:
-            self._send_sync(event.now, {})
+            self._fire(Trigger.JOINED, event.now, {})
             return
         stale = self._join_sequence.is_stale(event.members)
         # Without the map of the generation before, others may have been answered JoinGroups that are not known here.
@@ -271,18 +293,19 @@ class Membership:
         self._join_sequence.answered(event.generation, event.members)
         if stale:
             self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))
-            self._restart_barrier(event.now)
+            self._fire(Trigger.STALE_JOIN, event.now)
             return
-        self.phase = Phase.ASSIGNING
-        self._phase_deadline = event.now + TOPICS_WAIT_SECONDS
+        self._fire(Trigger.JOINED_AS_LEADER, event.now)
+
+    def _begin_assigning(self, now: float, _: Any) -> None:
+        self._phase_deadline = now + TOPICS_WAIT_SECONDS
         self._assignment_asked = self._topics_answered = False
         self._topics_asked = None
         self._assignment_append = self._assignment_pending = None
-        self.assign(event.now)
 
     # -- the leader's map ----------------------------------------------------------------------------------------
 
-    def assign(self, now: float) -> None:
+    def assign(self, now: float, _: Any = None) -> None:
         """Answer with the map as soon as everything it needs is there."""
         if self.phase is not Phase.ASSIGNING or self._assignment_append is not None:
             return
@@ -290,7 +313,7 @@ class Membership:
             return
         self._assigned_for = {topic: self.partitions.get(topic, 0) for m in self._joined for topic in m.topics}
         if self._next_protocol != LOADTRIM:
-            self._send_sync(now, assign_standard(self._next_protocol, self._joined, self.partitions))
+            self._fire(Trigger.ASSIGNED, now, assign_standard(self._next_protocol, self._joined, self.partitions))
             return
         made = make_assignment(
             self._joined, self.partitions, leaving=self._hooks.leaving(), weights=self._hooks.weights()
@@ -306,7 +329,7 @@ class Membership:
             manual_override=self._hooks.manual_override_in_force(),
         )
         if len(encode(assignment)) * len(self._joined) <= self._config.inline_limit_bytes:
-            self._send_sync(now, answers_of(assignment, inline=True))
+            self._fire(Trigger.ASSIGNED, now, answers_of(assignment, inline=True))
         else:
             self._assignment_pending = assignment
             self._assignment_append = self._hooks.append(assignment)
@@ -331,7 +354,7 @@ class Membership:
             newest.learn({m: e.attempt for m, e in assignment.members.items()})
             if newest.is_stale(self._joined):
                 self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))
-                self._restart_barrier(now)
+                self._fire(Trigger.STALE_JOIN, now)
                 return
         self.assign(now)
 
@@ -369,7 +392,15 @@ class Membership:
             answers = {
                 m: msgspec.structs.replace(a, assignment_offset=offset, attempts=None) for m, a in answers.items()
             }
-        self._send_sync(now, answers)
+        self._fire(Trigger.ASSIGNED, now, answers)
+
+    def _assign_without_more(self, now: float, _: Any) -> None:
+        """What was waited for takes too long: the leader assigns without it (rules 7 and 8)."""
+        if self._assignment_append is not None:
+            self.assignment_appended(now, self._assignment_append, None)
+        else:
+            self._assignment_answered = True
+            self.assign(now)
 
     def _count_oddities(self, made: GenerationAssignment) -> None:
         for partition in made.contested:
@@ -380,7 +411,6 @@ class Membership:
     # -- SyncGroup -----------------------------------------------------------------------------------------------
 
     def _send_sync(self, now: float, answers: dict[str, GroupAnswer]) -> None:
-        self.phase = Phase.SYNCING
         self._phase_deadline = now + self._config.rebalance_timeout / 2
         self._outstanding = True
         self._emit(
@@ -394,28 +424,29 @@ class Membership:
             return
         self._outstanding = False
         if event.code == Code.UNKNOWN_MEMBER_ID:
-            self._forgotten(event.now)
+            self._fire(Trigger.FORGOTTEN, event.now)
             return
         if event.code not in (Code.NONE, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS, *RETRIABLE):
-            self._fail(event.code)
+            self._fire(Trigger.REFUSED_FOR_GOOD, event.now, event.code)
             return
         if event.code != Code.NONE:
             if event.code in COORDINATOR_MOVED:
                 self.coordinator_lost()
-            self._restart_barrier(event.now)
+            self._fire(Trigger.SYNC_REFUSED, event.now)
             return
         if event.answer is None:
-            # Unreadable, perhaps for as long as its leader leads: not again at once, everybody would rebalance.
             self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_UNREADABLE))
-            self._restart_later(event.now)
+            self._fire(Trigger.ASSIGNMENT_UNREADABLE, event.now)
             return
         self._lease.renew(event.sent_at)
-        self._answer = event.answer
         if event.answer.assignment_offset is not None:
-            self.phase = Phase.READING
-            self._phase_deadline = event.now + ASSIGNMENT_WAIT_SECONDS
-            return
-        self._enter(event.now, event.answer)
+            self._fire(Trigger.ASSIGNMENT_IN_LOG, event.now, event.answer)
+        else:
+            self._assignment_here(event.now, event.answer)
+
+    def _await_assignment(self, now: float, answer: GroupAnswer) -> None:
+        self._answer = answer
+        self._phase_deadline = now + ASSIGNMENT_WAIT_SECONDS
 
     @property
     def reading(self) -> tuple[int, int] | None:
@@ -427,14 +458,17 @@ class Membership:
     def assignment_read(self, now: float, assignment: AssignmentRecord) -> None:
         """The map that the SyncGroup answer points to has been read from the log."""
         if self.phase is Phase.READING and assignment.generation == self._next_generation:
-            self._enter(now, msgspec.structs.replace(self._answer, assignment=assignment))
+            self._assignment_here(now, msgspec.structs.replace(self._answer, assignment=assignment))
+
+    def _assignment_here(self, now: float, answer: GroupAnswer) -> None:
+        # Rule 6: an assignment made from an earlier JoinGroup of this member knows less than what it owns now.
+        if self._next_protocol == LOADTRIM and _attempts_of(answer).get(self.member, -1) != self._attempt:
+            self._emit(CountCommand(what=ProtocolCount.STALE_ASSIGNMENT))
+            self._fire(Trigger.STALE_ASSIGNMENT, now)
+        else:
+            self._fire(Trigger.ASSIGNMENT_HERE, now, answer)
 
     def _enter(self, now: float, answer: GroupAnswer) -> None:
-        if self._next_protocol == LOADTRIM and self._made_from(answer) != self._attempt:
-            self._emit(CountCommand(what=ProtocolCount.STALE_ASSIGNMENT))
-            self._restart_barrier(now)
-            return
-        self.phase = Phase.STABLE
         self.generation = self._next_generation
         self.protocol = self._next_protocol
         self.assignment = answer.assignment
@@ -450,19 +484,11 @@ class Membership:
             self._contested = False
             self.rejoin(now)
 
-    def _made_from(self, answer: GroupAnswer) -> int:
-        return _attempts_of(answer).get(self.member, -1)
-
-    def _restart_later(self, now: float) -> None:
-        self.phase = Phase.JOINING
+    def _stop_waiting_for_answer(self, now: float, _: Any) -> None:
         self._phase_deadline = NEVER
-        self._retry_at = now + UNREADABLE_WAIT_SECONDS
 
-    def _restart_barrier(self, now: float) -> None:
-        """Join again with the claims held: what was answered cannot be used."""
-        self.phase = Phase.REVOKING
-        self._phase_deadline = NEVER
-        self.maybe_join(now)
+    def _stop_waiting(self, now: float, _: Any) -> None:
+        self._phase_deadline = self._retry_at = NEVER
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
@@ -493,41 +519,25 @@ class Membership:
 
     def _join_on_notice(self, now: float) -> None:
         self._noticed_generation = max(self._noticed_generation, self.generation)
-        if self.phase is Phase.STABLE:
-            self.rejoin(now)
+        self._fire(Trigger.GENERATION_ENDS, now)
 
     def tick(self, now: float, overdue: bool) -> None:
         """Whatever is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
         if overdue and self.phase is Phase.STABLE:
             self._heartbeats.by(now + OVERDUE_HEARTBEAT_SECONDS)
         if now >= self._retry_at and self.coordinator_known and self.phase is Phase.JOINING:
-            self._send_join(now)
+            self._fire(Trigger.RETRY_DUE, now)
         if now >= self._phase_deadline:
             self._phase_overdue(now)
         # Last, because what came before may have brought us back into a phase with heartbeats.
-        if self._may_heartbeat() and now >= self._heartbeats.wakeup:
+        if self.may_commit and now >= self._heartbeats.wakeup:
             self._heartbeats.sent()
             self._emit(SendHeartbeatCommand(member=self.member, generation=self.generation))
 
     def _phase_overdue(self, now: float) -> None:
-        if self.phase is Phase.JOINING:
-            # Rule 12: the JoinGroup may have been lost while heartbeats keep us alive, and the barrier waits for us.
-            self._heartbeats.stopped = True
-            self._emit(CountCommand(what=ProtocolCount.JOIN_UNANSWERED))
-            self._send_join(now, fresh=True)
-        elif self.phase is Phase.ASSIGNING:
-            if self._assignment_append is not None:
-                self.assignment_appended(now, self._assignment_append, None)
-            else:
-                self._assignment_answered = True
-                self.assign(now)
-        elif self.phase in (Phase.SYNCING, Phase.READING):
+        if self.phase in (Phase.SYNCING, Phase.READING):
             self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_UNANSWERED))
-            self._restart_barrier(now)
-
-    def _may_heartbeat(self) -> bool:
-        in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
-        return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
+        self._fire(Trigger.OVERDUE, now)
 
     def heartbeat_answered(self, event: HeartbeatAnsweredEvent) -> None:
         self._heartbeats.answered()
@@ -543,10 +553,10 @@ class Membership:
         elif event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
             if event.code == Code.REBALANCE_IN_PROGRESS:
                 self._lease.renew_session(event.sent_at)
-            if current and self.phase is Phase.STABLE:
-                self.rejoin(event.now)
+            if current:
+                self._fire(Trigger.GENERATION_ENDS, event.now)
         elif event.code == Code.UNKNOWN_MEMBER_ID:
-            self._forgotten(event.now)
+            self._fire(Trigger.FORGOTTEN, event.now)
         elif event.code in COORDINATOR_MOVED:
             self.coordinator_lost()
 
@@ -555,19 +565,17 @@ class Membership:
         if member != self.member:
             return
         if code == Code.UNKNOWN_MEMBER_ID:
-            self._forgotten(now)
-        elif generation == self.generation and self.phase is Phase.STABLE:
-            if code == Code.ILLEGAL_GENERATION:
-                self.rejoin(now)
-            elif code == Code.REBALANCE_IN_PROGRESS:
-                self._heartbeats.by(now)
+            self._fire(Trigger.FORGOTTEN, now)
+        elif generation == self.generation and code == Code.ILLEGAL_GENERATION:
+            self._fire(Trigger.GENERATION_ENDS, now)
+        elif generation == self.generation and code == Code.REBALANCE_IN_PROGRESS and self.phase is Phase.STABLE:
+            self._heartbeats.by(now)
 
     # -- getting out ---------------------------------------------------------------------------------------------
 
-    def _forgotten(self, now: float) -> None:
+    def _forget(self, now: float, _: Any) -> None:
         """Rule 9: own nothing, forget all, take a new id."""
-        if self.phase in (Phase.LEFT, Phase.FAILED):
-            return
+        self._phase_deadline = NEVER
         self._emit(CountCommand(what=ProtocolCount.FORGOTTEN))
         self._lease.revoke()
         self.member = ""
@@ -580,11 +588,9 @@ class Membership:
         self._announcements.forget()
         self._heartbeats.forget()
         self._hooks.forget(now)
-        self._restart_barrier(now)
 
-    def left(self) -> None:
-        self.phase = Phase.LEFT
-        self._phase_deadline = self._retry_at = NEVER
+    def left(self, now: float) -> None:
+        self._fire(Trigger.LEFT, now)
 
 
 def _attempts_of(answer: GroupAnswer) -> dict[str, int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
+from .assigned_partition import AssignedEvent, AssignedPartition, AssignedState
 from .commands import (
     AwaitIdlePointCommand,
     Command,
@@ -34,7 +35,7 @@ from .events import (
     TransactionSentEvent,
 )
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
-from .ownership import AssignedPartition, AssignedState, Ownership
+from .ownership import Ownership
 from .snapshot import AssignedView
 
 __all__ = ["PartitionTable"]
@@ -196,7 +197,7 @@ class PartitionTable:
 
     def _open(self, entry: AssignedPartition, offset: int | None, handoff_seconds: float | None = None) -> None:
         entry.committed = offset
-        entry.become(AssignedState.OPENING)
+        entry.advance(AssignedEvent.OFFSET_KNOWN)
         self._emit(
             OpenCommand(
                 partition=entry.partition,
@@ -211,17 +212,17 @@ class PartitionTable:
         if entry is None:
             return
         if entry.committed is not None:
-            self._run(entry)
+            self._run(entry, AssignedEvent.OPENED)
             return
         # Rule 4: with no commit yet, an owner that dies before its first one would lose what `latest` skipped.
-        entry.become(AssignedState.INITIAL_COMMIT)
+        entry.advance(AssignedEvent.OPENED_WITHOUT_COMMIT)
         entry.start = event.position
         self.commits.want(
             0, {entry.partition: OffsetCommit(acquisition_id=entry.acquisition_id, offset=event.position)}
         )
 
-    def _run(self, entry: AssignedPartition) -> None:
-        entry.become(AssignedState.RUNNING)
+    def _run(self, entry: AssignedPartition, event: AssignedEvent) -> None:
+        entry.advance(event)
         self._emit(RunCommand(partition=entry.partition, acquisition_id=entry.acquisition_id))
 
     # -- giving --------------------------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ class PartitionTable:
         return True
 
     def _pre_commit(self, now: float, entry: AssignedPartition) -> None:
-        entry.become(AssignedState.PRE_COMMIT)
+        entry.advance(AssignedEvent.GIVING)
         entry.deadline = now + PRE_COMMIT_SECONDS
         entry.idle_point_awaited, entry.idle_points = False, 0
         if not self._gathering:  # one commit for all that begin together
@@ -253,7 +254,7 @@ class PartitionTable:
             self._emit(GatherCommitsCommand())
 
     def _stop(self, now: float, entry: AssignedPartition) -> None:
-        entry.become(AssignedState.DRAINING)
+        entry.advance(AssignedEvent.STOPPED)
         entry.since, entry.done, entry.decided = now, None, False
         entry.deadline = NEVER if entry.patient or not entry.target else now + self._config.drain_seconds
         self._emit(StopCommand(partition=entry.partition, acquisition_id=entry.acquisition_id))
@@ -295,7 +296,7 @@ class PartitionTable:
         entry = self._current(event.partition, event.acquisition_id, AssignedState.DRAINING)
         if entry is None:
             return
-        entry.become(AssignedState.COMMITTING)
+        entry.advance(AssignedEvent.DRAINED)
         entry.done = event.done
         entry.decided = self._config.auto_commit
         if not self._config.auto_commit:
@@ -333,7 +334,7 @@ class PartitionTable:
 
     def release(self, now: float, entry: AssignedPartition, record: ReleaseRecord | None) -> None:
         """Send the release; after it nothing is cancelled. None: a final commit before leaving, nobody is given it."""
-        entry.become(AssignedState.TRANSFERRED)
+        entry.advance(AssignedEvent.RELEASE_SENT)
         entry.deadline = NEVER
         if record is not None:
             entry.deadline = now + DOUBT_SECONDS
@@ -438,7 +439,7 @@ class PartitionTable:
             entry = self.assigned[partition]
             entry.committed = commit.offset
             if entry.state is AssignedState.INITIAL_COMMIT:
-                self._run(entry)
+                self._run(entry, AssignedEvent.START_COMMITTED)
             elif entry.state is AssignedState.COMMITTING and not self._config.auto_commit:
                 self._ask_handoff_offset(entry)
         for partition in outcome.refused:
@@ -488,7 +489,7 @@ class PartitionTable:
 
     def _resume(self, entry: AssignedPartition, why: ProtocolCount = ProtocolCount.MOVE_DROPPED) -> None:
         stopped = entry.state is not AssignedState.PRE_COMMIT
-        entry.become(AssignedState.RUNNING)
+        entry.advance(AssignedEvent.RESUMED)
         del self._moving[entry.partition]
         entry.target, entry.done, entry.decided = "", None, False
         self._emit(CountCommand(what=why, partition=entry.partition))
@@ -496,6 +497,7 @@ class PartitionTable:
             self._emit(ResumeCommand(partition=entry.partition, acquisition_id=entry.acquisition_id))
 
     def _drop(self, entry: AssignedPartition, *, released: bool = False) -> None:
+        entry.advance(AssignedEvent.DROPPED)
         del self.assigned[entry.partition]
         self._moving.pop(entry.partition, None)
         self._answer_requests(self.commits.lose(entry.partition))

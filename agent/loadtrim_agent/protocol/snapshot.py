@@ -9,9 +9,9 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord, PlanRecord
 
+from .assigned_partition import AssignedState
 from .group_config import LOADTRIM, GroupConfig
-from .membership import Phase
-from .ownership import AssignedState
+from .membership_table import Phase
 
 __all__ = ["AssignedView", "MachineSnapshot"]
 

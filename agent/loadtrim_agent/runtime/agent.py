@@ -29,8 +29,8 @@ from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.kafka.group_requests import GroupRequests
 from loadtrim_agent.kafka.subscription import Subscription, TopicWatch
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import GroupConfig
-from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
 from .command_executor import CommandExecutor

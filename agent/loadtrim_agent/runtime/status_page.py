@@ -25,7 +25,7 @@ from loadtrim_agent.observability.status import (
     shown_settings,
 )
 from loadtrim_agent.observability.text import decision_line
-from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 

@@ -19,8 +19,8 @@ from loadtrim_agent.delivery.partitions import Partitions
 from loadtrim_agent.kafka.group_requests import GroupRequests
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code
-from loadtrim_agent.protocol.ownership import AssignedState
 
 from .group_errors import group_error
 from .membership_driver import MembershipDriver

@@ -6,11 +6,13 @@ import pytest
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol import assigned_partition, membership_table
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol import machine as machine_module
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code
-from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.membership_table import Phase
 from loadtrim_agent.wire.ownership_records import LeavingRecord, ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
@@ -27,31 +29,62 @@ def test_same_events_same_commands() -> None:
         d = Driver().running(0, 1)
         d.give(P0)
         d.drained(P0, 9)
-        return [repr(entry) for entry in d.machine.story()]
+        return [repr(entry) for entry in d.machine.trace()]
 
     assert run() == run()
 
 
-def test_the_story_of_one_partition() -> None:
+def test_a_contradiction_tells_the_story_of_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     d = Driver().running(0, 1)
     d.give(P0)
-    kinds = [kind for _, kind, _ in d.machine.story(P0)]
-    assert kinds[-4:] == ["MoveWantedEvent", "AwaitIdlePointCommand", "IdlePointEvent", "StopCommand"]
-    assert len(d.machine.story(P0)) < len(d.machine.story())
-    assert all(P0.topic in text for _, _, text in d.machine.story(P0))
+    monkeypatch.setitem(assigned_partition.TRANSITIONS, AssignedState.DRAINING, {})  # type: ignore[arg-type]
+    with pytest.raises(InvariantError) as caught:
+        d.drained(P0, 9)
+    error = caught.value
+    assert error.what == "orders-0 (acquisition 1): DRAINED in DRAINING"
+    states, events = error.story[:4], error.story[4:]
+    assert states[-2:] == ("RUNNING: GIVING", "PRE_COMMIT: STOPPED")
+    assert events
+    kinds = [line.split()[1].partition("(")[0] for line in events]
+    assert kinds[-5:] == ["MoveWantedEvent", "AwaitIdlePointCommand", "IdlePointEvent", "StopCommand", "DrainedEvent"]
+    assert all("partition=0" in line for line in events), "and nothing of the other partition"
+    assert str(error).splitlines() == [error.what, *(f"  {line}" for line in error.story)]
+
+
+def test_a_story_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = Driver().running(0)
+    for _ in range(40):
+        d.give(P0)
+        d.after(d.machine.config.drain_seconds)
+    d.give(P0)
+    monkeypatch.setitem(assigned_partition.TRANSITIONS, AssignedState.DRAINING, {})  # type: ignore[arg-type]
+    with pytest.raises(InvariantError) as caught:
+        d.drained(P0, 9)
+    assert len(caught.value.story) == assigned_partition.HISTORY_ENTRIES_MAX + machine_module.STORY_LINES_MAX
+    assert max(map(len, caught.value.story)) <= machine_module.STORY_LINE_CHARACTERS_MAX
+
+
+def test_a_contradiction_of_the_membership_tells_how_it_came_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = Driver().running(0)
+    monkeypatch.setitem(membership_table.TRANSITIONS, Phase.STABLE, {})  # type: ignore[arg-type]
+    with pytest.raises(InvariantError, match="membership: GENERATION_ENDS in STABLE") as caught:
+        d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    triggers = [line.split(maxsplit=1)[1] for line in caught.value.story if line.endswith(("JOINED", "_HERE", "READY"))]
+    assert triggers == ["REVOKING: READY", "JOINING: JOINED", "SYNCING: ASSIGNMENT_HERE"]
+    assert "HeartbeatAnsweredEvent" in caught.value.story[-1]
 
 
 def test_ticks_without_consequence_are_not_remembered() -> None:
     d = Driver().running(0)
-    before = d.machine.story()
+    before = d.machine.trace()
     d.after(0.1)
-    assert d.machine.story() == before
+    assert d.machine.trace() == before
 
 
 def test_a_contradiction_is_raised() -> None:
     d = Driver().running(0)
     d.machine.holdings.assigned[P0].state = AssignedState.TRANSFERRED
-    with pytest.raises(InvariantError, match="TRANSFERRED -> TRANSFERRED"):
+    with pytest.raises(InvariantError, match="RELEASE_SENT in TRANSFERRED"):
         d.machine.holdings.release(d.now, d.machine.holdings.assigned[P0], None)
 
 

@@ -11,7 +11,7 @@ from loadtrim_agent.protocol.announcements import KEPT_MAX, Announcements
 from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
 from loadtrim_agent.protocol.heartbeats import BURST_GAPS_SECONDS
-from loadtrim_agent.protocol.membership import Phase
+from loadtrim_agent.protocol.membership_table import Phase
 from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
     HelloRecord,

@@ -7,9 +7,9 @@ import pytest
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import Code
-from loadtrim_agent.protocol.ownership import AssignedState
 from loadtrim_agent.protocol.partitions import PRE_COMMIT_SECONDS
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord, ReleaseRecord
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol.membership import Phase
-from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.assigned_partition import AssignedState
+from loadtrim_agent.protocol.membership_table import Phase
 from sim.driver import ME, OTHER, Driver, release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

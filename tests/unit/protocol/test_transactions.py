@@ -5,7 +5,7 @@ from __future__ import annotations
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol.ownership import AssignedState
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.wire.ownership_records import ReleaseRecord
 from sim.driver import Driver
 

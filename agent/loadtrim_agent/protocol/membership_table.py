@@ -1,0 +1,205 @@
+"""How a member gets into a generation, stays there and gets out: states, triggers and one table.
+
+Theory of operation
+===================
+
+A member is in exactly one phase. Whatever happens to it (an answer of the coordinator, a record of the log, a timer, a
+wish of the user) is first judged by :class:`~.membership.Membership`, which turns it into one *trigger*. The table says
+for each phase what the trigger leads to: the next phase, and the effects that follow, in order. Nothing else changes
+the phase. A trigger that may come in a phase and means nothing there is in the table as ``IGNORED``. A pair that is not
+in the table is a contradiction: it raises :class:`~loadtrim_agent.common.errors.InvariantError` with the history.
+
+An answer counts only if it answers the request sent last and the phase waits for it. Every other answer is late and is
+dropped before the table is asked.
+
+The way in is REVOKING, JOINING, SYNCING, STABLE; the leader goes through ASSIGNING, and through READING goes who must
+read the assignment from the log. REVOKING takes no time in a group that speaks ``loadtrim``, where nothing is put down
+for a rebalance (rule 5); in a mixed group it lasts until everything was drained and committed, as for any eager
+consumer.
+
+Rules that hold in the table (numbers as in ``docs/protocol.md``):
+
+* What is owned goes on being delivered in every phase, as long as the lease lasts: no phase stops a partition.
+* Each way back leads to REVOKING, never straight to JOINING: what must come before a JoinGroup comes before each one.
+  The exceptions send a JoinGroup of the same rebalance again: a new id, a retry, a new coordinator, one unanswered.
+* A rebalance that is wanted while one goes on is not lost: it is noted (``_note_again``) and begins after that one.
+* A rebalance that the member is told of counts in STABLE only (rule 9): in any other phase it is in one already.
+* FORGOTTEN owns nothing from then on (rule 9), in whatever phase the coordinator's answer finds the member.
+* LEFT is final, and FAILED too, but for leaving: :meth:`~.machine.Machine.successor` joins anew.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["IGNORED", "TRANSITIONS", "Phase", "Transition", "Trigger", "diagram"]
+
+
+class Phase(enum.Enum):
+    """Where a member is on its way into a generation."""
+
+    IDLE = "idle"
+    """The member was made and not started."""
+    REVOKING = "revoking"
+    """The member is about to send a JoinGroup; in a mixed group it puts everything down first."""
+    JOINING = "joining"
+    """A JoinGroup is on its way, or waits for the coordinator or for a retry."""
+    ASSIGNING = "assigning"
+    """The member leads and makes the assignment: topics, the newest assignment or the log may be waited for."""
+    SYNCING = "syncing"
+    """A SyncGroup is on its way."""
+    READING = "reading"
+    """The answer named a place in the log; the assignment there is not read yet."""
+    STABLE = "stable"
+    """The member is in a generation and knows of no rebalance."""
+    LEFT = "left"
+    """The member is out of the group."""
+    FAILED = "failed"
+    """The coordinator refused the member for good; the user's next call raises that."""
+
+
+class Trigger(enum.Enum):
+    """What may change the phase. The value is the text in the diagram, without colon or semicolon (Mermaid)."""
+
+    REBALANCE_WANTED = "start, a gap in the log, a release in doubt, new topics or partitions"
+    GENERATION_ENDS = "told of a rebalance, fenced"
+    READY = "ready"
+    ID_GIVEN = "new id"
+    JOIN_POSTPONED = "refused for now"
+    RETRY_DUE = "retry"
+    COORDINATOR_FOUND = "coordinator found"
+    JOINED = "answered"
+    JOINED_AS_LEADER = "answered, and this member leads"
+    STALE_JOIN = "a delayed copy among the joins (rule 8)"
+    ASSIGNED = "the assignment is made"
+    ASSIGNMENT_IN_LOG = "answered with a place in the log"
+    ASSIGNMENT_HERE = "the assignment is here"
+    ASSIGNMENT_UNREADABLE = "the assignment cannot be read"
+    STALE_ASSIGNMENT = "an assignment from another attempt (rule 6)"
+    SYNC_REFUSED = "refused"
+    OVERDUE = "no answer in time"
+    REFUSED_FOR_GOOD = "refused for good"
+    FORGOTTEN = "unknown member (rule 9)"
+    LEFT = "LeaveGroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The phase that follows, and the methods of :class:`~.membership.Membership` that are called then, in order."""
+
+    to: Phase
+    effects: tuple[str, ...] = ()
+
+
+IGNORED = None
+"""The trigger may come in this phase and changes nothing."""
+
+_FORGET = Transition(Phase.REVOKING, ("_forget", "maybe_join"))
+_LEAVE = Transition(Phase.LEFT, ("_stop_waiting",))
+_RESTART = Transition(Phase.REVOKING, ("_stop_waiting_for_answer", "maybe_join"))
+
+TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
+    Phase.IDLE: {
+        Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, ("maybe_join",)),
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.COORDINATOR_FOUND: IGNORED,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.REVOKING: {
+        Trigger.REBALANCE_WANTED: IGNORED,
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.READY: Transition(Phase.JOINING, ("_send_join",)),
+        Trigger.COORDINATOR_FOUND: IGNORED,
+        Trigger.FORGOTTEN: _FORGET,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.JOINING: {
+        Trigger.REBALANCE_WANTED: Transition(Phase.JOINING, ("_note_again",)),
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.ID_GIVEN: Transition(Phase.JOINING, ("_send_join",)),
+        Trigger.JOIN_POSTPONED: Transition(Phase.JOINING, ("_retry_soon",)),
+        Trigger.RETRY_DUE: Transition(Phase.JOINING, ("_send_join",)),
+        Trigger.COORDINATOR_FOUND: Transition(Phase.JOINING, ("_join_at_new_coordinator",)),
+        Trigger.JOINED: Transition(Phase.SYNCING, ("_send_sync",)),
+        Trigger.JOINED_AS_LEADER: Transition(Phase.ASSIGNING, ("_begin_assigning", "assign")),
+        Trigger.STALE_JOIN: _RESTART,
+        Trigger.OVERDUE: Transition(Phase.JOINING, ("_join_on_new_connection",)),
+        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("_stop_waiting", "_fail")),
+        Trigger.FORGOTTEN: _FORGET,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.ASSIGNING: {
+        Trigger.REBALANCE_WANTED: Transition(Phase.ASSIGNING, ("_note_again",)),
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.COORDINATOR_FOUND: IGNORED,
+        Trigger.STALE_JOIN: _RESTART,
+        Trigger.ASSIGNED: Transition(Phase.SYNCING, ("_send_sync",)),
+        Trigger.OVERDUE: Transition(Phase.ASSIGNING, ("_assign_without_more",)),
+        Trigger.FORGOTTEN: _FORGET,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.SYNCING: {
+        Trigger.REBALANCE_WANTED: Transition(Phase.SYNCING, ("_note_again",)),
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.COORDINATOR_FOUND: IGNORED,
+        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("_enter",)),
+        Trigger.ASSIGNMENT_IN_LOG: Transition(Phase.READING, ("_await_assignment",)),
+        Trigger.ASSIGNMENT_UNREADABLE: Transition(Phase.JOINING, ("_retry_later",)),
+        Trigger.STALE_ASSIGNMENT: _RESTART,
+        Trigger.SYNC_REFUSED: _RESTART,
+        Trigger.OVERDUE: _RESTART,
+        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("_stop_waiting", "_fail")),
+        Trigger.FORGOTTEN: _FORGET,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.READING: {
+        Trigger.REBALANCE_WANTED: Transition(Phase.READING, ("_note_again",)),
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.COORDINATOR_FOUND: IGNORED,
+        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("_enter",)),
+        Trigger.STALE_ASSIGNMENT: _RESTART,
+        Trigger.OVERDUE: _RESTART,
+        Trigger.FORGOTTEN: _FORGET,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.STABLE: {
+        Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, ("maybe_join",)),
+        Trigger.GENERATION_ENDS: Transition(Phase.REVOKING, ("maybe_join",)),
+        Trigger.COORDINATOR_FOUND: Transition(Phase.STABLE, ("_heartbeat_now",)),
+        Trigger.FORGOTTEN: _FORGET,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.LEFT: {
+        Trigger.REBALANCE_WANTED: IGNORED,
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.COORDINATOR_FOUND: IGNORED,
+        Trigger.FORGOTTEN: IGNORED,
+        Trigger.LEFT: _LEAVE,
+    },
+    Phase.FAILED: {
+        Trigger.REBALANCE_WANTED: IGNORED,
+        Trigger.GENERATION_ENDS: IGNORED,
+        Trigger.COORDINATOR_FOUND: IGNORED,
+        Trigger.FORGOTTEN: IGNORED,
+        Trigger.LEFT: _LEAVE,
+    },
+}
+
+
+def diagram() -> str:
+    """Return the table as a Mermaid state diagram: one arrow per pair of phases, without what changes nothing.
+
+    FORGOTTEN and LEFT, which lead to one phase from everywhere, are drawn for STABLE only.
+    """
+    everywhere = (Trigger.FORGOTTEN, Trigger.LEFT)
+    arrows: dict[tuple[Phase, Phase], list[str]] = {}
+    for phase, row in TRANSITIONS.items():
+        for trigger, transition in row.items():
+            noted = transition is not None and transition.effects == ("_note_again",)
+            if transition is None or noted or (trigger in everywhere and phase is not Phase.STABLE):
+                continue
+            arrows.setdefault((phase, transition.to), []).append(trigger.value)
+    lines = [f"    {begin.name} --> {end.name}: {' / '.join(texts)}" for (begin, end), texts in arrows.items()]
+    return "\n".join(["stateDiagram-v2", "    [*] --> IDLE", *lines, "    LEFT --> [*]", "    FAILED --> [*]"])
