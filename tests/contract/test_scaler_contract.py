@@ -1,13 +1,19 @@
-"""What every implementation of the scaling port keeps to: the fake, none, and the webhook against a real
-server.
+"""Every implementation of the scaling port keeps this contract: fake, none, the template to copy, and the
+webhook against a real server.
+
+``SCALER=<path> pytest tests/contract/test_scaler_contract.py`` judges a copy of ``docs/templates/scaler.py`` instead of
+the template itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +25,7 @@ from loadtrim_agent.leader.scaling.port import DETAIL_MAX, Answer, ScaleOutcome,
 from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 
 TOKEN = "s3cret-t0ken"
+TEMPLATE = Path(__file__).parents[2] / "docs" / "templates" / "scaler.py"
 
 
 @dataclass
@@ -83,7 +90,33 @@ async def webhook_harness() -> AsyncIterator[Harness]:
         await scaler.close()
 
 
-@pytest.fixture(params=[fake_harness, none_harness, webhook_harness], ids=["fake", "none", "webhook"])
+@asynccontextmanager
+async def template_harness() -> AsyncIterator[Harness]:
+    scaler, orchestrator = load_template().template()
+    yield Harness(
+        scaler,
+        lambda: orchestrator.state,
+        lambda: setattr(orchestrator, "fails_next", True),
+        lambda: setattr(orchestrator, "hangs_next", True),
+        at_once,
+    )
+    await scaler.close()
+
+
+def load_template() -> Any:
+    """Load the file as a module."""
+    spec = importlib.util.spec_from_file_location("scaler_template", os.environ.get("SCALER", TEMPLATE))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+HARNESSES = {"fake": fake_harness, "none": none_harness, "template": template_harness, "webhook": webhook_harness}
+
+
+@pytest.fixture(params=HARNESSES.values(), ids=HARNESSES)
 async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     async with request.param() as made:
         yield made
