@@ -1,4 +1,4 @@
-"""What the thread of user code knows of the agent, and how it calls the agent's thread."""
+"""The agent as the thread of user code knows it, and the way to call its thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AgentLink:
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
-        """What user code has subscribed last. The agent may not have read it yet."""
+        """The newest subscription of user code. The agent may not have read it yet."""
         self.thread: AgentThread | None = None
         self.agent: Agent | None = None
         self.buffer: RecordBuffer | None = None
@@ -33,7 +33,7 @@ class AgentLink:
 
     @property
     def thread_alive(self) -> bool:
-        """Whether the agent's loop still turns."""
+        """Return whether the agent's loop still turns."""
         return self.thread is not None and self.thread.alive
 
     @property

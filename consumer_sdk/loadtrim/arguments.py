@@ -1,4 +1,4 @@
-"""The constructor's arguments: those of ``AIOKafkaConsumer``, checked and sorted by who uses them."""
+"""The constructor's arguments: those of ``AIOKafkaConsumer``, checked and sorted by the part that uses them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Arguments:
     kafka: dict[str, Any]
     """All, with aiokafka's defaults."""
     fetcher: dict[str, Any]
-    """Those of the fetcher."""
+    """The arguments of the fetcher."""
     group_id: str
     client_id: str
     enable_auto_commit: bool
@@ -69,7 +69,7 @@ class Arguments:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     heartbeat_interval_ms: float
-    """How often a heartbeat is sent at least; at most 1 s and a third of the session timeout."""
+    """The longest time between two heartbeats: at most 1 s and a third of the session timeout."""
     max_poll_interval_ms: int
     max_poll_records: int | None
     max_partition_fetch_bytes: int
@@ -113,7 +113,7 @@ class Arguments:
         )
 
     def group_config(self, topics: tuple[str, ...], settings: Settings) -> GroupConfig:
-        """What the group protocol must know of these and of the environment's settings."""
+        """Return what the group protocol must know of these and of the environment's settings."""
         return GroupConfig(
             group=self.group_id,
             topics=topics,

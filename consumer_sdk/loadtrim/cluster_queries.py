@@ -1,4 +1,4 @@
-"""What user code asks about topics and logs: answered by the agent's client, without the group."""
+"""Questions of user code about topics and logs, answered by the agent's client, without the group."""
 
 from __future__ import annotations
 

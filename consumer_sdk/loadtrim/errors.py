@@ -1,4 +1,4 @@
-"""What the command line prints when it cannot do what it was asked to, and its exit codes."""
+"""Errors of the command line with their texts, and its exit codes."""
 
 from __future__ import annotations
 

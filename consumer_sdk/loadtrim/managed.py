@@ -32,13 +32,13 @@ from .watch import AgentWatch
 __all__ = ["ManagedConsumer"]
 
 NO_RECORDS_WAIT_SECONDS = 1.0
-"""How long user code sleeps at most before it looks again: for a lease that came back without a record."""
+"""The longest sleep of user code before it looks again: for a lease that came back without a record."""
 _ALL: frozenset[Partition] = frozenset()
 """No partition named: records of any."""
 
 
 class ManagedConsumer:
-    """What :class:`loadtrim.Consumer` does with ``LOADTRIM_ENABLED=true``. Methods run in the user's loop.
+    """The side of :class:`loadtrim.Consumer` with ``LOADTRIM_ENABLED=true``. Methods run in the user's loop.
 
     Args:
         arguments: of the constructor.
@@ -86,7 +86,7 @@ class ManagedConsumer:
 
     @property
     def unclosed(self) -> bool:
-        """Whether the agent runs and nobody has asked it to stop."""
+        """Return whether the agent runs and nobody has asked it to stop."""
         return self.link.agent is not None and not self.closed
 
     # -- life cycle ----------------------------------------------------------------------------------------------

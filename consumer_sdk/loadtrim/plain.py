@@ -24,9 +24,9 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
     buffer = None
     """Each record is asked for by a call: there is nothing to take without one."""
     closed = False
-    """aiokafka's own calls raise once it is stopped."""
+    """Never set: aiokafka's own calls raise once it is stopped."""
     unclosed = False
-    """aiokafka warns by itself."""
+    """Never set: aiokafka warns by itself."""
 
     def __init__(self, *topics: str, **kwargs: Any) -> None:
         super().__init__(*topics, **kwargs)

@@ -49,7 +49,9 @@ class SettingsError(LoadtrimError, ValueError):
 
 
 class Settings(AgentSettings, frozen=True, kw_only=True):
-    """What the environment says, or the caller: each field is the variable ``LOADTRIM_<FIELD>``. Durations in seconds.
+    """The settings of the environment, or of the caller: each field is the variable ``LOADTRIM_<FIELD>``.
+
+    Durations are in seconds.
 
     Raises:
         SettingsError: a value is outside its range, or two contradict each other.

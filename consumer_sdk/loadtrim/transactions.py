@@ -89,7 +89,7 @@ class _CommitOffsets:
 
 
 def _must_abort(manager: Any, error: Exception) -> None:
-    """Leave the transaction in the state in which it can only be aborted, and raise ``error`` in who sent offsets.
+    """Leave the transaction so that it can only be aborted, and raise ``error`` in the call that sent offsets.
 
     Not by the manager's ``error_transaction``: that forgets what the transaction has touched, takes it for empty when
     it is aborted, and tells the broker nothing; then the next transaction's commit makes the aborted records visible.
@@ -99,7 +99,7 @@ def _must_abort(manager: Any, error: Exception) -> None:
         waiting.set_exception(error)
     manager._pending_txn_offsets.clear()
     manager._transaction_waiter.set_exception(error)
-    manager._transaction_waiter.exception()  # raised to who commits all the same; nobody need
+    manager._transaction_waiter.exception()  # raised by the commit all the same; nobody need look
 
 
 class _FencedHandler(TxnOffsetCommitHandler):  # type: ignore[misc]
@@ -123,7 +123,7 @@ class _FencedHandler(TxnOffsetCommitHandler):  # type: ignore[misc]
         )
 
     def handle_response(self, resp: Any) -> float | None:
-        """Returns the back-off in seconds after which the sender tries again, or None."""
+        """Return the back-off in seconds after which the sender tries again, or None."""
         errors = [(topic, [entry[:2] for entry in partitions]) for topic, partitions, *_ in resp.errors]
         if any(code in _REFUSALS for _, partitions in errors for _, code in partitions):
             # A barrier has moved the generation on: what is still held is sent again in the next one.

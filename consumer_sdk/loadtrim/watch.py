@@ -49,7 +49,7 @@ class AgentWatch:
         if error is not None:
             if not buffer.failed:
                 buffer.error = None
-            # The agent's frames in its traceback still run: who clears them (`unittest` does) would end the agent.
+            # The agent's frames in its traceback still run: what clears them (`unittest` does) would end the agent.
             raise error.with_traceback(None)
         without_offset = self._agent.partitions.without_offset
         if without_offset:

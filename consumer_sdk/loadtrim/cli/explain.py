@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def gather(decisions: Sequence[DecisionRecord], every: bool = False) -> list[RepeatedDecision]:
-    """Put decisions in a row together that came to the same (outcome, replicas, moves, victims and brake).
+    """Put decisions in a row together that came to the same (outcome, replicas, moves, victims and manual override).
 
     Args:
         decisions: oldest first.
@@ -89,7 +89,7 @@ def gather(decisions: Sequence[DecisionRecord], every: bool = False) -> list[Rep
 
 
 def explain_lines(runs: Sequence[RepeatedDecision], names: Mapping[str, str], zone: tzinfo | None) -> list[str]:
-    """Runs of decisions in words.
+    """Decisions in words, with those that repeat each other as one.
 
     Args:
         runs: oldest first.

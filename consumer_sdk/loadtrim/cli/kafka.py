@@ -39,7 +39,7 @@ class _StopAskedError(BaseException):
 
 
 def add_parser(subparsers: SubParsers) -> None:
-    """Adds the command ``kafka`` to the command line."""
+    """Add the command ``kafka`` to the command line."""
     parser = subparsers.add_parser(
         "kafka",
         help="run a local Kafka for development and tests",
@@ -65,7 +65,7 @@ def add_parser(subparsers: SubParsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the brokers until SIGINT or SIGTERM; returns the exit code."""
+    """Run the brokers until SIGINT or SIGTERM; return the exit code."""
     ready = False
     try:
         with _stop_asked_on_signals(), _local_kafka(args) as kafka:
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_topic(text: str) -> TopicWanted:
-    """Reads "NAME:PARTITIONS", or "NAME" for one partition; argparse says what is wrong with another text."""
+    """Read "NAME:PARTITIONS", or "NAME" for one partition; argparse says what is wrong with another text."""
     name, _, count = text.partition(":")
     if not name or (":" in text and not (count.isdecimal() and int(count) >= 1)):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PARTITIONS, such as payments:9")
@@ -92,7 +92,7 @@ def parse_topic(text: str) -> TopicWanted:
 
 
 def parse_property(text: str) -> tuple[str, str]:
-    """Reads "KEY=VALUE"; the value may be empty and may hold further equal signs."""
+    """Read "KEY=VALUE"; the value may be empty and may hold further equal signs."""
     key, equals, value = text.partition("=")
     if not key.strip() or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, such as log.retention.ms=60000")

@@ -66,7 +66,7 @@ class Scene:
     title: str = "loadtrim up"
     state: ObservedGroup | None = None
     trouble: str = ""
-    """Why there is no state, or why it may be old."""
+    """The reason why there is no state, or why it may be old."""
     instances: Sequence[InstanceInfo] = ()
     wanted: int = 0
     replica_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""``loadtrim hold``, ``resume`` and ``scale``: the brake, for times when people know better."""
+"""``loadtrim hold``, ``resume`` and ``scale``: the manual override, for times when people know better."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_parser(subparsers: SubParsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the brake and say what that does; returns the exit code."""
+    """Write the override and say what that does; returns the exit code."""
     connection = connection_from(args)
     manual_override = ManualOverrideRecord(
         group=args.group,
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _write(connection: Connection, manual_override: ManualOverrideRecord) -> bool:
-    """Returns whether there are members to heed it."""
+    """Return whether there are members to heed it."""
     view = GroupObserver(manual_override.group)
     async with ControlTopic(connection, manual_override.group) as topic:
         await topic.write_manual_override(manual_override)

@@ -63,7 +63,7 @@ TOLD = {
 }
 """Arguments that the head or the table tells, and those that change only what is shown."""
 REFUSED = (WrongLoadError, UnknownNameError, LoadError, ValueError)
-"""What is wrong with what was asked for."""
+"""The wrong argument, in words."""
 EXAMPLES = """
 examples:
   loadtrim simulate step:before=50,after=300,at=60,seconds=180 --cost 5ms --sla 0.5
@@ -228,7 +228,7 @@ def _refused(error: Exception, means: str) -> UsageError:
 
 
 def _task(args: argparse.Namespace) -> Task:
-    """What is to be played; whatever can be refused is refused here, before anything was played for minutes."""
+    """Return what is to be played; whatever can be refused is refused here, before anything was played for minutes."""
     _check(args)
     load = _load(args)
     options = _options(args, load)
@@ -252,7 +252,7 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _others(arguments: Mapping[str, Any]) -> list[str]:
-    """What was given and the head does not tell otherwise, as it can be given again."""
+    """Return what was given and the head does not tell otherwise, as it can be given again."""
     return [
         f"--{name.replace('_', '-')} {shlex.quote(str(arguments[name]))}"
         for name, default in _defaults().items()
@@ -397,7 +397,7 @@ def _options(args: argparse.Namespace, load: Load) -> Options:
 
 
 def _baselines(args: argparse.Namespace, load: Load) -> tuple[BaselineRecord, ...]:
-    """Those of the file, of which one at least has to be about the load."""
+    """Return the baselines of the file, of which one at least has to be about the load."""
     if args.baselines is None:
         return ()
     found = read_baselines(args.baselines)
@@ -427,7 +427,7 @@ def _config(args: argparse.Namespace, choice: str) -> PlanConfig:
 
 
 def _too_large(load: Load, options: Options) -> list[str]:
-    """What no number of replicas can keep in time: said before, so that nobody blames a policy for it."""
+    """Return what no number of replicas can keep in time: said before, so that nobody blames a policy for it."""
     fastest = max(options.machines.speeds)
     found = []
     for index, partition in enumerate(load.partitions):

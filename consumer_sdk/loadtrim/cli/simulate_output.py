@@ -1,4 +1,4 @@
-"""What ``loadtrim simulate`` says: what is played, what came of it, and why."""
+"""The output of ``loadtrim simulate``: what is played, what came of it, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PolicyResult", "Task", "head_lines", "json_of", "text_lines"]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be played."""
+    """One call of ``loadtrim simulate``."""
 
     load: Load
     options: Options
@@ -34,7 +34,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What came of one policy."""
+    """The outcome of one policy."""
 
     name: str
     summary: Summary
@@ -43,7 +43,7 @@ class PolicyResult:
 
 
 def head_lines(task: Task) -> list[str]:
-    """What is played, in words, for what comes before the table."""
+    """Return what is played, in words, for what comes before the table."""
     load, options, config = task.load, task.options, task.configs[0]
     what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions, "
     group = f"W = {config.objective_seconds:g} s, {config.objective_share * 100:.10g}% of the records; "

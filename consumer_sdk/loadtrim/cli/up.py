@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def default_name(command: Sequence[str]) -> str:
-    """What instances of a command are called: ``service`` for ``python -u examples/service.py --fast``."""
+    """Return what instances of a command are called: ``service`` for ``python -u examples/service.py --fast``."""
     words = list(command)
     name = Path(words[0]).name
     if re.fullmatch(r"python[\d.]*", name):
@@ -151,7 +151,7 @@ class _Session:
         )
 
     async def _until_stopped(self, up: LocalOrchestrator) -> bool:
-        """Returns whether it ended because nothing comes up."""
+        """Return whether it ended because nothing comes up."""
         said_at = time.monotonic()
         while not self._stop.is_set():
             if up.failing(FAILURES_MAX):

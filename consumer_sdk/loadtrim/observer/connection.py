@@ -1,4 +1,4 @@
-"""How the command line reaches a cluster: ``--bootstrap`` and ``--config FILE``.
+"""The way from the command line to a cluster: ``--bootstrap`` and ``--config FILE``.
 
 The file holds a Kafka client's settings under the names that Java's clients, librdkafka or aiokafka use, so that an
 existing ``client.properties`` serves as it is. A file that ends in ``.toml`` is TOML, any other a properties file::
@@ -85,7 +85,7 @@ _PROPERTY = re.compile(r"\s*((?:\\.|[^\\\s=:])+)\s*[=:]?\s*(.*)", re.DOTALL)
 
 
 class ClientLog(logging.Handler):
-    """Keeps the last error that Kafka's client logged, instead of printing it over what people look at."""
+    """The last error that Kafka's client logged, which is not printed over what people look at."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -115,7 +115,7 @@ CLIENT_LOG = ClientLog()
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach a cluster."""
+    """The addresses and settings of a cluster."""
 
     bootstrap: str
     given_by: str

@@ -1,4 +1,4 @@
-"""Reading a group's control topic, and writing its brake."""
+"""Reading a group's control topic, and writing its manual override."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AUTHORIZATION_ERRORS = (
 )
 TOPIC_VARIABLE = "LOADTRIM_CONTROL_TOPIC"
 RECENT_SECONDS = 60.0
-"""How much of the coordination log and of the telemetry tells what goes on now."""
+"""The part of the coordination log and of the telemetry tells what goes on now."""
 CHUNK_RECORDS = 5_000
 """First step back in a partition; each further one is four times as long."""
 CHUNK_RECORDS_MAX = 400_000
@@ -54,7 +54,7 @@ SCAN_SECONDS = 15.0
 has kept its generation for a day has written some 2 million."""
 READ_SECONDS = 60.0
 LOAD_MARK = b'{"kind":"load"'
-"""How a ``load`` record begins. There are many, and old ones tell nothing, so they are not even decoded."""
+"""The first bytes of a ``load`` record. There are many, and old ones tell nothing, so they are not even decoded."""
 
 
 class Entry(NamedTuple):
@@ -127,7 +127,7 @@ class ControlTopic:
         await self._reader.stop()
 
     async def recent(self, seconds: float = RECENT_SECONDS, scan_seconds: float | None = None) -> Recent:
-        """What tells how the group is now.
+        """The records that tell how the group is now.
 
         Args:
             seconds: how far back in the telemetry.
@@ -333,7 +333,7 @@ async def _groups(admin: Any) -> set[str]:
 
 
 def _said() -> str:
-    """What Kafka's client told its log only: it reports every trouble with a connection as the same error."""
+    """The line that Kafka's client wrote to its log only: it raises one error for every trouble with a connection."""
     return f" ({CLIENT_LOG.last})" if CLIENT_LOG.last else ""
 
 

@@ -21,7 +21,7 @@ RETRY_SECONDS = 1.0
 
 
 class GroupFollower:
-    """Keeps a :class:`GroupObserver` up to date. Trouble with the cluster is told, and tried again for ever.
+    """The task that keeps a :class:`GroupObserver` up to date; after trouble with the cluster it tries again for ever.
 
     Args:
         connection: how to reach the cluster.
@@ -33,7 +33,7 @@ class GroupFollower:
         self.group = group
         self.view = GroupObserver(group)
         self.trouble = "connecting"
-        """Why nothing is known of the group at present; empty while it is followed."""
+        """The reason why nothing is known of the group at present; empty while it is followed."""
         self._connection = connection
         self._on_change = on_change
 

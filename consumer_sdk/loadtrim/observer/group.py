@@ -1,4 +1,4 @@
-"""What a group is doing, folded from its control topic: pure, fed record by record.
+"""The state of a group, folded from its control topic: pure, fed record by record.
 
 Theory of operation: the owners are those of rule 1 of the ownership protocol, found as every member finds them: the
 map of the newest ``base`` record, then each release of its generation that counts (:class:`Ownership`). Releases may
@@ -43,7 +43,7 @@ GONE_SECONDS = 600.0
 FORGOTTEN_SECONDS = 30.0
 """Silence of a generation after which an older one is believed."""
 WINDOW_SECONDS = 60.0
-"""What is counted over time (share in time, latencies, moves) is counted over this window."""
+"""All that is counted over time (share in time, latencies, moves) is counted over this window."""
 HISTORY_MAX = 240
 KEPT_RELEASES_MAX = 10_000
 COMMAND_LINE_MEMBER = "cli"
@@ -70,7 +70,7 @@ class ObservedMember(msgspec.Struct, frozen=True, kw_only=True):
     """``running``, ``joining``, ``leaving``, ``victim`` (to go) or ``silent`` (no sign of life for 5 s)."""
     leader: bool
     partitions: tuple[tuple[str, int], ...]
-    """Those it owns, sorted."""
+    """The partitions that it owns, sorted."""
     utilization: float | None
     """Busy seconds per second and concurrency; None: not reported yet."""
     capacity: float | None
@@ -93,7 +93,7 @@ class ObservedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """None: nobody."""
     instance: str
     version: int
-    """How often it was handed over in this generation."""
+    """The number of its handovers in this generation."""
     lag_records: int | None
     """None: not reported since the view began."""
     lag_seconds: float | None
@@ -147,17 +147,17 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     decision: DecisionRecord | None
     history: tuple[LoadPoint, ...]
     seen_at: float | None
-    """When any member last said anything."""
+    """The last sign of life of any member."""
 
     @property
     def alive(self) -> bool:
-        """Whether any member shows signs of life."""
+        """Return whether any member shows signs of life."""
         return self.replicas > 0
 
 
 @dataclass(slots=True)
 class _Member:
-    """What was last heard of one member."""
+    """The newest values of one member."""
 
     instance: str = ""
     seen_at: float | None = None
@@ -182,7 +182,7 @@ class _Done:
 
 @dataclass(slots=True)
 class _Reported:
-    """What was last reported of one partition."""
+    """The newest report of one partition."""
 
     member: str
     at: float
@@ -192,15 +192,15 @@ class _Reported:
 
 @dataclass(slots=True)
 class _Assignments:
-    """Who owns what, by the log: the newest assignment record, and the releases of its generation that count."""
+    """The owners by the log: the newest assignment record, and the releases of its generation that count."""
 
     newest: AssignmentRecord | None = None
     ownership: Ownership | None = None
     """Invariant: not None exactly when ``newest`` is not None; of the same generation."""
     begun_at: float = -math.inf
-    """When the current generation began."""
+    """The beginning of the current generation."""
     heard_at: float = -math.inf
-    """When it was last heard of."""
+    """The newest sign of life of that generation."""
     early: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=KEPT_RELEASES_MAX))
     """Releases of generations whose assignment has not been read yet."""
 
@@ -254,7 +254,7 @@ class GroupObserver:
     _plan: PlanRecord | None = None
     _manual_override: ManualOverrideRecord | None = None
     _manual_override_logged: bool = False
-    """It was read from the log itself: the log's order decides, and what is repeated elsewhere may be behind."""
+    """True where it was read from the log itself: the log's order decides, and other records may be behind."""
     _decision: DecisionRecord | None = None
     _heard: dict[Partition, _Reported] = field(default_factory=dict)
     _done: deque[_Done] = field(default_factory=deque)
@@ -269,7 +269,7 @@ class GroupObserver:
         return {member: each.instance for member, each in self._members.items() if each.instance}
 
     def heard_lately(self, now: float) -> bool:
-        """Whether any member showed a sign of life in the last 5 s; needs no map."""
+        """Return whether any member showed a sign of life in the last 5 s; needs no map."""
         return any(m not in self._left and not self._silent(each, now) for m, each in self._members.items())
 
     def apply(self, record: Record, at: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What the local orchestrator is told and what it tells: options, events, instances."""
+"""The input and output of the local orchestrator: options, events, instances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CommandNotFoundError(LoadtrimError):
 
 
 class EventKind(enum.Enum):
-    """What an :class:`OrchestratorEvent` tells of."""
+    """The kinds of :class:`OrchestratorEvent`."""
 
     PLAN = "plan"
     """A plan that asks for something new was accepted."""
@@ -65,7 +65,7 @@ class OrchestratorEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrchestratorOptions:
-    """How a command is run. Durations in seconds."""
+    """The way in which a command is run. Durations in seconds."""
 
     replicas: int = 1
     """Wanted until the first plan."""
@@ -83,11 +83,11 @@ class OrchestratorOptions:
     backoff_seconds: float = 0.5
     """First pause before an instance that ended by itself is started again; doubles up to 30 s."""
     orphan_seconds: float = 3.0
-    """When the orchestrator itself was killed: from the instances' SIGTERM to their SIGKILL."""
+    """The grace when the orchestrator itself was killed: from the instances' SIGTERM to their SIGKILL."""
     env: Mapping[str, str] | None = None
     """Environment of the instances before ``LOADTRIM_...`` is added; None: this process's."""
     directory: Path | None = None
-    """Where they run; None: here."""
+    """The directory in which they run; None: this one."""
     log_directory: Path | None = None
     """One file per instance; None: a new temporary directory (none is made when lines go to ``on_line``)."""
     on_line: Callable[[str, str], None] | None = None
@@ -108,4 +108,4 @@ class InstanceInfo:
     """WAITING: when it starts; STOPPING: when it is killed. Seconds since the epoch."""
     log: Path | None = None
     failures: int = 0
-    """Starts in a row that ended by themselves within 10 s."""
+    """The number of starts in a row that ended by themselves within 10 s."""

@@ -61,7 +61,7 @@ _log = logging.getLogger("loadtrim.up")
 
 
 class LocalOrchestrator:
-    """Runs a command as several instances and takes the scaling webhook for them.
+    """A command that runs as several instances, with the scaling webhook for them.
 
     Every instance gets the environment of this process and ``LOADTRIM_INSTANCE``, ``LOADTRIM_SCALER=webhook``,
     ``LOADTRIM_SCALER_URL``, ``LOADTRIM_SCALER_TOKEN`` and ``LOADTRIM_HTTP=127.0.0.1:0``. Instances run in process
@@ -103,7 +103,7 @@ class LocalOrchestrator:
 
     @property
     def url(self) -> str:
-        """Where plans are sent to."""
+        """The address that plans are sent to."""
         return self._webhook.url
 
     @property
@@ -113,12 +113,12 @@ class LocalOrchestrator:
 
     @property
     def wanted(self) -> int:
-        """How many there are to be; 0 once it stops."""
+        """The number of instances that there are to be; 0 once it stops."""
         return self._supervisor.wanted
 
     @property
     def instances(self) -> tuple[InstanceInfo, ...]:
-        """Those that have not ended, oldest first."""
+        """The instances that have not ended, oldest first."""
         return tuple(self._processes.describe(each, epoch=self._events.epoch) for each in self._supervisor.instances)
 
     @property
@@ -133,7 +133,7 @@ class LocalOrchestrator:
 
     @property
     def log_directory(self) -> Path | None:
-        """Where the instances' output is kept; None: nowhere (lines go to ``on_line``)."""
+        """The directory of the instances' output; None: it is not kept (lines go to ``on_line``)."""
         return self._processes.log_directory
 
     def replica_seconds(self, since: float | None = None, until: float | None = None) -> float:
@@ -149,7 +149,7 @@ class LocalOrchestrator:
         )
 
     def failing(self, failures: int) -> bool:
-        """Whether nothing runs because every instance ended by itself so many times right after its start."""
+        """Return whether nothing runs because every instance ended by itself so many times right after its start."""
         return self._supervisor.failing(failures)
 
     def describe(self) -> dict[str, Any]:

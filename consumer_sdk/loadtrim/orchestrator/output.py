@@ -1,4 +1,4 @@
-"""Where an instance's output goes: a log file, lines to a callback, or both."""
+"""The way of an instance's output: a log file, lines to a callback, or both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLUSH_SECONDS = 1.0
 
 
 class Output:
-    """What one process prints, straight into its log file: it goes on printing whatever this process does.
+    """The output of one process, straight into its log file: it goes on printing whatever this process does.
 
     Args:
         path: the log file, appended to; None: none.

@@ -35,7 +35,7 @@ class InstanceProcesses:
         self._command = command
         self._options = options
         self.log_directory: Path | None = None
-        """Where the instances' output is kept; None: nowhere (lines go to ``on_line``)."""
+        """The directory of the instances' output; None: it is not kept (lines go to ``on_line``)."""
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._outputs: dict[str, Output] = {}
         self._early_signals: dict[str, int] = {}
@@ -43,7 +43,7 @@ class InstanceProcesses:
 
     @property
     def running(self) -> bool:
-        """Whether any process is left."""
+        """Return whether any process is left."""
         return bool(self._processes)
 
     def id_of(self, name: str) -> int | None:

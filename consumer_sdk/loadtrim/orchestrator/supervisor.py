@@ -1,4 +1,4 @@
-"""Which instances run: the decisions of the local orchestrator, without any process.
+"""The decisions of the local orchestrator, without any process.
 
 Theory of operation: what is wanted (a number of replicas, and the victims by name) is kept apart from what is
 there (instances in a phase). Every event ends in one reconciliation:
@@ -54,7 +54,7 @@ INSTANCES_MAX = 256
 
 
 class PlanSequence(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """Which of two plans of a group is the newer one. Ordered by generation, then sequence."""
+    """The place of a plan among those of its group. Ordered by generation, then sequence."""
 
     generation: int
     sequence: int
@@ -77,7 +77,7 @@ class WantedState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanOutcome(enum.Enum):
-    """What became of a plan."""
+    """The answer to a plan."""
 
     ACCEPTED = "accepted"
     REPEATED = "repeated"
@@ -98,7 +98,7 @@ class Phase(enum.Enum):
     ENDED = "ended"
 
 
-# Who may follow whom.
+# The phases that may follow each phase.
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.WAITING: frozenset({Phase.RUNNING, Phase.ENDED}),
     Phase.RUNNING: frozenset({Phase.WAITING, Phase.STOPPING, Phase.KILLED}),
@@ -122,7 +122,7 @@ class Instance:
     """WAITING: when it is to be started. STOPPING: when it is killed."""
     started_at: float | None = None
     failures: int = 0
-    """Starts in a row that ended by themselves before ``settle_seconds``."""
+    """The number of starts in a row that ended by themselves before ``settle_seconds``."""
 
     def become(self, phase: Phase, due_at: float | None = None) -> Instance:
         """The instance in its next phase.
@@ -137,7 +137,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorConfig:
-    """What the supervisor must know. Durations in seconds."""
+    """The settings of the supervisor. Durations in seconds."""
 
     name: str
     """Instances are called ``name-1``, ``name-2``, ..."""
@@ -214,7 +214,7 @@ Event = PlanEvent | ScaleEvent | ExitedEvent | TickEvent | StopEvent | KillAllEv
 
 @dataclass(frozen=True, slots=True)
 class _InstanceCommand:
-    """What is to be done about one instance, and why."""
+    """Something to do about one instance, and the reason."""
 
     name: str
     reason: str
@@ -262,7 +262,7 @@ class Supervisor:
 
     config: SupervisorConfig
     _instances: dict[str, Instance] = field(default_factory=dict)
-    """Those that have not ended, by name, oldest first."""
+    """The instances that have not ended, by name, oldest first."""
     _plans: dict[str, _Accepted] = field(default_factory=dict)
     """Of the groups whose plans count at present."""
     _order: dict[str, _Accepted] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class Supervisor:
 
     @property
     def instances(self) -> tuple[Instance, ...]:
-        """Those that have not ended, oldest first."""
+        """The instances that have not ended, oldest first."""
         return tuple(self._instances.values())
 
     @property
@@ -289,7 +289,7 @@ class Supervisor:
 
     @property
     def wanted(self) -> int:
-        """How many instances there are to be: the most that a group wants, inside the bounds."""
+        """The number of instances that there are to be: the most that a group wants, inside the bounds."""
         if self._stopping:
             return 0
         if not self._plans:
@@ -310,12 +310,12 @@ class Supervisor:
         return min(times, default=None)
 
     def failing(self, failures: int) -> bool:
-        """Whether nothing runs, and every instance ended by itself so many times in a row right after its start."""
+        """Return whether nothing runs, and every instance ended by itself so many times right after its start."""
         instances = self._instances.values()
         return bool(instances) and all(each.phase is Phase.WAITING and each.failures >= failures for each in instances)
 
     def judge(self, request: WantedState, now: float) -> PlanOutcome:
-        """What a plan would be taken for. Changes nothing."""
+        """Return what a plan would be taken for; change nothing."""
         newest = self._order.get(request.group)
         if newest is None or now - newest.at >= self.config.forget_seconds:
             return PlanOutcome.ACCEPTED

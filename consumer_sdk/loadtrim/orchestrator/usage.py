@@ -1,4 +1,4 @@
-"""How many instances ran when, and what that costs: replica-seconds from being asked for until the end."""
+"""The number of running instances over time, and its cost: replica-seconds from being asked for until the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReplicaCount(NamedTuple):
 
 @dataclass(slots=True)
 class Span:
-    """What is paid for one instance. A restart after a crash is a new span."""
+    """The time that one instance is paid for. A restart after a crash is a new span."""
 
     name: str
     asked_at: float
@@ -30,7 +30,7 @@ class Span:
 
 @dataclass(slots=True)
 class InstanceUsage:
-    """Counts the time of each instance. Times are seconds on one clock, handed in in order."""
+    """The running times of all instances. Times are seconds on one clock, handed in in order."""
 
     history: list[ReplicaCount] = field(default_factory=list)
     """One entry per change, oldest first."""
@@ -53,12 +53,12 @@ class InstanceUsage:
         _halve_when_full(self.spans)
 
     def started(self, name: str, at: float) -> None:
-        """Its process is there."""
+        """Note that its process is there."""
         self._open[name].started_at = at
         self._count(at, +1)
 
     def ended(self, name: str, at: float) -> None:
-        """Its process is gone, or it will not be started: its clock stops."""
+        """Note that its process is gone, or it will not be started: its clock stops."""
         span = self._open.pop(name)
         span.ended_at = at
         if span.started_at is not None:

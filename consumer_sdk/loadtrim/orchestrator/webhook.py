@@ -27,14 +27,14 @@ _scale_request = msgspec.json.Decoder(WantedState)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a request is answered with; the body becomes JSON."""
+    """The answer to a request; the body becomes JSON."""
 
     status: HTTPStatus
     body: dict[str, Any]
 
 
 class PlanTaker(Protocol):
-    """What the webhook needs of the orchestrator."""
+    """The part of the orchestrator that the webhook needs."""
 
     def take_plan(self, request: WantedState) -> Reply:
         """Do what a leader asks for and return what it is answered."""

@@ -1,4 +1,4 @@
-"""What every Kafka cluster of a test can do, ours or one that was there before."""
+"""The calls that every Kafka cluster of a test has, ours or one that was there before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def create_topic(
     replication_factor: int | None = None,
     config: Mapping[str, str] | None = None,
 ) -> str:
-    """Creates a topic and returns its name once every partition has a leader.
+    """Create a topic and return its name once every partition has a leader.
 
     Args:
         bootstrap: "host:port,...", reached in plain text.
@@ -74,7 +74,7 @@ class Cluster:
         *,
         replication_factor: int | None = None,
     ) -> str:
-        """Creates a topic and returns its name, see :func:`create_topic`.
+        """Create a topic and return its name, see :func:`create_topic`.
 
         May be called where an event loop runs, which it then blocks for some 50 ms: it works in a thread of its own.
         """
@@ -90,17 +90,17 @@ class ExternalKafka(Cluster):
 
     @property
     def bootstrap(self) -> str:
-        """What ``KAFKA_BOOTSTRAP`` says."""
+        """The cluster that ``KAFKA_BOOTSTRAP`` names."""
         return self._bootstrap
 
 
 def exercise(bootstrap: str) -> None:
-    """Sends one record and reads it back as a group: afterwards a broker has done everything once."""
+    """Send one record and read it back as a group: afterwards a broker has done everything once."""
     _run_aside(_exercise(bootstrap))
 
 
 def _run_aside(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine on a loop and thread of its own and waits for it, whether or not a loop runs here."""
+    """Run a coroutine on a loop and thread of its own and wait for it, whether or not a loop runs here."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a local Kafka: the outside is wrong, the text says what to do."""
+"""Errors of a local Kafka: the outside is wrong, the text says what to do."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ class ProcessGuard:
 
     @property
     def owned(self) -> bool:
-        """Whether this process made it, rather than being forked from the one that did."""
+        """Return whether this process made it, rather than being forked from the one that did."""
         return os.getpid() == self._owner_id
 
     def start(self, name: str, command: Sequence[str], output: Path, cwd: Path) -> int:
-        """Starts a process that appends what it prints to ``output``; returns its process id.
+        """Start a process that appends what it prints to ``output``; return its process id.
 
         Raises:
             BrokerError: the command could not be run.
@@ -55,11 +55,11 @@ class ProcessGuard:
         return int(self._ask(request)["process_id"])
 
     def signal(self, name: str, number: int) -> None:
-        """Sends a signal to a process started before; nothing happens when it has ended."""
+        """Send a signal to a process started before; nothing happens when it has ended."""
         self._ask({"do": "signal", "name": name, "signal": int(number)})
 
     def exit_code(self, name: str) -> int | None:
-        """Returns how a process ended (negative: by that signal), None while it runs."""
+        """Return how a process ended (negative: by that signal), None while it runs."""
         code = self._ask({"do": "poll", "name": name})["exit_code"]
         return None if code is None else int(code)
 
@@ -98,7 +98,7 @@ class ProcessGuard:
         return answer
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Sends a request and returns its answer, None when the guard has ended."""
+        """Send a request and return its answer, None when the guard has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         number = next(self._numbers)

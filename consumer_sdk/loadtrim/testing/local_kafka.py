@@ -55,13 +55,13 @@ _PORT_TAKEN = ("Address already in use", "BindException")
 
 
 def kafka_version() -> str:
-    """Returns the version of Kafka to run: ``LOADTRIM_KAFKA_VERSION``, by default 4.1.1."""
+    """Return the version of Kafka to run: ``LOADTRIM_KAFKA_VERSION``, by default 4.1.1."""
     return os.environ.get("LOADTRIM_KAFKA_VERSION") or KAFKA_VERSION_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """What starts a broker, the same for all of a cluster.
+    """The means to start a broker, the same for all of a cluster.
 
     Attributes:
         command: java and its options, up to the configuration file.
@@ -99,23 +99,23 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Its address, "127.0.0.1:port"."""
+        """The broker's address, "127.0.0.1:port"."""
         return f"{HOST}:{self.port}"
 
     @property
     def process_id(self) -> int | None:
-        """Its JVM's process id, None when it does not run."""
+        """The JVM's process id, None when it does not run."""
         if self._process_id is not None and self._launch.guard.exit_code(self._name) is not None:
             self._process_id = None
         return self._process_id
 
     @property
     def running(self) -> bool:
-        """Whether its JVM runs (a suspended one does)."""
+        """Return whether its JVM runs (a suspended one does)."""
         return self.process_id is not None
 
     def start(self, *, wait: bool = True) -> None:
-        """Starts it where it was stopped or killed; nothing happens when it runs.
+        """Start it where it was stopped or killed; nothing happens when it runs.
 
         Args:
             wait: return only when it serves clients. It cannot as long as most of its cluster is down.
@@ -130,7 +130,7 @@ class Broker:
             self.wait_until_it_serves(frozenset({self.id}))
 
     def wait_until_it_serves(self, brokers: frozenset[int]) -> None:
-        """Returns when it answers and knows all of ``brokers`` as serving.
+        """Return when it answers and knows all of ``brokers`` as serving.
 
         Raises:
             BrokerError: it ended, or it does not within the cluster's ``start_seconds``.
@@ -142,7 +142,7 @@ class Broker:
         self._wait_until(serves, f"serve (with brokers {sorted(brokers)})")
 
     def wait_until_it_knows(self, topic: str, partitions: int) -> None:
-        """Returns when it knows a leader for every partition of a topic.
+        """Return when it knows a leader for every partition of a topic.
 
         Raises:
             BrokerError: it ended, or it does not within the cluster's ``start_seconds``.
@@ -163,7 +163,7 @@ class Broker:
             raise self._error("does not run")
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
-        """Stops it in order (SIGTERM: it hands its leaders over) and returns when its process has ended.
+        """Stop it in order (SIGTERM: it hands its leaders over) and return when its process has ended.
 
         A suspended one is resumed, to be able to.
 
@@ -185,7 +185,7 @@ class Broker:
         self._launch.guard.signal(self._name, signal.SIGCONT)
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
-        """Returns the last lines of its log, empty when there is none."""
+        """Return the last lines of its log, empty when there is none."""
         try:
             with self.log_path.open("rb") as file:
                 file.seek(max(0, self.log_path.stat().st_size - LOG_TAIL_BYTES))
@@ -322,12 +322,12 @@ class LocalKafka(Cluster):
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
-        """Its brokers by id; empty before the start and after the stop."""
+        """The brokers by id; empty before the start and after the stop."""
         return self._brokers
 
     @property
     def bootstrap(self) -> str:
-        """Its brokers as ``bootstrap_servers`` takes them, "127.0.0.1:port,...".
+        """The brokers as ``bootstrap_servers`` takes them, "127.0.0.1:port,...".
 
         Raises:
             LocalKafkaError: it is not started.
@@ -349,7 +349,7 @@ class LocalKafka(Cluster):
         return ",".join(f"{HOST}:{broker.further_ports[listener]}" for broker in self._brokers)
 
     def start(self) -> None:
-        """Starts the brokers and returns when they serve clients; nothing happens when it is started.
+        """Start the brokers and return when they serve clients; nothing happens when it is started.
 
         Raises:
             ToolMissingError: there is no Java 17; or this version has to be fetched, and there is no Maven.
@@ -365,7 +365,7 @@ class LocalKafka(Cluster):
         self._start_on_free_ports(kafka, java, archive)
 
     def stop(self) -> None:
-        """Stops the brokers and removes their data; kept data is closed in order first. May be called again."""
+        """Stop the brokers and removes their data; kept data is closed in order first. May be called again."""
         guard, brokers = self._guard, self._brokers
         if guard is None or not guard.owned:
             return
@@ -384,7 +384,7 @@ class LocalKafka(Cluster):
         *,
         replication_factor: int | None = None,
     ) -> str:
-        """Creates a topic and returns its name once every running broker knows all its leaders.
+        """Create a topic and return its name once every running broker knows all its leaders.
 
         Args, errors and cost as of :meth:`Cluster.create_topic`.
         """
@@ -496,7 +496,7 @@ def _wait_for_coordinator(broker: Broker) -> None:
 
 
 def _stop_in_order(brokers: Sequence[Broker]) -> None:
-    """Stops one after the other; who takes too long is killed by the guard afterwards.
+    """Stop one after the other; one that takes too long is killed by the guard afterwards.
 
     The last of three cannot end in order: it waits for a controller's leave, and there is no majority for one.
     What it was sent is on disk all the same, its next start only looks through more of it.
@@ -508,7 +508,7 @@ def _stop_in_order(brokers: Sequence[Broker]) -> None:
 
 
 def _write_archive(kafka: Distribution, java: Java, path: Path) -> None:
-    """Runs a broker through a small working day, and has its JVM archive at the end the classes that it took."""
+    """Run a broker through a small working day, and has its JVM archive at the end the classes that it took."""
     options = (f"-XX:ArchiveClassesAtExit={path}",)
     trainee = LocalKafka(version=kafka.version, jvm_options=options)
     try:

@@ -15,7 +15,7 @@ _EPHEMERAL_MIN_ELSEWHERE = 49_152
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports of 127.0.0.1 that nobody listens on now, all different.
+    """Return ports of 127.0.0.1 that nobody listens on now, all different.
 
     They lie below the range the system takes outgoing connections' ports from: a port in it may be taken while its
     broker restarts, even by a client that keeps trying to reach that broker and so connects to itself.
@@ -46,7 +46,7 @@ def _ephemeral_min() -> int:
 
 
 def port_is_free(port: int) -> bool:
-    """Returns whether nobody listens on a port of 127.0.0.1."""
+    """Return whether nobody listens on a port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Where one broker listens besides: for clients that encrypt, or say who they are."""
+    """A further address of one broker: for clients that encrypt or authenticate."""
 
     name: str
     protocol: str
@@ -34,7 +34,7 @@ class Node:
 
 
 def broker_properties(node: Node, nodes: Sequence[Node], data: Path, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of one node, in KRaft's combined mode (each is broker and controller).
+    """Return the properties of one node, in KRaft's combined mode (each is broker and controller).
 
     Args:
         node: the one they are for.
@@ -86,12 +86,12 @@ def broker_properties(node: Node, nodes: Sequence[Node], data: Path, overrides: 
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Writes properties as Java reads them, sorted by name."""
+    """Write properties as Java reads them, sorted by name."""
     return "".join(f"{_escaped(name, key=True)}={_escaped(properties[name])}\n" for name in sorted(properties))
 
 
 def new_kafka_id() -> str:
-    """Returns a random id as Kafka writes them (a UUID in unpadded URL-safe base 64, not starting with a dash)."""
+    """Return a random id as Kafka writes them (a UUID in unpadded URL-safe base 64, not starting with a dash)."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -99,7 +99,7 @@ def new_kafka_id() -> str:
 
 
 def logging_configuration(major: int, level: str) -> tuple[str, str, str]:
-    """Returns the JVM property that names a logging configuration, the file's name, and its text.
+    """Return the JVM property that names a logging configuration, the file's name, and its text.
 
     Everything goes to standard output, which the guard appends to the broker's log.
 

@@ -36,7 +36,7 @@ class Java(NamedTuple):
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Finds ``$JAVA_HOME/bin/java``, else ``java`` on PATH, and checks its version.
+    """Find ``$JAVA_HOME/bin/java``, else ``java`` on PATH, and check its version.
 
     Raises:
         ToolMissingError: there is none, it does not run, or it is older than 17.
@@ -56,7 +56,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def find_maven(environ: Mapping[str, str] = os.environ) -> Path:
-    """Finds ``mvn`` on PATH.
+    """Find ``mvn`` on PATH.
 
     Raises:
         ToolMissingError: there is none.
@@ -68,7 +68,7 @@ def find_maven(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def java_major(version: str) -> int:
-    """Returns the feature release of a Java version: 17 of "17.0.15", 8 of "1.8.0_392", 0 when it is unreadable."""
+    """Return the feature release of a Java version: 17 of "17.0.15", 8 of "1.8.0_392", 0 when it is unreadable."""
     numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
     if len(numbers) == 2 and numbers[0] == 1:
         return numbers[1]
@@ -76,7 +76,7 @@ def java_major(version: str) -> int:
 
 
 def _version_from_release_file(java: Path) -> str | None:
-    """Reads the version that every JDK keeps beside its ``bin``; asking the JVM costs a tenth of a second."""
+    """Read the version that every JDK keeps beside its ``bin``; asking the JVM costs a tenth of a second."""
     try:
         text = java.resolve().parent.parent.joinpath("release").read_text(encoding="utf-8", errors="replace")
     except OSError:

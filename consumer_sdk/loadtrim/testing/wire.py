@@ -23,7 +23,7 @@ ANSWER_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """What one broker knows.
+    """The knowledge of one broker.
 
     Attributes:
         broker_ids: the brokers that may serve clients now.
@@ -35,7 +35,7 @@ class BrokerAnswer:
 
 
 def ask_metadata(host: str, port: int, timeout_seconds: float, topic: str | None = None) -> BrokerAnswer:
-    """Asks one broker what it knows (Metadata v1).
+    """Ask one broker what it knows (Metadata v1).
 
     Raises:
         OSError: nobody answers there within the time, or what answers is not Kafka.
@@ -49,7 +49,7 @@ def ask_metadata(host: str, port: int, timeout_seconds: float, topic: str | None
 
 
 def ask_coordinator(host: str, port: int, timeout_seconds: float) -> bool:
-    """Asks one broker whether groups have a coordinator (FindCoordinator v0); the first to ask makes its topic.
+    """Ask one broker whether groups have a coordinator (FindCoordinator v0); the first to ask makes its topic.
 
     Raises:
         OSError: as of :func:`ask_metadata`.
@@ -105,7 +105,7 @@ def _read_topic(reader: _Reader) -> int:
 
 
 def _ask(address: tuple[str, int], api: int, version: int, body: bytes, timeout_seconds: float) -> _Reader:
-    """Sends one request (header v1, no client id) on a connection of its own."""
+    """Send one request (header v1, no client id) on a connection of its own."""
     request = struct.pack(">hhih", api, version, _CORRELATION_ID, _CLIENT_ID_NULL) + body
     with socket.create_connection(address, timeout_seconds) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)

@@ -1,4 +1,4 @@
-"""What arrives: so many records in each second, and how they fall on partitions and on the moments of the second.
+"""A load: the number of records in each second, and how they fall on partitions and on the moments of the second.
 
 A load is either made by a generator, written like ``cosine:mean=200,amplitude=100,period=600,seconds=1200``
 (:func:`parse_generator`), or read from a file (:mod:`.readers`). Both end in one type, so that everything else (scaling
@@ -72,7 +72,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a recording says came at one moment.
+    """The records that a recording has at one moment.
 
     Raises:
         WrongLoadError: an offset outside the second, records that are no number of 0 or more.
@@ -83,7 +83,7 @@ class Moment:
     records: float
     """Fractions add up over time."""
     partition: int | None = None
-    """Its index; None: it falls on one as ``keys`` say."""
+    """The index of its partition; None: it falls on one as ``keys`` say."""
 
     def __post_init__(self) -> None:
         if not (within(self.offset_seconds, 0.0, 1.0) and self.offset_seconds < 1.0):
@@ -100,7 +100,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What arrives, second by second.
+    """A load, second by second.
 
     Raises:
         WrongLoadError: a rate that is negative or no finite number, no second, no partition, shares that do not fit,
@@ -125,9 +125,9 @@ class Load:
     source: str = ""
     """Where it comes from, in words."""
     notes: tuple[str, ...] = ()
-    """What was found in the file and how it was read: gaps, disorder."""
+    """Notes on what was found in the file and how it was read: gaps, disorder."""
     cost_seconds: float | None = None
-    """What a record cost, where the source tells it."""
+    """The cost of a record, where the source tells it."""
 
     def __post_init__(self) -> None:
         if not self.per_second:
@@ -243,7 +243,7 @@ class Load:
         return replace(self, partitions=named, shares=(tuple(shares),), moments=moments, keys="random")
 
     def batches(self, random: Random) -> Iterator[tuple[Batch, ...]]:
-        """What arrives in each second, in order of time. Deterministic for one state of ``random``."""
+        """Yield what arrives in each second, in order of time. Deterministic for one state of ``random``."""
         if self.arrivals == "recorded":
             yield from self._recorded(random)
             return
@@ -329,7 +329,7 @@ def _spread_evenly(counts: Sequence[int]) -> list[int]:
 
 
 def part_end(length: int, begin: int, seconds: int | None) -> int:
-    """Where a part of a load of ``length`` seconds ends; ``seconds`` None: where the load does.
+    """Return where a part of a load of ``length`` seconds ends; ``seconds`` None: where the load does.
 
     Raises:
         WrongLoadError: it has no such part.

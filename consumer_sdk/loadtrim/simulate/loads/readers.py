@@ -66,12 +66,12 @@ ABOUT = {
     "interval": "files of Landau'24's streams",
     "speed_up": "recorded times",
 }
-"""What can be said of some loads only -> which."""
+"""The options that are about some loads only -> which loads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How to read what a file does not say."""
+    """The options for what a file does not say."""
 
     partitions: int | None = None
     """Deal the total out over so many, evenly and by chance; None: those in the file, 9 where it names none."""
@@ -86,7 +86,7 @@ class Reading:
     begin: int = 0
     """The first second that is read, as it is played: after ``speed_up``."""
     seconds: int | None = None
-    """So many seconds are read; None: all from ``begin`` on. Only what is read has to be short enough to be played."""
+    """The number of seconds that are read; None: all from ``begin`` on. Only these have to be short enough."""
 
     def __post_init__(self) -> None:
         for name, value, most, unit in (
@@ -157,7 +157,7 @@ class _Grid:
         """Second -> (seconds since it began, partition, records)."""
 
     def add(self, at: float, partition: Partition | None, records: float) -> None:
-        """So many records at one moment."""
+        """Add so many records at one moment."""
         second = int(at + 1e-9)
         self._add(second, partition, records)
         if records > 0.0:
@@ -222,7 +222,7 @@ def _is_numbers(path: Path, values: Sequence[str]) -> bool:
 
 
 class _Pace:
-    """How long each row stands for.
+    """The time that each row stands for.
 
     A row says what arrived from its time until the next one's. Where most rows are the same step apart, a distance of
     several whole steps is a gap instead: rows are missing there, and count as no load. The last row lasts as long as
@@ -249,12 +249,12 @@ class _Pace:
         """Distances that are no whole steps."""
 
     def _steps(self, distance: float) -> int:
-        """How many whole steps a distance is; 0: it is none."""
+        """Return how many whole steps a distance is; 0: it is none."""
         number = round(distance / self.step)
         return number if abs(distance - number * self.step) <= STEPS_TOLERANCE * self.step else 0
 
     def notes(self, lasting: bool) -> list[str]:
-        """What is to be told of gaps, and of rows at odd times where rows last; else each counts at its time alone."""
+        """Return the notes on gaps, and on rows at odd times where rows last; else each counts at its time alone."""
         notes = []
         if self.missing:
             total = self.missing + len(self.lasting)
@@ -309,8 +309,10 @@ def _tabular(told: Rows, reading: Reading) -> Load:
 
 
 def _moments(grid: _Grid, load: Load) -> tuple[tuple[Moment, ...], ...]:
-    """Those of each second, in order of time: a row that lasts goes on beside others. What is dealt out falls on
-    partitions by chance."""
+    """Return the moments of each second, in order of time: a row that lasts goes on beside others.
+
+    What is dealt out falls on partitions by chance.
+    """
     index = {partition: number for number, partition in enumerate(load.partitions)} if load.keys == "fixed" else {}
     return tuple(
         tuple(

@@ -63,11 +63,11 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What stands in a file, before anybody knows what it means."""
+    """The cells of a file, before anybody knows what they mean."""
 
     path: Path
     unit: str
-    """What a row is called in messages: ``line`` or ``row``."""
+    """The word for a row in messages: ``line`` or ``row``."""
     names: Sequence[str]
     """Of the columns, lower case, each once."""
     rows: Sequence[tuple[int, Sequence[Any]]]
@@ -80,7 +80,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one row says."""
+    """The meaning of one row."""
 
     number: int
     """In the file, from 1."""
@@ -93,7 +93,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What all of them say."""
+    """The meaning of all rows."""
 
     table: Table
     rows: list[Row]
@@ -113,7 +113,7 @@ def is_parquet(path: Path, data: bytes = b"") -> bool:
 
 
 def bytes_of(path: Path) -> bytes:
-    """What is in a file, unpacked.
+    """Return what is in a file, unpacked.
 
     Raises:
         LoadFileError: it is not there or cannot be read.
@@ -182,7 +182,7 @@ def csv_table(path: Path, text: str) -> Table:
 
 
 def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
-    """Those with anything in them, each with the line it begins at: a quoted value may go over several."""
+    """Return the rows with anything in them, each with the line it begins at: a quoted value may go over several."""
     sample = text.lstrip()[:4096]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=sample.count), strict=True)
     rows, begins = [], 1
@@ -237,7 +237,7 @@ def _values(column: Any, pyarrow: Any) -> list[Any]:
 
 
 def is_number(text: str) -> bool:
-    """Also of what is no finite one."""
+    """Return whether it is a number, a finite one or not."""
     try:
         float(text)
     except ValueError:
@@ -249,7 +249,7 @@ def is_number(text: str) -> bool:
 
 
 def rows_of(table: Table, record_bytes: float | None) -> Rows:
-    """What the rows say.
+    """Return the meaning of the rows.
 
     Args:
         table: the file's.
@@ -273,7 +273,7 @@ def rows_of(table: Table, record_bytes: float | None) -> Rows:
 
 
 def _columns(path: Path, head: Sequence[str]) -> dict[str, str]:
-    """What each column is, kind -> name: one that nobody knows, or two for the same, would be played wrongly."""
+    """Return what each column is, kind -> name: one that nobody knows, or two for the same, would be played wrongly."""
     kinds = {name: kind for kind, names in COLUMNS.items() for name in names}
     found: dict[str, str] = {}
     for name in head:
@@ -297,7 +297,7 @@ def _columns(path: Path, head: Sequence[str]) -> dict[str, str]:
 
 
 def _not_needed(found: Mapping[str, str]) -> list[str]:
-    """What is told of columns that nothing is played by."""
+    """Return the notes on columns that nothing is played by."""
     notes = []
     if "records" in found and "bytes" in found:
         notes.append(f"the column {found['bytes']!r} was not needed: {found['records']!r} tells what arrived")
@@ -330,7 +330,7 @@ def _record_bytes(path: Path, size: float | None) -> float:
 
 
 def amount_of(place: str, name: str, value: Any) -> float:
-    """So many records, bytes, records/s or percent.
+    """Return so many records, bytes, records/s or percent.
 
     Raises:
         LoadFileError: it is missing, negative or no finite number; with the place.

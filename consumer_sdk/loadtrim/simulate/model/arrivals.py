@@ -1,4 +1,4 @@
-"""How a load comes into the simulated group: each second's records, put into their queues when it begins."""
+"""The arrival of a load in the simulated group: each second's records, put into their queues when it begins."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Arrivals:
         world.tally.arrived.append(arrived)
 
     def _learn_rates(self) -> None:
-        """What arrived in the second that ends is known now."""
+        """Smooth in what arrived in the second that ends."""
         rates = self._world.rates
         share = RATE_SHARE if any(rates) else 1.0
         for index, count in enumerate(self._counts):

@@ -1,4 +1,4 @@
-"""How partitions change hands in the simulated group: one by one, or in Kafka's rebalances."""
+"""Partitions that change hands in the simulated group: one by one, or in Kafka's rebalances."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .world import Member, World
 __all__ = ["GroupLeader", "Handover", "make_handover"]
 
 HEARTBEAT_SLACK = 1e-6
-"""Share of the interval that rounding may take: who has just been told has its next heartbeat an interval later."""
+"""Share of the interval that rounding may take: a member's next heartbeat is a whole interval after the last."""
 
 
 class GroupLeader(Protocol):
-    """What a handover needs of the group's leader."""
+    """The part of the group's leader that a handover needs."""
 
     def plan_moves(self) -> Sequence[MovePlan]:
         """Return the moves that it wants as the group is now: what an assignor is asked in a rebalance."""
@@ -82,7 +82,7 @@ class Handover:
 
 
 class _Rebalances(Handover):
-    """What Kafka's protocols have in common: members that learn at heartbeats, and leave without being drained."""
+    """The common part of Kafka's protocols: members that learn at heartbeats, and leave without being drained."""
 
     def _heartbeat(self, member: Member, after: float) -> float:
         """A member's first heartbeat after a moment."""
@@ -95,7 +95,7 @@ class _Rebalances(Handover):
         return max([self._world.now, *(self._world.stop(index) for index in sorted(member.worker.owned))])
 
     def leave(self, member: Member) -> None:
-        """It stops at once and says that it goes; what it owned waits for the others."""
+        """The member stops at once and says that it goes; what it owned waits for the others."""
         member.leaving = True
         self._world.agenda.at(self._stopping(member), self._said_goodbye, member)
 
@@ -141,7 +141,7 @@ class _Barriers(_Rebalances):
         self._again = False
         self._missing: set[str] = set()
         self._wish: Sequence[MovePlan] = ()
-        """What the leader wants, where it has said so since the last assignment."""
+        """The moves that the leader wants, where it has said so since the last assignment."""
         self._pending: list[tuple[int, str, float]] = []
         """(partition, target, given up at)."""
 
@@ -277,12 +277,12 @@ class _Broker(_Rebalances):
 
 
 def _roomiest(world: World) -> Member:
-    """Who owns fewest, of those that stay."""
+    """Return the member that owns fewest, of those that stay."""
     return min(world.active(), key=lambda member: (len(world.owned(member.name)), member.name))
 
 
 def make_handover(world: World, protocol: RebalanceProtocol, leader: GroupLeader) -> Handover:
-    """What plays a protocol."""
+    """Return what plays a protocol."""
     if not protocol.rebalances:
         return Handover(world, protocol, leader)
     return (_Barriers if protocol.barrier else _Broker)(world, protocol, leader)

@@ -1,4 +1,4 @@
-"""What came of a simulated run: the numbers, the curves, and how they are added up over seeds."""
+"""The outcome of a simulated run: the numbers, the curves, and how they are added up over seeds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Curves:
     capacity: tuple[float, ...]
     """Busy seconds per second that the members there could give, at the end of the second."""
     replicas: tuple[int, ...]
-    """That were there, at the end of the second."""
+    """The replicas that were there, at the end of the second."""
     wanted: tuple[int, ...]
     late: tuple[int, ...]
     """Records done in it later than the objective."""

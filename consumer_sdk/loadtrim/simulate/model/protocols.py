@@ -1,4 +1,4 @@
-"""How a change of the group reaches its members, and what stands still meanwhile: ours and Kafka's three.
+"""The way in which a change of the group reaches its members, and what stands still meanwhile: ours and Kafka's three.
 
 Every figure is a default of Kafka's or was measured on this stack; what was measured is said where it stands.
 
@@ -45,7 +45,7 @@ class Protocol:
     barrier: bool = False
     """Nobody is told its new partitions before all have come."""
     heartbeat_seconds: float = 3.0
-    """How often a member asks; it learns of everything then."""
+    """The time between two questions of a member; it learns of everything then."""
     sync_seconds: float = 0.05
     """From the last member's coming until all are told their partitions."""
     handoff_seconds: tuple[float, float] = (0.010, 0.018)

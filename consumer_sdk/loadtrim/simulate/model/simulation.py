@@ -8,7 +8,7 @@ asked to. Membership is taken for granted: leaders do not change and nobody cras
 
 What is counted ends with the load: replicas, scalings, moves and rebalances. What is played beyond it (the drain)
 decides which of the records that arrived were in time, and nothing else. The group is held for it at the size that was
-wanted then: who was asked for still comes, nobody else does, and partitions go on moving.
+wanted then: a replica that was asked for still comes, no other does, and partitions go on moving.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DECISION_PHASE = 0.3
 """Members report at the multiples of the interval and a little later; the leader decides after that
 (docs/decisions/control-topic.md)."""
 GATHER_SECONDS = 0.2
-"""How often a member's measuring is told what was done, as in the agent."""
+"""The time after which a member's measuring is told what was done, as in the agent."""
 BEGINS_AT_MAX = 1e11
 """The year 5138: what is above is milliseconds."""
 DRAIN_SECONDS = 60.0
@@ -62,7 +62,7 @@ MACHINES_DEFAULT = Machines()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the group is like.
+    """The settings of the simulated group.
 
     Raises:
         WrongLoadError: no member, a start-up time that is no time, or what else nobody could play.
@@ -81,9 +81,9 @@ class Options:
     last_report: bool = True
     """Does a member that leaves tell what it measured since its last report?"""
     gather_seconds: float = GATHER_SECONDS
-    """How often a member's measuring is told what was done; more than the agent's 0.2 s makes long runs cheaper."""
+    """The time after which a member's meter is told what was done; more than the agent's 0.2 s makes runs cheaper."""
     phase_seconds: float | None = None
-    """How long after the beginning of a report interval the seconds of the load begin, 0 .. 1; None: by the seed. A
+    """The time from the beginning of a report interval to that of a second of the load, 0 .. 1; None: by the seed. A
     policy that samples sees bursts ``report_seconds - phase_seconds`` after they came."""
     reports_spread: float = REPORTS_SPREAD
     """Share of the report interval within which the members report one after the other. 0: all at once, as a scaler
@@ -92,7 +92,7 @@ class Options:
     """When the first second of the load was, seconds since the epoch: what baselines go by. Its fraction does not
     count. None: some moment in 2023."""
     baselines: tuple[BaselineRecord, ...] = ()
-    """What the history expects, as the leader would read it from the baseline topic: of the records of a topic the last
+    """The load that the history expects, as the leader reads it from the baseline topic. Of a topic's records the last
     counts (``group`` is not looked at; :func:`..loads.baselines.read_baselines` reads a file of them). The same load
     with and
     without them is a back-test of what they are worth::
@@ -183,7 +183,7 @@ def _check_replicas(load: Load, config: PlanConfig, options: Options) -> None:
             f"replicas (--replicas) is {options.replicas}, more than {why} ({most} at most), so the group would "
             f"begin with what it may never have; give --replicas of 1 to {most}, or raise the limit."
         )
-    # Who scales by hand is not held to --max, as with `loadtrim scale`.
+    # A schedule by hand is not held to --max, as with `loadtrim scale`.
     if (asked := max((replicas for _, replicas in options.replicas_at), default=0)) > partitions:
         raise WrongLoadError(
             f"replicas_at asks for {asked} replicas, more than there are partitions ({partitions}), so some would "
@@ -231,7 +231,7 @@ class Simulation:
         self._baselines = Baselines.of(options.baselines, LocalWeek().slots)
         self._last: DecisionRecord | None = None
         self._starting: list[float] = []
-        """When each replica was asked for that is not ready yet."""
+        """The times at which replicas that are not ready yet were asked for."""
         self._held: int | None = None
         """Replicas from the load's end on; None: it goes on."""
 
@@ -284,7 +284,7 @@ class Simulation:
         self._arrivals.begin(second)
 
     def _note(self) -> None:
-        """How the second that ends was."""
+        """Note how the second that ends was."""
         present, tally = self.world.active(), self.world.tally
         tally.replicas.append(len(present))
         if self._held is None:
@@ -319,7 +319,7 @@ class Simulation:
             self.world.agenda.at(self._due(member), self._report, member)
 
     def _due(self, member: Member) -> float:
-        """When it reports next: where in the interval says the instance's name, as in the agent."""
+        """Return when it reports next: where in the interval says the instance's name, as in the agent."""
         place = zlib.crc32(member.name.encode()) / (1 << 32)
         return self._beat(self._config.report_seconds, place * self._options.reports_spread)
 
@@ -350,7 +350,7 @@ class Simulation:
         )
 
     def _manual_override(self) -> ManualOverrideRecord | None:
-        """What somebody else wants now, where somebody else scales."""
+        """Return what somebody else wants now, where somebody else scales."""
         now = self.world.now - self.world.begin
         wanted = next((count for at, count in reversed(self._options.replicas_at) if at <= now), None)
         if wanted is None:
@@ -413,7 +413,7 @@ class Simulation:
             return
         replicas, victims = request.replicas, request.victims
         if self._options.protocol.rebalances:
-            # Nobody is drained: who is to go, goes.
+            # No member is drained: one that is to go, goes.
             replicas, victims = self._last.replicas_wanted, self._last.victims
         for name in victims:
             self._leave(self.world.members[name])
@@ -452,7 +452,7 @@ class Simulation:
 
 
 def _future_of(load: Load, config: PlanConfig, options: Options, begin: float) -> Future | None:
-    """What will arrive, for a policy that has to know it; the same records that are played."""
+    """Return what will arrive, for a policy that has to know it; the same records that are played."""
     try:
         make_policy(config.policy)
     except UnmeasuredError:

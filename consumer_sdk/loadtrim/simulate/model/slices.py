@@ -23,10 +23,10 @@ from .world import Member, World
 __all__ = ["Slicer"]
 
 LOOK_SECONDS = 0.02
-"""How often a member looks: about the length of a few records. Seen at once are bursts, which come at a second's
-beginning."""
+"""The time between two looks of a member: about the length of a few records. Bursts, which come when a second begins,
+are seen at once."""
 LOAD_SECONDS = 0.5
-"""How often ``load`` records are written."""
+"""The time between two ``load`` records."""
 LOG_SECONDS = 0.005
 """From writing to the log until the others have read it."""
 KNOWN_SECONDS = LOAD_SECONDS + LOG_SECONDS + FETCH_SECONDS
@@ -59,7 +59,7 @@ class _Promise:
     target: str
     work: float
     moved_at: float = math.inf
-    """When it began to change hands; infinite: not yet; minus infinity: it came to nothing."""
+    """The time when it began to change hands; infinite: not yet; minus infinity: it came to nothing."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class _Order:
     promise: _Promise
     until_position: int
     due_at: float = 0.0
-    """When it was last expected to be carried out."""
+    """The time when it was last expected to be carried out."""
 
 
 class Slicer:
@@ -135,7 +135,7 @@ class Slicer:
         for other in world.active():
             if other is member or other.name in victims:
                 continue
-            # Who has just come has told nothing, and had nothing.
+            # A member that has just come has told nothing, and had nothing.
             told = self._told.get(other.name) or _Told(world.now - LOAD_SECONDS, 0.0)
             capacity = self._capacity(other)
             rate = sum(world.rates[index] for index in other.worker.owned)
@@ -208,7 +208,7 @@ class Slicer:
                     break
 
     def _look(self, member: Member) -> bool:
-        """Whether something was passed on, so that it is worth looking again."""
+        """Return whether something was passed on, so that it is worth looking again."""
         world = self._world
         worker = member.worker
         worker.advance(world.now)
@@ -253,7 +253,7 @@ class Slicer:
     # -- acting
 
     def _act(self, member: Member, choice: Slice) -> bool:
-        """Whether it is worth looking again at once."""
+        """Return whether it is worth looking again at once."""
         world = self._world
         index = world.index[choice.partition]
         if choice.tier is Tier.SOFT:

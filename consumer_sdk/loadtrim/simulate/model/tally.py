@@ -1,4 +1,4 @@
-"""What one run has counted: of records, of replicas and of moves, second by second of the load."""
+"""The counts of one run: of records, of replicas and of moves, second by second of the load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Second:
 
 
 class Tally:
-    """Counts while a run is played; :meth:`outcome` says what came of it."""
+    """The counts of a run while it is played; :meth:`outcome` says what came of it."""
 
     def __init__(self, partitions: int) -> None:
         self.latencies = array("d")

@@ -1,4 +1,4 @@
-"""What a record costs, and what members are like."""
+"""The cost of a record, and the machines of members."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Costs:
             )
 
     def drawer(self, random: Random) -> Callable[[], float]:
-        """What gives the next record's cost."""
+        """Return what gives the next record's cost."""
         mean = self.mean_seconds
         if self.kind == "exponential":
             return lambda: max(COST_SECONDS_MIN, random.expovariate(1.0 / mean))
@@ -133,7 +133,7 @@ def _sample(place: str, line: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """What members are like: the k-th that is started gets the k-th speed, over and over.
+    """The machines of members: the k-th that is started gets the k-th speed, over and over.
 
     Raises:
         WrongLoadError: a speed or a concurrency that gives no capacity.

@@ -37,7 +37,7 @@ class Queue:
 
     partition: Partition
     index: int
-    """Its place among all partitions, sorted."""
+    """The place of its partition among all, sorted."""
     stamps: list[float] = field(default_factory=list)
     head: int = 0
     """Of ``stamps``: the first that is not done."""
@@ -117,14 +117,14 @@ class Worker:
         self._free_at = at
 
     def hand_until(self, queue: Queue) -> float | None:
-        """When the record of this partition that is in hand will be done; None: none is."""
+        """Return when the record of this partition that is in hand will be done; None: none is."""
         for hand in self._hands:
             if hand.queue is queue:
                 return hand.finish
         return None
 
     def busy_until(self) -> float | None:
-        """When the last record in hand will be done; None: none is."""
+        """Return when the last record in hand will be done; None: none is."""
         return max((hand.finish for hand in self._hands), default=None)
 
     def advance(self, until: float) -> None:

@@ -23,7 +23,7 @@ EPOCH = 1_700_000_000.0
 
 
 class Agenda:
-    """What is to happen, in order of time; what is due at the same time happens in the order of asking."""
+    """The list of what is to happen, in order of time; what is due at the same time happens in the order of asking."""
 
     def __init__(self, begin: float) -> None:
         self.now = begin
@@ -59,10 +59,10 @@ class Member:
     """0 .. 1 of the heartbeat interval."""
     sequence: int = 0
     leaving: bool = False
-    """It has stopped, and others are not told yet."""
+    """True once it has stopped, while others are not told yet."""
     left: bool = False
     parked: bool = False
-    """It waits to be let into the group; the leader does not know of it."""
+    """True while it waits to be let into the group; the leader does not know of it."""
     acquired_at: dict[int, float] = field(default_factory=dict)
     """Index of a partition -> when it was acquired last."""
     fetched: dict[int, int] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class World:
         return [member for member in self.members.values() if not member.left]
 
     def active(self) -> list[Member]:
-        """Those of them that are not about to go."""
+        """Return the members of them that are not about to go."""
         return [member for member in self.members.values() if not member.left and not member.leaving]
 
     def owned(self, name: str) -> list[int]:
@@ -179,7 +179,7 @@ class World:
         self._fetch(member, index)
 
     def stop(self, index: int) -> float:
-        """Its owner hands nothing more out of a partition.
+        """Stop a partition: its owner delivers no more records of it.
 
         Returns:
             When the record in hand is done: now where none is.
@@ -236,7 +236,7 @@ class World:
             member.fetched[index] = end
 
     def report(self, member: Member) -> tuple[ReportRecord, ...]:
-        """What a member tells of the time since its last report."""
+        """Return what a member tells of the time since its last report."""
         self.gather(member)
         for index in sorted(member.fetched):
             queue = self.queues[index]

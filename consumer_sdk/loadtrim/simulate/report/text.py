@@ -139,7 +139,7 @@ def _blocks(widths: Sequence[int], width: int | None) -> Iterator[list[int]]:
 
 
 def legend_lines(summaries: Sequence[Summary]) -> list[str]:
-    """What the columns are, and what stands in them where there are several seeds."""
+    """Return what the columns are, and what stands in them where there are several seeds."""
     size = max(len(name) for name, _ in LEGEND)
     lines = [f"{name.ljust(size)}{GAP}{words}" for name, words in LEGEND]
     seeds = summaries[0].seeds
