@@ -158,6 +158,7 @@ def test_every_contract_has_a_violation() -> None:
     assert sorted(VIOLATIONS) == sorted(CONTRACTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contract", VIOLATIONS)
 def test_violations_are_found(copy: Path, contract: str) -> None:
     violations = VIOLATIONS[contract]

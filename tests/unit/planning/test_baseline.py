@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -138,6 +139,7 @@ def first_up(group: Fleet) -> int:
     return next(second for second, count in enumerate(wanted(group), 1) if count > 2)
 
 
+@pytest.mark.slow
 def test_few_start_ups_were_measured_so_the_history_tells_how_long_they_take() -> None:
     """The first members were there in two seconds; one that is asked for takes twenty, as in all the weeks before."""
     load = steps(8, (0, RATE), (BEGIN, 4 * RATE))
@@ -151,6 +153,7 @@ def test_few_start_ups_were_measured_so_the_history_tells_how_long_they_take() -
     assert decision.startup_seconds == 1.5, "what was measured is still told as that"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("told", "lead"), [(None, 3), (1.0, 3), (8.0, 10)])
 def test_the_longer_of_measured_and_told_counts(told: float | None, lead: int) -> None:
     group = Starting(steps(8, (0, RATE), (BEGIN, 4 * RATE)), rise_at(BEGIN))
@@ -159,6 +162,7 @@ def test_the_longer_of_measured_and_told_counts(told: float | None, lead: int) -
     assert BEGIN - lead - 1 <= first_up(group) <= BEGIN - lead + 1
 
 
+@pytest.mark.slow
 def test_enough_that_was_measured_counts_more_than_the_history() -> None:
     """Twelve members came in a second and a half: the history's minute was on other machines."""
     group = Starting(even(8, RATE), rise_at(BEGIN), members=12)
@@ -171,6 +175,7 @@ def test_enough_that_was_measured_counts_more_than_the_history() -> None:
     assert use.forecast == pytest.approx(RATE * COST)
 
 
+@pytest.mark.slow
 def test_start_ups_of_the_history_change_nothing_without_a_baseline() -> None:
     load = steps(8, (0, RATE), (60, 3 * RATE), (100, RATE))
     plain, told = Starting(load, None), Starting(load, None)
@@ -180,6 +185,7 @@ def test_start_ups_of_the_history_change_nothing_without_a_baseline() -> None:
     assert [encode(each) for each in told.history] == [encode(each) for each in plain.history]
 
 
+@pytest.mark.slow
 def test_today_is_scaled_by_how_it_compares() -> None:
     """Half the load of other weeks until now, so half the rise is expected."""
     group = Expecting(even(8, RATE / 2), rise_at(BEGIN))
@@ -187,6 +193,17 @@ def test_today_is_scaled_by_how_it_compares() -> None:
     assert decision.baseline is not None
     assert decision.baseline.scale == pytest.approx(0.5)
     assert decision.baseline.forecast == pytest.approx(2 * RATE * COST)
+
+
+UP_AND_DOWN = steps(8, (0, RATE), (60, 3 * RATE), (100, RATE))
+
+
+@cache
+def decisions_without_a_baseline() -> list[bytes]:
+    """Return the decisions of a group that has none; the same for every baseline that is not trusted."""
+    group = Expecting(UP_AND_DOWN, None)
+    group.run_scaled(180, startup=5)
+    return [without_baseline(decision) for decision in group.history]
 
 
 @pytest.mark.parametrize(
@@ -202,14 +219,11 @@ def test_today_is_scaled_by_how_it_compares() -> None:
     ],
 )
 def test_what_is_not_trusted_changes_nothing(changes: dict[str, Any], why: Ignored) -> None:
-    load = steps(8, (0, RATE), (60, 3 * RATE), (100, RATE))
-    group = Expecting(load, rise_at(120), **changes)
+    group = Expecting(UP_AND_DOWN, rise_at(120), **changes)
     if "time_zone" in changes:
         group.known = Baselines.of([record(topic=TOPIC, **changes)], unless_on_the_moon)
-    none = Expecting(load, None)
-    for each in (group, none):
-        each.run_scaled(180, startup=5)
-    assert [without_baseline(decision) for decision in group.history] == [without_baseline(d) for d in none.history]
+    group.run_scaled(180, startup=5)
+    assert [without_baseline(decision) for decision in group.history] == decisions_without_a_baseline()
     codes = {decision.baseline.reason_code for decision in group.history if decision.baseline is not None}
     assert codes - {Ignored.UNCOMPARED} == {why}
     assert ("the baseline is ignored" in group.history[-1].reason) == (why is not Ignored.MISSING)
@@ -306,6 +320,7 @@ def test_a_night_without_load_says_nothing_against_the_morning() -> None:
     assert wanted(group)[BEGIN - 21] * CAPACITY >= 800.0
 
 
+@pytest.mark.slow
 def test_a_last_hour_of_another_shape_speaks_against_it() -> None:
     """On the whole as much as expected, but at other times."""
 
@@ -318,6 +333,7 @@ def test_a_last_hour_of_another_shape_speaks_against_it() -> None:
     assert "the last hour was off" in group.history[-1].reason
 
 
+@pytest.mark.slow
 def test_a_group_is_not_made_smaller_for_a_pause_that_does_not_pay() -> None:
     """The pause lasts 40 s, and a replica takes 20 s to start."""
     pause = (BEGIN, BEGIN + 60)
@@ -337,6 +353,7 @@ def test_a_group_is_not_made_smaller_for_a_pause_that_does_not_pay() -> None:
     assert held[0].rejected[0].replicas == 1
 
 
+@pytest.mark.slow
 def test_a_pause_that_pays_is_used() -> None:
     """The load is back after three minutes only."""
 
@@ -350,6 +367,7 @@ def test_a_pause_that_pays_is_used() -> None:
     assert wanted(group)[BEGIN + 170] == 2, "and is over in time"
 
 
+@pytest.mark.slow
 def test_blind_means_hold() -> None:
     """A member is silent: what it does is not seen, so the baseline is neither compared nor followed."""
     group = Expecting(even(8, 2 * RATE), rise_at(BEGIN), rate=2 * RATE)
@@ -365,6 +383,7 @@ def test_blind_means_hold() -> None:
     assert last.baseline.seconds < before.seconds + 10.0
 
 
+@pytest.mark.slow
 def test_the_next_leader_goes_on_where_the_last_one_stopped() -> None:
     load = steps(8, (0, RATE), (BEGIN, 4 * RATE))
     group = Expecting(load, rise_at(BEGIN))
@@ -384,6 +403,7 @@ def test_the_next_leader_goes_on_where_the_last_one_stopped() -> None:
         assert encode(other.decide(group.now, state)) == encode(group.decide())
 
 
+@pytest.mark.slow
 def test_only_what_has_a_baseline_is_scaled() -> None:
     """Half of the load is of a topic that nobody knows anything about: it is taken to go on as it is."""
     decision = Mixed(rise_at(BEGIN), {"others": None}).run(BEGIN - 5)
@@ -414,6 +434,7 @@ def test_a_comparison_forgets() -> None:
     assert Comparison().scale is None
 
 
+@pytest.mark.slow
 def test_the_rise_itself_is_no_sign_of_a_lighter_day() -> None:
     """What is seen lags some seconds behind what is expected; the group must not be made smaller just then."""
     group = Expecting(steps(8, (0, RATE), (BEGIN + 2, 4 * RATE)), rise_at(BEGIN))
@@ -424,6 +445,7 @@ def test_the_rise_itself_is_no_sign_of_a_lighter_day() -> None:
     assert len(ups) == 1
 
 
+@pytest.mark.slow
 def test_a_rise_that_takes_its_time_is_no_sign_of_a_lighter_day_either() -> None:
     """A bucket tells its mean; where in it the load gets there nobody knows. Replicas that were there in time were let
     go while the load was still on its way: it came seven seconds late and took two minutes."""

@@ -536,5 +536,6 @@ for policy in ("objective", "closer24"):
 """
 
 
+@pytest.mark.slow
 def test_equal_bytes_under_two_hash_seeds() -> None:
     assert len(same_under_two_hash_seeds(SCRIPT)) > 10_000

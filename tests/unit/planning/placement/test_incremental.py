@@ -416,6 +416,7 @@ for name in sorted(PACKERS | LABORATORY):
 """
 
 
+@pytest.mark.slow
 def test_equal_under_two_hash_seeds() -> None:
     printed = same_under_two_hash_seeds(SCRIPT)
     assert printed.count("\n") == 6 * len(PACKERS | LABORATORY)

@@ -184,6 +184,7 @@ def at_last(past: list[tuple[Item, ...]], now: tuple[Item, ...], replicas_max: i
     return answer_of(make_policy("objective"), given, memory | {"wanted": 4.0}).replicas
 
 
+@pytest.mark.slow
 def test_what_is_late_in_a_partition_that_has_a_member_to_itself_is_not_the_placements() -> None:
     """Two partitions near what one member can do: no replica helps them, so none is bought when the load falls."""
     hot = in_bursts([0.47, 0.47, *[0.1] * 7], noise=0.1)
@@ -385,6 +386,7 @@ def test_patience_doubles_after_a_regret_and_decays() -> None:
     assert decisions_until_down(run) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("startup", "decisions"), [(1.0, 3), (10.0, 5), (30.0, 23), (60.0, 67)])
 def test_patience_is_longer_where_a_replica_takes_long_to_start(startup: float, decisions: int) -> None:
     """Twice what a slope that loses 3 % a second leaves of the start-up time: 30 - 19.4 s, 60 - 27.1 s."""
@@ -393,6 +395,7 @@ def test_patience_is_longer_where_a_replica_takes_long_to_start(startup: float, 
     assert decisions_until_down(run) == decisions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("startup", "first", "then"), [(10.0, 5, 7), (30.0, 23, 31), (60.0, 67, 67)])
 def test_a_regret_doubles_patience_which_adds_nothing_at_a_minute(startup: float, first: int, then: int) -> None:
     """It halves every minute, so that the longer half of two minutes is over when it counts."""
@@ -403,6 +406,7 @@ def test_a_regret_doubles_patience_which_adds_nothing_at_a_minute(startup: float
     assert decisions_until_down(run) == then
 
 
+@pytest.mark.slow
 def test_an_up_long_after_a_down_is_no_regret() -> None:
     run = Run(2)
     decisions_until_down(run)

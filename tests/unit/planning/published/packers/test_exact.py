@@ -80,6 +80,7 @@ def test_what_cannot_fit_is_said() -> None:
     assert fewest_bins(packing([])).opened == 0
 
 
+@pytest.mark.slow
 def test_the_agent_never_imports_the_solver() -> None:
     imported = "import sys, loadtrim, loadtrim_agent.runtime.agent, loadtrim_agent.planning.planner"
     script = (
