@@ -29,8 +29,8 @@ demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales
 CORE := $(addprefix --cov=loadtrim_agent.,common wire protocol metering planning)
 UNIT := tests/architecture tests/unit tests/property tests/contract tests/golden
 
-test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones
-	$(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" -n auto -q
+test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones, and a tenth of the examples
+	HYPOTHESIS_PROFILE=fast LOADTRIM_SIM_SEEDS=4 $(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" -n auto -q
 
 test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
 	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto -q \

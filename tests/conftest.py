@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["loadtrim.testing"]
 
+FAST_EXAMPLES_MIN = 5
+"""Chosen: enough to see that a property is checked at all; `make test` takes all that a test asks for."""
+
 # The Spark pipeline's extra is no part of `dev`: `make test-spark` installs it.
 collect_ignore = [] if importlib.util.find_spec("pyspark") else ["spark"]
 
@@ -23,7 +26,27 @@ collect_ignore = [] if importlib.util.find_spec("pyspark") else ["spark"]
 # play it again.
 settings.register_profile("loadtrim", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "loadtrim"))
+settings.register_profile("fast", settings.get_profile("loadtrim"), max_examples=FAST_EXAMPLES_MIN)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "loadtrim")
+settings.load_profile(PROFILE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests a tenth of the examples that they ask for under the profile ``fast``, which `make test-unit` takes."""
+    for given in {_settings_holder(item) for item in items} if PROFILE == "fast" else ():
+        name = "settings" if isinstance(given, type) else "_hypothesis_internal_use_settings"
+        asked = getattr(given, name, None)
+        if isinstance(asked, settings):
+            fewer = max(FAST_EXAMPLES_MIN, asked.max_examples // 10)
+            setattr(given, name, settings(asked, max_examples=min(asked.max_examples, fewer)))
+
+
+def _settings_holder(item: pytest.Item) -> Any:
+    """Return what keeps the item's settings: the class of a state machine's test, else its function."""
+    if isinstance(item, pytest.Function):
+        stateful = isinstance(getattr(item.cls, "settings", None), settings)
+        return item.cls if stateful else getattr(item.obj, "__func__", item.obj)
+    return item
 
 
 @pytest.fixture(scope="session")

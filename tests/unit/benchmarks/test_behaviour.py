@@ -16,7 +16,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing is stored yet. One shared probe is enough here, and less of a load."""
     monkeypatch.setattr(module, "FILE", tmp_path / "out" / "behaviour.json")
     monkeypatch.setattr(module, "SHARED", module.SHARED[:1])
-    monkeypatch.setattr(module, "LOAD", module.LOAD.replace("seconds=30", "seconds=10"))
+    monkeypatch.setattr(module, "LOAD", module.LOAD.replace("seconds=30", "seconds=8"))
     monkeypatch.setattr(module, "_played", {})
 
 

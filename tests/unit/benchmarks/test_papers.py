@@ -300,6 +300,7 @@ def test_an_experiment_prints_json() -> None:
 # -- Koper'22, Li & Ku
 
 
+@pytest.mark.slow
 def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
     for reported in koper22.REPORTED.values():
         assert set(reported) == set(koper22.POLICIES)
@@ -344,6 +345,7 @@ def test_by_its_text_the_thesis_has_no_parameters_of_its_code() -> None:
     assert not any("per_replica" in choice or "share" in choice for choice in koper22.PUBLISHED.values())
 
 
+@pytest.mark.slow
 def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
     """From results of any kind: what is drawn is looked at by people, that it is drawn is looked at here."""
     given = Context(False, None, tmp_path)
@@ -380,6 +382,7 @@ def test_scaling_operations_are_changes_between_samples() -> None:
     assert result.scalings == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [li_ku.smooth, li_ku.clumped])
 @pytest.mark.parametrize("recorded", [True, False])
 def test_slices_have_the_papers_maximum_and_mean(
