@@ -8,7 +8,7 @@ import pytest
 from benchmarks import behaviour as module
 from benchmarks.behaviour import behaviour, shape
 
-from loadtrim_agent.planning.sizing import objective
+from loadtrim_agent.planning.sizing import need
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def test_a_comment_in_the_planner_keeps_the_key_and_a_constant_that_decides_does
 ) -> None:
     before = key(monkeypatch, "before")
     assert key(monkeypatch, "with a comment") == before
-    monkeypatch.setattr(objective, "RATE_SHARE", 0.5)
+    monkeypatch.setattr(need, "RATE_SHARE", 0.5)
     assert key(monkeypatch, "with another constant") != before
 
 
