@@ -19,7 +19,8 @@ from aiokafka.errors import for_code
 from benchmarks.baselines.past import Past, reports
 from benchmarks.baselines.schedule import BUCKET_SECONDS
 from loadtrim.testing import create_topic
-from loadtrim_agent.kafka.control_log import telemetry_key, topic_configs
+from loadtrim_agent.kafka.control_log import telemetry_key
+from loadtrim_agent.kafka.control_topic import topic_configs
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.topic_names import control_topic

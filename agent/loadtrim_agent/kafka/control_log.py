@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from aiokafka.errors import (
-    KafkaError,
-    LeaderNotAvailableError,
-    NotControllerError,
-    OffsetOutOfRangeError,
-    for_code,
-)
+from aiokafka.errors import OffsetOutOfRangeError
 
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.tasks import Spawner
@@ -30,26 +24,20 @@ from loadtrim_agent.wire.codec import Record, decode, encode
 from loadtrim_agent.wire.envelope import COORDINATION, TELEMETRY, UnreadableRecord
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
 
-from .connections import CONNECTION_SETTINGS, UNREACHABLE, Backoff, Channel, Connections
+from .connections import UNREACHABLE, Backoff, Channel, Connections
+from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
 from .partition_log import Appended, PartitionLog
 from .ports import ControlLogReader
 
 __all__ = [
     "ControlLog",
-    "ControlTopicUnusable",
     "TelemetryEntry",
     "TelemetryTail",
     "telemetry_key",
-    "topic_configs",
 ]
 
 log = logging.getLogger("loadtrim")
-T = TypeVar("T")
 
-RETENTION_MS = 7 * 24 * 3600 * 1000
-RETENTION_BYTES = 1 << 30
-SEGMENT_BYTES = 64 << 20
-TOPIC_ALREADY_EXISTS = 36
 POLL_SECONDS = 1.0
 """The broker answers a read as soon as there is a record; with none, after this long."""
 SILENT_SECONDS = 3.0
@@ -58,18 +46,8 @@ ANSWER_SECONDS = 1.0
 """No answer to a read that is not to wait for this long: the connection is given up."""
 TOPIC_SECONDS = 30.0
 """How long a topic that is created may take until it has leaders."""
-LOOK_SECONDS_MAX = 0.2
-"""Between two looks whether it has them: the user's start() waits for it, once in a group's life."""
-PROBE_SECONDS = 5.0
 BASE_CHUNK_RECORDS = 2_000
 KEY_SEPARATOR = "\x00"
-
-
-class ControlTopicUnusable(Exception):
-    """The control topic cannot be created, read or written. The message says what to do.
-
-    Caught by the agent: the member offers the standard protocols only (mixed group), and says so.
-    """
 
 
 class TelemetryEntry(NamedTuple):
@@ -101,10 +79,10 @@ class ControlLog:
         tasks: Spawner,
     ) -> None:
         self.topic = topic
-        self._settings = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
         self._reader = reader
         self._tasks = tasks
         self._connections = Connections(settings)
+        self._control_topic = ControlTopic(self._connections, settings, topic)
         self._coordination = self._partition(COORDINATION, Channel.TAIL, Channel.APPEND)
         self._telemetry = self._partition(TELEMETRY, Channel.TELEMETRY, Channel.REPORT, compressed=True)
         self._position = 0
@@ -128,30 +106,19 @@ class ControlLog:
         try:
             await self._connections.start()
             async with asyncio.timeout(TOPIC_SECONDS):
-                await self._ensure_topic()
+                await self._control_topic.ensure()
                 await self._connections.client.set_topics([self.topic])
-                self._position = await self._patiently(self._coordination.end)
+                self._position = await self._control_topic.patiently(self._coordination.end)
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._probe()
         except BaseException as error:
             await self.close()
             if isinstance(error, UNREACHABLE):
-                raise ControlTopicUnusable(self._advice(error)) from error
+                raise ControlTopicUnusable(self._control_topic.advice(error)) from error
             raise
 
     async def close(self) -> None:
         await self._connections.close()
-
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """A topic that was just created has no leader for a moment."""
-        backoff = Backoff(self._connections.retry_backoff, LOOK_SECONDS_MAX)
-        while True:
-            try:
-                return await ask()
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                await asyncio.sleep(backoff.failed())
 
     async def _probe(self) -> None:
         """Write a record that means nothing and read it back."""
@@ -161,58 +128,6 @@ class ControlLog:
         self._tell_clock(sent_at, written)
         while self._position <= written.offset:
             await self._read_on()
-
-    # -- creating ------------------------------------------------------------------------------------------------
-
-    async def _ensure_topic(self) -> None:
-        partitions = await self._count_partitions()
-        if partitions is None:
-            await self._patiently(self._create_topic)
-            partitions = await self._patiently(self._created_partitions)
-        if partitions < 2:
-            raise ControlTopicUnusable(self._advice("it has fewer than 2 partitions"))
-
-    async def _count_partitions(self) -> int | None:
-        """None: the topic does not exist, or this principal may not see it."""
-        code, partitions = await self._connections.partitions_of(self.topic, Channel.APPEND, timeout=PROBE_SECONDS)
-        return len(partitions) if code == 0 else None
-
-    async def _created_partitions(self) -> int:
-        partitions = await self._count_partitions()
-        if partitions is None:
-            raise LeaderNotAvailableError(self.topic)
-        return partitions
-
-    async def _create_topic(self) -> None:
-        from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # once in a group's life, and slow to import
-
-        admin = AIOKafkaAdminClient(**self._settings)
-        await admin.start()
-        try:
-            # aiokafka's own request breaks where the controller is not known: a broker that has just started.
-            if admin._client.cluster.controller is None:
-                await admin._client.force_metadata_update()
-            if admin._client.cluster.controller is None:
-                raise NotControllerError("the brokers do not say yet which of them creates topics")
-            new = NewTopic(self.topic, 2, 1, topic_configs=topic_configs())
-            new.replication_factor = -1  # the broker's default (KIP-464); the constructor does not take it
-            answer = await admin.create_topics([new])
-            code = answer.topic_errors[0][1]
-            if code not in (0, TOPIC_ALREADY_EXISTS):
-                raise ControlTopicUnusable(self._advice(for_code(code).__name__))
-        finally:
-            await admin.close()
-
-    def _advice(self, error: object) -> str:
-        configs = " ".join(f"--config {name}={value}" for name, value in topic_configs().items())
-        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-        return (
-            f"The control topic {self.topic} cannot be used ({why}). Without it this member shares the group as a "
-            "plain consumer would: no handoffs, no planning, no scaling, and the whole group becomes a mixed one. "
-            f"Create it with `kafka-topics.sh --create --topic {self.topic} --partitions 2 {configs}`, or allow this "
-            f"principal CREATE on it; and allow READ, WRITE and DESCRIBE on topic {self.topic}. This member tries "
-            "again, at least once a minute, and comes back to loadtrim by itself."
-        )
 
     # -- the coordination log ------------------------------------------------------------------------------------
 
@@ -405,14 +320,3 @@ class TelemetryTail:
 def telemetry_key(group: str, member: str, sequence: int) -> bytes:
     """Key of a report or a decision."""
     return KEY_SEPARATOR.join((group, member, str(sequence))).encode()
-
-
-def topic_configs() -> dict[str, str]:
-    """What a control topic is created with."""
-    return {
-        "cleanup.policy": "delete",
-        "message.timestamp.type": "LogAppendTime",
-        "retention.ms": str(RETENTION_MS),
-        "retention.bytes": str(RETENTION_BYTES),
-        "segment.bytes": str(SEGMENT_BYTES),
-    }

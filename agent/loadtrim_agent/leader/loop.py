@@ -9,31 +9,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
-from typing import Any
-
-from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.local_week import LocalWeek
-from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.tasks import AgentTasks
 from loadtrim_agent.kafka.baselines import BaselineReader
 from loadtrim_agent.kafka.connections import UNREACHABLE
 from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
-from loadtrim_agent.kafka.rate_sources import RateSource, make_rate_source
+from loadtrim_agent.kafka.rate_sources import make_rate_source
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.text import decision_line
 from loadtrim_agent.planning.planner import scale_request
-from loadtrim_agent.planning.registry import make_planner
-from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig, Rates
+from loadtrim_agent.planning.values import GroupState
 from loadtrim_agent.protocol.events import WeightsEvent
 from loadtrim_agent.wire.baseline_records import Baselines
 from loadtrim_agent.wire.ownership_records import PlanRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
+from .broker_rates import BrokerRates
+from .group_view import GroupView
+from .planner_thread import PlannerThread
 from .ports import LeaderOptions, LedGroup
 from .scaling.port import ScaleRequest
 from .scaling.reconciler import ScaleReconciler
@@ -49,72 +46,11 @@ LISTEN_SECONDS_MAX = 3.0
 next. It takes milliseconds."""
 BASELINE_SECONDS_MAX = 3.0
 """The same for what the history expects, which is read from another topic beside it."""
-IN_FLIGHT_SECONDS = 5.0
-"""An advised move that has not happened after this long is planned anew."""
-UNOWNED_LOOK_SECONDS = 5.0
-RATE_SOURCE_SECONDS_MAX = 1.0
-"""Longest wait for a rate source's answer before a decision."""
-RATES_SECONDS = 2.0
-RATES_DECISIONS = 2.0
-"""So long, and so many decisions more, a rate source's last answer counts."""
 THINKING_SECONDS_MAX = 1.0
 """A plan that takes longer is complained about."""
 DECISION_PHASE = 0.3
 """How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
 due at the multiples and a little later, are there."""
-
-
-class _PlannerThread:
-    """The planner in a thread of its own, so that a slow plan costs neither heartbeats nor handoffs.
-
-    What is heard while it thinks waits for the next decision.
-    """
-
-    def __init__(self, config: PlanConfig) -> None:
-        self._planner = make_planner(config)
-        self._heard: list[tuple[ReportRecord | DecisionRecord, float]] = []
-
-    def hear(self, record: ReportRecord | DecisionRecord, received_at: float) -> None:
-        """Take in a report, or a decision of an earlier leader."""
-        self._heard.append((record, received_at))
-
-    async def decide(self, now: float, state: GroupState) -> DecisionRecord:
-        """One decision at a time; waits for it however long it takes."""
-        heard, self._heard = self._heard, []
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[DecisionRecord] = loop.create_future()
-
-        def think() -> None:
-            made: DecisionRecord | Exception
-            try:
-                made = self._decide(heard, now, state)
-            except Exception as error:
-                made = error
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(_settle, answer, made)
-
-        # A daemon thread, unlike an executor's, does not keep a process from exiting.
-        threading.Thread(target=think, name="loadtrim-planner", daemon=True).start()
-        return await answer
-
-    def _decide(
-        self, heard: list[tuple[ReportRecord | DecisionRecord, float]], now: float, state: GroupState
-    ) -> DecisionRecord:
-        for record, received_at in heard:
-            if isinstance(record, ReportRecord):
-                self._planner.observe(record, received_at)
-            else:
-                self._planner.remember(record)
-        return self._planner.decide(now, state)
-
-
-def _settle(answer: asyncio.Future[DecisionRecord], made: DecisionRecord | Exception) -> None:
-    if answer.done():
-        return
-    if isinstance(made, Exception):
-        answer.set_exception(made)
-    else:
-        answer.set_result(made)
 
 
 class LeaderLoop:
@@ -146,29 +82,14 @@ class LeaderLoop:
         self._boundary = boundary
         self._tasks = tasks
         self._baselines = Baselines(self._config.group, LocalWeek(options.time_zone).slots)
-        self._rate_source: RateSource | None = None
-        """Made anew for each leadership, so that no sample of an earlier one counts; None: the reports tell rates."""
-        self._rates: Rates | None = None
-        self._rate_source_fails = False
+        self._view = GroupView(group, options.instance)
+        self._rates = BrokerRates(self._config, None, boundary)
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
-        """Set when a generation begins: who came or went is planned for without waiting for the next tick."""
-        self._instances: dict[str, str] = {}
-        """Member id -> instance, as its reports say."""
-        self._joined_at: dict[str, float] = {}
-        self._in_flight: dict[Partition, tuple[str, float]] = {}
-        self._requested: int | None = None
-        self._unowned: dict[Partition, int] = {}
-        self._unowned_looked_at = 0.0
-        self._weights: dict[Partition, float] = {}
+        """Set when a generation begins: members that came or went are planned for without waiting for the next tick."""
         self._victims: tuple[str, ...] = ()
         """Named in the last plan written."""
-        self._told: tuple[Any, ...] | None = None
         self.last: DecisionRecord | None = None
-
-    @property
-    def active(self) -> bool:
-        return self._task is not None
 
     def set_leader(self, named: bool) -> None:
         """A generation began: lead, go on leading, or stop.
@@ -178,7 +99,7 @@ class LeaderLoop:
         """
         leads = named and self._group.snapshot().assignment is not None
         self._metrics.leader(leads)
-        self._in_flight.clear()
+        self._view.generation_changed()
         self._at_once.set()
         if leads and self._task is None:
             self._task = self._tasks.spawn_contained(self._guarded(), "leading")
@@ -190,7 +111,7 @@ class LeaderLoop:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-            self._requested = None
+            self._view.requested = None
             self._reconciler.want(None)
 
     async def _guarded(self) -> None:
@@ -207,9 +128,9 @@ class LeaderLoop:
     async def _lead(self) -> None:
         control = self._group.log
         assert control is not None, "no map of ours without the log"
-        planner, telemetry = _PlannerThread(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
-        self._rate_source = make_rate_source(self._config.monitor, self._group.queries, self._config.decision_seconds)
-        self._rates, self._rate_source_fails = None, False
+        planner, telemetry = PlannerThread(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
+        source = make_rate_source(self._config.monitor, self._group.queries, self._config.decision_seconds)
+        self._rates = BrokerRates(self._config, source, self._boundary)
         async with asyncio.TaskGroup() as tasks:
             expecting = asyncio.Event()
             tasks.create_task(self._read_baselines(expecting), name="loadtrim-baselines")
@@ -219,7 +140,7 @@ class LeaderLoop:
                     await expecting.wait()
             await self._decide_for_ever(control, telemetry, planner)
 
-    async def _listen(self, telemetry: TelemetryTail, planner: _PlannerThread) -> None:
+    async def _listen(self, telemetry: TelemetryTail, planner: PlannerThread) -> None:
         """Take in what was reported since the last time, as far as it can be read soon.
 
         The planner knows how old everything is, and holds where too much is missing.
@@ -230,11 +151,10 @@ class LeaderLoop:
             if record.group != self._config.group:
                 return
             if isinstance(record, ReportRecord):
-                self._instances[record.member] = record.instance
-                self._weigh(record)
-                planner.hear(record, entry.received_at)
+                self._view.observe(record)
+                planner.observe(record, entry.received_at)
             elif isinstance(record, DecisionRecord) and entry.replayed:
-                planner.hear(record, entry.received_at)
+                planner.observe(record, entry.received_at)
 
         try:
             async with asyncio.timeout(LISTEN_SECONDS_MAX):
@@ -256,14 +176,14 @@ class LeaderLoop:
             self._baselines.clear()
             caught_up.set()
 
-    async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: _PlannerThread) -> None:
+    async def _decide_for_ever(self, control: ControlLog, telemetry: TelemetryTail, planner: PlannerThread) -> None:
         while True:
             if self._group.snapshot().is_leader:
                 await self._listen(telemetry, planner)
-                await self._look_at_unowned()
-                await self._look_at_rates()
+                await self._view.look_at_unowned()
+                await self._rates.look(sorted(self._view.owners()))
                 began = time.perf_counter()
-                state = self._state()
+                state = self._view.state(self._baselines, self._rates.rates)
                 decision = await planner.decide(wall_time(), state)
                 took = time.perf_counter() - began
                 if took > THINKING_SECONDS_MAX:
@@ -271,7 +191,7 @@ class LeaderLoop:
                 self._metrics.plan(decision.outcome, took)
                 if state.generation == self._group.snapshot().generation:
                     await self._act(control, decision, state)
-                self._group.feed(WeightsEvent(now=boot_time(), weights=dict(self._weights)))
+                self._group.feed(WeightsEvent(now=boot_time(), weights=dict(self._view.weights)))
             every = self._config.decision_seconds
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds_to_beat(wall_time(), every, DECISION_PHASE * every)):
@@ -286,113 +206,16 @@ class LeaderLoop:
             seconds,
         )
 
-    def _weigh(self, report: ReportRecord) -> None:
-        """Work per partition as reported last: for placing what nobody claims at the next barrier."""
-        for p in report.partitions:
-            if p.cost_mean is not None and report.interval > 0:
-                self._weights[Partition(p.topic, p.partition)] = p.arrived / report.interval * p.cost_mean
-
-    # -- what is seen --------------------------------------------------------------------------------------------
-
-    def _state(self) -> GroupState:
-        group = self._group.snapshot()
-        entries = group.assignment.members if group.assignment is not None else {}
-        now = wall_time()
-        self._joined_at = {m: self._joined_at.get(m, now) for m in entries}
-        owners = self._owners()
-        self._in_flight = {
-            p: (target, at)
-            for p, (target, at) in self._in_flight.items()
-            if owners.get(p) != target and target in entries and boot_time() - at < IN_FLIGHT_SECONDS
-        }
-        return GroupState(
-            generation=group.generation,
-            leader=group.member,
-            members={
-                member: MemberState(
-                    instance=self._instance_of(member),
-                    topics=frozenset(entry.topics),
-                    leaving=member in group.leaving,
-                    joined_at=self._joined_at[member],
-                )
-                for member, entry in sorted(entries.items())
-            },
-            owners=owners if group.owners is not None else {},
-            unowned_lag=self._unowned,
-            in_flight={p: target for p, (target, _) in sorted(self._in_flight.items())},
-            manual_override=group.manual_override,
-            replicas_requested=self._requested,
-            rates=self._rates,
-            expected=self._baselines.curves(now),
-            startup_expected_seconds=self._baselines.startup_seconds,
-        )
-
-    def _instance_of(self, member: str) -> str:
-        if member == self._group.snapshot().member:
-            return self._options.instance
-        return self._instances.get(member, "")
-
-    def _owners(self) -> dict[Partition, str | None]:
-        group = self._group.snapshot()
-        entries = group.assignment.members if group.assignment is not None else {}
-        owners = group.owners or {}
-        topics = sorted({topic for entry in entries.values() for topic in entry.topics})
-        return {
-            partition: owners.get(partition)
-            for topic in topics
-            for partition in (Partition(topic, index) for index in range(group.partition_counts.get(topic, 0)))
-        }
-
-    async def _look_at_rates(self) -> None:
-        """Ask the rate source. What it said last counts for a few decisions more, so that one answer lost is none."""
-        if self._rate_source is None:
-            return
-        now, why = wall_time(), ""
-        try:
-            async with asyncio.timeout(RATE_SOURCE_SECONDS_MAX):
-                self._rates = await self._rate_source.rates(sorted(self._owners()), now) or self._rates
-        except UNREACHABLE as error:
-            why = str(error) or type(error).__name__
-            self._boundary.broke("monitor")
-        if (
-            self._rates is not None
-            and now - self._rates.at > RATES_SECONDS + RATES_DECISIONS * self._config.decision_seconds
-        ):
-            self._rates = None
-        if why and not self._rate_source_fails:
-            log.warning(
-                "The monitor %s has no answer (%s): nothing is scaled down while it does not tell what arrives. "
-                "LOADTRIM_MONITOR=reports goes by what the members measure.",
-                self._config.monitor,
-                why,
-            )
-        self._rate_source_fails = bool(why)
-
-    async def _look_at_unowned(self) -> None:
-        """The leader asks the broker only for what nobody owns."""
-        unowned = [p for p, owner in self._owners().items() if owner is None]
-        if not unowned:
-            self._unowned = {}
-        elif boot_time() - self._unowned_looked_at > UNOWNED_LOOK_SECONDS:
-            self._unowned_looked_at = boot_time()
-            code, committed, _ = await self._group.requests.committed(unowned, stable=False)
-            if code == 0:
-                ends = await self._group.queries.end_offsets([TopicPartition(*p) for p in unowned])
-                self._unowned = {
-                    p: max(0, int(ends[TopicPartition(*p)]) - offset) for p, offset in committed.items() if offset >= 0
-                }
-
     # -- what is done --------------------------------------------------------------------------------------------
 
     async def _act(self, control: ControlLog, decision: DecisionRecord, state: GroupState) -> None:
+        self._log(decision)
         self.last = decision
-        self._say(decision)
         await control.publish(decision, sequence=decision.sequence)
         if decision.moves or decision.victims or self._victims:
             # Also where nobody is to go any more: members keep draining until they are told.
             self._victims = decision.victims
-            for move in decision.moves:
-                self._in_flight[Partition(move.topic, move.partition)] = (move.target, boot_time())
+            self._view.advised(decision)
             await control.write(
                 PlanRecord(
                     group=decision.group,
@@ -413,7 +236,7 @@ class LeaderLoop:
         wish = scale_request(decision, state)
         if not wish.ask:
             return
-        self._requested = decision.replicas_wanted
+        self._view.requested = decision.replicas_wanted
         instances = {member.instance or name for name, member in state.members.items() if not member.leaving}
         self._reconciler.observed(len(instances), instances)
         self._reconciler.want(
@@ -427,9 +250,12 @@ class LeaderLoop:
             )
         )
 
-    def _say(self, decision: DecisionRecord) -> None:
-        """Log a decision when it differs from the one before in what it wants."""
-        gist = (decision.outcome, decision.replicas_wanted, decision.moves, decision.victims)
-        level = logging.INFO if gist != self._told and decision.outcome != "none" else logging.DEBUG
-        self._told = gist
+    def _log(self, decision: DecisionRecord) -> None:
+        """Log a decision, louder when it differs from the one before in what it wants."""
+        repeated = self.last is not None and _gist(decision) == _gist(self.last)
+        level = logging.INFO if not repeated and decision.outcome != "none" else logging.DEBUG
         log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision))
+
+
+def _gist(decision: DecisionRecord) -> tuple[object, ...]:
+    return decision.outcome, decision.replicas_wanted, decision.moves, decision.victims

@@ -11,7 +11,8 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.tasks import Spawner
 from loadtrim_agent.kafka.connections import Backoff
-from loadtrim_agent.kafka.control_log import ControlLog, ControlTopicUnusable
+from loadtrim_agent.kafka.control_log import ControlLog
+from loadtrim_agent.kafka.control_topic import ControlTopicUnusable
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 

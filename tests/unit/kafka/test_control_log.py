@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
 
-from loadtrim_agent.kafka.control_log import LOOK_SECONDS_MAX, ControlLog, TelemetryEntry, TelemetryTail
+from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
+from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
 from loadtrim_agent.kafka.partition_log import Fetched
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.telemetry_records import ReportRecord
@@ -31,10 +32,12 @@ def make_log() -> ControlLog:
 async def test_a_broker_that_does_not_answer_is_said_to_be_the_reason() -> None:
     """A time-out has no text of its own: the line said that the topic cannot be used, and nothing why."""
     log = make_log()
-    said = log._advice(TimeoutError())
+    said = log._control_topic.advice(TimeoutError())
     await log.close()
     assert "cannot be used (no answer in time)" in said
-    assert "cannot be used (asyncio is closed)" in log._advice(asyncio.InvalidStateError("asyncio is closed"))
+    assert "cannot be used (asyncio is closed)" in log._control_topic.advice(
+        asyncio.InvalidStateError("asyncio is closed")
+    )
 
 
 async def test_a_broker_that_does_not_know_its_controller_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,8 +70,8 @@ async def test_a_broker_that_does_not_know_its_controller_yet_is_asked_again(mon
     async def count() -> int | None:
         return next(counts)
 
-    monkeypatch.setattr(log, "_count_partitions", count)
-    await asyncio.wait_for(log._ensure_topic(), 10.0)
+    monkeypatch.setattr(log._control_topic, "_count_partitions", count)
+    await asyncio.wait_for(log._control_topic.ensure(), 10.0)
     assert asked == ["metadata", "created"]
 
 
@@ -89,7 +92,7 @@ async def test_a_topic_that_is_being_created_is_looked_for_often(monkeypatch: py
             raise LeaderNotAvailableError
         return 2
 
-    assert await log._patiently(look) == 2
+    assert await log._control_topic.patiently(look) == 2
     await log.close()
     assert max(waits) <= LOOK_SECONDS_MAX
     assert sum(waits) > 1.0, "and the broker is left alone meanwhile"

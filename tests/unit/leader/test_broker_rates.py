@@ -12,9 +12,8 @@ import pytest
 from aiokafka.errors import ClusterAuthorizationFailedError
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.leader import loop as leading
-from loadtrim_agent.leader.loop import LeaderLoop
-from loadtrim_agent.leader.ports import LeaderOptions
+from loadtrim_agent.leader import broker_rates
+from loadtrim_agent.leader.broker_rates import BrokerRates
 from loadtrim_agent.planning.values import PlanConfig, Rates, RateUnit
 
 P0 = Partition("t", 0)
@@ -33,18 +32,14 @@ class Told:
 
 def test_a_monitor_that_fails(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     now, broken = [1_000.0], []
-    group: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(assignment=None, owners=None))
     boundary: Any = SimpleNamespace(broke=broken.append)
-    unused: Any = None
-    leader = LeaderLoop(
-        LeaderOptions(plan=PlanConfig(group="g", monitor="landau24")), group, unused, unused, boundary, unused
-    )
-    leader._rate_source = monitor = Told()
-    monkeypatch.setattr(leading, "wall_time", lambda: now[0])
+    monitor = Told()
+    measured = BrokerRates(PlanConfig(group="g", monitor="landau24"), monitor, boundary)
+    monkeypatch.setattr(broker_rates, "wall_time", lambda: now[0])
 
     def look() -> Rates | None:
-        asyncio.run(leader._look_at_rates())
-        return leader._rates
+        asyncio.run(measured.look([P0]))
+        return measured.rates
 
     assert look() is None
     monitor.answer = first = Rates(at=1_000.0, unit=RateUnit.BYTES, per_second={P0: 5.0})
