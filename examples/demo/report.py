@@ -28,6 +28,7 @@ from demo.checker import Verdict, check
 from demo.journal import Handout, JournalError, Run, Tp, read_run
 from demo.telemetry import OwnerChange, Telemetry, fold, load_entries
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import DEFAULTS
 
 __all__ = [
     "CONTROL_FILE",
@@ -77,7 +78,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[float, ...]
     even: bool = False
     objective_seconds: float = 0.5
-    objective_share: float = 0.999
+    objective_share: float = DEFAULTS.sla_share
     busy_seconds: float = 0.0059
     policy: str = ""
     client: str = "loadtrim"

@@ -29,6 +29,7 @@ from loadtrim import Settings
 from loadtrim.observer.control_topic import topic_of
 from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator
+from loadtrim_agent.common.settings import DEFAULTS
 from payments.clients import KIP_848, described
 
 __all__ = ["Live", "RunFailedError", "RunOptions", "check_names", "run"]
@@ -56,7 +57,7 @@ class RunOptions:
     group: str = GROUP
     even: bool = False
     objective_seconds: float = 0.5
-    objective_share: float = 0.999
+    objective_share: float = DEFAULTS.sla_share
     busy_seconds: float = 0.0059
     policy: str = ""
     """Empty: the agent's default."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .cost import Cost
@@ -73,7 +74,7 @@ class MeterConfig:
     """W: from a record's timestamp until it is done."""
     instance: str = ""
     instance_type: str = ""
-    concurrency: float = 1.0
+    concurrency: float = DEFAULTS.concurrency
     """Busy seconds per second that the member can give."""
     speed: float = 1.0
     started_at: float | None = None

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from loadtrim_agent.common.clock import boot_time, warn_about_clock
@@ -62,9 +62,9 @@ class AgentOptions:
     fetcher: Callable[[], Fetcher]
     """Makes the fetcher, in the agent's loop."""
     user_loop: asyncio.AbstractEventLoop
-    observer: AgentObserver = field(default_factory=AgentObserver)
-    auto_commit_seconds: float = 5.0
-    max_poll_seconds: float = 300.0
+    observer: AgentObserver
+    auto_commit_seconds: float
+    max_poll_seconds: float
     """User code that asks for no record for longer: the member leaves."""
 
     @property

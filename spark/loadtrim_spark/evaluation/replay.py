@@ -10,6 +10,7 @@ from statistics import fmean
 
 from loadtrim.simulate import BaselineRecord, Costs, Load, Options, Outcome, PlanConfig, simulate
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.wire.baseline_records import decode_baseline
 
 __all__ = ["Played", "Setup", "between", "played", "whole_topics"]
@@ -32,7 +33,7 @@ class Setup:
     """
 
     objective_seconds: float = 5.0
-    objective_share: float = 0.999
+    objective_share: float = DEFAULTS.sla_share
     startup_seconds: float = 60.0
     peak_replicas: float = 5.0
     cost_seconds: float = 0.02
