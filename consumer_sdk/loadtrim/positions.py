@@ -64,7 +64,7 @@ class Positions:
 
     async def position(self, partition: TopicPartition) -> int:
         self._link.stream(Partition(*partition))
-        return await self._link.run(self._link.need_agent().partitions.position_of(Partition(*partition)))
+        return await self._link.run(self._link.need_agent().partitions.positions.position_of(Partition(*partition)))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         if not isinstance(offset, int) or offset < 0:

@@ -9,9 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError
-from aiokafka.structs import TopicPartition
-
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
@@ -21,6 +18,7 @@ from loadtrim_agent.protocol import events as e
 from .intake import ChunkIntake
 from .opening import DeliveryParts, PartitionOpener
 from .partition_stream import Stream
+from .positions import StreamPositions
 from .prefetch import Prefetching
 
 __all__ = ["DeliveryParts", "Partitions"]
@@ -42,7 +40,7 @@ class Partitions:
 
     def __init__(self, parts: DeliveryParts) -> None:
         self.buffer = parts.buffer
-        self.buffer.owner = self
+        self.buffer.agent.owner = self
         self.listener = parts.listener
         self._fetcher = parts.fetcher
         self._observer = parts.observer
@@ -52,6 +50,7 @@ class Partitions:
         self.prefetching = Prefetching(parts.fetcher, parts.tasks, parts.offsets)
         self._intake = ChunkIntake(parts.buffer, parts.fetcher, self.prefetching, parts.observer, parts.boundary)
         self._opener = PartitionOpener(parts, self._intake)
+        self.positions = StreamPositions(parts.buffer, parts.fetcher, self._opener)
         self._lingering: dict[Partition, Stream] = {}
         """Partitions lost while one of their records was in user code (rule 13)."""
         self._stopped_at: dict[Partition, float] = {}
@@ -108,7 +107,7 @@ class Partitions:
         stream = self.stream(command.partition, command.acquisition_id)
         if stream is None:
             return
-        exhausted, in_hand, done = stream.exhausted, stream.in_hand, self.done_offset(stream)
+        exhausted, in_hand, done = stream.exhausted, stream.in_hand, self.positions.done_offset(stream)
         if exhausted and in_hand is None and (command.begun or done is None or done == command.committed):
             self._tell_idle_point(stream, busy=False)
             return
@@ -124,7 +123,7 @@ class Partitions:
             self._tell_idle_point(stream, busy=True)
 
     def _tell_idle_point(self, stream: Stream, *, busy: bool) -> None:
-        done = self.done_offset(stream)
+        done = self.positions.done_offset(stream)
         event = e.IdlePointEvent(
             now=boot_time(), partition=stream.partition, acquisition_id=stream.acquisition_id, done=done, busy=busy
         )
@@ -163,47 +162,9 @@ class Partitions:
             now=boot_time(),
             partition=stream.partition,
             acquisition_id=stream.acquisition_id,
-            done=self.done_offset(stream),
+            done=self.positions.done_offset(stream),
         )
         self._agent.feed(event)
-
-    def done_offset(self, stream: Stream) -> int | None:
-        """What may be committed: behind the last record done, and behind what the log holds no records of."""
-        # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
-        exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
-        # What user code gave up with is not in hand, and not done either: its offset has been handed out.
-        if exhausted and in_hand is None and done is not None and done == handed_out and not stream.seeking:
-            return self._behind(stream, done)
-        return done
-
-    def position(self, stream: Stream) -> int:
-        """The offset handed out next: behind what was handed out, and behind what the log holds no records of.
-
-        Raises:
-            NoOffsetForPartitionError: it has none (``auto_offset_reset=none``) until user code seeks.
-        """
-        if stream.partition in self.without_offset:
-            raise NoOffsetForPartitionError(TopicPartition(*stream.partition))
-        exhausted, position = stream.exhausted, stream.position
-        return self._behind(stream, position) if exhausted and not stream.seeking else position
-
-    async def position_of(self, partition: Partition) -> int:
-        """Return the offset delivered next, as :meth:`position`.
-
-        Raises:
-            IllegalStateError: the partition is not owned.
-        """
-        stream = self.buffer.streams.get(partition)
-        if stream is None:
-            raise IllegalStateError(f"Partition {partition} is not assigned")
-        return self.position(stream)
-
-    def _behind(self, stream: Stream, offset: int) -> int:
-        """Everything before ``offset`` was handed out: past control records and what was compacted away behind it."""
-        behind = self._fetcher.position(stream.partition)
-        if behind is not None and behind > offset and self.stream(stream.partition, stream.acquisition_id) is stream:
-            return behind
-        return offset
 
     def resume(self, command: c.ResumeCommand) -> None:
         stream = self.stream(command.partition, command.acquisition_id)

@@ -11,26 +11,23 @@ A record (or a batch of ``getmany``) is done when the next call is made that cou
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
-from loadtrim_agent.kafka.fetch.state import Budget
 
+from .agent_calls import AgentCalls
 from .deserializer import RecordDeserializer
 from .partition_stream import Stream
-from .ports import BufferOwner
 from .turns import TurnOrder
+from .user_sleep import UserSleep
 
 __all__ = ["RecordBuffer"]
 
 BATCH_RECORDS = 1024
 """Records that ``getmany`` returns at most where user code names no limit; as many are unpacked at a time."""
-
-log = logging.getLogger("loadtrim")
 
 
 class RecordBuffer:
@@ -38,7 +35,7 @@ class RecordBuffer:
 
     Args:
         user_loop: the loop that user code runs in.
-        agent_loop: the loop that :attr:`owner` is called in.
+        agent_loop: the loop that the agent is told in.
         deserializer: the user's. What it raises, it raises again at each call, until the user seeks past the record.
     """
 
@@ -48,10 +45,9 @@ class RecordBuffer:
         agent_loop: asyncio.AbstractEventLoop,
         deserializer: RecordDeserializer | None = None,
     ) -> None:
-        self._user_loop = user_loop
-        self._agent_loop = agent_loop
-        self.owner: BufferOwner | None = None
-        """Agent: told what the user's thread did that matters to it; set before anything is put."""
+        self.agent = AgentCalls(agent_loop)
+        """Told what the user's thread did that matters to the agent."""
+        self.sleep = UserSleep(user_loop)
         self._deserializer = deserializer if deserializer is not None and deserializer.active else None
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
@@ -66,23 +62,18 @@ class RecordBuffer:
         """User: the streams that there were when the run began; with others, another one's turn may come first."""
         self.lease_until = 0.0
         """Agent."""
-        self.budget: Budget | None = None
-        """Agent: of all buffers."""
         self.error: BaseException | None = None
         """Agent: raised by the user's next call."""
         self.failed = False
         """Agent: :attr:`error` is for good, every call raises it."""
         self.closing = False
         """User or agent: the iteration ends after the record in hand."""
-        self._sleeper: asyncio.Future[None] | None = None
         self.last_call = boot_time()
         """User: when records were asked for last (max_poll_interval)."""
         self.agent_seen_at = boot_time()
         """Agent: when its loop turned last, to tell a stuck agent from a quiet topic."""
         self.expired = False
         """Agent sets it when it left for want of calls; user clears it and asks the agent to come back."""
-        self.waiting = False
-        """User: asleep for want of records; that time does not count as user code being busy."""
 
     # -- agent's thread ------------------------------------------------------------------------------------------
 
@@ -104,10 +95,7 @@ class RecordBuffer:
 
     def wake(self) -> None:
         """Wake user code that sleeps for want of records; costs nothing when it does not."""
-        sleeper = self._sleeper
-        if sleeper is not None:
-            self._sleeper = None
-            self._user_loop.call_soon_threadsafe(_wake, sleeper)
+        self.sleep.wake()
 
     def fail(self, error: BaseException, *, for_good: bool = False) -> None:
         """Raise this in the user's next call, or in the one that waits; ``for_good``: in every one."""
@@ -231,24 +219,13 @@ class RecordBuffer:
             stamps += their_stamps
             return
         for record in stream.records[stream.index : stream.index + limit]:
-            records.append(self._deserialized(record))
+            records.append(self._deserializer.apply(record))
             stamps.append(record.timestamp)
             stream.advance(1, record.offset)
 
     async def wait(self, timeout: float | None = None) -> None:
         """Sleep until something may be there to hand out, or ``timeout`` seconds have passed."""
-        if self._ready():
-            return
-        sleeper: asyncio.Future[None] = self._user_loop.create_future()
-        self._sleeper = sleeper
-        self.waiting = True
-        try:
-            if not self._ready():  # the agent may have fed between the check and the announcement
-                await asyncio.wait((sleeper,), timeout=timeout)
-        finally:
-            self.waiting = False
-            if self._sleeper is sleeper:
-                self._sleeper = None
+        await self.sleep.until(self._ready, timeout)
 
     def seek(self, stream: Stream, offset: int) -> None:
         """Hand out from ``offset`` on; the agent is told by the caller."""
@@ -262,7 +239,7 @@ class RecordBuffer:
         self._run = None
         for stream in self._in_hand:
             stream.in_hand = None
-            self._tell_drained(stream)
+            self.agent.drained(stream)
         self._in_hand.clear()
 
     def _ready(self) -> bool:
@@ -284,7 +261,7 @@ class RecordBuffer:
 
     def _end(self, stream: Stream, now: float) -> None:
         stream.end(now)
-        self._tell_drained(stream)
+        self.agent.drained(stream)
 
     def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
@@ -302,48 +279,21 @@ class RecordBuffer:
 
     def _clear_hand(self, stream: Stream) -> None:
         stream.in_hand = None
-        self._tell_drained(stream)
+        self.agent.drained(stream)
 
     def _peek(self, stream: Stream, records_max: int) -> Any | None:
         try:
-            return stream.peek(lambda chunk: self._finished(stream, chunk), records_max)
+            return stream.peek(lambda chunk: self.agent.unpacked(stream, chunk), records_max)
         except Exception:
             # It may have been spoilt on its way: the next call gets what is fetched anew, or the same error.
             stream.seeks += 1
-            if self.owner is not None:
-                self._call(self.owner.refetch, stream, stream.position)
+            self.agent.refetch(stream)
             raise
 
-    def _finished(self, stream: Stream, chunk: Chunk) -> None:
-        chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py
-        wanted = chunk.refill or (self.budget is not None and self.budget.exhausted)
-        if wanted and self.owner is not None:
-            self._call(self.owner.refill, stream)
-
     def _deserialized_in_hand(self, stream: Stream, record: Any) -> Any:
+        assert self._deserializer is not None
         try:
-            return self._deserialized(record)
+            return self._deserializer.apply(record)
         except BaseException:
             self._withdraw(stream)
             raise
-
-    def _deserialized(self, record: Any) -> Any:
-        return self._deserializer.apply(record) if self._deserializer is not None else record
-
-    # -- telling the agent ---------------------------------------------------------------------------------------
-
-    def _tell_drained(self, stream: Stream) -> None:
-        if stream.listening and self.owner is not None:
-            self._call(self.owner.drained, stream)
-
-    def _call(self, call: Callable[..., object], *args: object) -> None:
-        """Call something in the agent's loop. Nothing happens when the agent has ended."""
-        try:
-            self._agent_loop.call_soon_threadsafe(call, *args)
-        except RuntimeError:
-            log.debug("the agent has ended")
-
-
-def _wake(sleeper: asyncio.Future[None]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)

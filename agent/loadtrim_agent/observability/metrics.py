@@ -185,6 +185,23 @@ def _filled(family: Family, values: dict[Labels, float], histograms: dict[Labels
     return page
 
 
+def _registered(page: _Page, registry: CollectorRegistry, group: str) -> CollectorRegistry:
+    """Register the page; where that is not possible, in a registry of its own. Return the registry."""
+    try:
+        registry.register(page)
+    except ValueError as error:
+        _log.error(
+            "The metrics of group %s are not in the registry that was given, because something else "
+            "there has the same names (%s). The consumer runs on; the agent's own /metrics shows them. "
+            "Give the consumer a registry of its own, or take the other one out.",
+            group,
+            error,
+        )
+        registry = CollectorRegistry()
+        registry.register(page)
+    return registry
+
+
 _pages: WeakKeyDictionary[CollectorRegistry, _Page] = WeakKeyDictionary()
 _pages_lock = threading.Lock()
 
@@ -233,7 +250,7 @@ class Metrics:
             page = _pages.get(self.registry)
             if page is None:
                 page = _Page()
-                self._register(page)
+                self.registry = _registered(page, self.registry, self.group)
                 _pages[self.registry] = page
             with page.lock:
                 page.users.append(self)
@@ -243,20 +260,6 @@ class Metrics:
                     if labels[:2] == self.member_labels:
                         histogram.add_bound(self._sla_seconds)
         return page
-
-    def _register(self, page: _Page) -> None:
-        try:
-            self.registry.register(page)
-        except ValueError as error:
-            _log.error(
-                "The metrics of group %s are not in the registry that was given, because something else "
-                "there has the same names (%s). The consumer runs on; the agent's own /metrics shows them. "
-                "Give the consumer a registry of its own, or take the other one out.",
-                self.group,
-                error,
-            )
-            self.registry = CollectorRegistry()
-            self.registry.register(page)
 
     def close(self) -> None:
         """Take this consumer's series out of the registry, and the collector with the last consumer."""

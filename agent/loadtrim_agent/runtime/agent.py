@@ -93,7 +93,7 @@ class Agent:
         coordinator = Coordinator(self._connections, config.group)
         self.requests = GroupRequests(config, coordinator, self.driver, self.tasks)
         self.fetcher = options.fetcher()
-        self.buffer.budget = self.fetcher.budget
+        self.buffer.agent.budget = self.fetcher.budget
         self.partitions = Partitions(
             DeliveryParts(
                 buffer=self.buffer,
@@ -189,7 +189,7 @@ class Agent:
             buffer.agent_seen_at = boot_time()
             await asyncio.sleep(min(1.0, limit / 4))
             idle = boot_time() - buffer.last_call
-            if idle < limit or buffer.waiting or buffer.expired or buffer.closing:
+            if idle < limit or buffer.sleep.asleep or buffer.expired or buffer.closing:
                 continue
             log.error(
                 "User code has asked for no record for %.0f s, longer than max_poll_interval_ms allows: this member "

@@ -66,7 +66,7 @@ class UserCommits:
         if self._driver.config.auto_commit:
             assigned = self._driver.snapshot().assigned
             for partition, stream in self._partitions.buffer.streams.items():
-                done = self._partitions.done_offset(stream)
+                done = self._partitions.positions.done_offset(stream)
                 view = assigned.get(partition)
                 if done is not None and view is not None and view.committed != done:
                     offsets[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=done)

@@ -1,0 +1,68 @@
+"""Where a stream is: the offset delivered next, and the offset that may be committed."""
+
+from __future__ import annotations
+
+from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.kafka.fetch.port import Fetcher
+
+from .opening import PartitionOpener
+from .partition_stream import Stream
+from .record_buffer import RecordBuffer
+
+__all__ = ["StreamPositions"]
+
+
+class StreamPositions:
+    """Positions of the present streams. All methods run in the agent's loop.
+
+    Args:
+        buffer: holds the streams.
+        fetcher: tells what lies behind the last record for user code.
+        opener: tells which partitions have no offset yet.
+    """
+
+    def __init__(self, buffer: RecordBuffer, fetcher: Fetcher, opener: PartitionOpener) -> None:
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._opener = opener
+
+    def done_offset(self, stream: Stream) -> int | None:
+        """What may be committed: behind the last record done, and behind what the log holds no records of."""
+        # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
+        exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
+        # What user code gave up with is not in hand, and not done either: its offset has been handed out.
+        if exhausted and in_hand is None and done is not None and done == handed_out and not stream.seeking:
+            return self._behind(stream, done)
+        return done
+
+    def position(self, stream: Stream) -> int:
+        """The offset handed out next: behind what was handed out, and behind what the log holds no records of.
+
+        Raises:
+            NoOffsetForPartitionError: it has none (``auto_offset_reset=none``) until user code seeks.
+        """
+        if stream.partition in self._opener.without_offset:
+            raise NoOffsetForPartitionError(TopicPartition(*stream.partition))
+        exhausted, position = stream.exhausted, stream.position
+        return self._behind(stream, position) if exhausted and not stream.seeking else position
+
+    async def position_of(self, partition: Partition) -> int:
+        """Return the offset delivered next, as :meth:`position`.
+
+        Raises:
+            IllegalStateError: the partition is not owned.
+        """
+        stream = self._buffer.streams.get(partition)
+        if stream is None:
+            raise IllegalStateError(f"Partition {partition} is not assigned")
+        return self.position(stream)
+
+    def _behind(self, stream: Stream, offset: int) -> int:
+        """Everything before ``offset`` was handed out: past control records and what was compacted away behind it."""
+        behind = self._fetcher.position(stream.partition)
+        if behind is not None and behind > offset and self._buffer.streams.get(stream.partition) is stream:
+            return behind
+        return offset
