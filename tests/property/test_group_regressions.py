@@ -16,6 +16,7 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.commits import CommitOutcome, CommitQueue
 from loadtrim_agent.protocol.join_sequence import JoinSequence
+from loadtrim_agent.protocol.leader_assignment import LeaderAssignment
 from loadtrim_agent.protocol.lease import Lease
 from loadtrim_agent.protocol.leave import Leave
 from loadtrim_agent.protocol.machine import Machine
@@ -515,7 +516,7 @@ def new_leader_that_has_not_heard_of_new_partitions() -> None:
 
 
 def without_asking_for_what_is_claimed(patch: Patch) -> None:
-    patch.setattr(Membership, "_lacks_topics", lambda self, now: False)
+    patch.setattr(LeaderAssignment, "_lacks_topics", lambda self, counts, late: False)
 
 
 def test_7_a_claim_that_the_leader_does_not_know_is_looked_into() -> None:

@@ -6,7 +6,6 @@ Deterministic: the same events give the same commands, byte for byte. Nothing el
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,7 @@ from loadtrim_agent.wire.ownership_records import (
 )
 
 from . import events
-from .assigned_partition import AssignedPartition, AssignedState
+from .assigned_partition import AssignedPartition
 from .commands import (
     AppendCommand,
     Command,
@@ -36,8 +35,6 @@ from .commands import (
     EnteredCommand,
     LeaseCommand,
     LeftCommand,
-    ResumeCommand,
-    StopCommand,
 )
 from .counters import ProtocolCount
 from .events import (
@@ -63,26 +60,22 @@ from .events import (
     TopicsEvent,
     WeightsEvent,
 )
+from .future_records import FutureRecords
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
 from .lease import Lease
 from .leave import Leave
 from .membership import Membership
 from .membership_table import Phase
+from .mixed_group import MixedGroup
 from .ownership import Ownership
 from .partitions import PartitionTable
 from .peers import Peers
 from .prefetch import Prefetches
 from .snapshot import MachineSnapshot
+from .trace import Trace
 
 __all__ = ["Machine"]
 
-FUTURE_RECORDS_MAX = 10_000
-"""Records of later generations kept (rule 9); beyond it a barrier is forced, which makes them unnecessary."""
-STORY_ENTRIES_MAX = 2_000
-STORY_LINES_MAX = 30
-"""Chosen: what an error tells of its item; three moves of a partition."""
-STORY_LINE_CHARACTERS_MAX = 300
-"""Chosen: a whole assignment of a large group would be thousands."""
 NEVER = float("inf")
 
 
@@ -108,8 +101,7 @@ class Machine:
         self.peers = Peers()
         self._prefetches = Prefetches(self.emit)
         self._weights: dict[Partition, float] = {}
-        self._future: dict[int, list[tuple[int, Record]]] = {}
-        """Generation above ours -> records of the log, in order (rule 9)."""
+        self._future = FutureRecords()
         self._log_failed = not config.log_usable
         self._broken = False
         """It contradicted itself once: nothing is given away any more."""
@@ -117,14 +109,11 @@ class Machine:
         """The leader's latest advice in this generation."""
         self.manual_override: ManualOverrideRecord | None = None
         self.leave = Leave(self)
-        self._revoking = False
-        self._revoke_deadline = NEVER
-        self._stopped_for_foreign = False
-        """Handing out was stopped because a member without the agent came back; undone if it is gone again."""
+        self._mixed = MixedGroup(config, self.holdings, self.emit)
         self._events_handled = 0
         self._snapshot: tuple[int, MachineSnapshot] | None = None
         """The last snapshot, and after how many events it was made."""
-        self._story: deque[tuple[float, Event | Command]] = deque(maxlen=STORY_ENTRIES_MAX)
+        self._trace = Trace()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             StartEvent: lambda e: self.membership.start(e.now),
             TickEvent: lambda e: None,
@@ -168,19 +157,19 @@ class Machine:
             self._settle(event.now)
         except InvariantError as error:
             self._broken = True
-            error.story += self._story_of(error.item, event)
+            error.story += self._trace.story(error.item, event, self._out)
             raise
         finally:
             self._events_handled += 1
         out = self._out[:]
         self._out.clear()
-        self._remember(event, out)
+        self._trace.add(event, out)
         return out
 
     def wakeup(self) -> float:
         """When a TickEvent is due at the latest, by the boot-time clock; inf: never."""
         membership = self.membership
-        due = min(membership.wakeup(), self.holdings.wakeup(), self.leave.wakeup(), self._revoke_deadline)
+        due = min(membership.wakeup(), self.holdings.wakeup(), self.leave.wakeup(), self._mixed.wakeup)
         due = min(due, self._prefetches.wakeup())
         if membership.stable and self.log_works:
             due = min(due, self.peers.next_overdue(membership.member))
@@ -245,7 +234,7 @@ class Machine:
             assigned=self.holdings.views(),
             plan=self.plan,
             manual_override=self.manual_override,
-            leaving=self.leaving(),
+            leaving=self.leaving_members(),
         )
         # Another thread may have asked in the middle of an event: what it made counts until the event ends.
         self._snapshot = (events_handled, made)
@@ -253,16 +242,7 @@ class Machine:
 
     def trace(self) -> list[tuple[float, Event | Command]]:
         """The last events and commands, in order, with their times."""
-        return list(self._story)
-
-    def _story_of(self, item: object, event: Event) -> tuple[str, ...]:
-        """Return the last events and commands that name a partition, or of all where it is none; a line each."""
-        named = f"topic={item.topic!r}, partition={item.partition}" if isinstance(item, Partition) else ""
-        entries = [*self._story, (event.now, event), *((event.now, command) for command in self._out)]
-        lines = (f"{at:.3f} {entry!r}" for at, entry in entries)
-        # Both as a Partition and as the fields of a record: "...partition=1" must not find partition 10.
-        told = deque((line for line in lines if f"{named})" in line or f"{named}," in line), maxlen=STORY_LINES_MAX)
-        return tuple(line[:STORY_LINE_CHARACTERS_MAX] for line in told)
+        return self._trace.entries()
 
     def _settle(self, now: float) -> None:
         """What follows from any change: whatever is due now, releases whose commit is in, commits, the lease."""
@@ -288,11 +268,6 @@ class Machine:
     def emit(self, command: Command) -> None:
         self._out.append(command)
 
-    def _remember(self, event: Event, out: list[Command]) -> None:
-        if not isinstance(event, TickEvent) or out:
-            self._story.append((event.now, event))
-            self._story.extend((event.now, command) for command in out)
-
     # -- hooks of membership -------------------------------------------------------------------------------------
 
     def ready_to_join(self, now: float) -> bool:
@@ -300,25 +275,7 @@ class Machine:
         if self.membership.speaks_loadtrim or not self.holdings.assigned:
             self.holdings.freeze()
             return True
-        return self._revoked(now)
-
-    def _revoked(self, now: float) -> bool:
-        """Mixed group: put everything down first, as any eager consumer does."""
-        if not self._revoking:
-            self._revoking = True
-            self._revoke_deadline = now + min(self.config.drain_seconds, self.config.rebalance_timeout / 2)
-            for partition in sorted(self.holdings.assigned):
-                self.holdings.intend(now, partition, "")
-        waiting = [
-            h for h in self.holdings.assigned.values() if h.state in (AssignedState.DRAINING, AssignedState.COMMITTING)
-        ]
-        done = {id(h) for h in self.holdings.settled()}
-        if any(id(h) not in done for h in waiting) and now < self._revoke_deadline:
-            return False
-        self._revoking = False
-        self._revoke_deadline = NEVER
-        self.holdings.drop_all()
-        return True
+        return self._mixed.revoked(now)
 
     def owned_partitions(self) -> tuple[Partition, ...]:
         return self.holdings.owned_partitions(self.membership.topics)
@@ -326,7 +283,7 @@ class Machine:
     def enter(self, now: float, answer: GroupAnswer) -> None:
         membership = self.membership
         self.plan = None
-        self._revoking, self._revoke_deadline = False, NEVER
+        self._mixed.end_revoking()
         self.emit(
             EnteredCommand(
                 generation=membership.generation,
@@ -338,7 +295,7 @@ class Machine:
         if not membership.speaks_loadtrim and self.holdings.assigned:
             membership.rejoin(now)  # a member without the agent came back: commit, drop the claims, join again
             return
-        self._run_again()
+        self._mixed.resume()
         if answer.assignment is None:
             self.peers.enter(now, answer.attempts or ())
             self.holdings.enter_blind(answer.partitions)
@@ -356,35 +313,21 @@ class Machine:
         self.holdings.enter(Ownership(membership.generation, assignment.owners()), membership.member)
         if membership.leader == membership.member:
             self.append(assignment)  # a later leader without a map finds the newest one here (rule 8)
-        future = self._future
-        self._future = {g: records for g, records in future.items() if g > membership.generation}
-        for _, record in future.get(membership.generation, ()):
+        for record in self._future.enter(membership.generation):
             self._apply(now, record)
 
     def forget(self, now: float) -> None:
-        self._revoking, self._revoke_deadline = False, NEVER
-        self._stopped_for_foreign = False
-        self._future = {}
+        self._mixed.forget()
+        self._future.clear()
         self.plan = None
         self._prefetches.drop_all()
         self.holdings.ownership = None
         self.holdings.drop_all()
 
     def stop_foreign(self, now: float) -> None:
-        self.holdings.drop_unopened()
-        for partition, entry in sorted(self.holdings.assigned.items()):
-            if entry.delivered:
-                self._stopped_for_foreign = True
-                self.emit(StopCommand(partition=partition, acquisition_id=entry.acquisition_id))
+        self._mixed.stop()
 
-    def _run_again(self) -> None:
-        if self._stopped_for_foreign:
-            self._stopped_for_foreign = False
-            for partition, entry in sorted(self.holdings.assigned.items()):
-                if entry.delivered:
-                    self.emit(ResumeCommand(partition=partition, acquisition_id=entry.acquisition_id))
-
-    def leaving(self) -> frozenset[str]:
+    def leaving_members(self) -> frozenset[str]:
         me = {self.membership.member} if self.leave.request is not None else set()
         return self.peers.leaving | me
 
@@ -437,9 +380,7 @@ class Machine:
             self._apply(event.now, record)
 
     def _keep(self, now: float, generation: int, offset: int, record: Record) -> None:
-        self._future.setdefault(generation, []).append((offset, record))
-        if sum(len(records) for records in self._future.values()) > FUTURE_RECORDS_MAX:
-            self._future = {}
+        if not self._future.keep(generation, offset, record):
             self.emit(CountCommand(what=ProtocolCount.FUTURE_RECORDS_DROPPED))
             self.membership.rejoin(now)
 
@@ -447,10 +388,9 @@ class Machine:
         wanted = self.membership.reading
         if wanted is None:
             return
-        for offset, record in self._future.get(wanted[0], ()):
-            if offset == wanted[1] and isinstance(record, AssignmentRecord):
-                self.membership.assignment_read(now, record)
-                return
+        assignment = self._future.assignment_at(*wanted)
+        if assignment is not None:
+            self.membership.assignment_read(now, assignment)
 
     def _apply(self, now: float, record: Record) -> None:
         """One record of the log, of this generation or of none."""
@@ -554,7 +494,7 @@ class Machine:
 
     def _on_log_gap(self, event: LogGapEvent) -> None:
         self.emit(CountCommand(what=ProtocolCount.LOG_GAP))
-        self._future = {}
+        self._future.clear()
         self.membership.rejoin(event.now)
 
     def _on_log_failed(self, event: LogFailedEvent) -> None:
@@ -578,7 +518,7 @@ class Machine:
 
     def relinquish_all(self) -> None:
         """Hand out nothing, hold nothing."""
-        self._revoking, self._revoke_deadline = False, NEVER
+        self._mixed.end_revoking()
         self._lease.revoke()
         self._prefetches.drop_all()
         self.holdings.drop_all()

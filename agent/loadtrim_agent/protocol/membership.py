@@ -13,27 +13,24 @@ from typing import Any
 import msgspec
 
 from loadtrim_agent.common.errors import InvariantError
-from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, RejoinRecord
 
 from .announcements import Announcements
-from .assignment import GenerationAssignment, answers_of, assign_standard, make_assignment
 from .commands import (
     Command,
     CountCommand,
     FailCommand,
-    FetchTopicsCommand,
     FindCoordinatorCommand,
-    ReadAssignmentCommand,
     SendHeartbeatCommand,
     SendJoinCommand,
     SendSyncCommand,
 )
 from .counters import ProtocolCount
-from .events import GroupAnswer, HeartbeatAnsweredEvent, JoinAnsweredEvent, JoinedMember, SyncAnsweredEvent
+from .events import GroupAnswer, HeartbeatAnsweredEvent, JoinAnsweredEvent, SyncAnsweredEvent
 from .group_config import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, STANDARD_PROTOCOLS, Code, GroupConfig
 from .heartbeats import Heartbeats
 from .join_sequence import JoinSequence
+from .leader_assignment import LeaderAssignment
 from .lease import Lease
 from .membership_table import TRANSITIONS, Phase, Trigger
 from .ports import MembershipHooks
@@ -41,7 +38,6 @@ from .ports import MembershipHooks
 __all__ = ["Membership"]
 
 NEVER = float("inf")
-ASSIGNMENT_READ_SECONDS = 0.5
 ASSIGNMENT_APPEND_SECONDS = 1.0
 ASSIGNMENT_WAIT_SECONDS = 2.0
 TOPICS_WAIT_SECONDS = 5.0
@@ -77,23 +73,14 @@ class Membership:
         self._outstanding = False
         """A JoinGroup or SyncGroup is on its connection: whatever follows there would wait behind it."""
         self._join_sequence = JoinSequence()
+        self._leader_assignment = LeaderAssignment(hooks, emit, self._join_sequence)
         self._next_generation = -1
         self._next_protocol = ""
-        self._joined: tuple[JoinedMember, ...] = ()
         self._phase_deadline = NEVER
         self._retry_at = NEVER
-        self._assignment_asked = False
-        self._assignment_answered = False
-        self._topics_asked: tuple[str, ...] | None = None
-        self._topics_answered = False
-        self._assigned_for: dict[str, int] = {}
-        """Topic -> partitions that this leader's map was made for; empty where it does not lead."""
-        self._assignment_append: int | None = None
-        self._assignment_pending: AssignmentRecord | None = None
         self._answer = GroupAnswer()
         """READING: the answer whose map is still in the log."""
         self._again = False
-        self._contested = False
         self._heartbeats = Heartbeats(config.heartbeat_interval)
         self._noticed_generation: int = -1
         """Generation whose end the log was already told of, by us or by another (rule 11)."""
@@ -211,7 +198,7 @@ class Membership:
         if not self.coordinator_known:
             return
         self._attempt += 1
-        self._assigned_for = {}
+        self._leader_assignment.forget()
         protocols = (LOADTRIM, *STANDARD_PROTOCOLS) if self._config.log_usable else STANDARD_PROTOCOLS
         self._emit(
             SendJoinCommand(
@@ -281,17 +268,12 @@ class Membership:
         self.leader = event.leader
         self._next_generation = event.generation
         self._next_protocol = event.protocol
-        self._joined = event.members
         if event.protocol != LOADTRIM:
             self._hooks.stop_foreign(event.now)
         if event.leader != event.member:
             self._fire(Trigger.JOINED, event.now, {})
             return
-        stale = self._join_sequence.is_stale(event.members)
-        # Without the map of the generation before, others may have been answered JoinGroups that are not known here.
-        self._assignment_answered = self._join_sequence.covers(event.generation)
-        self._join_sequence.answered(event.generation, event.members)
-        if stale:
+        if self._leader_assignment.judge(event):
             self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))
             self._fire(Trigger.STALE_JOIN, event.now)
             return
@@ -299,114 +281,50 @@ class Membership:
 
     def _begin_assigning(self, now: float, _: Any) -> None:
         self._phase_deadline = now + TOPICS_WAIT_SECONDS
-        self._assignment_asked = self._topics_answered = False
-        self._topics_asked = None
-        self._assignment_append = self._assignment_pending = None
+        self._leader_assignment.begin()
 
-    # -- the leader's map ----------------------------------------------------------------------------------------
+    # -- the leader's assignment ---------------------------------------------------------------------------------
 
     def assign(self, now: float, _: Any = None) -> None:
-        """Answer with the map as soon as everything it needs is there."""
-        if self.phase is not Phase.ASSIGNING or self._assignment_append is not None:
+        """Answer with the assignment as soon as everything it needs is there."""
+        if self.phase is not Phase.ASSIGNING or self._leader_assignment.writing:
             return
-        if self._lacks_assignment() or self._lacks_topics(now):
-            return
-        self._assigned_for = {topic: self.partitions.get(topic, 0) for m in self._joined for topic in m.topics}
-        if self._next_protocol != LOADTRIM:
-            self._fire(Trigger.ASSIGNED, now, assign_standard(self._next_protocol, self._joined, self.partitions))
-            return
-        made = make_assignment(
-            self._joined, self.partitions, leaving=self._hooks.leaving(), weights=self._hooks.weights()
-        )
-        self._count_oddities(made)
-        self._contested = bool(made.contested)
-        assignment = AssignmentRecord(
-            group=self._config.group,
-            member=self.member,
-            at=self._hooks.wall(now),
-            generation=self._next_generation,
-            members=made.entries,
-            manual_override=self._hooks.manual_override_in_force(),
-        )
-        if len(encode(assignment)) * len(self._joined) <= self._config.inline_limit_bytes:
-            self._fire(Trigger.ASSIGNED, now, answers_of(assignment, inline=True))
-        else:
-            self._assignment_pending = assignment
-            self._assignment_append = self._hooks.append(assignment)
+        late = now >= self._phase_deadline
+        self._answer_members(now, self._leader_assignment.make(now, self._config, self.partitions, late=late))
+        if self._leader_assignment.writing:
             self._phase_deadline = now + ASSIGNMENT_APPEND_SECONDS
 
-    def _lacks_assignment(self) -> bool:
-        """A leader without the newest map asks the log for it, once (rule 8)."""
-        alone = all(m.member == self.member for m in self._joined)
-        if self._assignment_answered or alone or self._next_protocol != LOADTRIM or not self._config.log_usable:
-            return False
-        if not self._assignment_asked:
-            self._assignment_asked = True
-            self._emit(ReadAssignmentCommand(timeout=ASSIGNMENT_READ_SECONDS))
-        return True
+    def _answer_members(self, now: float, answers: dict[str, GroupAnswer] | None) -> None:
+        if answers is not None:
+            self._fire(Trigger.ASSIGNED, now, answers)
 
-    def assignment_found(self, now: float, assignment: AssignmentRecord | None) -> None:
-        if self.phase is not Phase.ASSIGNING or self._assignment_answered:
+    def assignment_found(self, now: float, newest: AssignmentRecord | None) -> None:
+        """The newest assignment of the log was found, or there is none."""
+        if self.phase is not Phase.ASSIGNING or self._leader_assignment.newest_known:
             return
-        self._assignment_answered = True
-        if assignment is not None and assignment.generation < self._next_generation:
-            newest = JoinSequence()
-            newest.learn({m: e.attempt for m, e in assignment.members.items()})
-            if newest.is_stale(self._joined):
-                self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))
-                self._fire(Trigger.STALE_JOIN, now)
-                return
-        self.assign(now)
+        if self._leader_assignment.found(newest):
+            self._emit(CountCommand(what=ProtocolCount.STALE_JOIN))
+            self._fire(Trigger.STALE_JOIN, now)
+        else:
+            self.assign(now)
 
     def on_topics(self, now: float, partitions: dict[str, int]) -> None:
-        """Metadata is there. Rule 7: only the leader's watch starts a barrier for new partitions."""
+        """Metadata is there. Rule 7: only the leader's watch starts a rebalance for new partitions."""
         self.partitions = {**self.partitions, **partitions}
-        self._topics_answered = self._topics_answered or self._topics_asked is not None
-        if any(self.partitions.get(topic, 0) != count for topic, count in self._assigned_for.items()):
-            self._assigned_for = {}
+        if self._leader_assignment.topics_changed(self.partitions):
             self._emit(CountCommand(what=ProtocolCount.PARTITIONS_CHANGED))
             self.rejoin(now)
         self.assign(now)
 
-    def _lacks_topics(self, now: float) -> bool:
-        """The leader asks for topics that it does not know, or that are larger than it knows by what is claimed."""
-        if now >= self._phase_deadline:
-            return False
-        known = self.partitions
-        missing = {topic for member in self._joined for topic in member.topics} - known.keys()
-        if not self._topics_answered:
-            missing |= {p.topic for m in self._joined for p in m.owned if p.partition >= known.get(p.topic, 0)}
-        if missing and self._topics_asked is None:
-            self._topics_asked = tuple(sorted(missing))
-            self._emit(FetchTopicsCommand(topics=self._topics_asked))
-        return bool(missing)
-
     def assignment_appended(self, now: float, append: int, offset: int | None) -> None:
-        """The map is in the log: answer with where it stands (rule 7)."""
-        if self.phase is not Phase.ASSIGNING or append != self._assignment_append or self._assignment_pending is None:
-            return
-        answers = answers_of(self._assignment_pending, inline=False)
-        if offset is None:
-            self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_NOT_WRITTEN))
-        else:
-            answers = {
-                m: msgspec.structs.replace(a, assignment_offset=offset, attempts=None) for m, a in answers.items()
-            }
-        self._fire(Trigger.ASSIGNED, now, answers)
+        """The assignment is in the log: answer with where it stands (rule 7)."""
+        if self.phase is Phase.ASSIGNING:
+            self._answer_members(now, self._leader_assignment.appended(append, offset))
 
     def _assign_without_more(self, now: float, _: Any) -> None:
         """What was waited for takes too long: the leader assigns without it (rules 7 and 8)."""
-        if self._assignment_append is not None:
-            self.assignment_appended(now, self._assignment_append, None)
-        else:
-            self._assignment_answered = True
-            self.assign(now)
-
-    def _count_oddities(self, made: GenerationAssignment) -> None:
-        for partition in made.contested:
-            self._emit(CountCommand(what=ProtocolCount.CONTESTED_CLAIM, partition=partition))
-        for _, partition in made.void:
-            self._emit(CountCommand(what=ProtocolCount.VOID_CLAIM, partition=partition))
+        self._answer_members(now, self._leader_assignment.without_more())
+        self.assign(now)
 
     # -- SyncGroup -----------------------------------------------------------------------------------------------
 
@@ -480,8 +398,8 @@ class Membership:
         self._hooks.enter(now, answer)
         if self._announcements.unseen(answer.assignment.members if answer.assignment is not None else ()):
             self.expect_rebalance(now)
-        if self.stable and (self._again or ended or (self._contested and self.is_leader)):
-            self._contested = False
+        if self.stable and (self._again or ended or (self._leader_assignment.contested and self.is_leader)):
+            self._leader_assignment.contested = False
             self.rejoin(now)
 
     def _stop_waiting_for_answer(self, now: float, _: Any) -> None:
@@ -583,7 +501,7 @@ class Membership:
         self.protocol = ""
         self.assignment = None
         self._join_sequence.forget()
-        self._assigned_for = {}
+        self._leader_assignment.forget()
         self._noticed_generation = -1
         self._announcements.forget()
         self._heartbeats.forget()

@@ -30,7 +30,7 @@ class MembershipHooks(Protocol):
     def stop_foreign(self, now: float) -> None:
         """A member without the agent is back: stop handing out."""
 
-    def leaving(self) -> frozenset[str]:
+    def leaving_members(self) -> frozenset[str]:
         """Members that said they leave, this one included."""
 
     def weights(self) -> dict[Partition, float]:

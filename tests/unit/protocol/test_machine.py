@@ -6,10 +6,9 @@ import pytest
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.protocol import assigned_partition, membership_table
+from loadtrim_agent.protocol import assigned_partition, future_records, membership_table, trace
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol import machine as machine_module
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.membership_table import Phase
@@ -60,8 +59,8 @@ def test_a_story_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(assigned_partition.TRANSITIONS, AssignedState.DRAINING, {})  # type: ignore[arg-type]
     with pytest.raises(InvariantError) as caught:
         d.drained(P0, 9)
-    assert len(caught.value.story) == assigned_partition.HISTORY_ENTRIES_MAX + machine_module.STORY_LINES_MAX
-    assert max(map(len, caught.value.story)) <= machine_module.STORY_LINE_CHARACTERS_MAX
+    assert len(caught.value.story) == assigned_partition.HISTORY_ENTRIES_MAX + trace.STORY_LINES_MAX
+    assert max(map(len, caught.value.story)) <= trace.STORY_LINE_CHARACTERS_MAX
 
 
 def test_a_contradiction_of_the_membership_tells_how_it_came_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +143,7 @@ def test_a_newcomer_learns_the_brake_from_the_map() -> None:
 
 
 def test_records_of_later_generations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_module, "FUTURE_RECORDS_MAX", 3)
+    monkeypatch.setattr(future_records, "RECORDS_MAX", 3)
     d = Driver().running(0)
     for version in range(3):
         assert d.read(release(2, 1, version, OTHER, ME)) == []
@@ -181,11 +180,11 @@ def test_maps_of_this_generation_and_telemetry_are_passed_over() -> None:
 def test_leaving_said_for_the_next_generation_counts_there() -> None:
     d = Driver().running(0)
     d.read(LeavingRecord(group=GROUP, member=OTHER, at=0.0, generation=2))
-    assert d.machine.leaving() == frozenset()
+    assert d.machine.snapshot().leaving == frozenset()
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.join_answered(generation=2)
     d.sync_answered(assignment=_with_attempt(assignment_of(2, OTHER, m1=(0,), m2=()), 3))
-    assert d.machine.leaving() == {OTHER}
+    assert d.machine.snapshot().leaving == {OTHER}
 
 
 def test_weights_reach_the_map() -> None:

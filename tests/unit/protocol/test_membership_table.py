@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import enum
+
 import pytest
 
 from loadtrim_agent.common.errors import InvariantError
+from loadtrim_agent.protocol.assigned_partition import AssignedEvent
 from loadtrim_agent.protocol.membership import Membership
 from loadtrim_agent.protocol.membership_table import TRANSITIONS, Phase, Trigger
+from sim.diagrams import PAGE, drawn
 from sim.driver import Driver
 
 PAIRS = [(phase, trigger) for phase in Phase for trigger in Trigger]
@@ -47,3 +51,18 @@ def test_what_the_table_does_not_name_is_a_contradiction(phase: Phase, trigger: 
     with pytest.raises(InvariantError, match=f"membership: {trigger.name} in {phase.name}"):
         membership._fire(trigger, 0.0)
     assert membership.phase is phase
+
+
+def test_the_page_shows_the_tables() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == drawn(page), "draw them again: PYTHONPATH=agent:tests python -m sim.diagrams"
+
+
+@pytest.mark.parametrize("kind", [Trigger, AssignedEvent])
+def test_mermaid_can_read_every_label(kind: type[enum.Enum]) -> None:
+    assert [each.name for each in kind if set(":;\n") & set(each.value)] == []
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="membership are missing"):
+        drawn("# A page\n")

@@ -1,0 +1,175 @@
+"""What the leader does between its JoinGroup answer and its SyncGroup request: it makes the assignment (rules 7, 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.ownership_records import AssignmentRecord
+
+from .assignment import GenerationAssignment, answers_of, assign_standard, make_assignment
+from .commands import Command, CountCommand, FetchTopicsCommand, ReadAssignmentCommand
+from .counters import ProtocolCount
+from .events import GroupAnswer, JoinAnsweredEvent
+from .group_config import LOADTRIM, GroupConfig
+from .join_sequence import JoinSequence
+from .ports import MembershipHooks
+
+__all__ = ["LeaderAssignment"]
+
+ASSIGNMENT_READ_SECONDS = 0.5
+"""Chosen: some fifty reads of the log; a leader that waits for longer holds the whole group up (rule 8)."""
+
+
+class LeaderAssignment:
+    """The assignment of one generation at a time, for the member that leads it. Changed by ``Membership`` only.
+
+    Args:
+        hooks: what is known of the members, and the log.
+        emit: takes commands.
+        join_sequence: of all members, kept over generations.
+    """
+
+    def __init__(self, hooks: MembershipHooks, emit: Callable[[Command], None], join_sequence: JoinSequence) -> None:
+        self._hooks = hooks
+        self._emit = emit
+        self._join_sequence = join_sequence
+        self._joined = JoinAnsweredEvent(now=0.0, sent_at=0.0, attempt=0, code=0)
+        """The answer that made this member the leader: everybody's JoinGroup."""
+        self._newest_asked = False
+        self.newest_known = False
+        """The JoinGroups of the generation before are known, or will not be waited for any more."""
+        self._topics_asked: tuple[str, ...] | None = None
+        self._topics_answered = False
+        self._assigned_for: dict[str, int] = {}
+        """Topic -> partitions that the last assignment was made for; empty where this member does not lead."""
+        self._append: int | None = None
+        self._pending: AssignmentRecord | None = None
+        """The assignment that is being written to the log. Invariant: there is one iff ``_append`` is set."""
+        self.contested = False
+        """A partition was owned by two: the next generation, which the leader starts at once, gives it away."""
+
+    def judge(self, joined: JoinAnsweredEvent) -> bool:
+        """Take in everybody's JoinGroup. True: one is a delayed copy, so that nothing may be made of them (rule 8)."""
+        self._joined = joined
+        stale = self._join_sequence.is_stale(joined.members)
+        # Without the assignment of the generation before, others may have been answered JoinGroups that are not known.
+        self.newest_known = self._join_sequence.covers(joined.generation)
+        self._join_sequence.answered(joined.generation, joined.members)
+        return stale
+
+    def begin(self) -> None:
+        self._newest_asked = self._topics_answered = False
+        self._topics_asked = None
+        self._append = self._pending = None
+
+    @property
+    def writing(self) -> bool:
+        """The assignment is on its way to the log: it does not fit into the answers."""
+        return self._append is not None
+
+    def make(
+        self, now: float, config: GroupConfig, counts: Mapping[str, int], *, late: bool
+    ) -> dict[str, GroupAnswer] | None:
+        """Return everybody's answer; None where something must be known or written first.
+
+        Args:
+            now: time of the record.
+            config: for the limit of inline assignments.
+            counts: topic -> partitions, as far as metadata is known.
+            late: topics are not waited for any more.
+        """
+        joined = self._joined
+        if self.writing or self._lacks_newest(config) or self._lacks_topics(counts, late=late):
+            return None
+        self._assigned_for = {topic: counts.get(topic, 0) for m in joined.members for topic in m.topics}
+        if joined.protocol != LOADTRIM:
+            return assign_standard(joined.protocol, joined.members, counts)
+        made = make_assignment(
+            joined.members, counts, leaving=self._hooks.leaving_members(), weights=self._hooks.weights()
+        )
+        self._count_oddities(made)
+        self.contested = bool(made.contested)
+        assignment = AssignmentRecord(
+            group=config.group,
+            member=joined.member,
+            at=self._hooks.wall(now),
+            generation=joined.generation,
+            members=made.entries,
+            manual_override=self._hooks.manual_override_in_force(),
+        )
+        if len(encode(assignment)) * len(joined.members) <= config.inline_limit_bytes:
+            return answers_of(assignment, inline=True)
+        self._pending = assignment
+        self._append = self._hooks.append(assignment)
+        return None
+
+    def appended(self, append: int, offset: int | None) -> dict[str, GroupAnswer] | None:
+        """Return the answers once the assignment is in the log at ``offset``, or will not be (None): rule 7."""
+        if append != self._append or self._pending is None:
+            return None
+        answers = answers_of(self._pending, inline=False)
+        if offset is None:
+            self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_NOT_WRITTEN))
+            return answers
+        return {m: msgspec.structs.replace(a, assignment_offset=offset, attempts=None) for m, a in answers.items()}
+
+    def without_more(self) -> dict[str, GroupAnswer] | None:
+        """It takes too long: return the answers without a place in the log, or wait for the newest no more."""
+        if self._append is not None:
+            return self.appended(self._append, None)
+        self.newest_known = True
+        return None
+
+    def found(self, newest: AssignmentRecord | None) -> bool:
+        """Take in the newest assignment of the log. True: by it one of the JoinGroups is a delayed copy (rule 8)."""
+        self.newest_known = True
+        if newest is None or newest.generation >= self._joined.generation:
+            return False
+        known = JoinSequence()
+        known.learn({m: e.attempt for m, e in newest.members.items()})
+        return known.is_stale(self._joined.members)
+
+    def topics_changed(self, counts: Mapping[str, int]) -> bool:
+        """Metadata is there. True: the assignment in force was made for other numbers of partitions (rule 7)."""
+        self._topics_answered = self._topics_answered or self._topics_asked is not None
+        changed = any(counts.get(topic, 0) != count for topic, count in self._assigned_for.items())
+        if changed:
+            self.forget()
+        return changed
+
+    def forget(self) -> None:
+        """The assignment made last is not in force any more."""
+        self._assigned_for = {}
+
+    def _lacks_newest(self, config: GroupConfig) -> bool:
+        # Rule 8: a leader without the newest assignment asks the log for it, once.
+        joined = self._joined
+        alone = all(m.member == joined.member for m in joined.members)
+        if self.newest_known or alone or joined.protocol != LOADTRIM or not config.log_usable:
+            return False
+        if not self._newest_asked:
+            self._newest_asked = True
+            self._emit(ReadAssignmentCommand(timeout=ASSIGNMENT_READ_SECONDS))
+        return True
+
+    def _lacks_topics(self, counts: Mapping[str, int], *, late: bool) -> bool:
+        # Rule 7: a partition that is owned and not known is asked for once more before it is called void.
+        if late:
+            return False
+        members = self._joined.members
+        missing = {topic for member in members for topic in member.topics} - counts.keys()
+        if not self._topics_answered:
+            missing |= {p.topic for m in members for p in m.owned if p.partition >= counts.get(p.topic, 0)}
+        if missing and self._topics_asked is None:
+            self._topics_asked = tuple(sorted(missing))
+            self._emit(FetchTopicsCommand(topics=self._topics_asked))
+        return bool(missing)
+
+    def _count_oddities(self, made: GenerationAssignment) -> None:
+        for partition in made.contested:
+            self._emit(CountCommand(what=ProtocolCount.CONTESTED_CLAIM, partition=partition))
+        for _, partition in made.void:
+            self._emit(CountCommand(what=ProtocolCount.VOID_CLAIM, partition=partition))

@@ -1,0 +1,81 @@
+"""A group with a member that does not offer ``loadtrim``: everything is put down before each JoinGroup.
+
+Any eager consumer does the same. When such a member comes back to a group of ours, delivering stops at once (the
+JoinGroup answer tells) and goes on if the member is gone again by the next generation of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .assigned_partition import AssignedState
+from .commands import Command, ResumeCommand, StopCommand
+from .group_config import GroupConfig
+from .partitions import PartitionTable
+
+__all__ = ["MixedGroup"]
+
+NEVER = float("inf")
+
+
+class MixedGroup:
+    """What a mixed group asks of the assigned partitions; changed by ``Machine`` only."""
+
+    def __init__(self, config: GroupConfig, partitions: PartitionTable, emit: Callable[[Command], None]) -> None:
+        self._wait_seconds = min(config.drain_seconds, config.rebalance_timeout / 2)
+        """How long user code may hold up a JoinGroup: the others wait for it."""
+        self._partitions = partitions
+        self._emit = emit
+        self._revoking = False
+        self._deadline = NEVER
+        """Invariant: NEVER unless ``_revoking``."""
+        self._stopped = False
+        """Delivering was stopped because a member without the agent came back."""
+
+    @property
+    def wakeup(self) -> float:
+        return self._deadline
+
+    def revoked(self, now: float) -> bool:
+        """Begin to put everything down, or go on with it. True: nothing is held any more."""
+        if not self._revoking:
+            self._revoking = True
+            self._deadline = now + self._wait_seconds
+            for partition in sorted(self._partitions.assigned):
+                self._partitions.intend(now, partition, "")
+        waiting = [
+            h
+            for h in self._partitions.assigned.values()
+            if h.state in (AssignedState.DRAINING, AssignedState.COMMITTING)
+        ]
+        done = {id(h) for h in self._partitions.settled()}
+        if any(id(h) not in done for h in waiting) and now < self._deadline:
+            return False
+        self.end_revoking()
+        self._partitions.drop_all()
+        return True
+
+    def end_revoking(self) -> None:
+        """A generation began, or the member is out of the group."""
+        self._revoking, self._deadline = False, NEVER
+
+    def stop(self) -> None:
+        """A member without the agent is back: deliver nothing until the next generation."""
+        self._partitions.drop_unopened()
+        for partition, entry in sorted(self._partitions.assigned.items()):
+            if entry.delivered:
+                self._stopped = True
+                self._emit(StopCommand(partition=partition, acquisition_id=entry.acquisition_id))
+
+    def resume(self) -> None:
+        """A generation of ours began: deliver again what :meth:`stop` stopped."""
+        if self._stopped:
+            self._stopped = False
+            for partition, entry in sorted(self._partitions.assigned.items()):
+                if entry.delivered:
+                    self._emit(ResumeCommand(partition=partition, acquisition_id=entry.acquisition_id))
+
+    def forget(self) -> None:
+        """The member was forgotten: nothing is held."""
+        self.end_revoking()
+        self._stopped = False
