@@ -21,23 +21,28 @@ install: $(STAMP) ## Install everything into .venv
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
 	$(BIN)/python examples/demo
 
-test: lint types test-core test-kafka ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
+# Tests against a real Kafka wait more than they compute, the others compute: beside each other (`make --jobs=4 test`, as
+# in .ci/run) they take little longer than the longer one.
+test: lint types test-kafka test-core ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
 
 demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.baselines
 
 CORE := $(addprefix --cov=loadtrim_agent.,common wire protocol metering planning)
+# Each worker starts a broker of its own for its session; topics and groups are a test's own. Chosen: two fill the waits.
+KAFKA_WORKERS ?= 2
 UNIT := tests/architecture tests/unit tests/property tests/contract tests/golden
 
 test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests without the slow ones, and a tenth of the examples
-	HYPOTHESIS_PROFILE=fast LOADTRIM_SIM_SEEDS=4 $(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" -n auto -q
+	HYPOTHESIS_PROFILE=fast LOADTRIM_SIM_SEEDS=4 $(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" \
+		-n auto --dist worksteal -q
 
 test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
-	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto -q \
+	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto --dist worksteal -q \
 		$(CORE) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
-	$(BIN)/python -m pytest tests/integration tests/chaos -q
+	$(BIN)/python -m pytest tests/integration tests/chaos -q -n $(KAFKA_WORKERS) --dist worksteal
 
 $(SPARK_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark-tests]'

@@ -1,4 +1,4 @@
-"""``make ceilings``: writes the exceptions that are smaller today, or says which have grown and writes nothing."""
+"""``make ceilings``: writes the exceptions that are smaller today, and says which have grown."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ def main() -> int:
             after = tightened(ceiling, count(), before)
         except Refused as error:
             refused.append(str(error))
-            continue
+            after = error.table
         tables.append((ceiling.title, after))
         print(f"{ceiling.title}: {len(before)} -> {len(after)} names, {sum(before.values())} -> {sum(after.values())}")
+    EXCEPTIONS.write_text(written(tables), encoding="utf-8")
     if refused:
         print(*refused, sep="\n", file=sys.stderr)
-        return 1
-    EXCEPTIONS.write_text(written(tables), encoding="utf-8")
-    return 0
+    return 1 if refused else 0
 
 
 if __name__ == "__main__":

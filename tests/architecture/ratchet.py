@@ -47,7 +47,15 @@ class Ceiling:
 
 
 class Refused(Exception):
-    """``make ceilings`` was to write a larger number; the text lists them."""
+    """``make ceilings`` was to write a larger number; the text lists them.
+
+    Attributes:
+        table: the list with what did become smaller.
+    """
+
+    def __init__(self, text: str, table: dict[str, int]) -> None:
+        super().__init__(text)
+        self.table = table
 
 
 def problems(ceiling: Ceiling, measured: Mapping[str, int], listed: Mapping[str, int]) -> list[str]:
@@ -90,14 +98,14 @@ def tightened(ceiling: Ceiling, measured: Mapping[str, int], listed: Mapping[str
         f"{name}: {listed[name]} -> {over[name]}" for name in sorted(over) if over[name] > listed.get(name, over[name])
     ]
     new = sorted(over.keys() - listed.keys(), key=lambda name: (-over[name], name))
-    places = sorted((listed[name] for name in listed.keys() - over.keys()), reverse=True)
-    refused += [
-        f"{name}: {over[name]} is new"
-        for name, place in zip_longest(new, places[: len(new)], fillvalue=0)
-        if over[name] > place
-    ]
+    gone = {name: number for name, number in listed.items() if name not in over}
+    places = sorted(gone.values(), reverse=True)[: len(new)]
+    homeless = {name for name, place in zip_longest(new, places, fillvalue=0) if over[name] > place}
+    refused += [f"{name}: {over[name]} is new" for name in sorted(homeless)]
     if refused:
-        raise Refused(f"[{ceiling.title}] may only shrink; {ceiling.advice}:\n  " + "\n  ".join(refused))
+        smaller = {name: min(number, listed.get(name, number)) for name, number in over.items() if name not in homeless}
+        text = "\n  ".join([f"[{ceiling.title}] may only shrink; {ceiling.advice}:", *refused])
+        raise Refused(text, smaller | gone if homeless else smaller)
     return over
 
 

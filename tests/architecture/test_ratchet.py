@@ -54,6 +54,12 @@ def test_tightening_never_writes_more(measured: dict[str, int], listed: dict[str
         tightened(LINES, measured, listed)
 
 
+def test_what_became_smaller_is_kept_while_something_else_has_grown() -> None:
+    with pytest.raises(Refused, match=r"a.f: 80 -> 81") as refused:
+        tightened(LINES, {"a.f": 81, "a.g": 72, "a.h": 70}, {"a.f": 80, "a.g": 75, "a.h": 90})
+    assert refused.value.table == {"a.f": 80, "a.g": 72}
+
+
 def test_an_exception_follows_what_is_moved_or_renamed() -> None:
     listed = {"a.b.C.f": 90, "a.b.C.g": 80}
     assert tightened(LINES, {"x.y.C.g": 80, "x.y.C.f": 90}, listed) == {"x.y.C.g": 80, "x.y.C.f": 90}
