@@ -43,8 +43,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.baselines.groups import play_both
-from benchmarks.baselines.outcome import Outcome, judged, render
-from benchmarks.baselines.past import Past, load_of, truth_rising_at
+from benchmarks.baselines.outcome import GroupsOutcome, judged, render
+from benchmarks.baselines.past import PastWeeks, load_of, truth_rising_at
 from benchmarks.baselines.picture import picture
 from benchmarks.baselines.prepare import Pipeline, StepFailedError, fetch_jars, hand_over, write_past
 from benchmarks.baselines.schedule import BUCKET_SECONDS, LOW_SECONDS_MIN, NotInTimeError, Schedule, clock, planned
@@ -56,7 +56,7 @@ from loadtrim.testing import LocalKafka, LocalKafkaError
 from loadtrim_agent.leader.loop import REPLAY_SECONDS
 from loadtrim_spark.evaluation.truth import WEEK_SECONDS, Truth
 
-__all__ = ["Settings", "main", "settings_of"]
+__all__ = ["DemoSettings", "main", "settings_of"]
 
 LEARNT, PLAIN = "with baselines", "without"
 GROUPS = {LEARNT: "payments-with-history", PLAIN: "payments-without"}
@@ -70,7 +70,7 @@ PREPARE_FACTOR = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class DemoSettings:
     """What the environment says; durations in seconds."""
 
     out: Path
@@ -100,7 +100,7 @@ class Prepared:
     baselines_seconds: float
 
 
-def settings_of(env: Mapping[str, str]) -> Settings:
+def settings_of(env: Mapping[str, str]) -> DemoSettings:
     """Read the demo's settings.
 
     Raises:
@@ -109,7 +109,7 @@ def settings_of(env: Mapping[str, str]) -> Settings:
     weeks = int(number(env, "WEEKS", 3, least=2))
     if weeks > 12:
         raise ValueError(f"WEEKS is {weeks}; allowed: 2 to 12")
-    return Settings(
+    return DemoSettings(
         out=Path(env.get("OUT", "out")),
         weeks=weeks,
         startup_seconds=number(env, "STARTUP", 20.0, least=0.0),
@@ -126,7 +126,7 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _prepare(settings: Settings, bootstrap: str) -> Prepared:
+def _prepare(settings: DemoSettings, bootstrap: str) -> Prepared:
     """Steps 1 and 2.
 
     Raises:
@@ -147,7 +147,7 @@ def _prepare(settings: Settings, bootstrap: str) -> Prepared:
     truth = truth_rising_at(schedule.rise_at, settings.weeks, shares_even(PARTITIONS), settings.busy_seconds)
     # A leader goes on from what the last minutes' reports say, and these were made up: the group was away for a while.
     end = int(min(began, schedule.groups_at - REPLAY_SECONDS) // BUCKET_SECONDS * BUCKET_SECONDS)
-    past = Past(
+    past = PastWeeks(
         group=GROUPS[LEARNT],
         topic=TOPICS[LEARNT],
         truth=truth,
@@ -179,7 +179,7 @@ def _prepare(settings: Settings, bootstrap: str) -> Prepared:
     )
 
 
-def _options(settings: Settings, kafka: LocalKafka, prepared: Prepared, name: str) -> RunOptions:
+def _options(settings: DemoSettings, kafka: LocalKafka, prepared: Prepared, name: str) -> RunOptions:
     kafka.create_topic(PARTITIONS, TOPICS[name])
     schedule = prepared.schedule
     return RunOptions(
@@ -203,7 +203,7 @@ async def _play(options: tuple[RunOptions, RunOptions], schedule: Schedule) -> t
     return await play_both(options, (LEARNT, PLAIN), schedule, say)
 
 
-def _demo(settings: Settings) -> Outcome:
+def _demo(settings: DemoSettings) -> GroupsOutcome:
     fetch_jars()  # before anything is timed
     shutil.rmtree(settings.evidence, ignore_errors=True)
     with LocalKafka() as kafka:
@@ -212,7 +212,7 @@ def _demo(settings: Settings) -> Outcome:
         reports = asyncio.run(_play(options, prepared.schedule))
     directories = (options[0].directory, options[1].directory)
     replicas, learnt, plain = judged(reports, (LEARNT, PLAIN), directories, prepared.schedule)
-    outcome = Outcome(
+    outcome = GroupsOutcome(
         rise_at=prepared.schedule.rise_at,
         low_seconds=settings.low_seconds,
         high_seconds=settings.high_seconds,

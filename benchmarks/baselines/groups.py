@@ -30,7 +30,7 @@ class _Watched:
     """What was told last."""
 
 
-class _Watch:
+class _GroupWatch:
     """Tells how the groups do.
 
     Args:
@@ -104,7 +104,7 @@ async def play_both(
     Raises:
         RunFailedError: one of them did not come up, or not in time.
     """
-    watch = _Watch(schedule, tell)
+    watch = _GroupWatch(schedule, tell)
     watching = asyncio.create_task(watch.run(), name="watch")
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.baselines.schedule import Schedule, clock
-from demo.report import CONTROL_FILE, Report, Setting, Summary
+from demo.report import CONTROL_FILE, Report, RunSummary, Setting
 from demo.telemetry import OwnerChange, fold, load_entries
 
-__all__ = ["Outcome", "Side", "held_from", "judged", "owning", "reason_at", "render"]
+__all__ = ["GroupsOutcome", "Side", "held_from", "judged", "owning", "reason_at", "render"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,10 +28,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """What the leader said when it asked."""
     late: int
     """Records that were not done within W, or never."""
-    summary: Summary
+    summary: RunSummary
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class GroupsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Both groups, under one load."""
 
     rise_at: int
@@ -144,7 +144,7 @@ def _needed(setting: Setting, schedule: Schedule) -> int:
     return max(1, math.ceil(burst * setting.busy_seconds / min(1.0, setting.objective_seconds)))
 
 
-def render(outcome: Outcome) -> str:
+def render(outcome: GroupsOutcome) -> str:
     """The outcome as a readable table."""
     sides = (outcome.learnt, outcome.plain)
     summaries = [side.summary for side in sides]

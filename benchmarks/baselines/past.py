@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from demo.load import Rates
+from demo.load import LoadRates
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from loadtrim_spark.evaluation.truth import DAY_SECONDS, MINUTE_SECONDS, WEEK_SECONDS, Busy, Truth
 
-__all__ = ["HIGH", "LOW", "Past", "load_of", "reports", "truth_rising_at"]
+__all__ = ["HIGH", "LOW", "PastWeeks", "load_of", "reports", "truth_rising_at"]
 
 LOW, HIGH = 25.0, 180.0
 """Records/s before and after the rise, without growth and noise."""
@@ -33,7 +33,7 @@ START_SECONDS = (1.0, 2.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class PastWeeks:
     """A group's history.
 
     Attributes:
@@ -86,13 +86,13 @@ def truth_rising_at(rise_at: int, weeks: int, shares: tuple[float, ...], cost_se
     )  # fmt: skip
 
 
-def load_of(truth: Truth, begin: int, seconds: int) -> Rates:
+def load_of(truth: Truth, begin: int, seconds: int) -> LoadRates:
     """Some seconds of it, to be played; as many whole records as it has on the mean."""
     per_second = tuple(float(round(rate)) for rate in truth.seconds(begin, seconds))
-    return Rates(per_second, "how the load of the weeks before goes on today")
+    return LoadRates(per_second, "how the load of the weeks before goes on today")
 
 
-def reports(past: Past) -> Iterator[ReportRecord]:
+def reports(past: PastWeeks) -> Iterator[ReportRecord]:
     """A report per minute and member, in the order of time. Everything was done in time."""
     random = Random(f"{past.truth.seed}:start-ups")
     counts = past.truth.counts()
@@ -108,7 +108,7 @@ def reports(past: Past) -> Iterator[ReportRecord]:
 
 
 def _report(
-    past: Past, minute: int, number: int, member: int, arrived: list[int], members: int, started: float | None
+    past: PastWeeks, minute: int, number: int, member: int, arrived: list[int], members: int, started: float | None
 ) -> ReportRecord:
     cost = past.truth.cost_seconds
     return ReportRecord(

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.baselines.outcome import Outcome, Side
+from benchmarks.baselines.outcome import GroupsOutcome, Side
 from benchmarks.baselines.schedule import clock
 from demo.plot import FAINT, GREY, INK, RED, STYLE, steps
 from demo.report import Report
@@ -20,7 +20,7 @@ _COLOURS = ("#2a6f97", "#e07b39")
 """Of the group that learnt, and of the one that did not."""
 
 
-def picture(outcome: Outcome, reports: tuple[Report, Report], path: Path) -> None:
+def picture(outcome: GroupsOutcome, reports: tuple[Report, Report], path: Path) -> None:
     """Draw both runs into one PNG; seconds count from the rise."""
     sides = (outcome.learnt, outcome.plain)
     with mpl.rc_context(STYLE):
@@ -79,7 +79,7 @@ def _replicas(ax: Axes, report: Report, side: Side, colour: str, rise_at: float)
                 linestyle=(0, (3, 2)), label=f"{side.name}: wanted")  # fmt: skip
 
 
-def _headline(figure: Figure, outcome: Outcome) -> None:
+def _headline(figure: Figure, outcome: GroupsOutcome) -> None:
     learnt, plain = outcome.learnt, outcome.plain
     asked = learnt.asked_before_seconds
     lead = f"Asked {asked:.0f} s before the rise" if asked is not None and asked > 0 else "Not asked before the rise"

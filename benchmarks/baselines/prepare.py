@@ -16,7 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
 
-from benchmarks.baselines.past import Past, reports
+from benchmarks.baselines.past import PastWeeks, reports
 from benchmarks.baselines.schedule import BUCKET_SECONDS
 from loadtrim.testing import create_topic
 from loadtrim_agent.kafka.control_log import telemetry_key
@@ -57,7 +57,7 @@ class Written:
     size_bytes: int
 
 
-async def write_past(bootstrap: str, past: Past) -> Written:
+async def write_past(bootstrap: str, past: PastWeeks) -> Written:
     """Make the group's control topic and write the weeks' reports to it. About 20 s for 100 000 reports.
 
     Raises:

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.compare.page import draw, page
-from benchmarks.compare.runs import CHOICES, STARTUPS, Job, Result, grouped, load_kept, play_all
-from benchmarks.compare.scenes import SCENES
+from benchmarks.compare.runs import CHOICES, STARTUPS, ComparisonJob, ComparisonResult, grouped, load_kept, play_all
+from benchmarks.compare.scenarios import SCENARIOS
 from benchmarks.compare.targets import extra_jobs, verdicts
 
 OUT = Path(__file__).resolve().parents[2] / "out" / "comparison"
@@ -33,10 +33,10 @@ def jobs_of(
     quick: bool,
     extra: bool,
     startups: Sequence[float] = STARTUPS_FIRST,
-) -> list[Job]:
+) -> list[ComparisonJob]:
     """Everything that is to be played; ``startups`` are those of the tables."""
     jobs = [
-        Job(scene=scene, choice=choice.name, startup_seconds=startup, quick=quick)
+        ComparisonJob(scene=scene, choice=choice.name, startup_seconds=startup, quick=quick)
         for startup in STARTUPS_FIRST
         if startup in startups
         for scene in scenes
@@ -51,7 +51,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the first minute of each load; written below out/")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="write there (out/comparison)")
     parser.add_argument("--json", action="store_true", help="print the results as JSON, one array")
-    parser.add_argument("--loads", default=",".join(SCENES), metavar="A,B", help="only these (all)")
+    parser.add_argument("--loads", default=",".join(SCENARIOS), metavar="A,B", help="only these (all)")
     parser.add_argument("--policies", default="", metavar="A;B", help="only these rows (all)")
     parser.add_argument("--startups", default="", metavar="A,B", help="only these start-up times of the tables (all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (all cores)")
@@ -65,7 +65,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     given.policies = [name for name in given.policies.split(";") if name]
     startups = [name for name in given.startups.split(",") if name]
     for kind, names, known in (
-        ("load", given.loads, list(SCENES)),
+        ("load", given.loads, list(SCENARIOS)),
         ("policy", given.policies, [choice.name for choice in CHOICES]),
         ("start-up time", startups, [f"{startup:g}" for startup in STARTUPS]),
     ):
@@ -78,9 +78,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
-def write(results: Mapping[str, Result], missing: int, directory: Path, quick: bool) -> None:
+def write(results: Mapping[str, ComparisonResult], missing: int, directory: Path, quick: bool) -> None:
     """The page and its pictures."""
-    scenes, groups = list(SCENES), grouped(results)
+    scenes, groups = list(SCENARIOS), grouped(results)
     for scene in scenes:
         if any((scene, startup) in groups for startup in STARTUPS):
             draw(directory / f"{scene}.png", groups, scene)
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = out / ("quick.jsonl" if given.quick else "runs.jsonl")
     results = play_all(jobs, path, given.processes, given.seconds, _say)
     # The page tells of everything that is kept, whatever was asked for this time.
-    everything = jobs_of(list(SCENES), [], given.quick, extra=True)
+    everything = jobs_of(list(SCENARIOS), [], given.quick, extra=True)
     known = load_kept(path, everything)
     write(known, len(everything) - len(known), out / "quick" if given.quick else out, given.quick)
     if given.json:

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.compare.runs import CHOICES, FIRST_SEED, STARTUPS, Choice, Result, choice_of, grouped
-from benchmarks.compare.scenes import scene_of
-from benchmarks.compare.targets import OURS, RANGE_SEEDS, RANGED, Verdict, on_front, rivals
+from benchmarks.compare.runs import CHOICES, FIRST_SEED, STARTUPS, Choice, ComparisonResult, choice_of, grouped
+from benchmarks.compare.scenarios import scenario_of
+from benchmarks.compare.targets import OURS, RANGE_SEEDS, RANGED, TargetVerdict, on_front, rivals
 
 __all__ = ["draw", "origins", "packers", "page", "summary", "table"]
 
@@ -57,7 +57,7 @@ for Li & Ku's and Koper's.
 """
 
 
-def cell(results: Sequence[Result], bold: bool) -> str:
+def cell(results: Sequence[ComparisonResult], bold: bool) -> str:
     """One run's, or the range of several seeds'."""
     if not results:
         return "not played"
@@ -79,7 +79,7 @@ def _span(texts: Sequence[str]) -> str:
 
 def origins(scenes: Sequence[str], quick: bool = False) -> str:
     """Which loads were recorded, and which only stand in for a recording."""
-    made = [scene_of(name, quick) for name in scenes]
+    made = [scenario_of(name, quick) for name in scenes]
     recorded, stand_ins = (
         ", ".join(f"`{scene.name}`" for scene in made if scene.recorded is kind) or "none" for kind in (True, False)
     )
@@ -88,7 +88,7 @@ def origins(scenes: Sequence[str], quick: bool = False) -> str:
     )
 
 
-def packers(results: Mapping[str, Result]) -> str:
+def packers(results: Mapping[str, ComparisonResult]) -> str:
     """Which rows were played with which packer."""
     played = {each.job.choice for each in results.values()}
     rows: dict[str, list[str]] = {}
@@ -103,7 +103,7 @@ def _head() -> list[str]:
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
 
 
-def table(results: Mapping[str, Result], scene: str) -> list[str]:
+def table(results: Mapping[str, ComparisonResult], scene: str) -> list[str]:
     """A load's table: a row for every policy, a column for every start-up time."""
     groups = grouped(results)
     lines = _head()
@@ -122,7 +122,7 @@ def table(results: Mapping[str, Result], scene: str) -> list[str]:
     return lines
 
 
-def _mark(verdict: Verdict) -> str:
+def _mark(verdict: TargetVerdict) -> str:
     if verdict.met is None:
         return "open"
     return "met" if verdict.met else f"**missed** {verdict.miss}"
@@ -132,7 +132,7 @@ def _row_name(choice: Choice) -> str:
     return f"*{choice.name}*" if choice.apart else f"`{choice.name}`"
 
 
-def summary(results: Mapping[str, Result], scenes: Sequence[str]) -> list[str]:
+def summary(results: Mapping[str, ComparisonResult], scenes: Sequence[str]) -> list[str]:
     """All loads in one table: a row for every policy, a column for every start-up time; no load whole: nothing.
 
     Only loads count that every policy has played at that start-up time, so that all rows tell of the same ones.
@@ -155,7 +155,7 @@ def summary(results: Mapping[str, Result], scenes: Sequence[str]) -> list[str]:
     return [*lines, ""]
 
 
-def _summed(choice: Choice, loads: Sequence[Sequence[Result]]) -> str:
+def _summed(choice: Choice, loads: Sequence[Sequence[ComparisonResult]]) -> str:
     shares, costs, fronts = [], [], 0
     for entries in loads:
         by_name = {each.job.choice: each for each in entries}
@@ -167,15 +167,15 @@ def _summed(choice: Choice, loads: Sequence[Sequence[Result]]) -> str:
     return f"{mean(shares):.2f} % ({min(shares):.2f}) / {geometric_mean(costs):.2f} / {front}"
 
 
-def _of_all_seeds(results: Mapping[str, Result], first: Result) -> list[Result]:
+def _of_all_seeds(results: Mapping[str, ComparisonResult], first: ComparisonResult) -> list[ComparisonResult]:
     same = (msgspec.structs.replace(first.job, seed=seed).key for seed in RANGE_SEEDS)
     return [results[key] for key in same if key in results]
 
 
 def page(
-    results: Mapping[str, Result],
+    results: Mapping[str, ComparisonResult],
     scenes: Sequence[str],
-    told: Sequence[Verdict],
+    told: Sequence[TargetVerdict],
     command: str,
     missing: int,
     quick: bool,
@@ -205,7 +205,7 @@ def page(
         played = [each for startup in STARTUPS for each in groups.get((name, startup), [])]
         if not played:
             continue
-        scene = scene_of(name, quick)
+        scene = scenario_of(name, quick)
         alone = played[0].alone
         lines += [
             f"## {name}",
@@ -226,7 +226,7 @@ def page(
     return "\n".join(lines)
 
 
-def draw(path: Path, groups: Mapping[tuple[str, float], Sequence[Result]], scene: str) -> None:
+def draw(path: Path, groups: Mapping[tuple[str, float], Sequence[ComparisonResult]], scene: str) -> None:
     """Share in time over replica-minutes, a picture for each start-up time, the front as a line."""
     import matplotlib
 
@@ -250,7 +250,7 @@ LATE_MAX = 400.0
 """Leaves room for the names of those who are late always."""
 
 
-def _panel(panel: Any, results: Sequence[Result]) -> None:
+def _panel(panel: Any, results: Sequence[ComparisonResult]) -> None:
     entries = rivals(results)
     front = sorted((each for each in entries if on_front(each, entries)), key=lambda each: each.replica_minutes)
     named = {each.job.choice for each in front}
@@ -272,7 +272,7 @@ def _panel(panel: Any, results: Sequence[Result]) -> None:
     _label(panel, labels)
 
 
-def _late(result: Result) -> float:
+def _late(result: ComparisonResult) -> float:
     return max(LATE_MIN, (1.0 - result.share) * 100.0)
 
 

@@ -20,7 +20,7 @@ from random import Random
 import msgspec
 
 from benchmarks.behaviour import behaviour, shape
-from benchmarks.compare.scenes import Scene, scene_of
+from benchmarks.compare.scenarios import Scenario, scenario_of
 from benchmarks.run_cache import appending, end_with_parent, read_results
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, percentile, simulate
 from loadtrim.simulate.model.worker import FETCH_SECONDS
@@ -30,8 +30,8 @@ __all__ = [
     "FIRST_SEED",
     "STARTUPS",
     "Choice",
-    "Job",
-    "Result",
+    "ComparisonJob",
+    "ComparisonResult",
     "choice_of",
     "config_of",
     "digest",
@@ -70,7 +70,7 @@ class Choice:
         """Does it neither compete nor stand in anybody's way?"""
         return self.knows or self.slicing
 
-    def policy_for(self, scene: Scene) -> str:
+    def policy_for(self, scene: Scenario) -> str:
         """With what it is told of the load."""
         mean, peak = scene.load.records / scene.load.seconds, max(scene.load.per_second)
         partitions = len(scene.load.partitions)
@@ -120,7 +120,7 @@ CHOICES: tuple[Choice, ...] = (
 )
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonJob(msgspec.Struct, frozen=True, kw_only=True):
     """One run."""
 
     scene: str
@@ -135,10 +135,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. Times in seconds."""
 
-    job: Job
+    job: ComparisonJob
     code: str
     """What it was made by, see :func:`digest`."""
     records: int
@@ -171,9 +171,9 @@ def _measure() -> str:
     return f"{FIRST_SECONDS!r} {shape(play, late_alone)}"
 
 
-def digest(job: Job) -> str:
+def digest(job: ComparisonJob) -> str:
     """Return the digest of all that a run depends on: how the code behaves, the load by second, and its settings."""
-    scene = scene_of(job.scene, job.quick)
+    scene = scenario_of(job.scene, job.quick)
     config = config_of(job, scene)
     behaves = behaviour(config.policy, config.packer, config.slicing)
     load = replace(scene.load, source="", notes=())
@@ -198,7 +198,7 @@ def late_alone(load: Load, cost_seconds: float, objective_seconds: float, seed: 
     return late
 
 
-def config_of(job: Job, scene: Scene) -> PlanConfig:
+def config_of(job: ComparisonJob, scene: Scenario) -> PlanConfig:
     choice = choice_of(job.choice)
     return PlanConfig(
         group="compared",
@@ -211,7 +211,7 @@ def config_of(job: Job, scene: Scene) -> PlanConfig:
     )
 
 
-def options_of(job: Job, scene: Scene) -> Options:
+def options_of(job: ComparisonJob, scene: Scenario) -> Options:
     return Options(
         seed=job.seed,
         costs=Costs(mean_seconds=scene.cost_seconds),
@@ -221,15 +221,15 @@ def options_of(job: Job, scene: Scene) -> Options:
     )
 
 
-def play(job: Job) -> Result:
+def play(job: ComparisonJob) -> ComparisonResult:
     """Play one run. Deterministic but for ``cpu_seconds``."""
-    code, scene, began = digest(job), scene_of(job.scene, job.quick), time.process_time()
+    code, scene, began = digest(job), scenario_of(job.scene, job.quick), time.process_time()
     outcome = simulate(scene.load, config_of(job, scene), options_of(job, scene))
     wanted = [decision.replicas_wanted for at, decision in outcome.decisions if FIRST_SECONDS <= at < outcome.seconds]
     late = outcome.curves.late[int(FIRST_SECONDS) :]
     latencies = outcome.latencies_least()
     after = sum(outcome.curves.arrived[int(FIRST_SECONDS) :])
-    return Result(
+    return ComparisonResult(
         job=job,
         code=code,
         records=outcome.arrived,
@@ -250,23 +250,23 @@ def play(job: Job) -> Result:
     )
 
 
-def load_kept(path: Path, jobs: Sequence[Job]) -> dict[str, Result]:
+def load_kept(path: Path, jobs: Sequence[ComparisonJob]) -> dict[str, ComparisonResult]:
     """Those jobs' results that were made as they would be made now, by job; a line that was cut off is left out."""
     codes = {job.key: digest(job) for job in jobs}
-    kept: dict[str, Result] = {}
-    for result in read_results(path, Result):
+    kept: dict[str, ComparisonResult] = {}
+    for result in read_results(path, ComparisonResult):
         if result.code == codes.get(result.job.key):
             kept[result.job.key] = result
     return kept
 
 
 def play_all(
-    jobs: Sequence[Job],
+    jobs: Sequence[ComparisonJob],
     path: Path,
     processes: int,
     seconds: float = math.inf,
     tell: Callable[[str], None] = print,
-) -> dict[str, Result]:
+) -> dict[str, ComparisonResult]:
     """Play what is not kept yet.
 
     Args:
@@ -292,9 +292,9 @@ def play_all(
 
 
 def _finished(
-    pool: ProcessPoolExecutor, waiting: Iterator[Job], processes: int, goes_on: Callable[[], bool]
-) -> Iterator[Result]:
-    running: set[Future[Result]] = set()
+    pool: ProcessPoolExecutor, waiting: Iterator[ComparisonJob], processes: int, goes_on: Callable[[], bool]
+) -> Iterator[ComparisonResult]:
+    running: set[Future[ComparisonResult]] = set()
     while True:
         while len(running) < processes + 1 and goes_on() and (job := next(waiting, None)) is not None:
             running.add(pool.submit(play, job))
@@ -305,7 +305,7 @@ def _finished(
             yield future.result()
 
 
-def _line(number: int, total: int, seconds: float, result: Result) -> str:
+def _line(number: int, total: int, seconds: float, result: ComparisonResult) -> str:
     job = result.job
     return (
         f"{number}/{total} {seconds:5.0f} s  {job.scene}, {job.choice}, start-up {job.startup_seconds:g} s, "
@@ -313,10 +313,10 @@ def _line(number: int, total: int, seconds: float, result: Result) -> str:
     )
 
 
-def grouped(results: Mapping[str, Result]) -> dict[tuple[str, float], list[Result]]:
+def grouped(results: Mapping[str, ComparisonResult]) -> dict[tuple[str, float], list[ComparisonResult]]:
     """Those of the first seed by (scene, start-up time), each in the order of :data:`CHOICES`."""
     order = {choice.name: place for place, choice in enumerate(CHOICES)}
-    groups: dict[tuple[str, float], list[Result]] = {}
+    groups: dict[tuple[str, float], list[ComparisonResult]] = {}
     first = (each for each in results.values() if each.job.seed == FIRST_SEED)
     for result in sorted(first, key=lambda each: order[each.job.choice]):
         groups.setdefault((result.job.scene, result.job.startup_seconds), []).append(result)

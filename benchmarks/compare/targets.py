@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.compare.runs import CHOICES, FIRST_SEED, STARTUPS, Job, Result, grouped
-from benchmarks.compare.scenes import LEVELS, constant_name, scene_of
+from benchmarks.compare.runs import CHOICES, FIRST_SEED, STARTUPS, ComparisonJob, ComparisonResult, grouped
+from benchmarks.compare.scenarios import LEVELS, constant_name, scenario_of
 
-__all__ = ["OURS", "RANGED", "RANGE_SEEDS", "SEEDS", "Verdict", "extra_jobs", "on_front", "rivals", "verdicts"]
+__all__ = ["OURS", "RANGED", "RANGE_SEEDS", "SEEDS", "TargetVerdict", "extra_jobs", "on_front", "rivals", "verdicts"]
 
 OURS = "objective"
 SLICED = "objective, slicing"
@@ -19,7 +19,7 @@ RANGE_SEEDS = range(FIRST_SEED, FIRST_SEED + 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TargetVerdict:
     """One target."""
 
     target: str
@@ -30,7 +30,7 @@ class Verdict:
     """By how much it is missed."""
 
 
-def on_front(result: Result, others: Sequence[Result]) -> bool:
+def on_front(result: ComparisonResult, others: Sequence[ComparisonResult]) -> bool:
     """Is nobody at least as good in both share and replica-minutes, and better in one?"""
     mine = (result.share, -result.replica_minutes)
     return not any(
@@ -39,22 +39,22 @@ def on_front(result: Result, others: Sequence[Result]) -> bool:
     )
 
 
-def rivals(results: Sequence[Result]) -> list[Result]:
+def rivals(results: Sequence[ComparisonResult]) -> list[ComparisonResult]:
     """Whom a result competes with: those who neither know the future nor slice."""
     by_name = {choice.name: choice for choice in CHOICES}
     return [each for each in results if not by_name[each.job.choice].apart]
 
 
-def extra_jobs(quick: bool) -> list[Job]:
+def extra_jobs(quick: bool) -> list[ComparisonJob]:
     """Runs beside the tables."""
     seeds = SEEDS if not quick else range(1, 2)
     constant = [
-        Job(scene=constant_name(level, seed), choice=OURS, startup_seconds=1.0, seed=seed, quick=quick)
+        ComparisonJob(scene=constant_name(level, seed), choice=OURS, startup_seconds=1.0, seed=seed, quick=quick)
         for level in LEVELS
         for seed in seeds
     ]
     further = [
-        Job(scene=scene, choice=choice, startup_seconds=startup, seed=seed, quick=quick)
+        ComparisonJob(scene=scene, choice=choice, startup_seconds=startup, seed=seed, quick=quick)
         for scene in RANGED
         for choice in (OURS, SLICED)
         for startup in STARTUPS
@@ -63,28 +63,30 @@ def extra_jobs(quick: bool) -> list[Job]:
     return [
         *constant,
         *further,
-        Job(scene="iccbdc22", choice=OURS, startup_seconds=1.0, quick=quick),
-        Job(scene="iccbdc22", choice=SLICED, startup_seconds=1.0, quick=quick),
-        Job(scene="landau-100", choice=SLICED, startup_seconds=1.0, quick=quick),
+        ComparisonJob(scene="iccbdc22", choice=OURS, startup_seconds=1.0, quick=quick),
+        ComparisonJob(scene="iccbdc22", choice=SLICED, startup_seconds=1.0, quick=quick),
+        ComparisonJob(scene="landau-100", choice=SLICED, startup_seconds=1.0, quick=quick),
     ]
 
 
-def verdicts(results: Mapping[str, Result], scenes: Sequence[str], quick: bool = False) -> list[Verdict]:
+def verdicts(
+    results: Mapping[str, ComparisonResult], scenes: Sequence[str], quick: bool = False
+) -> list[TargetVerdict]:
     """Every target beside what came of it."""
 
-    def of(scene: str, choice: str = SLICED) -> Result | None:
-        return results.get(Job(scene=scene, choice=choice, startup_seconds=1.0, quick=quick).key)
+    def of(scene: str, choice: str = SLICED) -> ComparisonResult | None:
+        return results.get(ComparisonJob(scene=scene, choice=choice, startup_seconds=1.0, quick=quick).key)
 
     def within(
         target: str,
-        result: Result | None,
-        miss: Callable[[Result], str],
-        words: Callable[[Result], str],
-    ) -> Verdict:
+        result: ComparisonResult | None,
+        miss: Callable[[ComparisonResult], str],
+        words: Callable[[ComparisonResult], str],
+    ) -> TargetVerdict:
         if result is None:
-            return Verdict(target=target, measured="not played", met=None)
+            return TargetVerdict(target=target, measured="not played", met=None)
         missed = miss(result)
-        return Verdict(target=target, measured=words(result), met=not missed, miss=missed)
+        return TargetVerdict(target=target, measured=words(result), met=not missed, miss=missed)
 
     return [
         *_fronts(results, scenes),
@@ -114,17 +116,17 @@ def verdicts(results: Mapping[str, Result], scenes: Sequence[str], quick: bool =
             lambda each: _above(("p99", each.p99, 0.1), ("consumers", each.replicas_mean, 13.5)),
             lambda each: (
                 f"p99 {each.p99:.3f} s with {each.replicas_mean:.2f} consumers, on the "
-                f"{'published stream' if scene_of('landau-100', quick).recorded else 'STAND-IN, a generated stream'}"
+                f"{'published stream' if scenario_of('landau-100', quick).recorded else 'STAND-IN, a generated stream'}"
             ),
         ),
     ]
 
 
-def _cost(result: Result) -> str:
+def _cost(result: ComparisonResult) -> str:
     return f"{result.share:.3%} at {result.replica_minutes:.2f}"
 
 
-def _short(result: Result, share: float, minutes: float) -> str:
+def _short(result: ComparisonResult, share: float, minutes: float) -> str:
     """By how much a share and a cost are missed; empty: they are not."""
     late = share - round(result.share, 5)
     parts = (
@@ -139,11 +141,11 @@ def _above(*measures: tuple[str, float, float]) -> str:
     return ", ".join(f"{name} by {value / most - 1.0:.1%}" for name, value, most in measures if value > most)
 
 
-def _whole(result: Result | None) -> str:
+def _whole(result: ComparisonResult | None) -> str:
     return f" (whole partitions: {_cost(result)})" if result is not None else ""
 
 
-def _fronts(results: Mapping[str, Result], scenes: Sequence[str]) -> list[Verdict]:
+def _fronts(results: Mapping[str, ComparisonResult], scenes: Sequence[str]) -> list[TargetVerdict]:
     """One verdict for every load: is ``objective`` on the front at every start-up time?"""
     groups, told = grouped(results), []
     complete = sum(not choice.apart for choice in CHOICES)
@@ -151,7 +153,7 @@ def _fronts(results: Mapping[str, Result], scenes: Sequence[str]) -> list[Verdic
         target = f"`objective` on the front of (share, replica-minutes): {scene}"
         known = {startup: rivals(groups.get((scene, startup), [])) for startup in STARTUPS}
         if any(len(entries) < complete for entries in known.values()):
-            told.append(Verdict(target=target, measured="not all of it was played", met=None))
+            told.append(TargetVerdict(target=target, measured="not all of it was played", met=None))
             continue
         off = []
         for startup, entries in known.items():
@@ -160,7 +162,7 @@ def _fronts(results: Mapping[str, Result], scenes: Sequence[str]) -> list[Verdic
             if better:
                 off.append(f"not at {startup:g} s: {', '.join(_better(ours, each) for each in better)}")
         told.append(
-            Verdict(
+            TargetVerdict(
                 target=target,
                 measured="; ".join(off) or "at every start-up time",
                 met=not off,
@@ -170,13 +172,13 @@ def _fronts(results: Mapping[str, Result], scenes: Sequence[str]) -> list[Verdic
     return told
 
 
-def _better(ours: Result, other: Result) -> str:
+def _better(ours: ComparisonResult, other: ComparisonResult) -> str:
     """By how much somebody beats ours."""
     points, minutes = 100.0 * (other.share - ours.share), other.replica_minutes - ours.replica_minutes
     return f"`{other.job.choice}` ({points:+.2f} points of share, {minutes:+.2f} replica-minutes)"
 
 
-def _quiet(results: Mapping[str, Result], quick: bool) -> Verdict:
+def _quiet(results: Mapping[str, ComparisonResult], quick: bool) -> TargetVerdict:
     target = (
         f"no scaling after the first minute of a constant load with +-10 % noise, {len(SEEDS)} seeds, "
         f"{', '.join(f'{level:g}' for level in LEVELS)} replicas' worth"
@@ -184,7 +186,7 @@ def _quiet(results: Mapping[str, Result], quick: bool) -> Verdict:
     jobs = [job for job in extra_jobs(quick) if job.scene.startswith("constant-")]
     played = [results[job.key] for job in jobs if job.key in results]
     if not played:
-        return Verdict(target=target, measured="not played", met=None)
+        return TargetVerdict(target=target, measured="not played", met=None)
     by_level: dict[str, list[int]] = {}
     for each in played:
         by_level.setdefault(each.job.scene.split("-")[1], []).append(each.scalings_after)
@@ -193,7 +195,7 @@ def _quiet(results: Mapping[str, Result], quick: bool) -> Verdict:
     count = sum(each.scalings_after > 0 for each in played)
     measured = f"{count} of {len(played)} runs scale"
     measured += f" (scalings by seed at {words})" if loud else ""
-    return Verdict(
+    return TargetVerdict(
         target=target,
         measured=measured,
         met=(not loud) if len(played) == len(jobs) else None,

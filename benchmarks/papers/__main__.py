@@ -17,7 +17,7 @@ import msgspec
 from benchmarks.papers import closer24, iccbdc22, koper22, landau24, li_ku, real
 from benchmarks.papers.bench import PROJECT, add_arguments, code_of, measured
 from benchmarks.papers.real_page import load_runs, section
-from benchmarks.papers.sheet import Sheet, markdown
+from benchmarks.papers.table import PaperTables, markdown
 
 EXPERIMENTS = {module.EXPERIMENT.name: module.EXPERIMENT for module in (iccbdc22, closer24, landau24, li_ku, koper22)}
 OUT = PROJECT / "out" / "papers"
@@ -53,7 +53,7 @@ def write_page(folder: Path, quick: bool = False) -> Path:
     for name in EXPERIMENTS:
         path = folder / f"{name}.json"
         if path.exists():
-            sheet = msgspec.json.decode(path.read_bytes(), type=Sheet)
+            sheet = msgspec.json.decode(path.read_bytes(), type=PaperTables)
             if sheet.code != code_of(name):
                 print(f"{path}: made by other code than there is now; play {name} again", file=sys.stderr)
             lines += markdown(sheet)

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from benchmarks.behaviour import behaviour_of_all, shape
-from benchmarks.papers.sheet import Plot, Sheet, text
+from benchmarks.papers.table import PaperTables, Plot, text
 from benchmarks.run_cache import end_with_parent
 
-__all__ = ["Context", "Experiment", "code_of", "context", "main", "measured"]
+__all__ = ["Experiment", "ExperimentContext", "code_of", "context", "main", "measured"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ _STYLE: Any = {
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ExperimentContext:
     """Of one run."""
 
     quick: bool
@@ -94,22 +94,22 @@ class Experiment:
     """One paper."""
 
     name: str
-    run: Callable[[Context], Sheet]
+    run: Callable[[ExperimentContext], PaperTables]
     quick: str
     """What a quick run plays of it, in sentences, and whether that can be compared: said above its figures."""
 
 
 @contextmanager
-def context(quick: bool, processes: int, folder: Path | None, only: str = "") -> Iterator[Context]:
+def context(quick: bool, processes: int, folder: Path | None, only: str = "") -> Iterator[ExperimentContext]:
     """A context with its processes, which are ended with it."""
     if processes <= 1:
-        yield Context(quick, None, folder, only=only)
+        yield ExperimentContext(quick, None, folder, only=only)
         return
     with ProcessPoolExecutor(processes, initializer=end_with_parent) as pool:
-        yield Context(quick, pool, folder, only=only)
+        yield ExperimentContext(quick, pool, folder, only=only)
 
 
-def measured(experiment: Experiment, quick: bool, processes: int, folder: Path | None, only: str = "") -> Sheet:
+def measured(experiment: Experiment, quick: bool, processes: int, folder: Path | None, only: str = "") -> PaperTables:
     """Run it; the sheet with its pictures, the command that makes it again, and the CPU seconds it took."""
     before, code = _cpu_seconds(), code_of(experiment.name)
     with context(quick, processes, folder, only) as given:
@@ -130,7 +130,7 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
 def code_of(name: str) -> str:
     """Return the digest of what an experiment's figures depend on: its modules, and how simulated runs behave."""
     here = Path(__file__).parent
-    modules = shape(*sorted(here.glob(f"{name}*.py")), here / "playing.py", here / "traces.py")
+    modules = shape(*sorted(here.glob(f"{name}*.py")), here / "runner.py", here / "traces.py")
     # None of the papers' experiments plays our own policy.
     return f"{modules[:8]}{behaviour_of_all(without=('objective',))[:8]}"
 

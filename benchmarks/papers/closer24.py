@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.papers.bench import Context, Experiment, main
+from benchmarks.papers.bench import Experiment, ExperimentContext, main
 from benchmarks.papers.closer24_optimal import optimal
-from benchmarks.papers.playing import (
-    Job,
+from benchmarks.papers.runner import (
     Part,
-    Result,
+    SimulatedJob,
+    SimulatedResult,
     draw_latencies,
     draw_runs,
     looks,
@@ -27,7 +27,7 @@ from benchmarks.papers.playing import (
     spread_of,
     tables,
 )
-from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
+from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables, Spread
 from benchmarks.papers.traces import loaded, taxi, three_humps
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
 from loadtrim.simulate.model.simulation import REPORTS_SPREAD
@@ -48,7 +48,7 @@ LIMIT_PUBLISHED, LIMIT_AS_RUN = 100.0, 85.0
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CloserForm:
     """The set-up as the text or as the code and data have it."""
 
     name: str
@@ -60,8 +60,8 @@ class Form:
     limit: float
 
 
-PUBLISHED = Form(AS_PUBLISHED, 0.005, "even", "closer24:mu=200", "closer24_algorithm_1:mu=200", LIMIT_PUBLISHED)
-RUN = Form(
+PUBLISHED = CloserForm(AS_PUBLISHED, 0.005, "even", "closer24:mu=200", "closer24_algorithm_1:mu=200", LIMIT_PUBLISHED)
+RUN = CloserForm(
     AS_RUN,
     0.0059,
     "burst",
@@ -78,7 +78,7 @@ LINEAR_IN_W = "linear:mu=100"
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class CloserReported:
     """What the paper's tables say of a run."""
 
     in_time: float
@@ -87,17 +87,17 @@ class Reported:
     downs: int | None = None
 
 
-W1 = {"Alg. 2": Reported(97.4, 30.21, 6, 6), "linear": Reported(94.7, 25.5, 6, 6)}
-W1_SKEWED = {"Alg. 2": Reported(98.9, 29.8), "linear": Reported(84.7, 25.5)}
-W2 = {"Alg. 2": Reported(98.9, 402.9, 20, 16), "linear": Reported(95.4, 325.7, 23, 20)}
-OPTIMAL = {"W1": Reported(100.0, 32.7, 6, 6), "W2": Reported(100.0, 414.11, 20, 16)}
-OVER = {"W1": Reported(100.0, 50.0), "W2": Reported(100.0, 600.0)}
-W2_SKEWED = {"Alg. 2": Reported(99.08, 392.15), "linear": Reported(85.9, 329.7)}
+W1 = {"Alg. 2": CloserReported(97.4, 30.21, 6, 6), "linear": CloserReported(94.7, 25.5, 6, 6)}
+W1_SKEWED = {"Alg. 2": CloserReported(98.9, 29.8), "linear": CloserReported(84.7, 25.5)}
+W2 = {"Alg. 2": CloserReported(98.9, 402.9, 20, 16), "linear": CloserReported(95.4, 325.7, 23, 20)}
+OPTIMAL = {"W1": CloserReported(100.0, 32.7, 6, 6), "W2": CloserReported(100.0, 414.11, 20, 16)}
+OVER = {"W1": CloserReported(100.0, 50.0), "W2": CloserReported(100.0, 600.0)}
+W2_SKEWED = {"Alg. 2": CloserReported(99.08, 392.15), "linear": CloserReported(85.9, 329.7)}
 IMPOSED = {
-    ("Alg. 1", 0.5): Reported(90.1, 33.85),
-    ("Alg. 2", 0.5): Reported(98.2, 34.61),
-    ("Alg. 1", 2.0): Reported(85.4, 34.16),
-    ("Alg. 2", 2.0): Reported(99.4, 44.7),
+    ("Alg. 1", 0.5): CloserReported(90.1, 33.85),
+    ("Alg. 2", 0.5): CloserReported(98.2, 34.61),
+    ("Alg. 1", 2.0): CloserReported(85.4, 34.16),
+    ("Alg. 2", 2.0): CloserReported(99.4, 44.7),
 }
 
 HEARTBEATS = {("W1", 0.5): (98.1, 1.0), ("W1", 3.0): (97.4, 3.0), ("W2", 0.5): (99.07, 1.0), ("W2", 3.0): (98.9, 3.0)}
@@ -110,7 +110,7 @@ OPTIMAL_LOOK_SECONDS = 0.71
 
 
 def job(
-    form: Form,
+    form: CloserForm,
     policy: str,
     packer: str,
     load: Load,
@@ -118,7 +118,7 @@ def job(
     heartbeat: float = 3.0,
     rebalance: float = 0.05,
     replicas: int = 1,
-) -> Job:
+) -> SimulatedJob:
     """One run in a form of the set-up: Kafka's eager protocol."""
     protocol = replace(protocol_of("eager"), heartbeat_seconds=heartbeat, sync_seconds=rebalance)
     config = PlanConfig(
@@ -135,10 +135,10 @@ def job(
         replicas=replicas,
         gather_seconds=GATHER_SECONDS,
     )
-    return Job(load, config, options)
+    return SimulatedJob(load, config, options)
 
 
-def run(given: Context) -> Sheet:
+def run(given: ExperimentContext) -> PaperTables:
     """Both workloads, their skewed forms, heartbeats and imposed rebalance times."""
     humps, humps_origin = three_humps()
     taxis, taxi_origin = taxi()
@@ -148,7 +148,7 @@ def run(given: Context) -> Sheet:
     results = play(given, needed(given, parts, _jobs(given, humps, taxis)))
     if not given.only:
         _draw(given, humps, taxis, results)
-    return Sheet(
+    return PaperTables(
         name="closer24",
         title="CLOSER'24: tail-latency-aware bin packing",
         source="Ezzeddine, Baude, Huet: *Tail-Latency Aware and Resource-Efficient Bin Pack Autoscaling for "
@@ -180,7 +180,7 @@ def run(given: Context) -> Sheet:
     )
 
 
-def _parts(given: Context, humps: list[float], taxis: list[float]) -> list[Part]:
+def _parts(given: ExperimentContext, humps: list[float], taxis: list[float]) -> list[Part]:
     """The tables, and what each takes."""
     one, two = Workload("W1", loaded(humps)), Workload("W2", loaded(taxis), _w2_looks(given))
     longer = (f"{name}/{form.name}/Alg. 2" for name in ("W1", "W2") for form in FORMS)
@@ -199,11 +199,11 @@ def _parts(given: Context, humps: list[float], taxis: list[float]) -> list[Part]
     ]
 
 
-def _looks_of(given: Context) -> tuple[float, ...]:
+def _looks_of(given: ExperimentContext) -> tuple[float, ...]:
     return LOOKS_SECONDS[::2] if given.quick else LOOKS_SECONDS
 
 
-def _w2_looks(given: Context) -> str:
+def _w2_looks(given: ExperimentContext) -> str:
     times = _looks_of(given)
     return (
         f"W2 has fewer looks, for two hours take long: Alg. 2 as run, with both heartbeats, {times[0]:g} and "
@@ -212,9 +212,9 @@ def _w2_looks(given: Context) -> str:
     )
 
 
-def _jobs(given: Context, humps: list[float], taxis: list[float]) -> dict[str, list[Job]]:
+def _jobs(given: ExperimentContext, humps: list[float], taxis: list[float]) -> dict[str, list[SimulatedJob]]:
     times = _looks_of(given)
-    jobs: dict[str, list[Job]] = {}
+    jobs: dict[str, list[SimulatedJob]] = {}
     for form in FORMS:
         jobs |= _workload_jobs("W1", form, humps, times, times)
         # Two hours take long, and what depends on the phase is Algorithm 2 under bursts.
@@ -229,12 +229,12 @@ def _jobs(given: Context, humps: list[float], taxis: list[float]) -> dict[str, l
 
 
 def _workload_jobs(
-    name: str, form: Form, rates: list[float], times: Sequence[float], linear_times: Sequence[float]
-) -> dict[str, list[Job]]:
+    name: str, form: CloserForm, rates: list[float], times: Sequence[float], linear_times: Sequence[float]
+) -> dict[str, list[SimulatedJob]]:
     """Of a workload in one form; ``times``: when Algorithm 2 looks."""
     plain = loaded(rates, arrivals=form.arrivals)
     skewed = loaded(rates, partitions=9, skewed=True, arrivals=form.arrivals)
-    jobs: dict[str, list[Job]] = {}
+    jobs: dict[str, list[SimulatedJob]] = {}
     for title, load in ((f"{name}/{form.name}", plain), (f"{name} skewed/{form.name}", skewed)):
         jobs[f"{title}/Alg. 2"] = looks(job(form, form.policy, "closer24", load), times)
         jobs[f"{title}/linear"] = looks(job(form, LINEAR, "sticky", load), linear_times)
@@ -252,7 +252,7 @@ def _workload_jobs(
     return jobs
 
 
-def _optimal_job(form: Form, load: Load) -> Job:
+def _optimal_job(form: CloserForm, load: Load) -> SimulatedJob:
     """Replicas are there as soon as they are asked for, and nobody stands while partitions change hands."""
     policy = f"clairvoyant:with_startup=0,limit_records_per_second={form.limit:g}"
     plain = job(form, policy, "closer24", load)
@@ -263,7 +263,7 @@ def _optimal_job(form: Form, load: Load) -> Job:
     )
 
 
-def _imposed_jobs(form: Form, load: Load, times: Sequence[float]) -> dict[str, list[Job]]:
+def _imposed_jobs(form: CloserForm, load: Load, times: Sequence[float]) -> dict[str, list[SimulatedJob]]:
     jobs = {}
     for seconds in (0.5, 2.0):
         for name, policy in (("Alg. 1", form.first), ("Alg. 2", f"{form.policy},rebalance_seconds={seconds}")):
@@ -275,23 +275,23 @@ def _imposed_jobs(form: Form, load: Load, times: Sequence[float]) -> dict[str, l
 # -- tables
 
 
-def _pair(what: str, form: str, reported: Reported, results: Sequence[Result]) -> list[Row]:
+def _pair(what: str, form: str, reported: CloserReported, results: Sequence[SimulatedResult]) -> list[FigureRow]:
     """Return share in time and replica-minutes; also numbers of scalings where the paper gives them."""
     minutes = spread_of(results, _minutes)
     rows = [
         _in_time(what, form, reported.in_time, results),
-        Row(what=f"{what}, replica-minutes", form=form, paper=reported.replica_minutes, ours=minutes),
+        FigureRow(what=f"{what}, replica-minutes", form=form, paper=reported.replica_minutes, ours=minutes),
     ]
     if reported.ups is not None and reported.downs is not None:
         ups, downs = spread_of(results, lambda r: r.ups), spread_of(results, lambda r: r.downs)
-        rows.append(Row(what=f"{what}, replicas added", form=form, digits=0, paper=reported.ups, ours=ups))
-        rows.append(Row(what=f"{what}, replicas removed", form=form, digits=0, paper=reported.downs, ours=downs))
+        rows.append(FigureRow(what=f"{what}, replicas added", form=form, digits=0, paper=reported.ups, ours=ups))
+        rows.append(FigureRow(what=f"{what}, replicas removed", form=form, digits=0, paper=reported.downs, ours=downs))
     return rows
 
 
-def _in_time(what: str, form: str, paper: float, results: Sequence[Result], digits: int = 1) -> Row:
+def _in_time(what: str, form: str, paper: float, results: Sequence[SimulatedResult], digits: int = 1) -> FigureRow:
     ours = spread_of(results, _share)
-    return Row(what=f"{what}, in time", form=form, unit="%", digits=digits, paper=paper, ours=ours)
+    return FigureRow(what=f"{what}, in time", form=form, unit="%", digits=digits, paper=paper, ours=ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,9 @@ class Workload:
     note: str = ""
 
 
-def _whole(workload: Workload, reported: Mapping[str, Reported], results: Mapping[str, Sequence[Result]]) -> Table:
+def _whole(
+    workload: Workload, reported: Mapping[str, CloserReported], results: Mapping[str, Sequence[SimulatedResult]]
+) -> FigureTable:
     """Also what is optimal and over-provisioned."""
     table = _runs(workload, reported, results)
     rows = [*table.rows]
@@ -315,18 +317,20 @@ def _whole(workload: Workload, reported: Mapping[str, Reported], results: Mappin
     return msgspec.structs.replace(table, rows=tuple(rows), note=note)
 
 
-def _runs(workload: Workload, reported: Mapping[str, Reported], results: Mapping[str, Sequence[Result]]) -> Table:
-    rows: list[Row] = []
+def _runs(
+    workload: Workload, reported: Mapping[str, CloserReported], results: Mapping[str, Sequence[SimulatedResult]]
+) -> FigureTable:
+    rows: list[FigureRow] = []
     for form in FORMS:
         title = f"{workload.name}/{form.name}"
         rows += _pair("Alg. 2", form.name, reported["Alg. 2"], results[f"{title}/Alg. 2"])
         rows += _pair("linear", form.name, reported["linear"], results[f"{title}/linear"])
         if form is RUN:
             rows += _pair(IN_W, form.name, reported["linear"], results[f"{title}/{IN_W}"])
-    return Table(title="", rows=tuple(rows), note=workload.note)
+    return FigureTable(title="", rows=tuple(rows), note=workload.note)
 
 
-def _optimal(workload: Workload, form: Form, played: Sequence[Result]) -> list[Row]:
+def _optimal(workload: Workload, form: CloserForm, played: Sequence[SimulatedResult]) -> list[FigureRow]:
     """Played, and computed as the paper did it (with a simulator of its own)."""
     found, paper = optimal(workload.load, form.limit), OPTIMAL[workload.name]
     ups, downs = found.scaled
@@ -338,7 +342,7 @@ def _optimal(workload: Workload, form: Form, played: Sequence[Result]) -> list[R
     return [
         *_pair("optimal, played", form.name, _plain(paper), played),
         *(
-            Row(
+            FigureRow(
                 what=f"optimal, computed: {what}",
                 form=form.name,
                 digits=digits,
@@ -350,30 +354,30 @@ def _optimal(workload: Workload, form: Form, played: Sequence[Result]) -> list[R
     ]
 
 
-def _overprovisioned(workload: Workload, form: Form, results: Sequence[Result]) -> list[Row]:
+def _overprovisioned(workload: Workload, form: CloserForm, results: Sequence[SimulatedResult]) -> list[FigureRow]:
     return _pair("over-provisioned", form.name, OVER[workload.name], results)
 
 
-def _phases(times: Sequence[float], results: Mapping[str, Sequence[Result]]) -> Table:
+def _phases(times: Sequence[float], results: Mapping[str, Sequence[SimulatedResult]]) -> FigureTable:
     """Return the figures of each look alone: the range that the means hide."""
     alone, reported = results["W1/as run/Alg. 2"], _plain(W1["Alg. 2"])
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for look, result in zip(times, alone, strict=True):
         rows += _pair(f"look {look:g} s after the burst", AS_RUN, reported, [result])
     for look, result in zip((*times, LATE_LOOK_SECONDS), results["phases/members"], strict=True):
         last = look + REPORTS_SPREAD
         rows += _pair(f"look {look:g} to {last:g} s", AS_RUN, reported, [result])
     rows += _pair("up by the burst, down by the least", AS_RUN, reported, results["phases/drifting"])
-    return Table(title="", rows=tuple(rows), note=f"The last two rows: `{DRIFTING}`.")
+    return FigureTable(title="", rows=tuple(rows), note=f"The last two rows: `{DRIFTING}`.")
 
 
-def _plain(reported: Reported) -> Reported:
+def _plain(reported: CloserReported) -> CloserReported:
     """Without the numbers of scalings."""
     return replace(reported, ups=None, downs=None)
 
 
-def _heartbeats(note: str, results: Mapping[str, Sequence[Result]]) -> Table:
-    rows: list[Row] = []
+def _heartbeats(note: str, results: Mapping[str, Sequence[SimulatedResult]]) -> FigureTable:
+    rows: list[FigureRow] = []
     for form in FORMS:
         for name in ("W1", "W2"):
             title = f"{name}/{form.name}"
@@ -383,7 +387,7 @@ def _heartbeats(note: str, results: Mapping[str, Sequence[Result]]) -> Table:
                 rows.append(_in_time(f"{name}, heartbeat {seconds:g} s", form.name, in_time, found, digits=2))
                 told = "under 1 s" if seconds < 1.0 else "around 3 s"
                 rows.append(
-                    Row(
+                    FigureRow(
                         what=f"{name}, heartbeat {seconds:g} s, longest latency (the paper: {told})",
                         form=form.name,
                         unit="s",
@@ -392,7 +396,7 @@ def _heartbeats(note: str, results: Mapping[str, Sequence[Result]]) -> Table:
                     )
                 )
             rows.append(
-                Row(
+                FigureRow(
                     what=f"{name}, gained by 0.5 s, points",
                     form=form.name,
                     digits=2,
@@ -400,36 +404,39 @@ def _heartbeats(note: str, results: Mapping[str, Sequence[Result]]) -> Table:
                     ours=Spread.of(_share(a) - _share(b) for a, b in zip(short, plain, strict=True)),
                 )
             )
-    return Table(title="", rows=tuple(rows), note=note)
+    return FigureTable(title="", rows=tuple(rows), note=note)
 
 
-def _imposed(results: Mapping[str, Sequence[Result]]) -> Table:
-    rows: list[Row] = []
+def _imposed(results: Mapping[str, Sequence[SimulatedResult]]) -> FigureTable:
+    rows: list[FigureRow] = []
     for form in FORMS:
         for (name, seconds), reported in IMPOSED.items():
             found = results[f"imposed/{form.name}/{name}/{seconds}"]
             rows += _pair(f"{name}, t_r = {seconds:g} s", form.name, reported, found)
-    return Table(
+    return FigureTable(
         title="",
         rows=tuple(rows),
         note="Of Alg. 1 at t_r = 2 s the paper has 85.4 % where it imposes these times, and 85.6 % where it compares.",
     )
 
 
-def _share(result: Result) -> float:
+def _share(result: SimulatedResult) -> float:
     return 100.0 * result.share_in_time
 
 
-def _minutes(result: Result) -> float:
+def _minutes(result: SimulatedResult) -> float:
     return result.replica_minutes
 
 
-def _longest(result: Result) -> float:
+def _longest(result: SimulatedResult) -> float:
     return result.latency_max
 
 
 def _draw(
-    given: Context, humps: Sequence[float], taxis: Sequence[float], results: Mapping[str, Sequence[Result]]
+    given: ExperimentContext,
+    humps: Sequence[float],
+    taxis: Sequence[float],
+    results: Mapping[str, Sequence[SimulatedResult]],
 ) -> None:
     first = {name: found[0] for name, found in results.items()}
     look = f"looks {LOOKS_SECONDS[0]:g} s after the burst (seed 1)"

@@ -11,9 +11,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from benchmarks.papers.bench import Context, Experiment, main
-from benchmarks.papers.playing import Job, Part, Result, draw_runs, looks, needed, play, scaled_alike, spread_of, tables
-from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Table
+from benchmarks.papers.bench import Experiment, ExperimentContext, main
+from benchmarks.papers.runner import (
+    Part,
+    SimulatedJob,
+    SimulatedResult,
+    draw_runs,
+    looks,
+    needed,
+    play,
+    scaled_alike,
+    spread_of,
+    tables,
+)
+from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables
 from benchmarks.papers.traces import by_partition, three_humps
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
 
@@ -33,7 +44,7 @@ QUICK_FIRST, QUICK_SECOND = slice(100, 200), slice(90, 190)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class IccbdcForm:
     """The set-up as the text or as the code and data have it."""
 
     name: str
@@ -43,8 +54,8 @@ class Form:
     arrivals: str
 
 
-PUBLISHED = Form(AS_PUBLISHED, 0.01, "iccbdc22:mu=100", "iccbdc22", "even")
-RUN = Form(AS_RUN, 1.0 / 95.0, "iccbdc22_as_run:mu=95,sampled_lag=1", "iccbdc22_as_run", "burst")
+PUBLISHED = IccbdcForm(AS_PUBLISHED, 0.01, "iccbdc22:mu=100", "iccbdc22", "even")
+RUN = IccbdcForm(AS_RUN, 1.0 / 95.0, "iccbdc22_as_run:mu=95,sampled_lag=1", "iccbdc22_as_run", "burst")
 FORMS = (PUBLISHED, RUN)
 REPORTED_MINUTES = {"experiment 1": 18.0, "experiment 2": 26.1}
 REPORTED_KAFKA = {"experiment 1": 44.0, "experiment 2": 77.0}
@@ -71,7 +82,7 @@ def second_workload() -> tuple[list[list[float]], str]:
     return [[rate * share for share in shares] for rate in rates], origin
 
 
-def job(form: Form, load: Load, *, aware: bool = True, cooldown: float = 0.0, every: float = 1.0) -> Job:
+def job(form: IccbdcForm, load: Load, *, aware: bool = True, cooldown: float = 0.0, every: float = 1.0) -> SimulatedJob:
     """One run; ``aware`` False: the same policy, partitions by count and sticky under cooperative rebalancing."""
     config = PlanConfig(
         group="papers",
@@ -86,7 +97,7 @@ def job(form: Form, load: Load, *, aware: bool = True, cooldown: float = 0.0, ev
         startup_seconds=STARTUP_SECONDS,
         protocol=protocol_of("eager" if aware else "cooperative"),
     )
-    return Job(load, config, options)
+    return SimulatedJob(load, config, options)
 
 
 def _reordered(load: Load, order: Sequence[int]) -> Load:
@@ -110,14 +121,16 @@ def _delayed(load: Load, seconds: int) -> Load:
     )
 
 
-def _aware(given: Context, times: Sequence[float]) -> tuple[dict[str, list[Job]], dict[str, list[Job]]]:
+def _aware(
+    given: ExperimentContext, times: Sequence[float]
+) -> tuple[dict[str, list[SimulatedJob]], dict[str, list[SimulatedJob]]]:
     """(load-aware and over-provisioned runs, load-aware groups with Kafka's assignment, not scaled yet), by name."""
     first, rows = first_workload(), second_workload()[0]
     if given.quick:
         first, rows = first[QUICK_FIRST], rows[QUICK_SECOND]
     orders = _orders(ORDERS_QUICK if given.quick else ORDERS)
-    aware: dict[str, list[Job]] = {}
-    kafka: dict[str, list[Job]] = {}
+    aware: dict[str, list[SimulatedJob]] = {}
+    kafka: dict[str, list[SimulatedJob]] = {}
     for form in FORMS:
         one, two = by_partition(first, form.arrivals), by_partition(rows, form.arrivals)
         # The text has no cool-down in its first experiment; the code has it in both.
@@ -146,7 +159,7 @@ def _aware(given: Context, times: Sequence[float]) -> tuple[dict[str, list[Job]]
     return aware, kafka
 
 
-def run(given: Context) -> Sheet:
+def run(given: ExperimentContext) -> PaperTables:
     """Both experiments."""
     times = LOOKS_SECONDS[:1] if given.quick else LOOKS_SECONDS
     _, origin = second_workload()
@@ -165,7 +178,7 @@ def run(given: Context) -> Sheet:
     if not given.only:
         _draw(given, aware, results)
     seeds = ", ".join(str(seed) for seed in range(1, len(times) + 1))
-    return Sheet(
+    return PaperTables(
         name="iccbdc22",
         title="ICCBDC'22: load-aware assignment",
         source="Ezzeddine, Migliorini, Baude, Huet: *Cost-Efficient and Latency-Aware Event Consuming in "
@@ -195,8 +208,8 @@ def run(given: Context) -> Sheet:
     )
 
 
-def _first(results: Mapping[str, Sequence[Result]]) -> Table:
-    rows: list[Row] = []
+def _first(results: Mapping[str, Sequence[SimulatedResult]]) -> FigureTable:
+    rows: list[FigureRow] = []
     for form in FORMS:
         aware, kafka = results[f"1/{form.name}/aware"], results[f"1/{form.name}/kafka"]
         rows += [
@@ -207,15 +220,15 @@ def _first(results: Mapping[str, Sequence[Result]]) -> Table:
             _minutes("cooperative sticky", form, "experiment 1", kafka),
             _waiting("cooperative sticky", form, 6000.0, kafka),
         ]
-    return Table(
+    return FigureTable(
         title="",
         rows=tuple(rows),
         note='The paper has the load-aware backlog "in the region of few tens".',
     )
 
 
-def _second(results: Mapping[str, Sequence[Result]]) -> Table:
-    rows: list[Row] = []
+def _second(results: Mapping[str, Sequence[SimulatedResult]]) -> FigureTable:
+    rows: list[FigureRow] = []
     for form in FORMS:
         aware, kafka, slow = (results[f"2/{form.name}/{kind}"] for kind in ("aware", "kafka", "slow"))
         rows += [
@@ -228,27 +241,31 @@ def _second(results: Mapping[str, Sequence[Result]]) -> Table:
         ]
     over = results["2/over-provisioned"]
     minutes = spread_of(over, lambda r: r.replica_minutes)
-    rows.append(Row(what="over-provisioned, replica-minutes", form=AS_PUBLISHED, paper=50.0, ours=minutes))
+    rows.append(FigureRow(what="over-provisioned, replica-minutes", form=AS_PUBLISHED, paper=50.0, ours=minutes))
     rows.append(_share("over-provisioned", PUBLISHED, None, over))
-    return Table(title="", rows=tuple(rows))
+    return FigureTable(title="", rows=tuple(rows))
 
 
-def _share(what: str, form: Form, paper: float | None, results: Sequence[Result]) -> Row:
+def _share(what: str, form: IccbdcForm, paper: float | None, results: Sequence[SimulatedResult]) -> FigureRow:
     ours = spread_of(results, lambda r: 100.0 * r.share_in_time)
-    return Row(what=f"{what}, in time", form=form.name, unit="%", paper=paper, ours=ours)
+    return FigureRow(what=f"{what}, in time", form=form.name, unit="%", paper=paper, ours=ours)
 
 
-def _minutes(what: str, form: Form, experiment: str, results: Sequence[Result]) -> Row:
+def _minutes(what: str, form: IccbdcForm, experiment: str, results: Sequence[SimulatedResult]) -> FigureRow:
     ours, paper = spread_of(results, lambda r: r.replica_minutes), REPORTED_MINUTES[experiment]
-    return Row(what=f"{what}, replica-minutes", form=form.name, paper=paper, ours=ours)
+    return FigureRow(what=f"{what}, replica-minutes", form=form.name, paper=paper, ours=ours)
 
 
-def _waiting(what: str, form: Form, paper: float | None, results: Sequence[Result]) -> Row:
+def _waiting(what: str, form: IccbdcForm, paper: float | None, results: Sequence[SimulatedResult]) -> FigureRow:
     ours = spread_of(results, lambda r: max(r.waiting, default=0))
-    return Row(what=f"{what}, most records waiting", form=form.name, digits=0, paper=paper, ours=ours)
+    return FigureRow(what=f"{what}, most records waiting", form=form.name, digits=0, paper=paper, ours=ours)
 
 
-def _draw(given: Context, jobs: Mapping[str, Sequence[Job]], results: Mapping[str, Sequence[Result]]) -> None:
+def _draw(
+    given: ExperimentContext,
+    jobs: Mapping[str, Sequence[SimulatedJob]],
+    results: Mapping[str, Sequence[SimulatedResult]],
+) -> None:
     titles = {"aware": "load-aware", "kafka": "cooperative sticky", "slow": "load-aware, decisions every 30 s"}
     for number, kinds, figures in (("1", ("aware", "kafka"), "4 and 5"), ("2", ("aware", "kafka", "slow"), "6 to 10")):
         load = jobs[f"{number}/as run/aware"][0].load.per_second

@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from benchmarks.papers.bench import Context, Experiment, main
-from benchmarks.papers.koper22_reported import REPORTED, Reported
-from benchmarks.papers.playing import Job, Part, Result, needed, play, tables
-from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table
+from benchmarks.papers.bench import Experiment, ExperimentContext, main
+from benchmarks.papers.koper22_reported import REPORTED, KoperReported
+from benchmarks.papers.runner import Part, SimulatedJob, SimulatedResult, needed, play, tables
+from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables, Spread
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
 from nexmark.load import LOADS, MINUTES, RECORD_SCALE, REPLICAS, REPLICAS_MAX, QueryLoad, query_load
 
@@ -71,7 +71,7 @@ COURSES = (
 """What figures 5.7 to 5.12 show."""
 
 
-def job(query: QueryLoad, policy: str, load: Load) -> Job:
+def job(query: QueryLoad, policy: str, load: Load) -> SimulatedJob:
     """One run."""
     config = PlanConfig(
         group="papers",
@@ -90,10 +90,10 @@ def job(query: QueryLoad, policy: str, load: Load) -> Job:
         gather_seconds=GATHER_SECONDS,
         protocol=replace(protocol_of("eager"), heartbeat_seconds=1.0, sync_seconds=query.stop_seconds),
     )
-    return Job(load, config, options)
+    return SimulatedJob(load, config, options)
 
 
-def run(given: Context) -> Sheet:
+def run(given: ExperimentContext) -> PaperTables:
     """All autoscalers on all queries."""
     loads = {query: query_load(query) for query in LOADS}
     if given.quick:
@@ -114,7 +114,7 @@ def run(given: Context) -> Sheet:
         first = {name: found[0] for name, found in results.items()}
         _draw(given, first)
         _draw_courses(given, first)
-    return Sheet(
+    return PaperTables(
         name="koper22",
         title="Koper'22: six autoscalers",
         source="Koper: *A Comparison of Auto-scaling Techniques for Distributed Stream Processing*, tables 5.1 to 5.3.",
@@ -143,9 +143,9 @@ def run(given: Context) -> Sheet:
     )
 
 
-def _table(query: QueryLoad, found: Mapping[str, Sequence[Result]]) -> Table:
+def _table(query: QueryLoad, found: Mapping[str, Sequence[SimulatedResult]]) -> FigureTable:
     results = {name.removeprefix(f"{query.name}/"): first for name, (first, *_) in found.items()}
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for name in POLICIES:
         reported = REPORTED[query.name][name]
         rows += [_row(name, what, reported, results[name], AS_RUN) for what in (LATENCY, MEMBERS, SCALINGS)]
@@ -155,26 +155,26 @@ def _table(query: QueryLoad, found: Mapping[str, Sequence[Result]]) -> Table:
     theirs, least = BEST[query.name]
     best = min(POLICIES, key=lambda name: _sum(results[name]))
     rows += [
-        Row(what=f"{name}, {whose}: seconds of latency + replicas", form=AS_RUN, digits=2, paper=paper, ours=ours)
+        FigureRow(what=f"{name}, {whose}: seconds of latency + replicas", form=AS_RUN, digits=2, paper=paper, ours=ours)
         for name, whose, paper, ours in (
             (theirs, "the thesis' best", least, Spread.one(_sum(results[theirs]))),
             (best, "the best here", None, Spread.one(_sum(results[best]))),
         )
     ]
-    return Table(title="", rows=tuple(rows))
+    return FigureTable(title="", rows=tuple(rows))
 
 
-def _sum(result: Result) -> float:
+def _sum(result: SimulatedResult) -> float:
     return result.latency_mean + result.replicas_mean
 
 
-def _row(name: str, what: str, reported: Reported, result: Result, form: str) -> Row:
+def _row(name: str, what: str, reported: KoperReported, result: SimulatedResult, form: str) -> FigureRow:
     theirs, ours = {
         LATENCY: (reported.latency, result.latency_mean),
         MEMBERS: (reported.replicas, result.replicas_mean),
         SCALINGS: (float(reported.scalings), float(result.scalings)),
     }[what]
-    return Row(
+    return FigureRow(
         what=f"{name}: {what}",
         form=form,
         unit="s" if what == LATENCY else "",
@@ -184,12 +184,12 @@ def _row(name: str, what: str, reported: Reported, result: Result, form: str) ->
     )
 
 
-def _draw(given: Context, results: Mapping[str, Result]) -> None:
+def _draw(given: ExperimentContext, results: Mapping[str, SimulatedResult]) -> None:
     def scatter(figure: Any) -> None:
         for axes, query in zip(figure.subplots(1, len(LOADS)), LOADS, strict=True):
             for at, family in enumerate(("HPA", "Varga v1", "Varga v2", "Dhalion", "DS2", "DS2-adapted")):
                 names = [name for name in POLICIES if name.rpartition(" ")[0] == family]
-                ours: Sequence[Result] = [results[f"{query.name}/{name}"] for name in names]
+                ours: Sequence[SimulatedResult] = [results[f"{query.name}/{name}"] for name in names]
                 theirs = [REPORTED[query.name][name] for name in names]
                 axes.plot(
                     [r.replicas_mean for r in ours], [r.latency_mean for r in ours], "o", color=f"C{at}", label=family
@@ -207,7 +207,7 @@ def _draw(given: Context, results: Mapping[str, Result]) -> None:
     )
 
 
-def _draw_courses(given: Context, results: Mapping[str, Result]) -> None:
+def _draw_courses(given: ExperimentContext, results: Mapping[str, SimulatedResult]) -> None:
     """Replicas and latency over time, of the runs that the thesis shows."""
 
     def courses(figure: Any) -> None:

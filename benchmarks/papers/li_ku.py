@@ -17,14 +17,14 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from benchmarks.papers.bench import Context, Experiment, main
-from benchmarks.papers.playing import Job, Part, Result, needed, play, spread_of, tables
-from benchmarks.papers.sheet import AS_PUBLISHED, Row, Sheet, Spread, Table
+from benchmarks.papers.bench import Experiment, ExperimentContext, main
+from benchmarks.papers.runner import Part, SimulatedJob, SimulatedResult, needed, play, spread_of, tables
+from benchmarks.papers.table import AS_PUBLISHED, FigureRow, FigureTable, PaperTables, Spread
 from benchmarks.papers.traces import loaded
 from demo.datasets import WORLD_CUP_NAME, data_file, not_here
 from loadtrim.simulate import Costs, Options, PlanConfig, protocol_of
 
-__all__ = ["EXPERIMENT", "Case", "StandIn", "cases", "clumped", "largest_step", "run", "smooth"]
+__all__ = ["EXPERIMENT", "LoadCase", "StandIn", "cases", "clumped", "largest_step", "run", "smooth"]
 
 OBJECTIVE_SECONDS, SERVICE_RATE, PARTITIONS = 0.5, 58.0, 10
 SECONDS, RATE_MAX, RUNS, RUNS_QUICK = 210, 500.0, 20, 2
@@ -74,7 +74,7 @@ POLICIES = {
     SHORTER: (f"{KEDA},down_window_seconds={DOWN_WINDOW_GUESS}", "eager"),
     "proposed, cooperative": ("li_ku:mu=58,up_notes=4", "cooperative"),
 }
-MEASURES: tuple[tuple[str, str, int, Callable[[Result], float]], ...] = (
+MEASURES: tuple[tuple[str, str, int, Callable[[SimulatedResult], float]], ...] = (
     ("scalings up", "", 2, lambda r: r.up_actions),
     ("scalings down", "", 2, lambda r: r.down_actions),
     ("over W", "%", 2, lambda r: 100.0 * (1.0 - r.share_in_time)),
@@ -173,7 +173,7 @@ def _seconds(minutes: Sequence[float], rng: Random) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LoadCase:
     """A stand-in, and what a rebalance is taken to stop: neither is in the paper."""
 
     name: str
@@ -184,18 +184,20 @@ class Case:
     and a new one merely comes later."""
 
 
-def cases(count: int) -> tuple[Case, ...]:
+def cases(count: int) -> tuple[LoadCase, ...]:
     """All that are played."""
     hump = smooth(count)
     return (
-        Case("smooth", "Smooth stand-in: a day in 210 seconds; rebalances stop everybody", hump),
-        Case("working", "Smooth stand-in; members go on with what they have polled", hump, stopped=False),
-        Case("clumped", "Clumped stand-in: 210 seconds at their own speed; rebalances stop everybody", clumped(count)),
+        LoadCase("smooth", "Smooth stand-in: a day in 210 seconds; rebalances stop everybody", hump),
+        LoadCase("working", "Smooth stand-in; members go on with what they have polled", hump, stopped=False),
+        LoadCase(
+            "clumped", "Clumped stand-in: 210 seconds at their own speed; rebalances stop everybody", clumped(count)
+        ),
     )
 
 
-def job(rates: list[float], policy: str, protocol: str, seed: int, *, stopped: bool = True) -> Job:
-    """One run of one slice; ``stopped``: see :class:`Case`."""
+def job(rates: list[float], policy: str, protocol: str, seed: int, *, stopped: bool = True) -> SimulatedJob:
+    """One run of one slice; ``stopped``: see :class:`LoadCase`."""
     plain, sync = protocol_of(protocol), SYNC_SECONDS[protocol]
     startup = STARTUP_SECONDS if stopped else STARTUP_SECONDS + WORKING_SYNC_SECONDS[protocol]
     config = PlanConfig(
@@ -211,10 +213,10 @@ def job(rates: list[float], policy: str, protocol: str, seed: int, *, stopped: b
         startup_seconds=startup,
         protocol=replace(plain, sync_seconds=sync) if stopped else plain,
     )
-    return Job(loaded(rates, partitions=PARTITIONS, arrivals="poisson"), config, options, timed=True)
+    return SimulatedJob(loaded(rates, partitions=PARTITIONS, arrivals="poisson"), config, options, timed=True)
 
 
-def run(given: Context) -> Sheet:
+def run(given: ExperimentContext) -> PaperTables:
     """The comparison, and eager against cooperative rebalancing, in all cases."""
     played = cases(RUNS_QUICK if given.quick else RUNS)
     jobs = {
@@ -230,7 +232,7 @@ def run(given: Context) -> Sheet:
     if not given.only:
         for case in played:
             _draw(given, case, {name: results[f"{case.name}/{name}"] for name in POLICIES if name != SHORTER})
-    return Sheet(
+    return PaperTables(
         name="li_ku",
         title="Li & Ku: a queueing model and the buffer",
         source="Li and Ku: *Cost-Effective Autoscaler under Event-Driven Architecture*, tables 2 and 3.",
@@ -275,13 +277,13 @@ def _load_told(stand_ins: Sequence[StandIn]) -> str:
     )
 
 
-def _table(case: str, results: Mapping[str, Sequence[Result]]) -> Table:
+def _table(case: str, results: Mapping[str, Sequence[SimulatedResult]]) -> FigureTable:
     rows = []
     for name, reported in REPORTED.items():
         found = results[f"{case}/{name}"]
         for (what, unit, digits, value), paper in zip(MEASURES, reported, strict=True):
             ours = spread_of(found, value)
-            row = Row(
+            row = FigureRow(
                 what=f"{name}: {what}",
                 form=AS_PUBLISHED,
                 unit=unit,
@@ -294,11 +296,13 @@ def _table(case: str, results: Mapping[str, Sequence[Result]]) -> Table:
         rows += _intervals(name, intervals, results[f"{case}/{name}"])
     for name, paper in THROUGHPUT.items():
         ours = spread_of(results[f"{case}/{name}"], lambda r: r.records / SECONDS)
-        rows.append(Row(what=f"{name}: throughput", form=AS_PUBLISHED, unit="/s", digits=2, paper=paper, ours=ours))
-    return Table(title="", rows=tuple(rows), note=_told_by_scalings(results[f"{case}/proposed, eager"]))
+        rows.append(
+            FigureRow(what=f"{name}: throughput", form=AS_PUBLISHED, unit="/s", digits=2, paper=paper, ours=ours)
+        )
+    return FigureTable(title="", rows=tuple(rows), note=_told_by_scalings(results[f"{case}/proposed, eager"]))
 
 
-def _intervals(name: str, reported: tuple[float, float], found: Sequence[Result]) -> list[Row]:
+def _intervals(name: str, reported: tuple[float, float], found: Sequence[SimulatedResult]) -> list[FigureRow]:
     """How long scaling took, of the runs in which anything was scaled."""
     rows = []
     for way, paper, each in (
@@ -308,11 +312,11 @@ def _intervals(name: str, reported: tuple[float, float], found: Sequence[Result]
         if any(each):
             ours = Spread.of(fmean(seconds) for seconds in each if seconds)
             what = f"{name}: scale-{way} interval"
-            rows.append(Row(what=what, form=AS_PUBLISHED, unit="s", digits=2, paper=paper, ours=ours))
+            rows.append(FigureRow(what=what, form=AS_PUBLISHED, unit="s", digits=2, paper=paper, ours=ours))
     return rows
 
 
-def _told_by_scalings(found: Sequence[Result]) -> str:
+def _told_by_scalings(found: Sequence[SimulatedResult]) -> str:
     """What the paper's own figures say of its stops."""
     ups, downs, late, *_ = REPORTED["proposed, eager"]
     each = _their_late_by_scaling("proposed, eager")
@@ -323,11 +327,11 @@ def _told_by_scalings(found: Sequence[Result]) -> str:
     )
 
 
-def _scalings(result: Result) -> float:
+def _scalings(result: SimulatedResult) -> float:
     return result.up_actions + result.down_actions
 
 
-def _late_by_scaling(found: Sequence[Result]) -> float:
+def _late_by_scaling(found: Sequence[SimulatedResult]) -> float:
     """Seconds of the load that are late, for each scaling."""
     return fmean(1.0 - r.share_in_time for r in found) * SECONDS / max(1.0, fmean(map(_scalings, found)))
 
@@ -338,7 +342,7 @@ def _their_late_by_scaling(name: str) -> float:
     return late / 100.0 * SECONDS / (ups + downs)
 
 
-def _draw(given: Context, case: Case, results: Mapping[str, Sequence[Result]]) -> None:
+def _draw(given: ExperimentContext, case: LoadCase, results: Mapping[str, Sequence[SimulatedResult]]) -> None:
     first = case.stand_in.slices[0]
 
     def points(figure: Any) -> None:

@@ -32,20 +32,20 @@ from statistics import median
 import msgspec
 
 from benchmarks.papers import closer24, iccbdc22
-from benchmarks.papers.bench import PROJECT, Context
-from benchmarks.papers.closer24 import IN_W, Reported
+from benchmarks.papers.bench import PROJECT, ExperimentContext
+from benchmarks.papers.closer24 import IN_W, CloserReported
 from benchmarks.papers.real_page import CAPTION, PICTURE, RealRun, merge_runs, paint, table
 from benchmarks.papers.traces import by_partition, three_humps
 from benchmarks.run_cache import machine, stolen_seconds
-from demo.load import Rates
-from demo.report import CONTROL_FILE, Report, Summary
+from demo.load import LoadRates
+from demo.report import CONTROL_FILE, Report, RunSummary
 from demo.run import RunFailedError, RunOptions
 from demo.run import run as play_run
 from demo.telemetry import fold, load_entries
 from loadtrim.simulate import shares_skewed
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
 
-__all__ = ["Kept", "Plan", "main", "plans", "publish"]
+__all__ = ["CachedRun", "Plan", "main", "plans", "publish"]
 
 PAGE_FOLDER = PROJECT / "out" / "papers"
 OUT = PROJECT / "out" / "papers-real"
@@ -60,7 +60,7 @@ class Plan:
 
     name: str
     load: str
-    rates: Rates
+    rates: LoadRates
     shares: tuple[float, ...]
     objective_seconds: float
     busy_seconds: float
@@ -84,11 +84,11 @@ class Plan:
         return f"{self.client} {self.policy or self.scaled_as} {self.packer}".rstrip()
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class CachedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a run."""
 
     name: str
-    summary: Summary
+    summary: RunSummary
     replicas_at: tuple[tuple[float, int], ...]
     """(seconds of the load, replicas asked for from then on)."""
     at: float
@@ -100,8 +100,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the machine's CPU time that its host gave to others meanwhile, 0 to 1."""
 
 
-def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: Mapping[str, Reported]) -> list[Plan]:
-    def plan(name: str, policy: str, packer: str, reported: Reported | None = None) -> Plan:
+def _closer(load: str, rates: LoadRates, shares: tuple[float, ...], paper: Mapping[str, CloserReported]) -> list[Plan]:
+    def plan(name: str, policy: str, packer: str, reported: CloserReported | None = None) -> Plan:
         return Plan(
             name=f"{load}/{name}",
             load=load,
@@ -128,7 +128,7 @@ def _closer(load: str, rates: Rates, shares: tuple[float, ...], paper: Mapping[s
     ]
 
 
-def _iccbdc(experiment: str, rates: Rates, shares: tuple[float, ...]) -> list[Plan]:
+def _iccbdc(experiment: str, rates: LoadRates, shares: tuple[float, ...]) -> list[Plan]:
     load = f"ICCBDC'22 {experiment}"
     kafka, minutes = iccbdc22.REPORTED_KAFKA[experiment], iccbdc22.REPORTED_MINUTES[experiment]
     first = Plan(
@@ -167,7 +167,7 @@ def _references(base: Plan, paper: dict[str, tuple[float, float]] | None = None)
 def plans() -> list[Plan]:
     """Everything that can be played, in order: who is scaled as another stands behind it."""
     humps, origin = three_humps()
-    closer = Rates(tuple(humps), origin)
+    closer = LoadRates(tuple(humps), origin)
     first = iccbdc22.first_workload()
     rows, second_origin = iccbdc22.second_workload()
     return [
@@ -178,17 +178,17 @@ def plans() -> list[Plan]:
     ]
 
 
-def _of_rows(rows: list[list[float]], source: str) -> tuple[Rates, tuple[float, ...]]:
+def _of_rows(rows: list[list[float]], source: str) -> tuple[LoadRates, tuple[float, ...]]:
     load = by_partition(rows)
-    return Rates(load.per_second, source, load.shares), load.shares[0]
+    return LoadRates(load.per_second, source, load.shares), load.shares[0]
 
 
-def _part(rates: Rates, begin: int, seconds: int | None) -> Rates:
+def _part(rates: LoadRates, begin: int, seconds: int | None) -> LoadRates:
     if seconds is None:
         return rates
     cut = slice(begin, begin + seconds)
     source = f"seconds {begin} to {begin + seconds} of {rates.source}"
-    return Rates(rates.per_second[cut], source, rates.shares[cut])
+    return LoadRates(rates.per_second[cut], source, rates.shares[cut])
 
 
 # -- playing
@@ -201,24 +201,24 @@ def directory_of(plan: Plan, begin: int, seconds: int | None) -> Path:
     return OUT / piece / name
 
 
-def kept(plan: Plan, begin: int, seconds: int | None) -> Kept | None:
+def cached_run(plan: Plan, begin: int, seconds: int | None) -> CachedRun | None:
     """What came of it, if it was played to its end, and by the policy and packer that it has now."""
     try:
-        found = msgspec.json.decode((directory_of(plan, begin, seconds) / KEPT_FILE).read_bytes(), type=Kept)
+        found = msgspec.json.decode((directory_of(plan, begin, seconds) / KEPT_FILE).read_bytes(), type=CachedRun)
     except (OSError, msgspec.MsgspecError):
         return None
     return found if found.played == plan.played else None
 
 
-def all_kept(begin: int, seconds: int | None, stolen: float) -> dict[str, Kept]:
+def cached_runs(begin: int, seconds: int | None, stolen: float) -> dict[str, CachedRun]:
     """What need not be played again, by name.
 
     Args:
         stolen: at most this share of the machine's CPU time was its host's to others meanwhile, 0 to 1.
     """
-    found: dict[str, Kept] = {}
+    found: dict[str, CachedRun] = {}
     for plan in plans():
-        result = kept(plan, begin, seconds)
+        result = cached_run(plan, begin, seconds)
         if result is None or result.stolen > stolen:
             continue
         # What repeats the scaling of a run that was played again since then repeats nothing that is told of.
@@ -227,7 +227,7 @@ def all_kept(begin: int, seconds: int | None, stolen: float) -> dict[str, Kept]:
     return found
 
 
-def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Kept | None) -> Kept:
+def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: CachedRun | None) -> CachedRun:
     """Play one run and keep what came of it.
 
     Raises:
@@ -258,7 +258,7 @@ def play(plan: Plan, kafka: Cluster, begin: int, seconds: int | None, scaled: Ke
     begun, stolen = time.monotonic(), stolen_seconds()
     report = asyncio.run(play_run(options))
     passed = (time.monotonic() - begun) * (os.cpu_count() or 1)
-    found = Kept(
+    found = CachedRun(
         name=plan.name,
         summary=report.summary,
         replicas_at=_scaling(report, options.replicas),
@@ -314,7 +314,7 @@ def reported_after(reported_at: Sequence[float], started_at: float) -> float | N
     return round((first + apart - started_at) % 1.0, 3)
 
 
-def told(plan: Plan, result: Kept, directory: Path) -> RealRun:
+def told(plan: Plan, result: CachedRun, directory: Path) -> RealRun:
     """What the page needs of a run that is kept in a directory."""
     summary = result.summary
     share, minutes = plan.paper or (None, None)
@@ -337,7 +337,7 @@ def told(plan: Plan, result: Kept, directory: Path) -> RealRun:
     )
 
 
-def publish(found: Mapping[str, Kept], folder: Path) -> None:
+def publish(found: Mapping[str, CachedRun], folder: Path) -> None:
     """Put whole runs where the page is made from."""
     listed = plans()
     runs = merge_runs(
@@ -346,7 +346,7 @@ def publish(found: Mapping[str, Kept], folder: Path) -> None:
         [(plan.load, plan.consumers) for plan in listed],
     )
     if runs:
-        given = Context(quick=False, pool=None, folder=folder)
+        given = ExperimentContext(quick=False, pool=None, folder=folder)
         given.draw(PICTURE, CAPTION, partial(paint, runs=runs), size=(13.0, 4.0))
 
 
@@ -377,7 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"no run is called {given.runs!r}; there are: {', '.join(plan.name for plan in plans())}", file=sys.stderr
         )
         return 2
-    found = all_kept(given.begin, given.seconds, given.stolen / 100)
+    found = cached_runs(given.begin, given.seconds, given.stolen / 100)
     if given.list:
         for plan in chosen:
             result = found.get(plan.name)
@@ -389,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for plan in missing:
                 with _claimed(directory_of(plan, given.begin, given.seconds)) as claimed:
                     # Another command may have played it meanwhile, or what it is to be scaled as.
-                    found |= all_kept(given.begin, given.seconds, given.stolen / 100)
+                    found |= cached_runs(given.begin, given.seconds, given.stolen / 100)
                     if plan.name in found:
                         continue
                     if not claimed:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.papers.closer24 import DRIFTING, RUN
-from benchmarks.papers.sheet import line
+from benchmarks.papers.table import line
 
 __all__ = ["RealRun", "load_runs", "merge_runs", "paint", "section", "table"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from demo.datasets import DATA_VARIABLE, TAXI_NAME, WORLD_CUP_NAME, data_file
 
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["FORECAST", "STEEP"]
 
@@ -63,7 +63,7 @@ STEEP_MORE_MAX = 10.0
 """Percent of the replica-minutes without."""
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Each load by ``python -m loadtrim_spark backtest``; what is not there is told."""
     figures: list[Figure] = []
     notes = []
@@ -101,7 +101,7 @@ async def _backtest(*options: str) -> dict[str, Any]:
     return found
 
 
-async def run_steep(context: Context) -> Finding:
+async def run_steep(context: BenchmarkContext) -> Finding:
     """Whole days, each in a Spark and a simulator of its own, at once; ``quick``: one, with a fifth of the records."""
     days, peak = (STEEP_DAYS[:1], "1") if context.quick else (STEEP_DAYS, "5")
     options = ("--generated", "steep", "--play", "1", "--peak-replicas", peak, "--master", "local[1]")

@@ -6,7 +6,7 @@ import asyncio
 
 from .group import Group
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -17,7 +17,7 @@ WARM_SECONDS, WARM_SECONDS_QUICK = 15.0, 5.0
 MB = 1 << 20
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Two members with nine partitions each, one of which leads; two of bare aiokafka in a group of their own."""
     warm = WARM_SECONDS_QUICK if context.quick else WARM_SECONDS
     length = SECONDS_QUICK if context.quick else SECONDS

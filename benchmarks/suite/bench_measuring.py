@@ -7,7 +7,7 @@ import asyncio
 from .bench_meter import cases
 from .bench_meter import run as run_case
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -15,7 +15,7 @@ RATE = 200_000.0
 SECONDS, SECONDS_QUICK = 4.0, 1.1
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Pure CPU: no broker, no processes."""
     seconds = SECONDS_QUICK if context.quick else SECONDS
     results = [await asyncio.to_thread(run_case, case, seconds) for case in cases(RATE)]

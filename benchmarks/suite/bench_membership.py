@@ -9,7 +9,7 @@ from payments.service import clock_ns
 
 from .group import SESSION_OPTIONS, Group, running_group, until
 from .results import Figure, percentile
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -47,7 +47,7 @@ class Change:
         return max(later, default=float("nan"))
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Joins and leaves of a tenth member, then kills."""
     cycles = CYCLES_QUICK if context.quick else CYCLES
     joins: list[dict[str, float]] = []

@@ -8,7 +8,7 @@ import uuid
 
 from .child import Child
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -29,7 +29,7 @@ PAUSES = {"slowly": (20, 0.02), "fast": (1, 0.0)}
 """How user code works: (records, then so many seconds)."""
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """A process for each client and way of working, one after the other, before the same backlog."""
     wanted = BACKLOG_BYTES_QUICK if context.quick else BACKLOG_BYTES
     size = min(wanted, int(shutil.disk_usage(context.scratch).free * DISK_SHARE))
@@ -73,7 +73,7 @@ def _fill(bootstrap: str, topic: str, size_bytes: int) -> None:
         raise RuntimeError(f"{left} records could not be written to {topic}")
 
 
-async def _watch(context: Context, topic: str, client: str, way: str, seconds: float) -> dict[str, float]:
+async def _watch(context: BenchmarkContext, topic: str, client: str, way: str, seconds: float) -> dict[str, float]:
     """Resident bytes when idle and at the most, and what was read."""
     options = {
         "bootstrap": context.cluster().bootstrap,

@@ -26,7 +26,7 @@ COST_SECONDS = 4e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class MeterCase:
     """One shape of load on one member."""
 
     name: str
@@ -39,7 +39,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class MeterResult:
     name: str
     batches: int
     microseconds_per_record: float
@@ -49,7 +49,7 @@ class Result:
     share_of_core: float
 
 
-def run(case: Case, seconds: float) -> Result:
+def run(case: MeterCase, seconds: float) -> MeterResult:
     """Simulate ``seconds`` of the load and measure the meter's own CPU time."""
     meter = Meter(MeterConfig(group="bench", objective_seconds=1.0))
     partitions = [Partition("bench", index) for index in range(case.partitions)]
@@ -89,7 +89,7 @@ def run(case: Case, seconds: float) -> Result:
             asks.append(time.thread_time() - begun)
             size_bytes = len(encode(record))
     feed, report = statistics.median(feeds), statistics.median(asks)
-    return Result(
+    return MeterResult(
         name=case.name,
         batches=batches,
         microseconds_per_record=round(feed / size * 1e6, 3),
@@ -100,15 +100,15 @@ def run(case: Case, seconds: float) -> Result:
     )
 
 
-def cases(rate: float) -> list[Case]:
+def cases(rate: float) -> list[MeterCase]:
     return [
-        Case("busy: 9 partitions, batches of 500", 9, 500, rate),
-        Case("busy: 9 partitions, batches of 64", 9, 64, rate),
-        Case("backlog of an hour, batches of 500", 9, 500, rate, backlog_seconds=3600.0),
-        Case("backlog of a minute, batches of 500", 9, 500, rate, backlog_seconds=60.0),
-        Case("calm: 9 partitions, single records", 9, 1, 900.0),
-        Case("many: 900 partitions, single records", 900, 1, 270.0),
-        Case("many and busy: 90 partitions, batches of 10", 90, 10, 20_000.0),
+        MeterCase("busy: 9 partitions, batches of 500", 9, 500, rate),
+        MeterCase("busy: 9 partitions, batches of 64", 9, 64, rate),
+        MeterCase("backlog of an hour, batches of 500", 9, 500, rate, backlog_seconds=3600.0),
+        MeterCase("backlog of a minute, batches of 500", 9, 500, rate, backlog_seconds=60.0),
+        MeterCase("calm: 9 partitions, single records", 9, 1, 900.0),
+        MeterCase("many: 900 partitions, single records", 900, 1, 270.0),
+        MeterCase("many and busy: 90 partitions, batches of 10", 90, 10, 20_000.0),
     ]
 
 

@@ -14,7 +14,7 @@ from payments.service import clock_ns
 from .group import Group, moving, running_group
 from .results import Figure, percentile
 from .stamps import Stamp, by_partition
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -30,7 +30,7 @@ EARLIER = "earlier target 10 / 40 ms"
 PEER = "joins and leaves elsewhere: librdkafka cooperative 2.2 to 3.0 s, KIP-848 0.4 to 3.8 s"
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Moves one partition at a time, as the leader's plan would ask, at random moments."""
     wanted = MOVES_QUICK if context.quick else MOVES
     moved = await _measure(context.cluster(), context.scratch / "default", wanted)

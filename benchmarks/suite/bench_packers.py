@@ -20,7 +20,7 @@ from loadtrim_agent.planning.registry import PACKERS, make_packer
 from .bench_planner import problem_of
 from .packing import FAMILIES, HARD, drifted, instance, play, small
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK", "GRID"]
 
@@ -32,7 +32,7 @@ GRID_PROCESSES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PackerCase:
     """What ``trim`` is timed with."""
 
     name: str
@@ -41,7 +41,7 @@ class Case:
     peer: str
 
 
-def cases() -> list[Case]:
+def cases() -> list[PackerCase]:
     """Groups in steady state, with loads that rose, and from cold."""
     trim, listed = make_packer("trim").pack, []
     for members, partitions, targets in ((100, 1000, True), (1000, 10_000, False)):
@@ -56,10 +56,10 @@ def cases() -> list[Case]:
             over = sum(1 for pressure in trim(replace(changed, may_move=False)).pressures.values() if pressure > 1.0)
             assert over > 0, "nothing to repair: this would measure looking on"
             peer = f"{over} members over, {len(placed.moves)} moves, {len(placed.misfits)} stay over"
-            listed.append(Case(f"trim, {what}, {size}", changed, at_most, peer))
+            listed.append(PackerCase(f"trim, {what}, {size}", changed, at_most, peer))
         cold = replace(group, items=tuple(structs.replace(item, owner=None) for item in group.items))
         peer = f"{len(trim(cold).misfits)} stay over"
-        listed.append(Case(f"trim, cold, {size}", cold, 0.100 if targets else None, peer))
+        listed.append(PackerCase(f"trim, cold, {size}", cold, 0.100 if targets else None, peer))
     return listed
 
 
@@ -200,7 +200,7 @@ def measure_all(quick: bool) -> Finding:
     )
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Pure CPU: no broker, no processes."""
     return await asyncio.to_thread(measure_all, context.quick)
 
@@ -212,7 +212,7 @@ def _grid(quick: bool) -> tuple[float, float]:
     return time.monotonic() - begun, sheet.seconds
 
 
-async def grid(context: Context) -> Finding:
+async def grid(context: BenchmarkContext) -> Finding:
     """Landau'24's whole grid, as its page is made."""
     seconds, busy = await asyncio.to_thread(_grid, context.quick)
     return Finding(

@@ -22,7 +22,7 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord,
 
 from .packing import loaded
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -40,7 +40,7 @@ FILLED = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PlannerResult:
     members: int
     partitions: int
     milliseconds_per_report: float
@@ -181,7 +181,7 @@ def evicted(problem: Problem) -> Problem:
     return replace(problem, bins=tuple(entry for index, entry in enumerate(problem.bins) if index % 10))
 
 
-def measure(members: int, count: int, seconds: int, repeat: int) -> Result:
+def measure(members: int, count: int, seconds: int, repeat: int) -> PlannerResult:
     """All figures for one size of group."""
     problem = problem_of(members, count)
     repair, repair_moves = repaired(overloaded(problem), repeat)
@@ -191,7 +191,7 @@ def measure(members: int, count: int, seconds: int, repeat: int) -> Result:
     def milliseconds(values: list[float]) -> float:
         return round(1e3 * statistics.median(values), 3)
 
-    return Result(
+    return PlannerResult(
         members=members,
         partitions=count,
         milliseconds_per_report=milliseconds(reports),
@@ -205,7 +205,7 @@ def measure(members: int, count: int, seconds: int, repeat: int) -> Result:
     )
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Pure CPU, in a thread of its own."""
     seconds, repeat = (10, 3) if context.quick else (SECONDS, REPEAT)
     results = [await asyncio.to_thread(measure, *size, seconds, repeat) for size in SIZES]

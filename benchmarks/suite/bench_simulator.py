@@ -11,8 +11,8 @@ import math
 import statistics
 import time
 
-from demo.load import Rates, shares_even, trace
-from demo.report import Summary
+from demo.load import LoadRates, shares_even, trace
+from demo.report import RunSummary
 from demo.run import RunOptions
 from demo.run import run as run_demo
 from loadtrim.simulate import Costs, Load, Options, Outcome, PlanConfig, Simulation, parse_generator
@@ -20,7 +20,7 @@ from loadtrim.simulate.model.simulation import JOIN_SECONDS
 from loadtrim_agent.common.partition import Partition
 
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BELIEVABLE", "SPEED"]
 
@@ -35,7 +35,7 @@ SPEED_SECONDS = 7200
 SPEED_SECONDS_MAX = 5.0
 
 
-async def _real(context: Context, rates: Rates, number: int) -> Summary:
+async def _real(context: BenchmarkContext, rates: LoadRates, number: int) -> RunSummary:
     kafka = context.cluster()
     report = await run_demo(
         RunOptions(
@@ -52,7 +52,7 @@ async def _real(context: Context, rates: Rates, number: int) -> Summary:
     return report.summary
 
 
-def _simulated(rates: Rates, startup_seconds: float, seed: int) -> Outcome:
+def _simulated(rates: LoadRates, startup_seconds: float, seed: int) -> Outcome:
     load = Load(
         per_second=tuple(float(math.ceil(rate)) for rate in rates.per_second),
         partitions=tuple(Partition("payments", index) for index in range(PARTITIONS)),
@@ -65,7 +65,7 @@ def _simulated(rates: Rates, startup_seconds: float, seed: int) -> Outcome:
     return Simulation(load, config, options).run()
 
 
-async def believable(context: Context) -> Finding:
+async def believable(context: BenchmarkContext) -> Finding:
     """The same load, played both ways.
 
     Both count a replica from the request on; the simulator to the load's end, and a real run until its last record is
@@ -126,7 +126,7 @@ def _timed(policy: str, packer: str, seconds: int) -> tuple[float, Outcome]:
     return time.process_time() - began, outcome
 
 
-async def speed(context: Context) -> Finding:
+async def speed(context: BenchmarkContext) -> Finding:
     """CPU time of two hours."""
     seconds = 600 if context.quick else SPEED_SECONDS
     figures = []

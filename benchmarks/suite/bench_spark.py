@@ -25,7 +25,7 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord,
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -60,7 +60,7 @@ FAR_ROWS = 1e9
 
 
 @contextlib.contextmanager
-def _session(context: Context) -> Iterator[SparkSession]:
+def _session(context: BenchmarkContext) -> Iterator[SparkSession]:
     from loadtrim_spark.session import session
 
     events = context.scratch / "events"
@@ -128,7 +128,7 @@ def _produce(spark: SparkSession, bootstrap: str, reports: int) -> int:
     return len(text)
 
 
-def _ingest(context: Context) -> Finding:
+def _ingest(context: BenchmarkContext) -> Finding:
     from loadtrim_spark.pipeline.history import Tables
     from loadtrim_spark.pipeline.ingest import ingest
     from loadtrim_spark.pipeline.source import Source
@@ -231,7 +231,7 @@ def _learn(spark: SparkSession, path: Path) -> float:
     return seconds
 
 
-def _baselines(context: Context) -> Finding:
+def _baselines(context: BenchmarkContext) -> Finding:
     sizes = HISTORY_ROWS_QUICK if context.quick else HISTORY_ROWS
     with _session(context) as spark:
         empty_path = context.scratch / "empty"
@@ -306,12 +306,12 @@ def _longest_task(events: Path, first: float) -> float:
     return max(max(tasks) / statistics.median(tasks) for tasks in large)
 
 
-async def run_ingest(context: Context) -> Finding:
+async def run_ingest(context: BenchmarkContext) -> Finding:
     """Spark's JVM is driven from a thread of its own."""
     return await asyncio.to_thread(_ingest, context)
 
 
-async def run_baselines(context: Context) -> Finding:
+async def run_baselines(context: BenchmarkContext) -> Finding:
     """As above."""
     return await asyncio.to_thread(_baselines, context)
 

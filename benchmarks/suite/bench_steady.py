@@ -11,7 +11,7 @@ from demo.run import run as run_demo
 from demo.telemetry import fold, load_entries
 
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -24,7 +24,7 @@ SECONDS, SECONDS_QUICK = 600, 90
 SETTLE_SECONDS = 60.0
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """The payments service under ``loadtrim up``'s orchestrator, evenly spread arrivals, another rate each second."""
     kafka = context.cluster()
     topic = kafka.create_topic(partitions=PARTITIONS)

@@ -16,7 +16,7 @@ from payments.service import clock_ns
 
 from .group import Group, running_group, until
 from .results import Figure, percentile
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -58,7 +58,7 @@ class Orchestrator:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """One step."""
 
     seconds: float
@@ -70,10 +70,10 @@ class Outcome:
     """What the leader decided from two seconds before the step on."""
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Every step has a group of its own: nothing that an earlier one taught the leader helps or hinders."""
     steps = STEPS_QUICK if context.quick else STEPS
-    outcomes: list[Outcome] = []
+    outcomes: list[StepOutcome] = []
     for first in range(0, steps, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, steps))
         outcomes += await asyncio.gather(*(_step(context, number) for number in numbers))
@@ -99,7 +99,7 @@ async def run(context: Context) -> Finding:
     )
 
 
-async def _step(context: Context, number: int) -> Outcome:
+async def _step(context: BenchmarkContext, number: int) -> StepOutcome:
     orchestrator = Orchestrator()
     await orchestrator.webhook.start()
     try:
@@ -123,7 +123,7 @@ async def _step(context: Context, number: int) -> Outcome:
         await orchestrator.webhook.close()
 
 
-async def _measure(group: Group, orchestrator: Orchestrator, number: int) -> Outcome:
+async def _measure(group: Group, orchestrator: Orchestrator, number: int) -> StepOutcome:
     calm_ns = clock_ns() + int(FIRST_SECONDS * 1e9)
     await asyncio.sleep(CALM_SECONDS + (number * 0.618) % 1.0)
     early = tuple(sorted({reason for at, count, reason in orchestrator.asked if count > 1 and at >= calm_ns}))
@@ -137,11 +137,11 @@ async def _measure(group: Group, orchestrator: Orchestrator, number: int) -> Out
     try:
         await until(asked, "a request for more replicas", GIVEN_UP_SECONDS)
     except TimeoutError:
-        return Outcome(GIVEN_UP_SECONDS, early)
+        return StepOutcome(GIVEN_UP_SECONDS, early)
     at = orchestrator.first_above(wanted, step_ns)
     assert at is not None
     reason = next(why for when, _, why in orchestrator.asked if when == at)
-    return Outcome((at - step_ns) / 1e9, early, reason, await _decisions(group, step_ns))
+    return StepOutcome((at - step_ns) / 1e9, early, reason, await _decisions(group, step_ns))
 
 
 async def _decisions(group: Group, step_ns: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .group import Group, Mover, moving, until
 from .results import Figure, percentile
 from .stamps import Stamp, by_partition
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -47,7 +47,7 @@ class Takes:
     """Since the old one sent it to the log."""
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Ours, then aiokafka's fastest way to do the same: a paused partition that is resumed and sought."""
     quick = context.quick
     quiet = await _ours(context, MOVES_QUICK if quick else MOVES, loaded=False)
@@ -124,7 +124,7 @@ async def _prepared(group: Group, *, loaded: bool) -> None:
         await group.preload((TAKEN,), FAR_RECORDS)
 
 
-async def _ours(context: Context, moves: int, *, loaded: bool, near: bool = False) -> Takes:
+async def _ours(context: BenchmarkContext, moves: int, *, loaded: bool, near: bool = False) -> Takes:
     """``near``: few records wait, and one more comes before each move."""
     async with Group(context.cluster(), context.scratch, partitions=PARTITIONS) as group:
         names = ("giver", "taker")
@@ -202,7 +202,7 @@ def _measure(stamps: list[Stamp], stories: list[tuple[str, float, str]], takers:
             takes.since_append.append(first - appends[index - 1])
 
 
-async def _bare(context: Context, takes: int, *, loaded: bool) -> list[float]:
+async def _bare(context: BenchmarkContext, takes: int, *, loaded: bool) -> list[float]:
     async with Group(context.cluster(), context.scratch, partitions=PARTITIONS) as group:
         await _prepared(group, loaded=loaded)
         busy = BUSY_SECONDS if loaded else 0.0

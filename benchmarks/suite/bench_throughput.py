@@ -13,7 +13,7 @@ from typing import Any
 from .child import Child
 from .drain import WAYS
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -25,7 +25,7 @@ DRAIN_SECONDS_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ThroughputCase:
     """One kind of records."""
 
     value_bytes: int
@@ -43,11 +43,11 @@ class Case:
 
 
 CASES = (
-    Case(100, "none", 1_000_000, 200_000, 2.2),
-    Case(1_000, "none", 150_000),
-    Case(10_000, "none", 30_000, 20_000),
+    ThroughputCase(100, "none", 1_000_000, 200_000, 2.2),
+    ThroughputCase(1_000, "none", 150_000),
+    ThroughputCase(10_000, "none", 30_000, 20_000),
     *(
-        Case(size, codec, records, records if (size, codec) == (1_000, "zstd") else 0)
+        ThroughputCase(size, codec, records, records if (size, codec) == (1_000, "zstd") else 0)
         for codec in ("lz4", "zstd")
         for size, records in ((100, 250_000), (1_000, 75_000), (10_000, 15_000))
     ),
@@ -68,7 +68,7 @@ Rounds = list[dict[tuple[str, str], Told]]
 """Per round: (client, way) -> what it did."""
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """In each round every client has its turn with each case; who goes first changes from turn to turn."""
     kafka = context.cluster()
     cases = {case: case.records_quick if context.quick else case.records for case in CASES}
@@ -113,7 +113,7 @@ def values_of(size_bytes: int) -> list[bytes]:
     return values
 
 
-def preload(bootstrap: str, topic: str, case: Case, records: int) -> None:
+def preload(bootstrap: str, topic: str, case: ThroughputCase, records: int) -> None:
     """Send the records, in batches as a busy producer makes them."""
     from confluent_kafka import Producer
 
@@ -135,11 +135,11 @@ def preload(bootstrap: str, topic: str, case: Case, records: int) -> None:
 
 
 async def _round(
-    context: Context, cases: dict[Case, int], topics: dict[Case, str], turn: int
-) -> dict[Case, dict[tuple[str, str], Told]]:
+    context: BenchmarkContext, cases: dict[ThroughputCase, int], topics: dict[ThroughputCase, str], turn: int
+) -> dict[ThroughputCase, dict[tuple[str, str], Told]]:
     """Every client with every case, in a process of its own for each client and a group of its own for each way."""
     bootstrap = context.cluster().bootstrap
-    told: dict[Case, dict[tuple[str, str], Told]] = {case: {} for case in cases}
+    told: dict[ThroughputCase, dict[tuple[str, str], Told]] = {case: {} for case in cases}
     async with contextlib.AsyncExitStack() as stack:
         children: dict[str, Child] = {}
         for client in CLIENTS:
@@ -163,7 +163,7 @@ async def _drain(child: Child, topic: str, way: str, records: int) -> Told:
     return Told(answer["records"] / answer["seconds"], answer["cpu_seconds"] / answer["records"] * 1e6)
 
 
-def _figures(case: Case, rounds: Rounds) -> list[Figure]:
+def _figures(case: ThroughputCase, rounds: Rounds) -> list[Figure]:
     figures = []
     for which, way in enumerate(WAYS["loadtrim"]):
         ours, bare = ("loadtrim", way), ("aiokafka", way)

@@ -10,12 +10,12 @@ from functools import partial
 
 from demo.datasets import TRACE_NAME, data_file
 from demo.load import shares_even, trace
-from demo.report import Summary
+from demo.report import RunSummary
 from demo.run import RunOptions
 from demo.run import run as run_demo
 
 from .results import Figure
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["CLOSER24", "OBJECTIVE", "OBJECTIVE_STRICT"]
 
@@ -30,7 +30,7 @@ AUTHORS = (
 )
 
 
-async def _play(context: Context, policy: str, packer: str, share: float) -> Summary:
+async def _play(context: BenchmarkContext, policy: str, packer: str, share: float) -> RunSummary:
     kafka = context.cluster()
     rates = trace(every=10 if context.quick else 1)
     report = await run_demo(
@@ -52,7 +52,7 @@ async def _play(context: Context, policy: str, packer: str, share: float) -> Sum
     return report.summary
 
 
-async def run(context: Context, policy: str, packer: str, share: float = TARGET_SHARE) -> Finding:
+async def run(context: BenchmarkContext, policy: str, packer: str, share: float = TARGET_SHARE) -> Finding:
     """One policy, once.
 
     Args:

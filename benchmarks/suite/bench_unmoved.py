@@ -11,7 +11,7 @@ from payments.service import clock_ns
 from .group import Group, running_group
 from .results import Figure, percentile
 from .stamps import Stamp, by_partition
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -27,7 +27,7 @@ CHANGES, CHANGES_QUICK = 12, 4
 STAY_SECONDS = 1.2
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """In turns, after a first pair that is thrown away: the group under joins and leaves; bare aiokafka, without a
     group, beside the same joins and leaves.
 
@@ -78,7 +78,7 @@ async def run(context: Context) -> Finding:
     )
 
 
-async def _ours(context: Context, changes: int) -> tuple[list[float], int]:
+async def _ours(context: BenchmarkContext, changes: int) -> tuple[list[float], int]:
     async with running_group(
         context.cluster(),
         context.scratch,
@@ -92,7 +92,7 @@ async def _ours(context: Context, changes: int) -> tuple[list[float], int]:
         return await _watched(group, changes)
 
 
-async def _bare(context: Context, changes: int) -> list[float]:
+async def _bare(context: BenchmarkContext, changes: int) -> list[float]:
     async with Group(context.cluster(), context.scratch, partitions=PARTITIONS) as group:
         for index, name in enumerate(STAYING):
             mine = list(range(PARTITIONS))[index :: len(STAYING)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .child import Child
 from .group import Group, moving, until
 from .results import Figure, percentile
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -36,7 +36,7 @@ STYLES = (
 )
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """Each style in a group of its own."""
     moves = MOVES_QUICK if context.quick else MOVES
     figures: list[Figure] = []
@@ -60,7 +60,7 @@ async def run(context: Context) -> Finding:
     )
 
 
-async def _releases(context: Context, style: Style, moves: int) -> tuple[list[float], int]:
+async def _releases(context: BenchmarkContext, style: Style, moves: int) -> tuple[list[float], int]:
     """Seconds from plan to release; and how many generations came meanwhile."""
     async with Group(context.cluster(), context.scratch, partitions=PARTITIONS) as group:
         await group.preload(range(QUIET), BACKLOG_RECORDS)

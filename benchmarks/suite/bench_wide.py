@@ -9,7 +9,7 @@ from payments.service import clock_ns
 
 from .group import Group, until
 from .results import Figure, percentile
-from .suite import Benchmark, Context, Finding
+from .suite import Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -24,7 +24,7 @@ GROUPED = ("loadtrim", "aiokafka")
 """Whole consumers, in a group of one: all partitions."""
 
 
-async def run(context: Context) -> Finding:
+async def run(context: BenchmarkContext) -> Finding:
     """One after the other, each in a process of its own on a topic of its own, the order turning with each round."""
     seconds = SECONDS_QUICK if context.quick else SECONDS
     rounds = ROUNDS_QUICK if context.quick else ROUNDS
@@ -39,7 +39,7 @@ async def run(context: Context) -> Finding:
     return _judge({client: statistics.median(values) for client, values in cores.items()}, late, seconds, rounds)
 
 
-async def _watch(context: Context, client: str, seconds: float) -> tuple[float, list[float]]:
+async def _watch(context: BenchmarkContext, client: str, seconds: float) -> tuple[float, list[float]]:
     """(share of a core, seconds from each record's send until it was handed out)."""
     owned = OWNED if client in ALONE else PARTITIONS
     async with Group(

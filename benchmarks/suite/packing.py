@@ -12,7 +12,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
 from loadtrim_agent.planning.registry import make_packer
 
-__all__ = ["FAMILIES", "HARD", "Played", "drifted", "instance", "loaded", "play", "small"]
+__all__ = ["FAMILIES", "HARD", "PackedStream", "drifted", "instance", "loaded", "play", "small"]
 
 CAPACITY = 100.0
 
@@ -85,7 +85,7 @@ def drifted(problem: Problem, *, every: int, times: float, seed: int = 1) -> Pro
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PackedStream:
     """What a packer did with a stream."""
 
     opened: tuple[int, ...]
@@ -102,7 +102,7 @@ def play(
     counts: Sequence[int] | None = None,
     *,
     fewest: bool = False,
-) -> Played:
+) -> PackedStream:
     """Pack every measurement, starting from what was packed before.
 
     Args:
@@ -128,4 +128,4 @@ def play(
         opened.append(placed.opened)
         bound.append(placed.bound)
         owners = dict(placed.owners)
-    return Played(tuple(opened), tuple(bound), score / len(stream), moves, misfits)
+    return PackedStream(tuple(opened), tuple(bound), score / len(stream), moves, misfits)

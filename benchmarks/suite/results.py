@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Figure", "Result", "load_results", "merge", "percentile", "render_table", "render_text"]
+__all__ = ["BenchmarkResult", "Figure", "load_results", "merge", "percentile", "render_table", "render_text"]
 
 OUT = Path(__file__).resolve().parents[2] / "out"
 JSON_FILE = "benchmarks.json"
@@ -41,7 +41,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not (above or below)
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BenchmarkResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One benchmark's outcome."""
 
     name: str
@@ -62,7 +62,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _File(msgspec.Struct, kw_only=True):
-    results: dict[str, Result] = {}
+    results: dict[str, BenchmarkResult] = {}
 
 
 def percentile(values: Iterable[float], share: float) -> float:
@@ -73,13 +73,13 @@ def percentile(values: Iterable[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
 
 
-def load_results(directory: Path = OUT) -> dict[str, Result]:
+def load_results(directory: Path = OUT) -> dict[str, BenchmarkResult]:
     """What is kept, by name; empty where nothing is."""
     path = directory / JSON_FILE
     return msgspec.json.decode(path.read_bytes(), type=_File).results if path.exists() else {}
 
 
-def merge(result: Result, directory: Path = OUT) -> None:
+def merge(result: BenchmarkResult, directory: Path = OUT) -> None:
     """Put one result beside those of the others, and make the table anew."""
     directory.mkdir(parents=True, exist_ok=True)
     kept = load_results(directory)
@@ -133,7 +133,7 @@ def _verdict(figure: Figure) -> str:
     return f"missed by {missed}"
 
 
-def render_text(result: Result) -> str:
+def render_text(result: BenchmarkResult) -> str:
     """One result for the terminal."""
     lines = [f"{result.name}: {result.title} ({result.seconds:.0f} s{', quick' if result.quick else ''})"]
     for figure in result.figures:
@@ -146,7 +146,7 @@ def render_text(result: Result) -> str:
     return "\n".join([*lines, *(f"  {note}" for note in result.notes)])
 
 
-def render_table(results: Iterable[Result]) -> str:
+def render_table(results: Iterable[BenchmarkResult]) -> str:
     """All results as Markdown."""
     chosen = list(results)
     lines = [
@@ -165,7 +165,7 @@ def render_table(results: Iterable[Result]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(result: Result) -> Sequence[str]:
+def _section(result: BenchmarkResult) -> Sequence[str]:
     lines = [f"## {result.title}", ""]
     if result.setting:
         lines += [result.setting, ""]

@@ -16,13 +16,13 @@ from typing import Any
 from benchmarks.run_cache import machine
 from loadtrim.testing import Cluster, LocalKafka, any_kafka
 
-from .results import Figure, Result, stamp
+from .results import BenchmarkResult, Figure, stamp
 
-__all__ = ["Benchmark", "Context", "Finding", "measure"]
+__all__ = ["Benchmark", "BenchmarkContext", "Finding", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class BenchmarkContext:
     """Where and how long to measure."""
 
     quick: bool
@@ -52,14 +52,14 @@ class Benchmark:
 
     name: str
     title: str
-    run: Callable[[Context], Awaitable[Finding]]
+    run: Callable[[BenchmarkContext], Awaitable[Finding]]
     seconds: int
     """About how long it takes on two free cores."""
     quick_seconds: int
     needs_kafka: bool = True
 
 
-async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None) -> Result:
+async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None) -> BenchmarkResult:
     """Run one benchmark on a fresh broker and in a scratch directory that is removed afterwards."""
     load_average = os.getloadavg()[0]
     begun = time.monotonic()
@@ -67,11 +67,11 @@ async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None
     try:
         needed = any_kafka(partial(LocalKafka, heap_mb=1024)) if benchmark.needs_kafka else contextlib.nullcontext()
         with needed as kafka:
-            found = await benchmark.run(Context(quick, scratch, kafka))
+            found = await benchmark.run(BenchmarkContext(quick, scratch, kafka))
     finally:
         if keep is None:
             shutil.rmtree(scratch, ignore_errors=True)
-    return Result(
+    return BenchmarkResult(
         name=benchmark.name,
         title=benchmark.title,
         command=f"PYTHONPATH=.:examples python -m benchmarks {benchmark.name}{' --quick' if quick else ''}",

@@ -64,7 +64,7 @@ _WORK: dict[str, Callable[[float], Work]] = {
 """What user code can do with its time; without any of these it keeps a pace (``payments.service.Pace``)."""
 
 
-class Worker:
+class BenchmarkWorker:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._client = options.get("client", "loadtrim")
@@ -241,7 +241,7 @@ def _story(agent: Any) -> list[Any]:
 
 
 async def main() -> None:
-    worker = Worker(json.loads(sys.argv[1]))
+    worker = BenchmarkWorker(json.loads(sys.argv[1]))
     await serve(worker.handle)
     await worker.do_stop({})
 

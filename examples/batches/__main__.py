@@ -25,11 +25,11 @@ from aiokafka.errors import KafkaError
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from batches.gathering import Limits
+from batches.gathering import BatchLimits
 from batches.service import Cycle, rejected_of, rows_of
 from loadtrim import Consumer, SettingsError
 
-__all__ = ["Options", "main", "run"]
+__all__ = ["BatchOptions", "main", "run"]
 
 TOPICS_SECONDS = 10.0
 """Longest wait for the topics of the results; a broker that makes them by itself takes less."""
@@ -40,16 +40,16 @@ class TopicMissingError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class BatchOptions:
     """What the command line says."""
 
     bootstrap: str
     group: str
     topics: tuple[str, ...]
-    limits: Limits
+    limits: BatchLimits
 
 
-async def run(options: Options) -> None:
+async def run(options: BatchOptions) -> None:
     """Consume until SIGTERM.
 
     Raises:
@@ -82,7 +82,7 @@ async def _need_topics(producer: AIOKafkaProducer, topics: Sequence[str]) -> Non
             ) from error
 
 
-def _options(arguments: Sequence[str] | None) -> Options:
+def _options(arguments: Sequence[str] | None) -> BatchOptions:
     description, *_ = (__doc__ or "").partition("\n\nExit codes")
     parser = argparse.ArgumentParser(
         prog="examples/batches",
@@ -91,7 +91,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
         "could not be used.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    limits = Limits()
+    limits = BatchLimits()
     parser.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT", help="the cluster (%(default)s)")
     parser.add_argument("--group", default="batches", help="the consumer group (%(default)s)")
     parser.add_argument("--topics", nargs="+", default=["payments"], metavar="TOPIC", help="to consume (payments)")
@@ -111,10 +111,10 @@ def _options(arguments: Sequence[str] | None) -> Options:
     )
     given = parser.parse_args(arguments)
     try:
-        limits = Limits(batch_bytes=given.batch_bytes, wait_seconds=given.wait_seconds)
+        limits = BatchLimits(batch_bytes=given.batch_bytes, wait_seconds=given.wait_seconds)
     except ValueError as error:
         parser.error(str(error))
-    return Options(bootstrap=given.bootstrap, group=given.group, topics=tuple(given.topics), limits=limits)
+    return BatchOptions(bootstrap=given.bootstrap, group=given.group, topics=tuple(given.topics), limits=limits)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

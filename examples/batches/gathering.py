@@ -14,7 +14,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
-__all__ = ["Batch", "Complete", "Gathering", "Limits", "size_bytes"]
+__all__ = ["Batch", "BatchLimits", "Complete", "Gathering", "size_bytes"]
 
 Batch = dict[TopicPartition, list[Any]]
 """Records by partition, as ``getmany`` returns them; each list in the order of the offsets."""
@@ -28,7 +28,7 @@ class Complete(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BatchLimits:
     """Whichever is reached first completes a batch.
 
     Raises:
@@ -50,7 +50,7 @@ class Limits:
 class Gathering:
     """What a cycle has gathered so far."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
         self._batch: Batch = {}
         self._until = 0.0

@@ -31,11 +31,11 @@ import msgspec
 from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError
 
-from batches.gathering import Batch, Gathering, Limits, size_bytes
+from batches.gathering import Batch, BatchLimits, Gathering, size_bytes
 from loadtrim import Consumer
 from payments.service import Payment
 
-__all__ = ["Cycle", "Row", "processed", "rejected_of", "rows_of"]
+__all__ = ["Cycle", "WrittenRow", "processed", "rejected_of", "rows_of"]
 
 log = logging.getLogger("batches")
 
@@ -53,7 +53,7 @@ def rejected_of(topic: str) -> str:
     return f"{topic}-rejected"
 
 
-class Row(msgspec.Struct, frozen=True):
+class WrittenRow(msgspec.Struct, frozen=True):
     """What becomes of a payment."""
 
     id: str
@@ -65,7 +65,7 @@ def processed(message: Any) -> tuple[str, bytes | None]:
     """(topic, value) to send for a record."""
     try:
         payment = msgspec.json.decode(message.value or b"", type=Payment)
-        row = Row(payment.id, f"{payment.amount_cents / 100:.2f}", payment.currency)
+        row = WrittenRow(payment.id, f"{payment.amount_cents / 100:.2f}", payment.currency)
     except (ValueError, ArithmeticError):  # all that decoding raises, and amounts beyond reason
         return rejected_of(message.topic), message.value
     return rows_of(message.topic), msgspec.json.encode(row)
@@ -80,7 +80,7 @@ class Cycle(ConsumerRebalanceListener):  # type: ignore[misc]
         limits: when a batch is complete.
     """
 
-    def __init__(self, consumer: Consumer, producer: AIOKafkaProducer, limits: Limits) -> None:
+    def __init__(self, consumer: Consumer, producer: AIOKafkaProducer, limits: BatchLimits) -> None:
         self._consumer = consumer
         self._producer = producer
         self.gathering = Gathering(limits)

@@ -49,9 +49,9 @@ import msgspec
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from demo.journal import Handout, JournalError, ProcessLog, Run, Sent, Tp, read_run
+from demo.journal import Delivered, JournaledRun, JournalError, ProcessLog, Sent, Tp, read_run
 
-__all__ = ["DoubleOwner", "Foreign", "Lost", "OutOfOrder", "Repeated", "Touch", "Verdict", "check", "main"]
+__all__ = ["CheckerVerdict", "DoubleOwner", "Foreign", "Lost", "OutOfOrder", "Repeated", "Touch", "check", "main"]
 
 _SHOWN_MAX = 10
 """Findings of one kind that the readable output spells out."""
@@ -139,7 +139,7 @@ class Foreign(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.partition}: {self.touch} carried id {self.record_id}, {expected}"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class CheckerVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What the checker found."""
 
     sent: int
@@ -213,17 +213,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class _Evidence:
     """A run, arranged for the questions below."""
 
-    run: Run
+    run: JournaledRun
     origin_ns: int
     processes: dict[str, ProcessLog]
-    by_partition: dict[Tp, list[Handout]]
+    by_partition: dict[Tp, list[Delivered]]
     """Each partition's handouts over all processes, by the time of handing out."""
-    by_record: dict[tuple[Tp, int], list[Handout]]
+    by_record: dict[tuple[Tp, int], list[Delivered]]
 
     @classmethod
-    def of(cls, run: Run) -> _Evidence:
-        by_partition: defaultdict[Tp, list[Handout]] = defaultdict(list)
-        by_record: defaultdict[tuple[Tp, int], list[Handout]] = defaultdict(list)
+    def of(cls, run: JournaledRun) -> _Evidence:
+        by_partition: defaultdict[Tp, list[Delivered]] = defaultdict(list)
+        by_record: defaultdict[tuple[Tp, int], list[Delivered]] = defaultdict(list)
         for handout in sorted(run.handouts(), key=lambda h: (h.handed_ns, h.process, h.offset)):
             by_partition[handout.tp].append(handout)
             by_record[handout.tp, handout.offset].append(handout)
@@ -238,7 +238,7 @@ class _Evidence:
     def seconds(self, ns: int) -> float:
         return (ns - self.origin_ns) / 1e9
 
-    def touch(self, handout: Handout) -> Touch:
+    def touch(self, handout: Delivered) -> Touch:
         return Touch(
             process=handout.process,
             offset=handout.offset,
@@ -246,13 +246,13 @@ class _Evidence:
             done_at=None if handout.done_ns is None else self.seconds(handout.done_ns),
         )
 
-    def double_owner(self, kind: str, holder: Handout, intruder: Handout) -> DoubleOwner:
+    def double_owner(self, kind: str, holder: Delivered, intruder: Delivered) -> DoubleOwner:
         return DoubleOwner(
             kind=kind, partition=str(holder.tp), holder=self.touch(holder), intruder=self.touch(intruder)
         )
 
 
-def check(run: Run, *, manual_commits: bool = False) -> Verdict:
+def check(run: JournaledRun, *, manual_commits: bool = False) -> CheckerVerdict:
     """Judge a run. O(n log n) in handouts; about 1 s for 100 000 records.
 
     Args:
@@ -271,7 +271,7 @@ def check(run: Run, *, manual_commits: bool = False) -> Verdict:
     double_owners, after_lost_lease = _overlaps(evidence)
     if not manual_commits:
         double_owners += _interleaved(evidence)
-    return Verdict(
+    return CheckerVerdict(
         sent=len(run.sent),
         acknowledged=len(acknowledged),
         unacknowledged=sum(r.offset is None and r.refused is None for r in run.sent.values()),
@@ -358,13 +358,13 @@ def _overlaps(evidence: _Evidence) -> tuple[list[DoubleOwner], list[DoubleOwner]
 class _Stint:
     """Handouts of one partition to one process, with none to another process in between."""
 
-    handouts: list[Handout]
+    handouts: list[Delivered]
 
     @property
     def process(self) -> str:
         return self.handouts[0].process
 
-    def furthest(self) -> Handout:
+    def furthest(self) -> Delivered:
         return max(self.handouts, key=lambda handout: handout.offset)
 
 
@@ -401,7 +401,7 @@ def _offsets(evidence: _Evidence) -> dict[Tp, dict[int, int]]:
     return {tp: dict(zip(sorted(of), sorted(of)[1:], strict=False)) for tp, of in known.items()}
 
 
-def _passed_over(evidence: _Evidence, between: Iterable[_Stint], first: Handout) -> Handout | None:
+def _passed_over(evidence: _Evidence, between: Iterable[_Stint], first: Delivered) -> Delivered | None:
     """What a process that is still a lawful owner had been handed, at or beyond the record that ``first`` is."""
     for stint in between:
         last = stint.furthest()
@@ -416,7 +416,7 @@ def _passed_over(evidence: _Evidence, between: Iterable[_Stint], first: Handout)
 def _out_of_order(evidence: _Evidence) -> Iterator[OutOfOrder]:
     for tp, handouts in evidence.by_partition.items():
         seen: set[int] = set()
-        highest: Handout | None = None
+        highest: Delivered | None = None
         for handout in handouts:
             if handout.offset in seen:
                 continue
@@ -446,7 +446,7 @@ def _foreign(evidence: _Evidence, acknowledged: Iterable[Sent]) -> Iterator[Fore
             )
 
 
-def _unknown_ends(run: Run) -> list[str]:
+def _unknown_ends(run: JournaledRun) -> list[str]:
     return sorted({handout.process for handout in run.handouts() if handout.end_ns is None})
 
 

@@ -27,13 +27,13 @@ from typing import NamedTuple
 from payments.service import JOURNAL_VERSION, Journal, clock_ns
 
 __all__ = [
-    "Handout",
+    "Delivered",
     "Journal",
     "JournalError",
+    "JournaledRun",
     "ProcessLog",
-    "Run",
     "Sent",
-    "Supervisor",
+    "SupervisorJournal",
     "Tp",
     "clock_ns",
     "read_run",
@@ -58,7 +58,7 @@ class Tp(NamedTuple):
 
 
 @dataclass(slots=True)
-class Handout:
+class Delivered:
     """One record in the hands of one process, once."""
 
     tp: Tp
@@ -90,7 +90,7 @@ class ProcessLog:
     """When its supervisor saw that it was gone. None: unknown."""
     lease_lost_ns: list[int] = field(default_factory=list)
     """Times at which its lease was certainly not valid, ascending."""
-    handouts: list[Handout] = field(default_factory=list)
+    handouts: list[Delivered] = field(default_factory=list)
     """In the order of the journal."""
 
     @property
@@ -125,7 +125,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Run:
+class JournaledRun:
     """Everything that was written down in a run."""
 
     processes: list[ProcessLog] = field(default_factory=list)
@@ -139,12 +139,12 @@ class Run:
     cut_lines: list[str] = field(default_factory=list)
     """Names of journals whose last line was cut off, and therefore left out."""
 
-    def handouts(self) -> Iterable[Handout]:
+    def handouts(self) -> Iterable[Delivered]:
         for process in self.processes:
             yield from process.handouts
 
 
-class Supervisor:
+class SupervisorJournal:
     """Writes the supervisor's journal: what the processes cannot write themselves."""
 
     def __init__(self, directory: Path) -> None:
@@ -170,7 +170,7 @@ class Supervisor:
         self._journal.close()
 
 
-def read_run(directory: Path) -> Run:
+def read_run(directory: Path) -> JournaledRun:
     """Read all journals of a run. About 2 s for a million lines.
 
     Raises:
@@ -181,7 +181,7 @@ def read_run(directory: Path) -> Run:
         raise JournalError(
             f"{directory}: no journals there, so there is nothing to check; was the run's directory meant?"
         )
-    run = Run()
+    run = JournaledRun()
     supervisors: list[_Lines] = []
     for path in paths:
         lines = _Lines(path, run.cut_lines)
@@ -242,11 +242,11 @@ class _Lines:
 
 def _read_process(lines: _Lines) -> ProcessLog:
     log = ProcessLog(lines.name, lines.pid, lines.started_ns, lines.epoch_offset_ns, lines.started_ns)
-    open_handouts: defaultdict[tuple[str, str, str], deque[Handout]] = defaultdict(deque)
+    open_handouts: defaultdict[tuple[str, str, str], deque[Delivered]] = defaultdict(deque)
 
     def handed_out(topic: str, partition: str, offset: str, record_id: str, at: str) -> None:
         tp = Tp(topic, int(partition))
-        handout = Handout(tp, int(offset), record_id, log.process, int(at))
+        handout = Delivered(tp, int(offset), record_id, log.process, int(at))
         log.handouts.append(handout)
         open_handouts[topic, partition, offset].append(handout)
         log.last_ns = handout.handed_ns
@@ -265,7 +265,7 @@ def _read_process(lines: _Lines) -> ProcessLog:
     return log
 
 
-def _read_producer(lines: _Lines, run: Run) -> None:
+def _read_producer(lines: _Lines, run: JournaledRun) -> None:
     run.epoch_offset_ns = run.epoch_offset_ns or lines.epoch_offset_ns
 
     def sent(record_id: str, topic: str, partition: str, at: str, timestamp_ms: str) -> None:
@@ -283,7 +283,7 @@ def _read_producer(lines: _Lines, run: Run) -> None:
     lines.each({"P": sent, "A": acknowledged, "F": refused, "E": lambda _at: None})
 
 
-def _read_supervisor(lines: _Lines, run: Run) -> None:
+def _read_supervisor(lines: _Lines, run: JournaledRun) -> None:
     by_pid = {process.pid: process for process in run.processes}
 
     def exited(pid: str, at: str) -> None:

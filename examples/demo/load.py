@@ -37,8 +37,8 @@ from demo.journal import Journal, clock_ns
 __all__ = [
     "Due",
     "LoadOptions",
+    "LoadRates",
     "Progress",
-    "Rates",
     "TooLateError",
     "constant",
     "noisy",
@@ -60,7 +60,7 @@ class TooLateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class LoadRates:
     """How many records to send in each second."""
 
     per_second: tuple[float, ...]
@@ -75,7 +75,7 @@ class Rates:
         return sum(map(math.ceil, self.per_second))
 
 
-def trace(*, every: int = 5) -> Rates:
+def trace(*, every: int = 5) -> LoadRates:
     """Every ``every``-th second of the 10-minute trace, rates unchanged; a generated one without the file.
 
     ``every`` = 5 makes 2 minutes that rise and fall five times as steeply as what was recorded.
@@ -88,35 +88,35 @@ def trace(*, every: int = 5) -> Rates:
         source = f"recorded 10-minute trace ({path.name})"
     if every > 1:
         source = f"every {every}th second of the {source}"
-    return Rates(tuple(rates[::every]), source)
+    return LoadRates(tuple(rates[::every]), source)
 
 
-def constant(rate: float, seconds: int) -> Rates:
+def constant(rate: float, seconds: int) -> LoadRates:
     """The same rate (records/s) all the time."""
-    return Rates((rate,) * seconds, f"constant {rate:g} records/s")
+    return LoadRates((rate,) * seconds, f"constant {rate:g} records/s")
 
 
-def step(before: float, after: float, at_seconds: int, seconds: int) -> Rates:
+def step(before: float, after: float, at_seconds: int, seconds: int) -> LoadRates:
     """One step from ``before`` to ``after`` records/s."""
     rates = (before,) * at_seconds + (after,) * (seconds - at_seconds)
-    return Rates(rates, f"step from {before:g} to {after:g} records/s at {at_seconds} s")
+    return LoadRates(rates, f"step from {before:g} to {after:g} records/s at {at_seconds} s")
 
 
-def noisy(rate: float, seconds: int, share: float, seed: int = 0) -> Rates:
+def noisy(rate: float, seconds: int, share: float, seed: int = 0) -> LoadRates:
     """Evenly distributed within ``rate`` +- ``share`` x ``rate``, another value each second."""
     draw = random.Random(seed)
     rates = tuple(rate * (1.0 + draw.uniform(-share, share)) for _ in range(seconds))
-    return Rates(rates, f"constant {rate:g} records/s with +-{share:.0%} noise (seed {seed})")
+    return LoadRates(rates, f"constant {rate:g} records/s with +-{share:.0%} noise (seed {seed})")
 
 
-def parse_rates(text: str) -> Rates:
+def parse_rates(text: str) -> LoadRates:
     """Read ``--rates`` (see the module).
 
     Raises:
         ValueError: not understood; the message lists what is.
     """
     name, *fields = text.split(":")
-    kinds: dict[str, Callable[..., Rates]] = {
+    kinds: dict[str, Callable[..., LoadRates]] = {
         "trace": lambda every="5": trace(every=int(every)),
         "constant": lambda rate, seconds: constant(float(rate), int(seconds)),
         "step": lambda a, b, at, seconds: step(float(a), float(b), int(at), int(seconds)),
@@ -151,7 +151,7 @@ class Due:
     partition: int
 
 
-def schedule(rates: Rates, shares: Sequence[float], *, even: bool = False) -> Iterator[Due]:
+def schedule(rates: LoadRates, shares: Sequence[float], *, even: bool = False) -> Iterator[Due]:
     """When to send what where; the same every time.
 
     Each partition's count follows its share as closely as whole records allow at any moment, and a burst is
@@ -182,7 +182,7 @@ class LoadOptions:
 
     bootstrap: str
     topic: str
-    rates: Rates
+    rates: LoadRates
     shares: tuple[float, ...]
     journal: Path
     even: bool = False

@@ -24,8 +24,8 @@ import msgspec
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from demo.checker import Verdict, check
-from demo.journal import Handout, JournalError, Run, Tp, read_run
+from demo.checker import CheckerVerdict, check
+from demo.journal import Delivered, JournaledRun, JournalError, Tp, read_run
 from demo.telemetry import OwnerChange, Telemetry, fold, load_entries
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import DEFAULTS
@@ -36,8 +36,8 @@ __all__ = [
     "Latency",
     "Replica",
     "Report",
+    "RunSummary",
     "Setting",
-    "Summary",
     "make_report",
     "percentile",
     "read_setting",
@@ -117,7 +117,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     mean: float = math.nan
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The run in numbers; seconds unless the name says otherwise."""
 
     source: str
@@ -177,10 +177,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, kw_only=True):
     """Everything about a run: the numbers, the verdict, and what the picture needs."""
 
-    summary: Summary
-    verdict: Verdict
+    summary: RunSummary
+    verdict: CheckerVerdict
     setting: Setting
-    seconds: list[Second]
+    seconds: list[SecondFigures]
     """Per second of the load."""
     owner_changes: list[OwnerChange]
     """Who owned what: from the control topic where there is one, else from the journals."""
@@ -191,7 +191,7 @@ class Report(msgspec.Struct, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
-class Second(msgspec.Struct, frozen=True, kw_only=True):
+class SecondFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One second of the load, by when its records were sent."""
 
     second: int
@@ -214,7 +214,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return values[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def make_report(run: Run, setting: Setting, telemetry: Telemetry) -> Report:
+def make_report(run: JournaledRun, setting: Setting, telemetry: Telemetry) -> Report:
     """Judge and sum up a run. O(n log n) in records.
 
     Raises:
@@ -233,7 +233,7 @@ def make_report(run: Run, setting: Setting, telemetry: Telemetry) -> Report:
     )
 
 
-def _latencies(run: Run) -> dict[str, float]:
+def _latencies(run: JournaledRun) -> dict[str, float]:
     """Per acknowledged and done record: seconds from its timestamp until it was first done."""
     first_done: dict[tuple[Tp, int], int] = {}
     for handout in run.handouts():
@@ -248,7 +248,7 @@ def _latencies(run: Run) -> dict[str, float]:
     return latencies
 
 
-def _by_second(run: Run, setting: Setting, latencies: dict[str, float]) -> list[Second]:
+def _by_second(run: JournaledRun, setting: Setting, latencies: dict[str, float]) -> list[SecondFigures]:
     of_second: defaultdict[int, list[float]] = defaultdict(list)
     counts = [[0] * setting.partitions for _ in setting.per_second]
     late: defaultdict[int, int] = defaultdict(int)
@@ -266,7 +266,7 @@ def _by_second(run: Run, setting: Setting, latencies: dict[str, float]) -> list[
     for second, by_partition in enumerate(counts):
         values = sorted(of_second[second])
         rows.append(
-            Second(
+            SecondFigures(
                 second=second,
                 records=sum(by_partition),
                 by_partition=tuple(by_partition),
@@ -280,8 +280,8 @@ def _by_second(run: Run, setting: Setting, latencies: dict[str, float]) -> list[
 
 
 def _summary(
-    run: Run, setting: Setting, telemetry: Telemetry, verdict: Verdict, latencies: dict[str, float]
-) -> Summary:
+    run: JournaledRun, setting: Setting, telemetry: Telemetry, verdict: CheckerVerdict, latencies: dict[str, float]
+) -> RunSummary:
     values = sorted(latencies.values()) or [math.inf]
     in_time = sum(value <= setting.objective_seconds for value in values)
     begun, ended = setting.started_at, setting.ended_at
@@ -292,7 +292,7 @@ def _summary(
     replica_seconds, most = _replica_seconds(setting)
     length = max(ended - begun, 1e-9)
     lives = _lives(setting.replicas)
-    return Summary(
+    return RunSummary(
         source=setting.source,
         note="" if setting.comparable else NOT_THE_PAPERS,
         client=setting.client,
@@ -340,7 +340,7 @@ def _summary(
     )
 
 
-def _spent_seconds(run: Run) -> float | None:
+def _spent_seconds(run: JournaledRun) -> float | None:
     """From one record's hand-out to the next one's, where the next followed at once."""
     count = total = 0
     for process in run.processes:
@@ -388,7 +388,7 @@ def _replica_seconds_least(setting: Setting) -> float:
     return float(sum(max(1, math.ceil(math.ceil(rate) * setting.busy_seconds / room)) for rate in setting.per_second))
 
 
-def _share_possible(run: Run, setting: Setting) -> float:
+def _share_possible(run: JournaledRun, setting: Setting) -> float:
     """The share in time if nothing but the order within each partition held a record up."""
     free_at: defaultdict[Tp, float] = defaultdict(float)
     acknowledged = [record for record in run.sent.values() if record.offset is not None]
@@ -400,9 +400,9 @@ def _share_possible(run: Run, setting: Setting) -> float:
     return in_time / len(acknowledged)
 
 
-def _successions(run: Run) -> Iterable[tuple[Handout, Handout]]:
+def _successions(run: JournaledRun) -> Iterable[tuple[Delivered, Delivered]]:
     """(last record before, first record after) every change of a partition's process."""
-    of: defaultdict[Tp, list[Handout]] = defaultdict(list)
+    of: defaultdict[Tp, list[Delivered]] = defaultdict(list)
     for handout in run.handouts():
         of[handout.tp].append(handout)
     for _, handouts in sorted(of.items()):
@@ -412,9 +412,9 @@ def _successions(run: Run) -> Iterable[tuple[Handout, Handout]]:
                 yield before, after
 
 
-def _owner_changes(run: Run) -> list[OwnerChange]:
+def _owner_changes(run: JournaledRun) -> list[OwnerChange]:
     """As far as the journals tell: a partition is its process's from the first record that it was handed."""
-    firsts: dict[Tp, Handout] = {}
+    firsts: dict[Tp, Delivered] = {}
     for handout in run.handouts():
         if handout.tp not in firsts or handout.handed_ns < firsts[handout.tp].handed_ns:
             firsts[handout.tp] = handout
@@ -431,7 +431,7 @@ def _owner_changes(run: Run) -> list[OwnerChange]:
     ]
 
 
-def _gaps(run: Run) -> Iterable[float]:
+def _gaps(run: JournaledRun) -> Iterable[float]:
     """Seconds that a record waited at a change of owner while its new owner was idle."""
     done_before: dict[tuple[str, int], int] = {}
     for process in run.processes:

@@ -21,8 +21,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from demo.follow import Follower
-from demo.journal import Supervisor, read_run
-from demo.load import LoadOptions, Progress, Rates, TooLateError, play
+from demo.journal import SupervisorJournal, read_run
+from demo.load import LoadOptions, LoadRates, Progress, TooLateError, play
 from demo.report import CONTROL_FILE, SETTING_FILE, Replica, Report, Setting, make_report
 from demo.telemetry import control_topic_ends, fold, read_control_topic, save_entries
 from loadtrim import Settings
@@ -50,7 +50,7 @@ class RunOptions:
 
     bootstrap: str
     topic: str
-    rates: Rates
+    rates: LoadRates
     shares: tuple[float, ...]
     directory: Path
     """Of the run: journals, logs, setting, control topic. It must be empty or not there."""
@@ -100,7 +100,7 @@ class Live:
 class _Recorder:
     """Notes the life of every replica, for the report and for the checker."""
 
-    supervisor: Supervisor
+    supervisor: SupervisorJournal
     events: list[OrchestratorEvent] = field(default_factory=list)
     ended: list[Replica] = field(default_factory=list)
     running: dict[str, Replica] = field(default_factory=dict)
@@ -157,7 +157,7 @@ async def run(
         raise RunFailedError(f"{options.directory} has the journals of another run; remove it or name another one")
     # A group may have a history, which is no part of the run.
     before = await control_topic_ends(options.bootstrap, topic_of(options.group))
-    recorder = _Recorder(Supervisor(options.directory))
+    recorder = _Recorder(SupervisorJournal(options.directory))
     follower = Follower(options.directory)
     progress = Progress(options.rates.records, len(options.rates.per_second))
     command = [sys.executable, str(options.service)]
@@ -313,7 +313,7 @@ async def _sum_up(
     return make_report(journals, setting, fold(control))
 
 
-async def _note_committed(options: RunOptions, supervisor: Supervisor) -> None:
+async def _note_committed(options: RunOptions, supervisor: SupervisorJournal) -> None:
     """Ask the broker for the group's committed offsets: what is above them is not lost."""
     async with _admin(options.bootstrap) as admin:
         for tp, committed in sorted((await admin.list_consumer_group_offsets(options.group)).items()):

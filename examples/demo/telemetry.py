@@ -21,7 +21,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord,
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 __all__ = [
-    "Entry",
+    "ControlEntry",
     "OwnerChange",
     "Telemetry",
     "control_topic_ends",
@@ -35,7 +35,7 @@ _READ_SECONDS = 20.0
 """Longest wait for the control topic's records."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class ControlEntry(msgspec.Struct, frozen=True, array_like=True):
     """One record of the control topic, as it lay there."""
 
     partition: int
@@ -89,7 +89,7 @@ async def control_topic_ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 async def read_control_topic(
     bootstrap: str, topic: str, begin: Mapping[int, int] = MappingProxyType({})
-) -> list[Entry]:
+) -> list[ControlEntry]:
     """Everything in a control topic, in the order of time. Empty where there is none.
 
     Args:
@@ -100,7 +100,7 @@ async def read_control_topic(
     Raises:
         TimeoutError: it cannot be read to its end within 20 s.
     """
-    entries: list[Entry] = []
+    entries: list[ControlEntry] = []
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest") as consumer:
         if topic not in await consumer.topics():
             return entries
@@ -115,7 +115,7 @@ async def read_control_topic(
             while missing:
                 for tp, messages in (await consumer.getmany(*missing, timeout_ms=500)).items():
                     entries += [
-                        Entry(tp.partition, message.offset, message.timestamp / 1e3, message.value.decode())
+                        ControlEntry(tp.partition, message.offset, message.timestamp / 1e3, message.value.decode())
                         for message in messages
                     ]
                 for tp in [tp for tp, end in missing.items() if end <= await _position(consumer, tp)]:
@@ -127,19 +127,19 @@ async def _position(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
     return int(await consumer.position(tp))
 
 
-def save_entries(path: Path, entries: Iterable[Entry]) -> None:
+def save_entries(path: Path, entries: Iterable[ControlEntry]) -> None:
     """Write them as JSON lines."""
     path.write_bytes(b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
 
 
-def load_entries(path: Path) -> list[Entry]:
+def load_entries(path: Path) -> list[ControlEntry]:
     """Read what :func:`save_entries` wrote; empty where there is no such file."""
     if not path.exists():
         return []
-    return [msgspec.json.decode(line, type=Entry) for line in path.read_bytes().splitlines()]
+    return [msgspec.json.decode(line, type=ControlEntry) for line in path.read_bytes().splitlines()]
 
 
-def fold(entries: Sequence[Entry]) -> Telemetry:
+def fold(entries: Sequence[ControlEntry]) -> Telemetry:
     """Add up the control topic's records. O(n)."""
     telemetry = Telemetry()
     records: list[tuple[float, Record]] = []

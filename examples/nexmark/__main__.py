@@ -23,7 +23,7 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from demo.load import Rates
+from demo.load import LoadRates
 from demo.report import Report, render
 from demo.run import RunFailedError, RunOptions, check_names, run
 from loadtrim.testing import Cluster, LocalKafkaError, any_kafka
@@ -59,7 +59,7 @@ def run_options(query: str, policy: str, begin: int, seconds: int | None, bootst
         bootstrap=bootstrap,
         topic=topic,
         group=f"nexmark-{uuid.uuid4().hex[:8]}",
-        rates=Rates(rates, f"{origin}, rates 1:{SCALE:g}, seconds {begin} to {end}"),
+        rates=LoadRates(rates, f"{origin}, rates 1:{SCALE:g}, seconds {begin} to {end}"),
         shares=(1.0 / PARTITIONS,) * PARTITIONS,
         directory=OUT / query,
         objective_seconds=OBJECTIVE_SECONDS,

@@ -16,7 +16,7 @@ from random import Random
 
 import msgspec
 
-__all__ = ["QUERIES", "Auction", "Bid", "Event", "Generator", "Person", "decode", "partition_of"]
+__all__ = ["QUERIES", "Auction", "Bid", "Generator", "NexmarkEvent", "Person", "decode", "partition_of"]
 
 QUERIES = ("q1", "q3", "q11")
 FIRST_ID = 1000
@@ -39,7 +39,7 @@ FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie"
 LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class NexmarkEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """What all have."""
 
     id: str
@@ -48,7 +48,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Event time: seconds since the load began."""
 
 
-class Person(Event, frozen=True, kw_only=True, tag="person"):
+class Person(NexmarkEvent, frozen=True, kw_only=True, tag="person"):
     """Somebody who sells or bids."""
 
     person: int
@@ -57,7 +57,7 @@ class Person(Event, frozen=True, kw_only=True, tag="person"):
     state: str
 
 
-class Auction(Event, frozen=True, kw_only=True, tag="auction"):
+class Auction(NexmarkEvent, frozen=True, kw_only=True, tag="auction"):
     """Something that is sold."""
 
     auction: int
@@ -66,7 +66,7 @@ class Auction(Event, frozen=True, kw_only=True, tag="auction"):
     initial_cents: int
 
 
-class Bid(Event, frozen=True, kw_only=True, tag="bid"):
+class Bid(NexmarkEvent, frozen=True, kw_only=True, tag="bid"):
     """An offer, in US cents."""
 
     auction: int

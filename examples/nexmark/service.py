@@ -33,9 +33,9 @@ from loadtrim import Consumer
 from nexmark.events import decode
 from nexmark.queries import OPERATORS, Operator
 from nexmark.state import State
-from payments.service import Journal, Options, Pace, serve
+from payments.service import Journal, Pace, ServiceOptions, serve
 
-__all__ = ["Partitions", "changelog_of", "main", "results_of", "run"]
+__all__ = ["OwnedOperators", "changelog_of", "main", "results_of", "run"]
 
 WAIT_MS = 200
 BATCH_RECORDS = 25
@@ -54,7 +54,7 @@ def changelog_of(topic: str) -> str:
 
 
 @dataclass(slots=True)
-class Held:
+class OperatorState:
     """One partition."""
 
     state: State
@@ -63,12 +63,12 @@ class Held:
 
 
 @dataclass(slots=True)
-class Partitions(ConsumerRebalanceListener):  # type: ignore[misc]
+class OwnedOperators(ConsumerRebalanceListener):  # type: ignore[misc]
     """State and operator of every partition held here."""
 
     query: str
     bootstrap: str
-    held: dict[TopicPartition, Held] = field(default_factory=dict)
+    held: dict[TopicPartition, OperatorState] = field(default_factory=dict)
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         """Read their changelogs from the beginning to the end."""
@@ -78,7 +78,7 @@ class Partitions(ConsumerRebalanceListener):  # type: ignore[misc]
         stateful = self.query not in STATELESS
         if stateful:
             await self._restore(states)
-        self.held |= {tp: Held(state, OPERATORS[self.query](state), stateful) for tp, state in states.items()}
+        self.held |= {tp: OperatorState(state, OPERATORS[self.query](state), stateful) for tp, state in states.items()}
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         """Everything of them was written before the batch was done."""
@@ -104,7 +104,7 @@ class Partitions(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 async def _work_off(
-    tp: TopicPartition, messages: list[Any], held: Held, pace: Pace, journal: Journal | None
+    tp: TopicPartition, messages: list[Any], held: OperatorState, pace: Pace, journal: Journal | None
 ) -> list[bytes]:
     """Results of a batch of one partition."""
     results: list[bytes] = []
@@ -119,7 +119,9 @@ async def _work_off(
     return results
 
 
-async def _write(producer: AIOKafkaProducer, tp: TopicPartition, results: list[bytes], held: Held, last: int) -> None:
+async def _write(
+    producer: AIOKafkaProducer, tp: TopicPartition, results: list[bytes], held: OperatorState, last: int
+) -> None:
     """Results first, then what changed; returns when the broker has acknowledged all of it."""
     sent = [await producer.send(results_of(tp.topic), value, partition=tp.partition) for value in results]
     await asyncio.gather(*sent)
@@ -139,11 +141,11 @@ async def _batches(consumer: Consumer) -> AsyncIterator[dict[TopicPartition, lis
             yield await consumer.getmany(timeout_ms=WAIT_MS, max_records=BATCH_RECORDS)
 
 
-async def run(query: str, options: Options) -> None:
+async def run(query: str, options: ServiceOptions) -> None:
     """Consume until SIGTERM."""
     journal = Journal(options.journal, options.instance) if options.journal else None
     pace = Pace(options.busy_seconds, burn=options.burn)
-    partitions = Partitions(query, options.bootstrap)
+    partitions = OwnedOperators(query, options.bootstrap)
     consumer = Consumer(
         bootstrap_servers=options.bootstrap, group_id=options.group, auto_offset_reset="earliest", **options.extra
     )

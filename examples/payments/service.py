@@ -46,7 +46,7 @@ if __package__ in (None, ""):
 
 from payments.clients import CLIENTS, consumer_of
 
-__all__ = ["Journal", "Options", "Pace", "clock_ns", "run", "serve"]
+__all__ = ["Journal", "Pace", "ServiceOptions", "clock_ns", "run", "serve"]
 
 JOURNAL_VERSION = 1
 
@@ -101,7 +101,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class Options:
+class ServiceOptions:
     """What the environment says (see the table above)."""
 
     bootstrap: str = "localhost:9092"
@@ -204,7 +204,7 @@ async def _busy_until(deadline: float, *, burn: bool) -> None:
         pass
 
 
-async def run(options: Options) -> None:
+async def run(options: ServiceOptions) -> None:
     """Consume until SIGTERM; the record in hand is finished first."""
     journal = Journal(options.journal, options.instance) if options.journal else None
     keywords = {
@@ -230,7 +230,7 @@ async def run(options: Options) -> None:
             journal.close()
 
 
-def serve(run: Callable[[Options], Coroutine[Any, Any, None]]) -> int:
+def serve(run: Callable[[ServiceOptions], Coroutine[Any, Any, None]]) -> int:
     """Run a service with the settings of the environment until it is stopped.
 
     Returns:
@@ -239,7 +239,7 @@ def serve(run: Callable[[Options], Coroutine[Any, Any, None]]) -> int:
     log_format = "%(asctime)s %(name)s %(levelname)s %(message)s"
     try:
         logging.basicConfig(level=os.environ.get("PAYMENTS_LOG", "INFO"), format=log_format, stream=sys.stderr)
-        options = Options.from_env(os.environ)
+        options = ServiceOptions.from_env(os.environ)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

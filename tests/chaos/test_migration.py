@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.checker import Touch, Verdict
+from demo.checker import CheckerVerdict, Touch
 from demo.journal import clock_ns, read_run
 from integration.harness import Commit, Group, accepted_commits, eventually, group_of_processes
 from loadtrim.testing import Cluster
@@ -30,7 +30,7 @@ async def replace(group: Group, old: str, new: str, **options: object) -> None:
 class Evidence:
     """What was repeated, on the clock of the verdict: seconds from the first send."""
 
-    def __init__(self, group: Group, verdict: Verdict, commits: list[Commit]) -> None:
+    def __init__(self, group: Group, verdict: CheckerVerdict, commits: list[Commit]) -> None:
         self.verdict = verdict
         self.repeats = (*verdict.repeated, *verdict.handed_out_again)
         self._origin_ns = min(sent.sent_ns for sent in read_run(group.directory).sent.values())

@@ -25,9 +25,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from demo.checker import Verdict, check
+from demo.checker import CheckerVerdict, check
 from demo.follow import Follower
-from demo.journal import Journal, Supervisor, clock_ns, read_run
+from demo.journal import Journal, SupervisorJournal, clock_ns, read_run
 from loadtrim.testing import Cluster
 from loadtrim.testing.ports import free_ports
 
@@ -260,7 +260,7 @@ class Group:
         self.directory = directory / "run"
         self.directory.mkdir(parents=True)
         self.logs = directory
-        self.supervisor = Supervisor(self.directory)
+        self.supervisor = SupervisorJournal(self.directory)
         self.follower = Follower(self.directory)
         self.members: dict[str, Member] = {}
         self.load: Load | None = None
@@ -444,7 +444,7 @@ class Group:
         await self.load.start()
         return self.load
 
-    async def finish(self, *, manual_commits: bool = False) -> Verdict:
+    async def finish(self, *, manual_commits: bool = False) -> CheckerVerdict:
         """Stop the load, wait until all is done, stop everybody, and judge."""
         await self.stop_load()
         await self.until(

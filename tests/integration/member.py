@@ -25,7 +25,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError
 
 from loadtrim import Consumer, SettingsError
-from payments.service import Journal, Options, Pace, Payment
+from payments.service import Journal, Pace, Payment, ServiceOptions
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class UserCodeError(Exception):
 
 
 class Member:
-    def __init__(self, options: Options, fault: Fault) -> None:
+    def __init__(self, options: ServiceOptions, fault: Fault) -> None:
         self.options = options
         self.fault = fault
         assert options.journal is not None
@@ -102,7 +102,7 @@ def main() -> int:
     fault = msgspec.json.decode(os.environ.get("MEMBER_FAULT", "{}"), type=Fault)
 
     async def run() -> None:
-        await Member(Options.from_env(os.environ), fault).run()
+        await Member(ServiceOptions.from_env(os.environ), fault).run()
 
     try:
         asyncio.run(run())

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from batches.gathering import Limits
-from batches.service import Cycle, Row, rejected_of, rows_of
+from batches.gathering import BatchLimits
+from batches.service import Cycle, WrittenRow, rejected_of, rows_of
 from integration.harness import committed_offsets, eventually
 from integration.harness_consumers import make, new_group
 from integration.test_exactly_once import both_in_one_generation, move
@@ -29,7 +29,7 @@ SESSION_MS = 30_000
 class Member:
     """The service in this process; ends as at SIGTERM."""
 
-    def __init__(self, kafka: Cluster, topic: str, group: str, limits: Limits) -> None:
+    def __init__(self, kafka: Cluster, topic: str, group: str, limits: BatchLimits) -> None:
         # In shadow mode nobody is scaled, and with such a session nobody is taken for dead.
         self.consumer = make(
             kafka,
@@ -48,7 +48,7 @@ class Member:
 
 
 @contextlib.asynccontextmanager
-async def two_members(kafka: Cluster, topic: str, group: str, limits: Limits) -> AsyncIterator[list[Member]]:
+async def two_members(kafka: Cluster, topic: str, group: str, limits: BatchLimits) -> AsyncIterator[list[Member]]:
     members = [Member(kafka, topic, group, limits) for _ in range(2)]
     async with asyncio.TaskGroup() as running:
         for member in members:
@@ -96,7 +96,7 @@ async def rows(kafka: Cluster, topic: str) -> list[str]:
         end = (await reader.end_offsets([at]))[at]
         while len(found) < end:
             taken = (await reader.getmany(at, timeout_ms=200)).get(at, ())
-            found += [msgspec.json.decode(message.value, type=Row).id for message in taken]
+            found += [msgspec.json.decode(message.value, type=WrittenRow).id for message in taken]
     return found
 
 
@@ -130,7 +130,7 @@ async def test_a_partition_that_moves_takes_nothing_gathered_along(kafka: Cluste
     at = TopicPartition(topic, 0)
     async with (
         AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer,
-        two_members(kafka, topic, group, Limits(wait_seconds=300.0)) as members,
+        two_members(kafka, topic, group, BatchLimits(wait_seconds=300.0)) as members,
     ):
         await send(producer, topic, range(10))
         size = sum(len(msgspec.json.encode({"id": f"{i}-{n}"})) for i in range(PARTITIONS) for n in range(10))
@@ -144,7 +144,7 @@ async def test_a_partition_that_moves_takes_nothing_gathered_along(kafka: Cluste
 async def test_nothing_is_lost_or_repeated_while_partitions_move(kafka: Cluster) -> None:
     """Small batches, so that moves meet every phase of the cycle."""
     topic, group = make_topics(kafka), new_group()
-    limits = Limits(batch_bytes=500, wait_seconds=0.05)
+    limits = BatchLimits(batch_bytes=500, wait_seconds=0.05)
     count = 0
     async with (
         AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer,

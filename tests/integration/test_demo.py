@@ -22,9 +22,9 @@ import msgspec
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
-from demo.checker import Verdict, check
+from demo.checker import CheckerVerdict, check
 from demo.follow import Follower
-from demo.journal import Supervisor, read_run
+from demo.journal import SupervisorJournal, read_run
 from demo.load import LoadOptions, constant, play, shares_even, shares_skewed, step
 from demo.plot import plot
 from demo.run import SERVICE, RunFailedError, RunOptions, run
@@ -53,7 +53,7 @@ class Services:
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
-        self.supervisor = Supervisor(self.directory)
+        self.supervisor = SupervisorJournal(self.directory)
         self.follower = Follower(self.directory)
 
     async def start(self, name: str, **options: object) -> None:
@@ -110,7 +110,7 @@ class Services:
         )
         assert (await play(options)).acknowledged == count
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CheckerVerdict:
         return check(read_run(self.directory))
 
 

@@ -21,7 +21,7 @@ from loadtrim_spark.cli.flags import add_calendar, count, day, positive
 from loadtrim_spark.errors import PipelineError
 from loadtrim_spark.evaluation.backtest import METHODS, Score, backtested
 from loadtrim_spark.evaluation.generate import arrivals, as_records, as_source, reports
-from loadtrim_spark.evaluation.replay import Played, Setup, played, whole_topics
+from loadtrim_spark.evaluation.replay import ReplayedDay, Setup, played, whole_topics
 from loadtrim_spark.evaluation.sources import Study, generated, recorded, remembered
 from loadtrim_spark.evaluation.truth import SCENARIOS
 from loadtrim_spark.learning.days import MINUTE_SECONDS
@@ -137,7 +137,7 @@ def _played_days(args: argparse.Namespace, study: Study, end: int) -> list[dict[
     return days
 
 
-def _beside(begin: int, with_them: Played, without: Played) -> list[str]:
+def _beside(begin: int, with_them: ReplayedDay, without: ReplayedDay) -> list[str]:
     lines = [f"{_words(begin)}, a day of {without.arrived:,} records"]
     for name, side in (("with", with_them), ("without", without)):
         lines.append(

@@ -13,7 +13,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.wire.baseline_records import decode_baseline
 
-__all__ = ["Played", "Setup", "between", "played", "whole_topics"]
+__all__ = ["ReplayedDay", "Setup", "between", "played", "whole_topics"]
 
 BEGIN_USE = 0.7
 """Of the replicas that are there when a day begins."""
@@ -41,7 +41,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class ReplayedDay:
     """What came of it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Played:
 def played(
     load: Load, begins_at: int, baselines: Sequence[BaselineRecord], setup: Setup,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Played, Played]:  # fmt: skip
+) -> tuple[ReplayedDay, ReplayedDay]:  # fmt: skip
     """Play a load with the baselines and then without.
 
     Args:
@@ -142,8 +142,8 @@ def between(
     )
 
 
-def _played(outcome: Outcome) -> Played:
-    return Played(
+def _played(outcome: Outcome) -> ReplayedDay:
+    return ReplayedDay(
         arrived=outcome.arrived,
         late=outcome.arrived - outcome.in_time,
         replica_minutes=outcome.replica_minutes,

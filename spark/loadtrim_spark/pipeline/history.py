@@ -33,9 +33,17 @@ from loadtrim_spark.pipeline.parse import (
 )
 
 __all__ = [
-    "Batch", "Tables", "compact", "delete_group", "is_table", "known_topics", "literal", "note_topics", "open_tables",
+    "HistoryBatch",
+    "Tables",
+    "compact",
+    "delete_group",
+    "is_table",
+    "known_topics",
+    "literal",
+    "note_topics",
+    "open_tables",
     "take_in",
-]  # fmt: skip
+]
 
 LEDGER_COLUMNS = "ingest string, date date, `group` string, accepted bigint, copies bigint"
 """Per batch, day and group: rows that are new, and copies of what was there."""
@@ -91,7 +99,7 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class HistoryBatch:
     """What one batch, or several, brought: counts of records.
 
     Attributes:
@@ -108,9 +116,9 @@ class Batch:
     reasons: tuple[tuple[str, int], ...] = ()
     lost: int = 0
 
-    def __add__(self, other: Batch) -> Batch:
+    def __add__(self, other: HistoryBatch) -> HistoryBatch:
         reasons = Counter(dict(self.reasons)) + Counter(dict(other.reasons))
-        return Batch(
+        return HistoryBatch(
             self.accepted + other.accepted, self.copies + other.copies, self.quarantined + other.quarantined,
             tuple(sorted(reasons.items())), self.lost + other.lost,
         )  # fmt: skip
@@ -133,7 +141,7 @@ def open_tables(spark: SparkSession, tables: Tables) -> None:
         spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({columns}) USING delta {by}")
 
 
-def take_in(raw: DataFrame, tables: Tables, late_seconds: float, ingest: str) -> Batch:
+def take_in(raw: DataFrame, tables: Tables, late_seconds: float, ingest: str) -> HistoryBatch:
     """Write one batch of Kafka's rows. Doing it again changes nothing.
 
     Args:
@@ -152,11 +160,11 @@ def take_in(raw: DataFrame, tables: Tables, late_seconds: float, ingest: str) ->
         if bad:
             _insert_new(quarantined(rows), tables.quarantine, ("topic", "partition", "offset", "appended"), "true")
         if not touched:
-            return Batch(0, 0, bad, reasons)
+            return HistoryBatch(0, 0, bad, reasons)
         where = _pruning(touched)
         _insert_new(first_of_each(rows), tables.history, IDENTITY, where)
         accepted = _note(spark, tables, touched, where, ingest)
-        return Batch(accepted, sum(row["read"] for row in touched) - accepted, bad, reasons)
+        return HistoryBatch(accepted, sum(row["read"] for row in touched) - accepted, bad, reasons)
     finally:
         rows.unpersist()
 

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from loadtrim_agent.wire.topic_names import CONTROL_PREFIX, control_topic
 from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, explained
 from loadtrim_spark.pipeline.checkpoint import Checkpoint, read_checkpoint
-from loadtrim_spark.pipeline.history import Batch, Tables, known_topics, note_topics, open_tables, take_in
-from loadtrim_spark.pipeline.source import Held, Source
+from loadtrim_spark.pipeline.history import HistoryBatch, Tables, known_topics, note_topics, open_tables, take_in
+from loadtrim_spark.pipeline.source import HeldOffsets, Source
 
 __all__ = ["LATE_SECONDS", "Source", "backfill", "ingest"]
 
@@ -37,7 +37,7 @@ def ingest(
     spark: SparkSession, source: Source, tables: Tables, *,
     every_seconds: float | None = None, late_seconds: float = LATE_SECONDS,
     batch_records_max: int = BATCH_RECORDS_MAX, tell: Tell | None = None,
-) -> Batch:  # fmt: skip
+) -> HistoryBatch:  # fmt: skip
     """Read what came since the last time, to the end of what is there now or for ever.
 
     Args:
@@ -82,7 +82,7 @@ def ingest(
 
 def backfill(
     spark: SparkSession, source: Source, tables: Tables, group: str, late_seconds: float = LATE_SECONDS
-) -> Batch:
+) -> HistoryBatch:
     """Read again what Kafka still holds of one group. What is in the history already is recognised.
 
     Raises:
@@ -110,7 +110,7 @@ class _Run:
 
     def __init__(self, source: Source, tables: Tables, late_seconds: float, say: Tell) -> None:
         self.source, self.tables, self.late_seconds, self.say = source, tables, late_seconds, say
-        self.brought = Batch()
+        self.brought = HistoryBatch()
         self.failure: Exception | None = None
         """What ended the stream: Spark tells only its text to who waits for it."""
         self.known: set[tuple[str, str]] = set()
@@ -138,28 +138,28 @@ class _Run:
         checkpoint = None if self._batches else read_checkpoint(spark, self.tables.checkpoint)
         if checkpoint is not None:
             self.brought += self._made_again(spark, checkpoint, self._held(spark, checkpoint))
-        if not self._batches and self.brought == Batch():
+        if not self._batches and self.brought == HistoryBatch():
             self.say("nothing new: no control topic that this user may see (__loadtrim.GROUP) holds unread records")
 
-    def _held(self, spark: SparkSession, checkpoint: Checkpoint) -> dict[str, Held]:
+    def _held(self, spark: SparkSession, checkpoint: Checkpoint) -> dict[str, HeldOffsets]:
         return self.source.held(spark, {*checkpoint.positions, *checkpoint.ends})
 
-    def _lost(self, checkpoint: Checkpoint, held: Mapping[str, Held], came: Batch) -> Batch:
+    def _lost(self, checkpoint: Checkpoint, held: Mapping[str, HeldOffsets], came: HistoryBatch) -> HistoryBatch:
         """Count what Kafka deleted unread of a batch."""
         starts = {topic: one.first for topic, one in held.items()} | dict(checkpoint.positions)
         offsets = sum(max(0, end - starts.get(topic, end)) for topic, end in checkpoint.ends.items())
         missed = offsets - came.accepted - came.copies - came.quarantined
         if missed <= 0:
-            return Batch()
+            return HistoryBatch()
         names = sorted(topic for topic, one in held.items() if one.first > starts[topic]) or ["control topics"]
         self.say(f"{', '.join(names)}: Kafka deleted {missed} records unread; run ingest more often than its retention")
-        return Batch(lost=missed)
+        return HistoryBatch(lost=missed)
 
-    def _made_again(self, spark: SparkSession, checkpoint: Checkpoint, held: Mapping[str, Held]) -> Batch:
+    def _made_again(self, spark: SparkSession, checkpoint: Checkpoint, held: Mapping[str, HeldOffsets]) -> HistoryBatch:
         """Read topics whole that were deleted and made again, and note all by their ids."""
         new = {(topic, one.topic_id) for topic, one in held.items()} - self.known
         others = {topic for topic, _ in new} & {topic for topic, _ in self.known}
-        brought = Batch()
+        brought = HistoryBatch()
         for topic, position in sorted(checkpoint.positions.items()):
             if topic not in held:
                 self.say(f"{topic} is gone: what was read of it stays in the history")
@@ -170,7 +170,7 @@ class _Run:
             self.known |= new
         return brought
 
-    def _read_whole(self, spark: SparkSession, topic: str) -> Batch:
+    def _read_whole(self, spark: SparkSession, topic: str) -> HistoryBatch:
         whole = _take_in_whole(spark, self.source, self.tables, topic, self.late_seconds)
         self.say(
             f"{topic} was deleted and made again: all that it holds now was read ({whole}); what was unread in the old "
@@ -179,7 +179,9 @@ class _Run:
         return whole
 
 
-def _take_in_whole(spark: SparkSession, source: Source, tables: Tables, topic: str, late_seconds: float) -> Batch:
+def _take_in_whole(
+    spark: SparkSession, source: Source, tables: Tables, topic: str, late_seconds: float
+) -> HistoryBatch:
     """All that Kafka holds of a topic."""
     raw = (
         spark.read.format("kafka").options(**source.spark()).option("subscribe", topic)

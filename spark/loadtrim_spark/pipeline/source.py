@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_spark.errors import PipelineError, explained, java_types, reason_of
 
-__all__ = ["Held", "Source"]
+__all__ = ["HeldOffsets", "Source"]
 
 BROKER_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldOffsets:
     """What Kafka holds of a topic's telemetry.
 
     Attributes:
@@ -60,7 +60,7 @@ class Source:
         with self._admin(spark) as admin:
             admin.describeCluster().nodes().get()
 
-    def held(self, spark: SparkSession, topics: Iterable[str]) -> dict[str, Held]:
+    def held(self, spark: SparkSession, topics: Iterable[str]) -> dict[str, HeldOffsets]:
         """What Kafka still holds of the telemetry of those of the topics that are there.
 
         Raises:
@@ -76,7 +76,7 @@ class Source:
                 asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
             found = admin.listOffsets(asked).all().get()
             first = {entry.getKey().topic(): int(entry.getValue().offset()) for entry in found.entrySet()}
-            return {topic: Held(str(there[topic].topicId().toString()), first[topic]) for topic in there}
+            return {topic: HeldOffsets(str(there[topic].topicId().toString()), first[topic]) for topic in there}
 
     def make_compacted(self, spark: SparkSession, topic: str) -> bool:
         """Make a compacted topic where it is not there.

@@ -15,7 +15,7 @@ from loadtrim_agent.wire.telemetry_records import ReportRecord
 from loadtrim_spark.evaluation.generate import arrivals, as_records, as_source, reports
 from loadtrim_spark.evaluation.truth import SCENARIOS, Busy, Spell, Truth
 from loadtrim_spark.learning.days import day_rows
-from loadtrim_spark.pipeline.history import Batch, Tables, open_tables, take_in
+from loadtrim_spark.pipeline.history import HistoryBatch, Tables, open_tables, take_in
 
 END = 1_795_392_000  # Monday, 2026-11-23 00:00 UTC
 TRUTH = Truth(
@@ -54,8 +54,8 @@ def test_history_of_generated_reports(spark: SparkSession, tmp_path: Path) -> No
     tables = Tables(str(tmp_path))
     open_tables(spark, tables)
     rows = as_source(reports(arrivals(spark, TRUTH), TRUTH, "g", members=2), "c")
-    assert take_in(rows, tables, 1.0, "generated/0") == Batch(accepted=120, copies=0, quarantined=0)
-    assert take_in(rows, tables, 1.0, "generated/1") == Batch(accepted=0, copies=120, quarantined=0)
+    assert take_in(rows, tables, 1.0, "generated/0") == HistoryBatch(accepted=120, copies=0, quarantined=0)
+    assert take_in(rows, tables, 1.0, "generated/1") == HistoryBatch(accepted=0, copies=120, quarantined=0)
     days = day_rows(spark.read.format("delta").load(tables.history), 900).persist()
     whole = days.where((F.col("part") == "bucket") & (F.col("partition") == -1)).orderBy("start").collect()
     counts = TRUTH.counts()[:60]

@@ -24,7 +24,7 @@ from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.ownership_records import HelloRecord
 from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.errors import PipelineError
-from loadtrim_spark.pipeline.history import Batch, Tables, compact, delete_group
+from loadtrim_spark.pipeline.history import HistoryBatch, Tables, compact, delete_group
 from loadtrim_spark.pipeline.ingest import Source, backfill, ingest
 from spark.harness import DAY, MONDAY, decision, make_control_topic, messages, produce, report
 
@@ -89,7 +89,7 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
     lines: list[str] = []
     reasons = tuple((reason, 1) for reason in sorted(
         ("ahead", "empty", "late", "malformed", "missing_field", "unknown_kind")))  # fmt: skip
-    spoilt_batch = Batch(accepted=3, copies=1, quarantined=6, reasons=reasons)
+    spoilt_batch = HistoryBatch(accepted=3, copies=1, quarantined=6, reasons=reasons)
     assert ingest(spark, source, tables, tell=lines.append) == spoilt_batch
     assert lines == [f"batch 0: {spoilt_batch}"]
     assert "6 quarantined (ahead 1, empty 1, late 1," in lines[0]
@@ -97,7 +97,7 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
     # Started again: a new group, a copy of what the first run wrote, and nothing else.
     produce(kafka.bootstrap, "h", messages(report(1, MONDAY + DAY, group="h")))
     produce(kafka.bootstrap, "g", messages(report(1, MONDAY + 1)))
-    assert ingest(spark, source, tables) == Batch(accepted=1, copies=1, quarantined=0)
+    assert ingest(spark, source, tables) == HistoryBatch(accepted=1, copies=1, quarantined=0)
     everything = [
         ("decision", "g", "m", 1), ("report", "g", "m", 1), ("report", "g", "m", 2), ("report", "h", "m", 1)
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
     assert delete_group(spark, tables, "g") == 3
     assert table(spark, tables.history) == everything[3:]
     assert spark.read.format("delta").load(tables.quarantine).isEmpty()
-    again = Batch(accepted=3, copies=2, quarantined=6, reasons=reasons)
+    again = HistoryBatch(accepted=3, copies=2, quarantined=6, reasons=reasons)
     assert backfill(spark, source, tables, "g", late_seconds=2 * DAY) == again
     assert backfill(spark, source, tables, "g", late_seconds=2 * DAY).accepted == 0
     assert table(spark, tables.history) == everything
@@ -149,7 +149,7 @@ def test_driver_killed_twice_in_the_middle(spark: SparkSession, kafka: LocalKafk
 
     lines: list[str] = []
     brought = ingest(spark, Source(kafka.bootstrap, {}), tables, batch_records_max=100, tell=lines.append)
-    assert brought == Batch(accepted=300, copies=1, quarantined=1, reasons=(("malformed", 1),))
+    assert brought == HistoryBatch(accepted=300, copies=1, quarantined=1, reasons=(("malformed", 1),))
     assert lines[0].startswith("batch 0: 98 new, 1 copies, 1 quarantined")  # the one that both died in, a third time
     rows = of_group(spark, tables.history, group).select("sequence").collect()
     assert sorted(row[0] for row in rows) == list(range(300))
@@ -171,7 +171,7 @@ def test_what_kafka_deleted_unread_is_told_and_a_topic_that_goes_stops_nobody(
     delete_records(kafka, "short", 3)
     delete(kafka, "going")
     lines: list[str] = []
-    assert ingest(spark, source, tables, tell=lines.append) == Batch(accepted=2, lost=2)
+    assert ingest(spark, source, tables, tell=lines.append) == HistoryBatch(accepted=2, lost=2)
     assert any(line.startswith("__loadtrim.short: Kafka deleted 2 records unread") for line in lines)
     assert any(line.startswith("__loadtrim.going is gone") for line in lines)
     assert of_group(spark, tables.history, "going").count() == 1
@@ -195,7 +195,7 @@ def test_what_kafka_deletes_while_a_run_lasts_is_counted(
     tables = Tables(str(tmp_path))
     brought = ingest(spark, source, tables, batch_records_max=4, tell=tell)
     assert brought.lost > 0
-    assert brought == Batch(accepted=count - brought.lost, lost=brought.lost)
+    assert brought == HistoryBatch(accepted=count - brought.lost, lost=brought.lost)
     assert len(sequences(spark, tables, "short")) == brought.accepted
     assert any("__loadtrim.short: Kafka deleted" in line for line in lines)
 
@@ -216,20 +216,20 @@ def test_a_topic_made_again_is_read_from_its_beginning(spark: SparkSession, kafk
         reports(kafka, group, numbers)
 
     made_again("same", range(10, 12))
-    assert ingest(spark, source, tables, tell=lines.append) == Batch(accepted=2)
+    assert ingest(spark, source, tables, tell=lines.append) == HistoryBatch(accepted=2)
     assert [line.partition(":")[0] for line in lines] == ["__loadtrim.same was deleted and made again"]
     made_again("shorter", range(10, 13))
     made_again("longer", range(10, 14))
     lines.clear()
     brought = ingest(spark, source, tables, tell=lines.append)
-    assert brought == Batch(accepted=7, copies=2)  # the stream has read the longer one's end too
+    assert brought == HistoryBatch(accepted=7, copies=2)  # the stream has read the longer one's end too
     assert [line.partition(":")[0] for line in lines] == [
         "__loadtrim.longer was deleted and made again", "__loadtrim.shorter was deleted and made again", "batch 1",
     ]  # fmt: skip
 
     for group in groups:
         reports(kafka, group, [20])
-    assert ingest(spark, source, tables) == Batch(accepted=3)
+    assert ingest(spark, source, tables) == HistoryBatch(accepted=3)
     assert sequences(spark, tables, "same") == [0, 1, 10, 11, 20]
     assert sequences(spark, tables, "shorter") == [0, 1, 2, 3, 4, 10, 11, 12, 20]
     assert sequences(spark, tables, "longer") == [0, 1, 10, 11, 12, 13, 20]
@@ -246,7 +246,7 @@ def test_a_topic_made_again_is_found_by_the_position_where_its_id_is_not_known(
     delete(kafka, "g")
     make_control_topic(kafka, "g")
     reports(kafka, "g", [10])
-    assert ingest(spark, source, tables) == Batch(accepted=1)
+    assert ingest(spark, source, tables) == HistoryBatch(accepted=1)
     assert sequences(spark, tables, "g") == [10]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from benchmarks.baselines.__main__ import main, settings_of
-from benchmarks.baselines.outcome import Outcome, held_from, judged, owning, render
-from benchmarks.baselines.past import HIGH, LOW, Past, load_of, reports, truth_rising_at
+from benchmarks.baselines.outcome import GroupsOutcome, held_from, judged, owning, render
+from benchmarks.baselines.past import HIGH, LOW, PastWeeks, load_of, reports, truth_rising_at
 from benchmarks.baselines.picture import picture
 from benchmarks.baselines.prepare import Pipeline, StepFailedError
 from benchmarks.baselines.schedule import BUCKET_SECONDS, GROUPS_SECONDS, NotInTimeError, Schedule, clock, planned
@@ -18,7 +18,7 @@ from benchmarks.baselines.schedule import BUCKET_SECONDS, GROUPS_SECONDS, NotInT
 from demo.journal import read_run
 from demo.load import shares_even, shares_skewed
 from demo.report import CONTROL_FILE, Replica, Report, Setting, make_report
-from demo.telemetry import Entry, OwnerChange, Telemetry, save_entries
+from demo.telemetry import ControlEntry, OwnerChange, Telemetry, save_entries
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.envelope import TELEMETRY
@@ -112,9 +112,9 @@ class TestPast:
         total = sum(got.values())
         assert [got[index] / total for index in range(9)] == pytest.approx(shares_skewed(9), abs=0.01)
 
-    def past(self, weeks: int, shares: tuple[float, ...] = shares_even(9)) -> Past:
+    def past(self, weeks: int, shares: tuple[float, ...] = shares_even(9)) -> PastWeeks:
         end = RISE - 600
-        return Past(
+        return PastWeeks(
             group="g",
             topic="payments",
             truth=truth_rising_at(RISE, weeks, shares, 0.0059),
@@ -187,13 +187,15 @@ class TestOutcome:
         picture(outcome, both, tmp_path / "out" / "one.png")
         assert (tmp_path / "out" / "one.png").read_bytes().startswith(b"\x89PNG")
 
-    def outcome(self, path: Path, learnt: dict[float, int], plain: dict[float, int], lost: bool = False) -> Outcome:
+    def outcome(
+        self, path: Path, learnt: dict[float, int], plain: dict[float, int], lost: bool = False
+    ) -> GroupsOutcome:
         return self.outcome_of(self.runs(path, learnt, plain, lost), path)
 
-    def outcome_of(self, both: tuple[Report, Report], path: Path) -> Outcome:
+    def outcome_of(self, both: tuple[Report, Report], path: Path) -> GroupsOutcome:
         names = ("with baselines", "without")
         replicas, learnt, plain = judged(both, names, (path / "learnt", path / "plain"), self.SCHEDULE)
-        return Outcome(
+        return GroupsOutcome(
             rise_at=self.SCHEDULE.rise_at,
             low_seconds=4,
             high_seconds=4,
@@ -227,7 +229,7 @@ class TestOutcome:
         save_entries(
             path / CONTROL_FILE,
             [
-                Entry(TELEMETRY, number, START + at, encode(decided(number, at, count)).decode())
+                ControlEntry(TELEMETRY, number, START + at, encode(decided(number, at, count)).decode())
                 for number, (at, count) in enumerate(wanted.items())
             ],
         )

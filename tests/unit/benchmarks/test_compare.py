@@ -13,15 +13,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.compare import recordings, runs
+from benchmarks.compare import datasets, runs
 from benchmarks.compare.__main__ import _parsed, jobs_of
 from benchmarks.compare.page import origins, packers, page, summary, table
 from benchmarks.compare.runs import (
     CHOICES,
     STARTUPS,
     Choice,
-    Job,
-    Result,
+    ComparisonJob,
+    ComparisonResult,
     config_of,
     digest,
     grouped,
@@ -29,16 +29,16 @@ from benchmarks.compare.runs import (
     play,
     play_all,
 )
-from benchmarks.compare.scenes import OTHERS, SCENES, Scene, scene_of
-from benchmarks.compare.targets import RANGE_SEEDS, RANGED, Verdict, extra_jobs, on_front, rivals, verdicts
+from benchmarks.compare.scenarios import OTHERS, SCENARIOS, Scenario, scenario_of
+from benchmarks.compare.targets import RANGE_SEEDS, RANGED, TargetVerdict, extra_jobs, on_front, rivals, verdicts
 
 from demo.datasets import LANDAU_NAME, TAXI_NAME, WORLD_CUP_NAME
 from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simulate
 from loadtrim_agent.common.naming import parse_choice
 from loadtrim_agent.planning.registry import PACKERS, POLICIES
 
-RESULT = Result(
-    job=Job(scene="spike", choice="objective", startup_seconds=1.0),
+RESULT = ComparisonResult(
+    job=ComparisonJob(scene="spike", choice="objective", startup_seconds=1.0),
     code="",
     records=1000,
     left=0,
@@ -65,26 +65,26 @@ MATCH = {29: ((0, 50), (1, 500)), 30: ((0, 100), (1, 400))}
 
 def result(
     choice: str, share: float, minutes: float, startup: float = 1.0, scene: str = "spike", seed: int = 1
-) -> Result:
-    job = Job(scene=scene, choice=choice, startup_seconds=startup, seed=seed)
+) -> ComparisonResult:
+    job = ComparisonJob(scene=scene, choice=choice, startup_seconds=startup, seed=seed)
     return msgspec.structs.replace(RESULT, job=job, share=share, replica_minutes=minutes)
 
 
 def test_every_policy_and_only_known_packers_are_compared() -> None:
-    scene = scene_of("steps")
+    scene = scenario_of("steps")
     assert {parse_choice(choice.policy_for(scene))[0] for choice in CHOICES} == set(POLICIES)
     assert {choice.packer for choice in CHOICES} <= set(PACKERS)
 
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in QUICKLY_MADE else pytest.param(name, marks=pytest.mark.slow) for name in (*SCENES, *OTHERS)],
+    [name if name in QUICKLY_MADE else pytest.param(name, marks=pytest.mark.slow) for name in (*SCENARIOS, *OTHERS)],
 )
 def test_every_load_can_be_made_and_begins_with_what_it_takes(name: str) -> None:
-    scene = scene_of(name)
+    scene = scenario_of(name)
     assert scene.load.seconds >= 60
     assert scene.replicas * scene.worth >= min(scene.load.per_second[0], len(scene.load.partitions) * scene.worth)
-    assert scene_of(name, True).load.seconds == 60
+    assert scenario_of(name, True).load.seconds == 60
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -108,7 +108,7 @@ def test_the_front_is_what_nobody_beats() -> None:
 
 
 def test_the_clairvoyant_look_ahead_and_do_not_with_whole_partitions_and_slices_and_compete_with_nobody() -> None:
-    scene = scene_of("steps")
+    scene = scenario_of("steps")
     knowing = [choice for choice in CHOICES if parse_choice(choice.policy_for(scene))[0] == "clairvoyant"]
     given = [parse_choice(choice.policy_for(scene))[1] for choice in knowing]
     kinds = {(each.get("with_startup", 1.0), each.get("sliced", 0.0)) for each in given}
@@ -168,16 +168,18 @@ def test_what_was_played_with_several_seeds_is_a_range_and_competes_with_the_fir
     jobs = {job.key for job in extra_jobs(False)}
     for seed in RANGE_SEEDS[1:]:
         for scene in RANGED:
-            assert {Job(scene=scene, choice="objective", startup_seconds=at, seed=seed).key for at in STARTUPS} <= jobs
+            assert {
+                ComparisonJob(scene=scene, choice="objective", startup_seconds=at, seed=seed).key for at in STARTUPS
+            } <= jobs
 
 
 def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
-    for rates in (recordings.ten_minutes(), recordings.world_cup(), recordings.taxi()):
+    for rates in (datasets.ten_minutes(), datasets.world_cup(), datasets.taxi()):
         assert not rates.recorded
         assert rates.source.startswith("STAND-IN")
         assert min(rates.per_second) >= 0.0
-    load, recorded = recordings.landau_stream(2)
+    load, recorded = datasets.landau_stream(2)
     assert (recorded, load.seconds, len(load.partitions)) == (False, 60, 32)
 
 
@@ -185,19 +187,19 @@ def test_stand_ins_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 def recorded_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A directory for recordings, empty at first."""
     monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
-    scene_of.cache_clear()
+    scenario_of.cache_clear()
     yield tmp_path
-    scene_of.cache_clear()
+    scenario_of.cache_clear()
 
 
 @pytest.mark.usefixtures("recorded_here")
 @pytest.mark.parametrize("name", ["trace", "trace-skewed", *PLAYED])
 def test_every_recorded_load_has_a_stand_in_where_a_directory_is_named_without_it(name: str) -> None:
-    assert scene_of(name).recorded is False
+    assert scenario_of(name).recorded is False
 
 
 def test_recordings_are_played_where_they_are(recorded_here: Path) -> None:
-    job = Job(scene="taxi", choice="keda", startup_seconds=1.0)
+    job = ComparisonJob(scene="taxi", choice="keda", startup_seconds=1.0)
     before = digest(job)
     minutes = "".join(f"1998-06-{day} 12:{minute:02}:00,{count}\n" for day in (29, 30) for minute, count in MATCH[day])
     (recorded_here / WORLD_CUP_NAME).write_bytes(gzip.compress(f"period,count\n{minutes}".encode()))
@@ -206,24 +208,24 @@ def test_recordings_are_played_where_they_are(recorded_here: Path) -> None:
     )
     stream = [{"a": {"0": 20 * row, "1": 40}, "b": {"0": 100}} for row in range(3)]
     (recorded_here / LANDAU_NAME).write_text(json.dumps(stream))
-    cup, taxi = recordings.world_cup(), recordings.taxi()
+    cup, taxi = datasets.world_cup(), datasets.taxi()
     assert cup.recorded
     assert taxi.recorded
     # 100 and 400 in two halves: 350/s at most, a quarter of it at first, halfway in the quarter.
     assert [cup.per_second[at] for at in (0, 150, 300, 599)] == [87.5, 218.75, 350.0, 350.0]
     assert 92.0 <= taxi.per_second[0] <= 108.0
     assert 276.0 <= taxi.per_second[-1] <= 324.0
-    load, recorded = recordings.landau_stream(2)
+    load, recorded = datasets.landau_stream(2)
     assert recorded
     assert load.per_second == (35.0,) * 30 + (40.0,) * 30
-    scene_of.cache_clear()
+    scenario_of.cache_clear()
     assert digest(job) != before, "results of stand-ins are not kept for recordings"
 
 
 def test_the_page_says_which_loads_were_recorded() -> None:
     names = ["steps", "trace", *PLAYED]
     text = origins(names)
-    told = {name: scene_of(name).recorded for name in names}
+    told = {name: scenario_of(name).recorded for name in names}
     assert {name for name, kind in told.items() if kind is not None} == {"trace", *PLAYED}
     recorded, stand_ins, _ = text.split(". ")
     for name, kind in told.items():
@@ -231,7 +233,7 @@ def test_the_page_says_which_loads_were_recorded() -> None:
     assert text in page({}, names, [], "make compare", 0, False)
 
 
-def verdict(told: list[Verdict], words: str) -> Verdict:
+def verdict(told: list[TargetVerdict], words: str) -> TargetVerdict:
     return next(each for each in told if words in each.target)
 
 
@@ -262,9 +264,9 @@ def test_a_missed_target_tells_by_how_much_and_one_that_is_met_does_not() -> Non
     front = [result(name, 0.9, 10.0, startup, scene="steps") for startup in STARTUPS for name in names]
     beaten = [result("linear", 0.95, 9.0, startup, scene="steps") for startup in (1.0, 10.0)]
     beaten.append(result("fixed (peak)", 0.95, 9.0, 60.0, scene="steps"))
-    sliced = Job(scene="trace", choice="objective, slicing", startup_seconds=1.0)
+    sliced = ComparisonJob(scene="trace", choice="objective, slicing", startup_seconds=1.0)
     paid = msgspec.structs.replace(RESULT, job=sliced, share=0.998, replica_minutes=30.03)
-    stream = Job(scene="landau-100", choice="objective, slicing", startup_seconds=1.0)
+    stream = ComparisonJob(scene="landau-100", choice="objective, slicing", startup_seconds=1.0)
     slow = msgspec.structs.replace(RESULT, job=stream, p99=0.15, replicas_mean=12.0)
     constant = [msgspec.structs.replace(RESULT, job=job) for job in extra_jobs(False) if "constant" in job.scene]
     loud = [
@@ -290,7 +292,7 @@ def test_a_run_goes_on_where_it_ended_and_other_code_is_played_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "runs.jsonl"
-    job = Job(scene="spike", choice="fixed (mean)", startup_seconds=1.0, quick=True)
+    job = ComparisonJob(scene="spike", choice="fixed (mean)", startup_seconds=1.0, quick=True)
     said: list[str] = []
     first = play_all([job], path, 1, tell=said.append)
     with path.open("ab") as file:
@@ -321,14 +323,14 @@ def test_a_pools_processes_end_when_the_one_that_began_them_is_killed() -> None:
 def test_a_run_that_would_be_another_is_played_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever makes it another: its row, what the row is told of the load, its settings, or the load itself."""
     jobs = [
-        Job(scene=scene, choice=choice.name, startup_seconds=startup, seed=seed)
+        ComparisonJob(scene=scene, choice=choice.name, startup_seconds=startup, seed=seed)
         for scene in ("steps", "spike")
         for choice in CHOICES
         for startup, seed in ((0.0, 1), (1.0, 1), (1.0, 2))
     ]
     before = {job: digest(job) for job in jobs}
     assert len(set(before.values())) == len(jobs)
-    told, untold = (Job(scene="steps", choice=name, startup_seconds=1.0) for name in ("fixed (mean)", "keda"))
+    told, untold = (ComparisonJob(scene="steps", choice=name, startup_seconds=1.0) for name in ("fixed (mean)", "keda"))
     with monkeypatch.context() as patched:
         patched.setattr(Choice, "policy_for", lambda choice, scene: choice.policy.format(mean=7, worth=82.0))
         assert (digest(told) != before[told], digest(untold) == before[untold]) == (True, True)
@@ -336,18 +338,18 @@ def test_a_run_that_would_be_another_is_played_anew(monkeypatch: pytest.MonkeyPa
         patched.setattr(runs, "config_of", lambda job, scene: replace(config_of(job, scene), decision_seconds=2.0))
         assert all(digest(job) != before[job] for job in (told, untold))
 
-    def busier(name: str, quick: bool) -> Scene:
-        scene = scene_of(name, quick)
+    def busier(name: str, quick: bool) -> Scenario:
+        scene = scenario_of(name, quick)
         rates = scene.load.per_second
         return replace(scene, load=replace(scene.load, per_second=(*rates[:-1], rates[-1] + 1.0)))
 
-    monkeypatch.setattr(runs, "scene_of", busier)
+    monkeypatch.setattr(runs, "scenario_of", busier)
     assert all(digest(job) != before[job] for job in (told, untold))
 
 
 @pytest.mark.slow
 def test_a_result_is_the_same_each_time_and_stands_on_the_page() -> None:
-    job = Job(scene="spike", choice="objective", startup_seconds=1.0, quick=True)
+    job = ComparisonJob(scene="spike", choice="objective", startup_seconds=1.0, quick=True)
     first, again = play(job), play(job)
     assert msgspec.structs.replace(first, cpu_seconds=0.0) == msgspec.structs.replace(again, cpu_seconds=0.0)
     text = page({job.key: first}, ["spike"], [], "make compare", 3, True)
@@ -356,10 +358,10 @@ def test_a_result_is_the_same_each_time_and_stands_on_the_page() -> None:
 
 
 def test_the_jobs_are_every_load_with_every_policy_and_start_up_time_once() -> None:
-    jobs = jobs_of(list(SCENES), [], quick=False, extra=False)
-    assert len(jobs) == len({job.key for job in jobs}) == len(SCENES) * len(CHOICES) * len(STARTUPS)
+    jobs = jobs_of(list(SCENARIOS), [], quick=False, extra=False)
+    assert len(jobs) == len({job.key for job in jobs}) == len(SCENARIOS) * len(CHOICES) * len(STARTUPS)
     some = _parsed(["--startups", "60,0"])
-    part = jobs_of(list(SCENES), [], False, False, some.startups)
+    part = jobs_of(list(SCENARIOS), [], False, False, some.startups)
     assert part == [job for job in jobs if job.startup_seconds in (0.0, 60.0)]
     with pytest.raises(SystemExit):
         _parsed(["--startups", "5"])

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from benchmarks.papers import __main__ as papers
 from benchmarks.papers import closer24, iccbdc22, koper22, landau24, li_ku, traces
-from benchmarks.papers.bench import Context, Experiment, measured
+from benchmarks.papers.bench import Experiment, ExperimentContext, measured
 from benchmarks.papers.closer24_optimal import optimal
-from benchmarks.papers.landau24 import Stream, cardinal_bin_scores, measurements, pareto_front, play
+from benchmarks.papers.landau24 import StreamSpec, cardinal_bin_scores, measurements, pareto_front, play
 from benchmarks.papers.landau24_latency import Iteration, latencies, percentile_of_bytes
-from benchmarks.papers.playing import Result, _played, looks, needed, scaled_alike
-from benchmarks.papers.sheet import AS_PUBLISHED, AS_RUN, Row, Sheet, Spread, Table, markdown, text
+from benchmarks.papers.runner import SimulatedResult, _played, looks, needed, scaled_alike
+from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables, Spread, markdown, text
 from benchmarks.run_cache import appending, read_results
 
 from loadtrim.simulate import Simulation
@@ -41,8 +41,8 @@ def test_who_is_beaten_in_one_and_equal_in_the_other_is_not_on_the_front() -> No
 
 @pytest.mark.parametrize("form", [AS_RUN, AS_PUBLISHED])
 def test_a_stream_keeps_to_its_steps_and_bounds(form: str) -> None:
-    made = measurements(Stream("uniform", 10, form, 20, 40))
-    assert made == measurements(Stream("uniform", 10, form, 20, 40))
+    made = measurements(StreamSpec("uniform", 10, form, 20, 40))
+    assert made == measurements(StreamSpec("uniform", 10, form, 20, 40))
     for before, now in pairwise(made):
         assert max(abs(now[p] - before[p]) for p in now) <= 10
     loads = [load for one in made for load in one.values()]
@@ -53,7 +53,7 @@ def test_a_stream_keeps_to_its_steps_and_bounds(form: str) -> None:
 
 
 def test_the_first_assignment_costs_nothing_and_a_constant_load_moves_nothing() -> None:
-    made = measurements(Stream("uniform", 0, AS_RUN, 12, 5))
+    made = measurements(StreamSpec("uniform", 0, AS_RUN, 12, 5))
     assert play("bfd_sticky", made).rscore == 0.0
     assert len(set(play("bfd_sticky", made).opened)) == 1
 
@@ -129,8 +129,8 @@ def test_what_is_above_a_replicas_limit_is_late_whoever_scales() -> None:
 # -- figures
 
 
-def row(paper: float | None, *values: float) -> Row:
-    return Row(what="a|b", form=AS_RUN, unit="%", paper=paper, ours=Spread.of(values))
+def row(paper: float | None, *values: float) -> FigureRow:
+    return FigureRow(what="a|b", form=AS_RUN, unit="%", paper=paper, ours=Spread.of(values))
 
 
 def test_a_figure_that_varies_is_a_range_and_the_paper_may_lie_within() -> None:
@@ -142,13 +142,13 @@ def test_a_figure_that_varies_is_a_range_and_the_paper_may_lie_within() -> None:
 
 def test_heartbeats_are_compared_at_the_same_looks() -> None:
     """Found by a reader: W2 had one look with the short ones and two with the long."""
-    jobs = closer24._jobs(Context(False, None, None), [100.0], [50.0])
+    jobs = closer24._jobs(ExperimentContext(False, None, None), [100.0], [50.0])
     for name in ("W1/as published", "W1/as run", "W2/as published", "W2/as run"):
         short, plain = (
             [job.options.phase_seconds for job in jobs[title]] for title in (f"heartbeat/{name}", f"{name}/Alg. 2")
         )
         assert short == plain
-    assert "0.02 and 0.3 s after the burst" in closer24._w2_looks(Context(False, None, None))
+    assert "0.02 and 0.3 s after the burst" in closer24._w2_looks(ExperimentContext(False, None, None))
 
 
 def test_optimal_is_played_without_a_wait() -> None:
@@ -179,8 +179,13 @@ def test_every_packer_has_a_colour_of_its_own() -> None:
 
 
 def test_the_page_keeps_its_columns() -> None:
-    sheet = Sheet(
-        name="x", title="X", source="", setting=(), tables=(Table(title="T", rows=(row(1.0, 2.0),)),), command="make it"
+    sheet = PaperTables(
+        name="x",
+        title="X",
+        source="",
+        setting=(),
+        tables=(FigureTable(title="T", rows=(row(1.0, 2.0),)),),
+        command="make it",
     )
     lines = markdown(sheet)
     assert "| a\\|b | as run | 1.0 % | 2.0 % | +1.0 |" in lines
@@ -190,11 +195,11 @@ def test_the_page_keeps_its_columns() -> None:
 # -- quick runs
 
 
-def short(given: Context) -> Sheet:
+def short(given: ExperimentContext) -> PaperTables:
     """As an experiment that plays much less than its paper when it is to be quick."""
-    table = Table(title="T", rows=(row(18.0, 2.7),), note="A note.")
+    table = FigureTable(title="T", rows=(row(18.0, 2.7),), note="A note.")
     given.draw("x.png", "A picture.", lambda figure: figure.subplots())
-    return Sheet(
+    return PaperTables(
         name="x", title="X", source="", setting=("As ever.",), tables=(table.apart() if given.quick else table,)
     )
 
@@ -221,22 +226,22 @@ def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPa
     for module in (closer24, iccbdc22):
         monkeypatch.setattr(module, "play", lambda given, jobs: {name: [RESULT] * len(js) for name, js in jobs.items()})
     for run, told in ((iccbdc22.run, "0.02 s after the burst (seed 1)"), (closer24.run, "0.02, 0.2 s after the")):
-        sheet = run(Context(True, None, None))
+        sheet = run(ExperimentContext(True, None, None))
         assert told in "".join(sheet.setting)
         assert all(each.difference is None for table in sheet.tables for each in table.rows)
         assert any(each.paper is not None for table in sheet.tables for each in table.rows)
-    whole = iccbdc22.run(Context(False, None, None))
+    whole = iccbdc22.run(ExperimentContext(False, None, None))
     assert "0.02, 0.3, 0.6 s after the burst (seeds 1, 2, 3)" in "".join(whole.setting)
 
 
 def test_every_table_says_how_it_is_made_alone() -> None:
     """A title that begins another one means itself only."""
-    sheet = Sheet(name="x", title="X", source="", setting=(), tables=(Table(title="Query 1", rows=()),))
+    sheet = PaperTables(name="x", title="X", source="", setting=(), tables=(FigureTable(title="Query 1", rows=()),))
     command = "PYTHONPATH=.:examples python -m benchmarks.papers.x --table '=Query 1'"
     assert f"Alone: `{command}`." in markdown(sheet)
-    alone = Context(False, None, None, only="=Query 1")
+    alone = ExperimentContext(False, None, None, only="=Query 1")
     assert [alone.wants(title) for title in ("Query 1", "Query 11", "My Query 1")] == [True, False, False]
-    assert Context(False, None, None, only="Query 1").wants("Query 11")
+    assert ExperimentContext(False, None, None, only="Query 1").wants("Query 11")
 
 
 def test_sheets_of_other_code_are_named(
@@ -311,7 +316,7 @@ def test_every_row_of_the_thesis_has_a_policy_that_can_be_made() -> None:
         Simulation(job.load, job.config, job.options)
 
 
-RESULT = Result(
+RESULT = SimulatedResult(
     share_in_time=0.9,
     replica_minutes=2.0,
     ups=1,
@@ -348,13 +353,13 @@ def test_by_its_text_the_thesis_has_no_parameters_of_its_code() -> None:
 @pytest.mark.slow
 def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
     """From results of any kind: what is drawn is looked at by people, that it is drawn is looked at here."""
-    given = Context(False, None, tmp_path)
+    given = ExperimentContext(False, None, tmp_path)
     humps, taxis = [100.0] * 210, [50.0] * 210
     closer24._draw(given, humps, taxis, {name: [RESULT] for name in closer24._jobs(given, humps, taxis)})
     aware, kafka = iccbdc22._aware(given, (0.02,))
     iccbdc22._draw(given, aware, {name: [RESULT] for name in (*aware, *kafka)})
     for name in ("smooth", "clumped"):
-        case = li_ku.Case(name, "", li_ku.StandIn(name, "", (taxis,)))
+        case = li_ku.LoadCase(name, "", li_ku.StandIn(name, "", (taxis,)))
         li_ku._draw(given, case, {policy: [RESULT, RESULT] for policy in li_ku.POLICIES})
     results = {f"{query.name}/{name}": RESULT for query in koper22.LOADS for name in koper22.POLICIES}
     koper22._draw(given, results)
@@ -364,14 +369,14 @@ def test_every_picture_of_played_runs_is_drawn(tmp_path: Path) -> None:
 
 
 def test_tables_that_nobody_asked_for_take_no_runs() -> None:
-    given = Context(False, None, None, only="skewed")
+    given = ExperimentContext(False, None, None, only="skewed")
     parts = closer24._parts(given, [100.0], [50.0])
     jobs = needed(given, parts, closer24._jobs(given, [100.0], [50.0]))
     assert {name.partition("/")[0] for name in jobs} == {"W1 skewed", "W2 skewed"}
 
 
 def test_another_run_is_scaled_as_the_first_one_asked_for() -> None:
-    jobs, _ = iccbdc22._aware(Context(True, None, None), (0.02,))
+    jobs, _ = iccbdc22._aware(ExperimentContext(True, None, None), (0.02,))
     job = jobs["1/as run/aware"][0]
     wanted = ((0.5, 1), (20.5, 3))
     assert scaled_alike(job, replace(RESULT, wanted=wanted)).options.replicas_at == wanted

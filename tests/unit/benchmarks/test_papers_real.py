@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from benchmarks.papers import __main__ as papers
 from benchmarks.papers import real
-from benchmarks.papers.bench import Context
+from benchmarks.papers.bench import ExperimentContext
 from benchmarks.papers.real_page import PICTURE, RealRun, load_runs, merge_runs, paint, section
 
-from demo.report import Latency, Summary
-from demo.telemetry import Entry, save_entries
+from demo.report import Latency, RunSummary
+from demo.telemetry import ControlEntry, save_entries
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.telemetry_records import ReportRecord
@@ -74,7 +74,7 @@ def test_the_picture_has_a_panel_for_each_load(tmp_path: Path) -> None:
         paint(figure, runs)
         titles.extend(axes.get_title() for axes in figure.axes)  # type: ignore[attr-defined]
 
-    Context(quick=False, pool=None, folder=tmp_path).draw(PICTURE, "", painted)
+    ExperimentContext(quick=False, pool=None, folder=tmp_path).draw(PICTURE, "", painted)
     assert titles == ["W1", "W2"]
     assert (tmp_path / PICTURE).exists()
 
@@ -96,23 +96,25 @@ def test_the_reference_assignors_of_closer24_are_scaled_by_what_a_replica_does_w
             assert named[plan.scaled_as].paper is not None
 
 
-def summary() -> Summary:
+def summary() -> RunSummary:
     """Of a run that did nothing."""
     kinds = {float: 0.0, int: 0, str: "", bool: True, dict: {}}
-    plain = {field.name: kinds.get(get_origin(field.type) or field.type) for field in msgspec.structs.fields(Summary)}
+    plain = {
+        field.name: kinds.get(get_origin(field.type) or field.type) for field in msgspec.structs.fields(RunSummary)
+    }
     latency = {field.name: 0.0 for field in msgspec.structs.fields(Latency)}
-    return msgspec.convert({**plain, "latency": latency}, Summary)
+    return msgspec.convert({**plain, "latency": latency}, RunSummary)
 
 
 def test_what_was_kept_of_another_group_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real, "OUT", tmp_path)
     first = next(plan for plan in real.plans() if plan.policy.startswith("linear"))
-    found = real.Kept(name=first.name, summary=summary(), replicas_at=(), at=0.0, machine="", played=first.played)
+    found = real.CachedRun(name=first.name, summary=summary(), replicas_at=(), at=0.0, machine="", played=first.played)
     path = real.directory_of(first, 0, None) / real.KEPT_FILE
     path.parent.mkdir(parents=True)
     path.write_bytes(msgspec.json.encode(found))
-    assert real.kept(first, 0, None) == found
-    assert real.kept(replace(first, policy="linear:mu=200"), 0, None) is None
+    assert real.cached_run(first, 0, None) == found
+    assert real.cached_run(replace(first, policy="linear:mu=200"), 0, None) is None
 
 
 def test_when_members_reported_is_worked_out_of_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +122,7 @@ def test_when_members_reported_is_worked_out_of_what_is_kept(tmp_path: Path, mon
     plan = real.plans()[0]
     keep(plan, at=100.0)
     directory = real.directory_of(plan, 0, None)
-    result = real.kept(plan, 0, None)
+    result = real.cached_run(plan, 0, None)
     assert result is not None
     assert real.told(plan, result, directory).reported_after_seconds is None, "nobody reported"
     reports = [
@@ -129,7 +131,7 @@ def test_when_members_reported_is_worked_out_of_what_is_kept(tmp_path: Path, mon
     ]
     save_entries(
         directory / real.CONTROL_FILE,
-        [Entry(TELEMETRY, offset, each.at, encode(each).decode()) for offset, each in enumerate(reports)],
+        [ControlEntry(TELEMETRY, offset, each.at, encode(each).decode()) for offset, each in enumerate(reports)],
     )
     assert real.told(plan, result, directory).reported_after_seconds == pytest.approx(0.25)
 
@@ -157,7 +159,7 @@ def test_real_runs_take_no_abbreviations() -> None:
 def keep(plan: real.Plan, at: float, stolen: float = 0.0) -> None:
     path = real.directory_of(plan, 0, None) / real.KEPT_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = real.Kept(
+    found = real.CachedRun(
         name=plan.name, summary=summary(), replicas_at=(), at=at, machine="", played=plan.played, stolen=stolen
     )
     path.write_bytes(msgspec.json.encode(found))
@@ -171,10 +173,10 @@ def test_what_was_disturbed_is_played_again_and_what_was_scaled_like_it(
     assert reference.scaled_as == base.name
     keep(base, at=10.0, stolen=0.03)
     keep(reference, at=20.0)
-    assert set(real.all_kept(0, None, 1.0)) == {base.name, reference.name}
-    assert real.all_kept(0, None, 0.02) == {}
+    assert set(real.cached_runs(0, None, 1.0)) == {base.name, reference.name}
+    assert real.cached_runs(0, None, 0.02) == {}
     keep(base, at=30.0)
-    assert set(real.all_kept(0, None, 0.02)) == {base.name}
+    assert set(real.cached_runs(0, None, 0.02)) == {base.name}
 
 
 def test_the_moment_of_the_reports_is_told_from_the_burst_on() -> None:
@@ -192,11 +194,11 @@ def test_what_another_command_has_played_meanwhile_is_not_played_again(
     first, second, *others = [plan for plan in real.plans() if plan.load == "ICCBDC'22 experiment 1"]
     played: list[str] = []
 
-    def play(plan: real.Plan, *_: object) -> real.Kept:
+    def play(plan: real.Plan, *_: object) -> real.CachedRun:
         played.append(plan.name)
         keep(plan, at=10.0 + len(played))
         keep(second, at=10.0)  # by somebody else
-        found = real.kept(plan, 0, None)
+        found = real.cached_run(plan, 0, None)
         assert found is not None
         return found
 

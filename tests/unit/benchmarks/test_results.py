@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from benchmarks import results
-from benchmarks.suite.results import Figure, Result, load_results, merge, render_text
+from benchmarks.suite.results import BenchmarkResult, Figure, load_results, merge, render_text
 
-FOUND = Result(
+FOUND = BenchmarkResult(
     name="move",
     title="A move",
     command="make bench",

@@ -13,8 +13,8 @@ from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, KafkaTimeoutError
 
 from batches.__main__ import main
-from batches.gathering import Complete, Gathering, Limits
-from batches.service import Cycle, Row, processed
+from batches.gathering import BatchLimits, Complete, Gathering
+from batches.service import Cycle, WrittenRow, processed
 
 pytestmark = pytest.mark.looptime
 
@@ -52,7 +52,7 @@ def messages(at: TopicPartition, *offsets: int, size: int = 100) -> dict[TopicPa
 
 
 class TestGathering:
-    limits = Limits(batch_bytes=1000, wait_seconds=2.0)
+    limits = BatchLimits(batch_bytes=1000, wait_seconds=2.0)
 
     def begun(self, now: float = 50.0) -> Gathering:
         gathering = Gathering(self.limits)
@@ -95,7 +95,7 @@ class TestGathering:
     )
     def test_limits_that_cannot_be_used(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match="give"):
-            Limits(**wrong)
+            BatchLimits(**wrong)
 
 
 UNREADABLE = [
@@ -113,7 +113,7 @@ class TestProcessed:
     def test_a_payment_becomes_a_row(self) -> None:
         topic, value = processed(Message(A, 3))
         assert topic == "payments-rows"
-        assert msgspec.json.decode(value or b"", type=Row) == Row("0-3", "12.34", "EUR")
+        assert msgspec.json.decode(value or b"", type=WrittenRow) == WrittenRow("0-3", "12.34", "EUR")
 
     @pytest.mark.parametrize("value", UNREADABLE)
     def test_what_cannot_be_read_is_put_aside_as_it_came(self, value: bytes | None) -> None:
@@ -172,7 +172,7 @@ class Producer:
         self.acknowledges.set()
 
     async def send(self, topic: str, value: bytes, *, key: bytes | None) -> asyncio.Future[None]:
-        row = msgspec.json.decode(value, type=Row)
+        row = msgspec.json.decode(value, type=WrittenRow)
         self.sent.append((asyncio.get_running_loop().time(), row.id))
         return asyncio.ensure_future(self._acknowledged())
 
@@ -191,7 +191,7 @@ class World:
 
     def __init__(self, *arrivals: tuple[float, dict[TopicPartition, list[Message]]]) -> None:
         self.consumer, self.producer = Consumer(*arrivals), Producer()
-        limits = Limits(batch_bytes=1000, wait_seconds=2.0)
+        limits = BatchLimits(batch_bytes=1000, wait_seconds=2.0)
         self.cycle = Cycle(self.consumer, self.producer, limits)  # type: ignore[arg-type]
         self.running = asyncio.ensure_future(self.cycle.run())
 

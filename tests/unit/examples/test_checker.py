@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo.checker import Verdict, check, main
+from demo.checker import CheckerVerdict, check, main
 from demo.journal import JournalError, read_run
 from payments.service import JOURNAL_VERSION, Journal
 from unit.examples.stories import Story
@@ -22,7 +22,7 @@ def story(tmp_path: Path) -> Story:
     return Story(tmp_path / "run")
 
 
-def verdict_of(story: Story, *, manual_commits: bool = False) -> Verdict:
+def verdict_of(story: Story, *, manual_commits: bool = False) -> CheckerVerdict:
     return check(read_run(story.write()), manual_commits=manual_commits)
 
 

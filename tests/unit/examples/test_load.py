@@ -17,7 +17,7 @@ from demo.datasets import TRACE_NAME, data_file
 
 class TestSchedule:
     def test_burst_of_the_rate_rounded_up_at_the_start_of_each_second(self) -> None:
-        rates = load.Rates((2.0, 0.0, 2.1), "test")
+        rates = load.LoadRates((2.0, 0.0, 2.1), "test")
         due = list(load.schedule(rates, (1.0,)))
         assert [record.at_seconds for record in due] == [0.0, 0.0, 2.0, 2.0, 2.0]
         assert rates.records == 5
@@ -42,7 +42,7 @@ class TestSchedule:
         shares = [weight / sum(weights) for weight in weights]
         counts = [0] * len(shares)
         total = 0
-        for record in load.schedule(load.Rates(tuple(rates), "test"), shares):
+        for record in load.schedule(load.LoadRates(tuple(rates), "test"), shares):
             total += 1
             counts[record.partition] += 1
             # Smooth weighted round-robin: the sum of the errors is zero, each is below the number of partitions.

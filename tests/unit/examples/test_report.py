@@ -10,7 +10,7 @@ import pytest
 from demo.follow import Follower
 from demo.journal import read_run
 from demo.report import NOT_THE_PAPERS, SETTING_FILE, Replica, Report, Setting, main, make_report, percentile, render
-from demo.telemetry import Entry, OwnerChange, Telemetry, fold, load_entries, save_entries
+from demo.telemetry import ControlEntry, OwnerChange, Telemetry, fold, load_entries, save_entries
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.codec import Record, encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, HelloRecord, MemberEntry, ReleaseRecord
@@ -222,9 +222,10 @@ class TestRendering:
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def entries(*records: Record) -> list[Entry]:
+def entries(*records: Record) -> list[ControlEntry]:
     return [
-        Entry(record.lands_on, offset, START + offset, encode(record).decode()) for offset, record in enumerate(records)
+        ControlEntry(record.lands_on, offset, START + offset, encode(record).decode())
+        for offset, record in enumerate(records)
     ]
 
 
@@ -285,7 +286,7 @@ class TestTelemetry:
         decision = DecisionRecord(
             group="g", member="m1", at=START, generation=1, sequence=1, outcome="up", reason="load", replicas_wanted=3
         )
-        telemetry = fold([*entries(report, report, decision), Entry(0, 9, START, "{")])
+        telemetry = fold([*entries(report, report, decision), ControlEntry(0, 9, START, "{")])
         assert telemetry.handoffs == [(START, 0.01), (START, 0.02)] * 2
         assert telemetry.late == {"serial": 6}
         assert telemetry.startup_seconds == [0.7, 0.7]

@@ -12,7 +12,7 @@ import pytest
 from demo import __main__ as demo
 from demo import run as runs
 from demo.follow import Follower
-from demo.journal import Supervisor
+from demo.journal import SupervisorJournal
 from demo.load import Progress, constant
 from loadtrim.orchestrator.instances import OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator
@@ -102,7 +102,7 @@ async def test_a_service_that_does_not_start_is_quoted(monkeypatch: pytest.Monke
     options = runs.RunOptions(
         bootstrap="", topic="t", rates=constant(1, 1), shares=(1.0,), directory=tmp_path, ready_seconds=20.0
     )
-    recorder = runs._Recorder(Supervisor(tmp_path))
+    recorder = runs._Recorder(SupervisorJournal(tmp_path))
     command = [sys.executable, "-c", "raise SystemExit('no such thing')"]
     settings = OrchestratorOptions(log_directory=tmp_path / "logs", backoff_seconds=0.01)
     async with LocalOrchestrator(command, settings, recorder) as up:

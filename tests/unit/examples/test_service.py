@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from payments.service import Journal, Options, Pace
+from payments.service import Journal, Pace, ServiceOptions
 
 
 class TestOptions:
     def test_defaults(self) -> None:
-        options = Options.from_env({})
+        options = ServiceOptions.from_env({})
         assert (options.topics, options.busy_seconds, options.burn, options.client) == (
             ("payments",),
             0.0059,
@@ -23,7 +23,7 @@ class TestOptions:
         assert options.instance
 
     def test_everything_set(self, tmp_path: Path) -> None:
-        options = Options.from_env(
+        options = ServiceOptions.from_env(
             {
                 "PAYMENTS_BOOTSTRAP": "kafka:1",
                 "PAYMENTS_TOPIC": "a,b",
@@ -36,7 +36,7 @@ class TestOptions:
                 "LOADTRIM_INSTANCE": "pod-3",
             }
         )
-        assert options == Options(
+        assert options == ServiceOptions(
             bootstrap="kafka:1",
             topics=("a", "b"),
             group="g",
@@ -60,7 +60,7 @@ class TestOptions:
     )
     def test_what_cannot_be_used_names_variable_and_value(self, name: str, value: str) -> None:
         with pytest.raises(ValueError, match=name) as caught:
-            Options.from_env({name: value})
+            ServiceOptions.from_env({name: value})
         assert repr(value) in str(caught.value)
         assert "allowed" in str(caught.value)
 

@@ -9,7 +9,18 @@ from statistics import fmean
 
 import msgspec
 
-__all__ = ["AS_PUBLISHED", "AS_RUN", "Plot", "Row", "Sheet", "Spread", "Table", "line", "markdown", "text"]
+__all__ = [
+    "AS_PUBLISHED",
+    "AS_RUN",
+    "FigureRow",
+    "FigureTable",
+    "PaperTables",
+    "Plot",
+    "Spread",
+    "line",
+    "markdown",
+    "text",
+]
 
 AS_PUBLISHED, AS_RUN = "as published", "as run"
 WITHIN = ", within"
@@ -43,7 +54,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         return Spread(mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class FigureRow(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of a paper."""
 
     what: str
@@ -95,14 +106,14 @@ def _signed(value: float, digits: int) -> str:
     return _number(0.0, digits) if float(shown.replace(",", "")) == 0.0 else shown
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class FigureTable(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that belong together."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[FigureRow, ...]
     note: str = ""
 
-    def apart(self) -> Table:
+    def apart(self) -> FigureTable:
         """The same figures, of a run that is not comparable with the paper's: without differences."""
         rows = (msgspec.structs.replace(row, comparable=False) for row in self.rows)
         return msgspec.structs.replace(self, rows=tuple(rows))
@@ -115,7 +126,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     caption: str
 
 
-class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+class PaperTables(msgspec.Struct, frozen=True, kw_only=True):
     """One paper."""
 
     name: str
@@ -123,7 +134,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     setting: tuple[str, ...]
     """What was played and how; stand-ins for data that is not there are said here, and what a quick run leaves out."""
-    tables: tuple[Table, ...]
+    tables: tuple[FigureTable, ...]
     plots: tuple[Plot, ...] = ()
     command: str = ""
     """Makes all of it again."""
@@ -133,14 +144,14 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     """Digest of the code that made it; empty: made before it was kept."""
 
-    def alone(self, table: Table) -> str:
+    def alone(self, table: FigureTable) -> str:
         """The command that makes one of its tables."""
         quick = " --quick" if self.quick else ""
         command = f"PYTHONPATH=.:examples python -m benchmarks.papers.{self.name}{quick}"
         return f"{command} --table {shlex.quote(f'={table.title}')}"
 
 
-def text(sheet: Sheet) -> str:
+def text(sheet: PaperTables) -> str:
     """For a terminal."""
     lines = [sheet.title, *sheet.setting]
     for table in sheet.tables:
@@ -153,7 +164,7 @@ def text(sheet: Sheet) -> str:
     return "\n".join(lines)
 
 
-def markdown(sheet: Sheet) -> list[str]:
+def markdown(sheet: PaperTables) -> list[str]:
     """Return a section of the page; pictures lie beside the page."""
     lines = [f"## {sheet.title}", "", sheet.source, ""]
     lines += [f"- {line}" for line in sheet.setting]

@@ -25,7 +25,7 @@ from demo.datasets import LANDAU_NAME, TAXI_NAME, TRACE_NAME, WORLD_CUP_NAME, da
 from loadtrim.simulate import Load, parse_generator
 from loadtrim.simulate.loads.readers import Reading, read_load
 
-__all__ = ["Rates", "landau_stream", "taxi", "ten_minutes", "world_cup"]
+__all__ = ["RecordedRates", "landau_stream", "taxi", "ten_minutes", "world_cup"]
 
 WORLD_CUP_DAY = "1998-06-30"
 WORLD_CUP_SECONDS, WORLD_CUP_MOST = 600, 350.0
@@ -37,7 +37,7 @@ LANDAU_CAPACITY = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class RecordedRates:
     """Records/s of each second."""
 
     per_second: tuple[float, ...]
@@ -46,26 +46,26 @@ class Rates:
     """False: a stand-in."""
 
 
-def ten_minutes() -> Rates:
+def ten_minutes() -> RecordedRates:
     """Three humps, each higher than the one before."""
     path = data_file(TRACE_NAME)
     rates = tuple(float(math.ceil(rate)) for rate in trace_rates(path))
     source = _instead_of(TRACE_NAME) if path is None else f"recorded 10-minute trace ({TRACE_NAME})"
-    return Rates(per_second=rates, source=source, recorded=path is not None)
+    return RecordedRates(per_second=rates, source=source, recorded=path is not None)
 
 
-def world_cup() -> Rates:
+def world_cup() -> RecordedRates:
     """A day of matches."""
     path = data_file(WORLD_CUP_NAME)
     if path is None:
-        return Rates(per_second=_two_matches(), source=_instead_of(WORLD_CUP_NAME), recorded=False)
+        return RecordedRates(per_second=_two_matches(), source=_instead_of(WORLD_CUP_NAME), recorded=False)
     with gzip.open(path, "rt", newline="") as file:
         minutes = [float(row["count"]) for row in csv.DictReader(file) if row["period"].startswith(WORLD_CUP_DAY)]
     source = f"recorded ({WORLD_CUP_NAME}: {WORLD_CUP_DAY} in {WORLD_CUP_SECONDS} s)"
-    return Rates(per_second=_sped_up(minutes, WORLD_CUP_SECONDS, WORLD_CUP_MOST), source=source, recorded=True)
+    return RecordedRates(per_second=_sped_up(minutes, WORLD_CUP_SECONDS, WORLD_CUP_MOST), source=source, recorded=True)
 
 
-def taxi() -> Rates:
+def taxi() -> RecordedRates:
     """Two working days."""
     path, draw = data_file(TAXI_NAME), Random("taxi")
     if path is None:
@@ -76,7 +76,7 @@ def taxi() -> Rates:
         rates = _sped_up(halves, TAXI_SECONDS, TAXI_MOST)
         source = f"recorded ({TAXI_NAME}: {' and '.join(TAXI_DAYS)})"
     noisy = tuple(rate * (1.0 + draw.uniform(-TAXI_NOISE, TAXI_NOISE)) for rate in rates)
-    return Rates(per_second=noisy, source=f"{source}, noise +-{TAXI_NOISE:.0%}", recorded=path is not None)
+    return RecordedRates(per_second=noisy, source=f"{source}, noise +-{TAXI_NOISE:.0%}", recorded=path is not None)
 
 
 def landau_stream(iterations: int) -> tuple[Load, bool]:

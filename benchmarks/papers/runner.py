@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 
 from benchmarks.behaviour import behaviour, shape
-from benchmarks.papers.bench import PROJECT, Context
-from benchmarks.papers.sheet import Spread, Table
+from benchmarks.papers.bench import PROJECT, ExperimentContext
+from benchmarks.papers.table import FigureTable, Spread
 from benchmarks.run_cache import appending, read_results
 from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Simulation, percentile
 from loadtrim.simulate.model.world import World
 
 __all__ = [
-    "Job",
     "Part",
-    "Result",
+    "SimulatedJob",
+    "SimulatedResult",
     "draw_latencies",
     "draw_runs",
     "looks",
@@ -41,7 +41,7 @@ RUN_CACHE = PROJECT / "out" / "papers" / "runs.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimulatedJob:
     """One run."""
 
     load: Load
@@ -52,7 +52,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SimulatedResult:
     """What is kept of a run."""
 
     share_in_time: float
@@ -98,16 +98,16 @@ class Result:
         return sum(before != now for before, now in itertools.pairwise(samples))
 
 
-def _played(job: Job) -> Result:
+def _played(job: SimulatedJob) -> SimulatedResult:
     began = time.process_time()
     simulation = Simulation(job.load, job.config, job.options)
-    watch = _Watch(simulation.world, job.load.seconds) if job.timed else None
+    watch = _ScalingWatch(simulation.world, job.load.seconds) if job.timed else None
     outcome = simulation.run()
     ups, downs = outcome.scaled()
     up_actions, down_actions = outcome.actions()
     end = job.load.seconds
     latencies = outcome.latencies_least()
-    return Result(
+    return SimulatedResult(
         share_in_time=outcome.share_in_time,
         replica_minutes=sum(outcome.curves.replicas[:end]) / 60.0,
         ups=ups,
@@ -128,7 +128,7 @@ def _played(job: Job) -> Result:
     )
 
 
-class _Watch:
+class _ScalingWatch:
     """Looks every :data:`WATCH_SECONDS` of a load who has come and who has gone; it changes nothing."""
 
     def __init__(self, world: World, seconds: int) -> None:
@@ -160,32 +160,32 @@ def _changes(outcome: Outcome) -> tuple[tuple[float, int], ...]:
     return tuple(changes)
 
 
-def scaled_alike(job: Job, other: Result) -> Job:
+def scaled_alike(job: SimulatedJob, other: SimulatedResult) -> SimulatedJob:
     """The same run with as many replicas, at the same moments, as another one asked for."""
     return replace(job, options=replace(job.options, replicas_at=other.wanted))
 
 
-def play(given: Context, jobs: Mapping[str, Iterable[Job]]) -> dict[str, list[Result]]:
+def play(given: ExperimentContext, jobs: Mapping[str, Iterable[SimulatedJob]]) -> dict[str, list[SimulatedResult]]:
     """Play all jobs, spread over the processes; name -> results in the order of its jobs.
 
     What was played before by the same code is taken from :data:`RUN_CACHE`, so that hours of it can be cut off.
     """
     flat = [(name, job) for name, listed in jobs.items() for job in listed]
     keys = [_key(job) for _, job in flat]
-    known = dict(read_results(RUN_CACHE, tuple[str, Result]))
+    known = dict(read_results(RUN_CACHE, tuple[str, SimulatedResult]))
     missing = {key: job for key, (_, job) in zip(keys, flat, strict=True) if key not in known}
     given.spent.extend(known[key].cpu_seconds for key in dict.fromkeys(keys) if key in known)
     with appending(RUN_CACHE) as append:
         for (key, _), result in zip(missing.items(), given.each(_played, missing.values()), strict=True):
             known[key] = result
             append((key, result))
-    found: dict[str, list[Result]] = {name: [] for name in jobs}
+    found: dict[str, list[SimulatedResult]] = {name: [] for name in jobs}
     for key, (name, _) in zip(keys, flat, strict=True):
         found[name].append(known[key])
     return found
 
 
-def _key(job: Job) -> str:
+def _key(job: SimulatedJob) -> str:
     config = job.config
     behaves = behaviour(config.policy, config.packer, config.slicing)
     return hashlib.sha256(f"{behaves}/{_result_shape()}/{job!r}".encode()).hexdigest()[:24]
@@ -193,7 +193,7 @@ def _key(job: Job) -> str:
 
 @cache
 def _result_shape() -> str:
-    return shape(_played, _Watch, _changes)
+    return shape(_played, _ScalingWatch, _changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,20 +203,26 @@ class Part:
     title: str
     needs: tuple[str, ...]
     """Beginnings of the names of its jobs."""
-    make: Callable[[Mapping[str, Sequence[Result]]], Table]
+    make: Callable[[Mapping[str, Sequence[SimulatedResult]]], FigureTable]
 
 
-def needed(given: Context, parts: Iterable[Part], jobs: Mapping[str, list[Job]]) -> dict[str, list[Job]]:
+def needed(
+    given: ExperimentContext, parts: Iterable[Part], jobs: Mapping[str, list[SimulatedJob]]
+) -> dict[str, list[SimulatedJob]]:
     """Those of the jobs that the wanted tables take."""
     begins = tuple(begin for part in parts if given.wants(part.title) for begin in part.needs)
     return {name: listed for name, listed in jobs.items() if name.startswith(begins)}
 
 
 def tables(
-    given: Context, parts: Iterable[Part], results: Mapping[str, Sequence[Result]], *, comparable: bool = True
-) -> tuple[Table, ...]:
+    given: ExperimentContext,
+    parts: Iterable[Part],
+    results: Mapping[str, Sequence[SimulatedResult]],
+    *,
+    comparable: bool = True,
+) -> tuple[FigureTable, ...]:
     """Those that are wanted, each of what it needs; ``comparable`` False: without differences from the paper (see
-    :meth:`Table.apart`)."""
+    :meth:`FigureTable.apart`)."""
     made = (
         (part, part.make({name: found for name, found in results.items() if name.startswith(part.needs)}))
         for part in parts
@@ -226,7 +232,7 @@ def tables(
     return tuple(table if comparable else table.apart() for table in titled)
 
 
-def looks(job: Job, after_burst_seconds: Sequence[float], spread: float = 0.0) -> list[Job]:
+def looks(job: SimulatedJob, after_burst_seconds: Sequence[float], spread: float = 0.0) -> list[SimulatedJob]:
     """The same run with members that report so long after a burst; each look has its own seed.
 
     All of them at once: the papers' scalers stood outside the group and asked the broker for everybody's lag. Members
@@ -241,12 +247,14 @@ def looks(job: Job, after_burst_seconds: Sequence[float], spread: float = 0.0) -
     ]
 
 
-def spread_of(results: Sequence[Result], value: Callable[[Result], float]) -> Spread:
+def spread_of(results: Sequence[SimulatedResult], value: Callable[[SimulatedResult], float]) -> Spread:
     """A figure over several runs."""
     return Spread.of(value(result) for result in results)
 
 
-def draw_runs(figure: Any, load: Sequence[float], runs: Mapping[str, Result], objective_seconds: float) -> None:
+def draw_runs(
+    figure: Any, load: Sequence[float], runs: Mapping[str, SimulatedResult], objective_seconds: float
+) -> None:
     """Load, replicas, what waits and longest latency of some runs by title, over the seconds; dashed: the objective."""
     above, *panels = figure.subplots(4, 1, sharex=True)
     above.fill_between(range(len(load)), load, color="0.85")
@@ -263,7 +271,7 @@ def draw_runs(figure: Any, load: Sequence[float], runs: Mapping[str, Result], ob
     replicas.legend()
 
 
-def draw_latencies(axes: Any, runs: Mapping[str, Result], objective_seconds: float) -> None:
+def draw_latencies(axes: Any, runs: Mapping[str, SimulatedResult], objective_seconds: float) -> None:
     """Cumulative distribution of the latencies of some runs by title; dashed: the objective."""
     for title, run in runs.items():
         axes.plot(run.latencies, [100.0 * at / QUANTILES for at in range(len(run.latencies))], label=title)

@@ -1,6 +1,6 @@
 """The loads that are compared on: what arrives, what a record costs, what is promised.
 
-Recorded loads are not part of the project: :mod:`.recordings` says what is played of them and what stands in for them.
+Recorded loads are not part of the project: :mod:`.datasets` says what is played of them and what stands in for them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from benchmarks.compare.recordings import Rates, landau_stream, taxi, ten_minutes, world_cup
+from benchmarks.compare.datasets import RecordedRates, landau_stream, taxi, ten_minutes, world_cup
 from loadtrim.simulate import Load, parse_generator, shares_even, shares_skewed
 from loadtrim_agent.common.partition import Partition
 
-__all__ = ["COST_SECONDS", "LEVELS", "SCENES", "Scene", "constant_name", "scene_of"]
+__all__ = ["COST_SECONDS", "LEVELS", "SCENARIOS", "Scenario", "constant_name", "scenario_of"]
 
 COST_SECONDS = 0.0059
 OBJECTIVE_SECONDS = 0.5
@@ -28,7 +28,7 @@ ICCBDC_RAMPS = ((0, 120), (1, 120), (2, 240), (3, 360))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class Scenario:
     """A load with all that is needed to play it."""
 
     name: str
@@ -50,13 +50,13 @@ class Scene:
         """At the start: what the first second takes. Who begins with too few is late for reasons that are nobody's."""
         return min(len(self.load.partitions), max(1, math.ceil(self.load.per_second[0] / self.worth)))
 
-    def cut(self, seconds: int) -> Scene:
+    def cut(self, seconds: int) -> Scenario:
         """Its first seconds."""
         return replace(self, load=self.load.part(0, seconds))
 
 
-def _trace(name: str, title: str, shares: Sequence[float]) -> Callable[[], Scene]:
-    def make() -> Scene:
+def _trace(name: str, title: str, shares: Sequence[float]) -> Callable[[], Scenario]:
+    def make() -> Scenario:
         rates = ten_minutes()
         load = Load(
             per_second=rates.per_second,
@@ -65,29 +65,29 @@ def _trace(name: str, title: str, shares: Sequence[float]) -> Callable[[], Scene
             keys="fixed",
             source=rates.source,
         )
-        return Scene(name=name, title=title, load=load, recorded=rates.recorded)
+        return Scenario(name=name, title=title, load=load, recorded=rates.recorded)
 
     return make
 
 
-def _made(name: str, title: str, text: str, partitions: int) -> Callable[[], Scene]:
-    def make() -> Scene:
-        return Scene(name=name, title=title, load=replace(parse_generator(text, partitions), keys="fixed"))
+def _made(name: str, title: str, text: str, partitions: int) -> Callable[[], Scenario]:
+    def make() -> Scenario:
+        return Scenario(name=name, title=title, load=replace(parse_generator(text, partitions), keys="fixed"))
 
     return make
 
 
-def _of_rates(name: str, title: str, rates: Sequence[float], partitions: int) -> Scene:
+def _of_rates(name: str, title: str, rates: Sequence[float], partitions: int) -> Scenario:
     load = replace(parse_generator(f"constant:seconds={len(rates)}", partitions), per_second=tuple(rates), keys="fixed")
-    return Scene(name=name, title=title, load=replace(load, source=title))
+    return Scenario(name=name, title=title, load=replace(load, source=title))
 
 
-def _steps() -> Scene:
+def _steps() -> Scenario:
     rates = [rate for rate in (100.0, 300.0, 160.0, 380.0, 60.0) for _ in range(60)]
     return _of_rates("steps", "steps of a minute: 100, 300, 160, 380, 60/s; 9 partitions", rates, 9)
 
 
-def _long() -> Scene:
+def _long() -> Scenario:
     """The quiet quarter of an hour is longer than any policy waits before it gives back (480 s)."""
     steps = ((240.0, 5), (60.0, 15), (180.0, 5), (60.0, 5))
     rates = [rate for rate, minutes in steps for _ in range(60 * minutes)]
@@ -95,8 +95,8 @@ def _long() -> Scene:
     return _of_rates("long", title, rates, 9)
 
 
-def _of_recording(name: str, title: str, make: Callable[[], Rates], partitions: int) -> Callable[[], Scene]:
-    def scene() -> Scene:
+def _of_recording(name: str, title: str, make: Callable[[], RecordedRates], partitions: int) -> Callable[[], Scenario]:
+    def scene() -> Scenario:
         rates = make()
         made = _of_rates(name, f"{title}; {partitions} partitions", rates.per_second, partitions)
         return replace(made, load=replace(made.load, source=rates.source), recorded=rates.recorded)
@@ -104,10 +104,10 @@ def _of_recording(name: str, title: str, make: Callable[[], Rates], partitions: 
     return scene
 
 
-def _landau(name: str, iterations: int, objective_seconds: float) -> Callable[[], Scene]:
-    def make() -> Scene:
+def _landau(name: str, iterations: int, objective_seconds: float) -> Callable[[], Scenario]:
+    def make() -> Scenario:
         load, recorded = landau_stream(iterations)
-        return Scene(
+        return Scenario(
             name=name,
             title=f"Landau's stream, delta 5, {iterations} iterations of 30 s; 32 partitions, evenly in the second, "
             f"33 ms a record, W = {objective_seconds:g} s",
@@ -120,7 +120,7 @@ def _landau(name: str, iterations: int, objective_seconds: float) -> Callable[[]
     return make
 
 
-def _iccbdc() -> Scene:
+def _iccbdc() -> Scenario:
     """Every partition 15/s; four rise by 1/s each second to 60/s, two together, then one, then one; back at 480 s."""
     rows = []
     for second in range(600):
@@ -137,7 +137,7 @@ def _iccbdc() -> Scene:
         source="ICCBDC'22, experiment 1",
     )
     title = "ICCBDC'22, experiment 1; 5 partitions, 10 ms a record, W = 5 s"
-    return Scene(name="iccbdc22", title=title, load=load, cost_seconds=0.01, objective_seconds=5.0)
+    return Scenario(name="iccbdc22", title=title, load=load, cost_seconds=0.01, objective_seconds=5.0)
 
 
 def constant_name(level: float, seed: int) -> str:
@@ -145,7 +145,7 @@ def constant_name(level: float, seed: int) -> str:
     return f"constant-{level:g}-{seed}"
 
 
-SCENES: dict[str, Callable[[], Scene]] = {
+SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "trace": _trace("trace", "10-minute trace, 5 partitions", shares_even(5)),
     "trace-skewed": _trace("trace-skewed", "10-minute trace, half of it on 2 of 9 partitions", shares_skewed(9)),
     "cosine": _made(
@@ -177,7 +177,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "long": _long,
 }
 """What every policy is played on."""
-OTHERS: dict[str, Callable[[], Scene]] = {
+OTHERS: dict[str, Callable[[], Scenario]] = {
     "iccbdc22": _iccbdc,
     "landau-100": _landau("landau-100", 100, 0.2),
 }
@@ -186,10 +186,10 @@ OTHERS: dict[str, Callable[[], Scene]] = {
 
 
 @lru_cache(maxsize=32)
-def scene_of(name: str, quick: bool = False) -> Scene:
+def scenario_of(name: str, quick: bool = False) -> Scenario:
     """Make one by its name; ``quick``: its first minute."""
-    if name in SCENES or name in OTHERS:
-        scene = (SCENES | OTHERS)[name]()
+    if name in SCENARIOS or name in OTHERS:
+        scene = (SCENARIOS | OTHERS)[name]()
     else:
         _, level, seed = name.split("-")
         rate = float(level) * WORTH
