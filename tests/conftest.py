@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["loadtrim.testing"]
 
-FAST_EXAMPLES_MIN = 5
+FAST_EXAMPLES_MIN = 3
 """Chosen: enough to see that a property is checked at all; `make test` takes all that a test asks for."""
 
 # The Spark pipeline's extra is no part of `dev`: `make test-spark` installs it.

@@ -48,6 +48,7 @@ def test_the_figures_are_those_that_were_kept(name: str) -> None:
         assert kept[name][field] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), field
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documentation_prints_what_stands_there(capsys: pytest.CaptureFixture[str]) -> None:
     example = re.search(r"```\n\$ loadtrim ((?:.*\\\n)*.*\n)((?:.*\n)*?)```", PAGE.read_text())
     assert example is not None

@@ -45,6 +45,7 @@ def test_seeds(first: int) -> None:
             pytest.fail(f"seed {seed}: {error}\nreplay: PYTHONPATH=agent:tests python -m sim {seed}")
 
 
+@pytest.mark.slow
 def test_same_seed_same_run() -> None:
     assert simulate(7) == simulate(7)
     assert simulate(7) != simulate(8)

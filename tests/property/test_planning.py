@@ -70,7 +70,8 @@ def test_a_step_is_answered_soon_also_soon_after_the_load_began(calm_seconds: in
     assert answered <= 3.5
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_nothing_is_bought_while_the_last_hump_falls(seed: int) -> None:
     """Two of the partitions have half of three humps, of which the last is more than one member can do in time for each
     of them: what was late there is no reason to buy when hardly anything comes any more."""

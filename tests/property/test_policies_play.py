@@ -66,9 +66,8 @@ def test_every_policy_that_scales_is_played() -> None:
     assert CHOICES.keys() | UNPLAYED == POLICIES.keys()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ("linear", "objective") else pytest.mark.slow) for name in CHOICES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CHOICES))
 def test_it_follows_the_load(name: str) -> None:
     outcome = play(name)
     wanted = {round(at): decision.replicas_wanted for at, decision in outcome.decisions}

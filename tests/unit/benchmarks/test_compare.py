@@ -223,10 +223,10 @@ def test_recordings_are_played_where_they_are(recorded_here: Path) -> None:
 
 
 def test_the_page_says_which_loads_were_recorded() -> None:
-    names = ["steps", "trace", *PLAYED]
+    names = ["steps", "trace", "taxi"]
     text = origins(names)
     told = {name: scenario_of(name).recorded for name in names}
-    assert {name for name, kind in told.items() if kind is not None} == {"trace", *PLAYED}
+    assert {name for name, kind in told.items() if kind is not None} == {"trace", "taxi"}
     recorded, stand_ins, _ = text.split(". ")
     for name, kind in told.items():
         assert (f"`{name}`" in recorded, f"`{name}`" in stand_ins) == (kind is True, kind is False)

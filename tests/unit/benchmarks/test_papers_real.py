@@ -66,6 +66,7 @@ def test_the_page_tells_how_many_went_on_at_once() -> None:
     assert "up to 2 of them at once" in "\n".join(section([*alone, run("W2", "objective", at=700.0)]))
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_panel_for_each_load(tmp_path: Path) -> None:
     runs = [run("W1", "Alg. 2", paper_share=97.4, paper_minutes=30.21), run("W2", "objective")]
     titles: list[str] = []
