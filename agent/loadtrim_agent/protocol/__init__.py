@@ -1,4 +1,4 @@
-"""Who owns what: the group and ownership protocol as one deterministic state machine.
+"""The group and ownership protocol, which decides the owner of each partition, as one deterministic state machine.
 
 Theory of operation
 ===================

@@ -1,4 +1,4 @@
-"""What members said on the log of their coming and going, as far as no map shows it yet (rule 11)."""
+"""Announcements on the log of members that come and go, as far as no assignment shows them yet (rule 11)."""
 
 from __future__ import annotations
 

@@ -47,12 +47,12 @@ class AssignedState(enum.Enum):
     INITIAL_COMMIT = "initial commit"
     """There was no commit: the position it will start at is being committed (rule 4)."""
     RUNNING = "running"
-    """Its records are handed out while the lease lasts."""
+    """Records are delivered while the lease lasts."""
     PRE_COMMIT = "pre-commit"
-    """To be given away: it goes on being handed out while what is done so far is being committed, until a moment comes
-    at which nothing is left to commit."""
+    """The partition is to be given away. It is still delivered while the work done so far is being committed, until an
+    idle point comes."""
     DRAINING = "draining"
-    """To be given away: nothing new is handed out, user code finishes what it has in hand."""
+    """The partition is to be given away. Nothing new is delivered; user code finishes the records in hand."""
     COMMITTING = "committing"
     """Drained; what was done is being committed."""
     TRANSFERRED = "transferred"
@@ -65,12 +65,12 @@ class AssignedState(enum.Enum):
 
     @property
     def delivered(self) -> bool:
-        """Its records are delivered while the lease lasts."""
+        """Records are delivered while the lease lasts."""
         return self in (AssignedState.RUNNING, AssignedState.PRE_COMMIT)
 
 
 class AssignedEvent(enum.Enum):
-    """What may change the state of an acquisition.
+    """An event that may change the state of an acquisition.
 
     The value is the text in the diagram, where Mermaid allows no colon or semicolon.
     """
@@ -154,7 +154,7 @@ class AssignedPartition:
     decided: bool = False
     """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
     target: str = ""
-    """While it is given away: who is to get it; empty: nobody (a final commit before leaving)."""
+    """Member that is to get the partition while it is given away; empty: nobody (a final commit before leaving)."""
     patient: bool = False
     """User code may take as long as it wants to finish; the caller limits it."""
     deadline: float = 0.0
@@ -167,7 +167,7 @@ class AssignedPartition:
     history: deque[tuple[AssignedState, AssignedEvent]] = field(
         default_factory=lambda: deque(maxlen=HISTORY_ENTRIES_MAX)
     )
-    """What led to the state of now: the state before, and the event. Invariant: at most HISTORY_ENTRIES_MAX entries."""
+    """Events that led to the state of now, each with the state before. Invariant: at most HISTORY_ENTRIES_MAX."""
 
     @property
     def opened(self) -> bool:
@@ -176,7 +176,7 @@ class AssignedPartition:
 
     @property
     def delivered(self) -> bool:
-        """Its records are delivered while the lease lasts."""
+        """Records are delivered while the lease lasts."""
         return self.state.delivered
 
     def advance(self, event: AssignedEvent) -> None:

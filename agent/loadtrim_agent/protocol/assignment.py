@@ -17,7 +17,7 @@ __all__ = ["GenerationAssignment", "answers_of", "assign_standard", "make_assign
 
 
 class GenerationAssignment(msgspec.Struct, frozen=True, kw_only=True):
-    """Who owns what, and what was odd about the claims."""
+    """The owners, and the oddities among what members said that they own."""
 
     owners: dict[Partition, str]
     entries: dict[str, MemberEntry]

@@ -1,4 +1,4 @@
-"""What the shell is to do. Order matters: it carries them out (at least: begins them) as they come.
+"""Commands to the shell. Order matters: the shell carries them out (at least: begins them) as they come.
 
 Each type says what had to be durable before it is given out, so that a shell that obeys cannot break an invariant.
 """
@@ -103,8 +103,8 @@ class GatherCommitsCommand(Command, frozen=True, kw_only=True):
 class AwaitIdlePointCommand(Command, frozen=True, kw_only=True):
     """The partition is to move and is delivered until then. Answer with an IdlePointEvent.
 
-    Answer at once if nothing is in hand, no fetched record waits and nothing was done beyond ``committed``; else as
-    soon as user code is done with a record and no fetched record waits. If records wait all the time, answer after a
+    Answer at once if nothing is in hand, no fetched record waits and nothing was done beyond ``committed``. Else answer
+    as soon as user code is done with a record and no fetched record waits. If records wait all the time, answer after a
     few milliseconds that there is no idle point.
     """
 
@@ -162,7 +162,7 @@ class PrefetchCommand(Command, frozen=True, kw_only=True):
 
 
 class DropPrefetchCommand(Command, frozen=True, kw_only=True):
-    """They do not come after all: fetch them no more. Never of a partition that an OpenCommand was given for."""
+    """These partitions do not come after all: fetch them no more. None of them has had an OpenCommand."""
 
     partitions: tuple[Partition, ...]
 

@@ -32,7 +32,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class CommitOutcome:
-    """What one answer means."""
+    """The meaning of one answer."""
 
     acknowledged: dict[Partition, OffsetCommit] = field(default_factory=dict)
     """Committed now, by acquisitions that are still the same."""
@@ -101,7 +101,7 @@ class CommitQueue:
         return SendCommitCommand(commit=self._sent, member=member, generation=generation, offsets=offsets)
 
     def wakeup(self, member: str, generation: int) -> float:
-        """When what was refused for now may be sent again; asked only while commits may be sent at all."""
+        """Return the time at which refused commits may be sent again; asked only while commits may be sent at all."""
         waits = self._pending and self._sent is None and self._refused != (member, generation)
         return self._not_before if waits else float("inf")
 

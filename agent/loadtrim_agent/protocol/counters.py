@@ -1,4 +1,4 @@
-"""What the protocol counts: one enum with the label of each counter and how much it matters."""
+"""Counters of the protocol: one enum with the label and the severity of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ProtocolCount", "Severity"]
 
 
 class Severity(enum.Enum):
-    """How much one more of it matters."""
+    """The weight of one more of a counter."""
 
     NOTE = "note"
     """Expected in a healthy group; shown in the debug log only."""

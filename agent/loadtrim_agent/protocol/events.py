@@ -1,4 +1,4 @@
-"""What can happen to a member. ``now`` is the shell's boot-time clock, seconds; nothing here reads a clock."""
+"""Events that can happen to a member. ``now`` is the shell's boot-time clock, seconds; nothing here reads a clock."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SubscriptionEvent(Event, frozen=True, kw_only=True):
 
 
 class TopicsEvent(Event, frozen=True, kw_only=True):
-    """What the cluster's metadata says. A topic that is asked for and not there has 0 partitions."""
+    """Numbers of partitions by the cluster's metadata. A topic that is asked for and not there has 0 partitions."""
 
     partitions: dict[str, int]
 
@@ -107,16 +107,16 @@ class JoinAnsweredEvent(Event, frozen=True, kw_only=True):
 class GroupAnswer(
     msgspec.Struct, frozen=True, kw_only=True, rename={"assignment": "base", "assignment_offset": "base_offset"}
 ):
-    """What one member's SyncGroup answer carries."""
+    """Content of one member's SyncGroup answer."""
 
     partitions: tuple[Partition, ...] = ()
     """The standard assignment: what Kafka's own tools show."""
     assignment: AssignmentRecord | None = None
     """The whole map, inline."""
     assignment_offset: int | None = None
-    """Or where in the log it stands."""
+    """Offset of the assignment in the log, where it is not inline."""
     attempts: dict[str, int] | None = None
-    """Or, where it could not be written in time: attempt numbers only; nothing moves in this generation."""
+    """Attempt numbers only, where the assignment could not be written in time; nothing moves in this generation."""
 
 
 class SyncAnsweredEvent(Event, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ class CommittedFetchedEvent(Event, frozen=True, kw_only=True):
     code: int
     offsets: dict[Partition, int]
     unstable: frozenset[Partition] = frozenset()
-    """Their offset is part of a transaction that is still open: not among the offsets, and worth asking again."""
+    """Partitions whose offset is part of a transaction that is still open: not among the offsets, to be asked again."""
 
 
 class TransactionSendsEvent(Event, frozen=True, kw_only=True):
@@ -183,7 +183,7 @@ class TransactionSendsEvent(Event, frozen=True, kw_only=True):
 
 
 class TransactionSentEvent(Event, frozen=True, kw_only=True):
-    """What :class:`TransactionSendsEvent` announced was answered, or will not be sent."""
+    """The request that :class:`TransactionSendsEvent` announced was answered, or will not be sent."""
 
     acquisitions: dict[Partition, int]
 

@@ -14,7 +14,7 @@ LOADTRIM = "loadtrim"
 """Name of our protocol in JoinGroup; a group speaks it when every member offers it."""
 
 STANDARD_PROTOCOLS = ("range", "roundrobin")
-"""What we offer beside it, so that members without the agent can share the group (mixed group)."""
+"""Protocols that we offer beside it, so that members without the agent can share the group (mixed group)."""
 
 HEARTBEATS_PER_SESSION = 3
 """Source: Kafka's advice for ``heartbeat.interval.ms``."""
@@ -46,7 +46,7 @@ RETRIABLE = COORDINATOR_MOVED | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What the protocol must know. Durations in seconds."""
+    """Settings of the protocol. Durations in seconds."""
 
     group: str
     topics: tuple[str, ...]
@@ -58,7 +58,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Upper bound, at most a third of the session timeout: two may go amiss. Heartbeats are sent at once when the log
     tells of a rebalance, and every 0.25 s when a member is overdue."""
     drain_seconds: float = DEFAULTS.drain_seconds
-    """How long user code may keep the record in hand before a move is given up."""
+    """Time for which user code may keep the record in hand before a move is given up."""
     auto_commit: bool = True
     retry_backoff: float = 0.1
     instance: str = ""

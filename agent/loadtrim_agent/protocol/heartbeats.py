@@ -1,4 +1,4 @@
-"""When the next heartbeat is due: at the interval, and at once where the log says that a generation ends (rule 11)."""
+"""The time of the next heartbeat: at the interval, and at once where the log says that a generation ends (rule 11)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Heartbeats:
 
     @property
     def wakeup(self) -> float:
-        """When the next one is due; inf: one is on its way, or none is to be sent."""
+        """Return the time at which the next one is due; inf: one is on its way, or none is to be sent."""
         return NEVER if self._in_flight or self.stopped else self._due_at
 
     def entered(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the JoinGroups that members have sent (rules 6 and 8): numbers, which only ever grow."""
+"""Numbers of the JoinGroups that members have sent, as far as they are known (rules 6 and 8); they only ever grow."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class JoinSequence:
         self._generation = -1
 
     def covers(self, generation: int) -> bool:
-        """Whether nothing can have happened before ``generation`` that is not known here."""
+        """Return whether all that happened before ``generation`` is known here."""
         return self._generation >= generation - 1
 
     def is_stale(self, members: Iterable[JoinedMember]) -> bool:
-        """Whether some member's JoinGroup is a delayed copy of one that was answered before (rule 8)."""
+        """Return whether some member's JoinGroup is a delayed copy of one that was answered before (rule 8)."""
         return any(m.attempt is not None and m.attempt <= self._known.get(m.member, 0) for m in members)
 
     def answered(self, generation: int, members: Iterable[JoinedMember]) -> None:

@@ -1,4 +1,4 @@
-"""What the leader does between its JoinGroup answer and its SyncGroup request: it makes the assignment (rules 7, 8)."""
+"""The leader makes the assignment between its JoinGroup answer and its SyncGroup request (rules 7 and 8)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class LeaderAssignment:
         return {m: msgspec.structs.replace(a, assignment_offset=offset, attempts=None) for m, a in answers.items()}
 
     def without_more(self) -> dict[str, GroupAnswer] | None:
-        """It takes too long: return the answers without a place in the log, or wait for the newest no more."""
+        """Waiting takes too long: return the answers without a place in the log, or wait for the newest no more."""
         if self._append is not None:
             return self.appended(self._append, None)
         self.newest_known = True

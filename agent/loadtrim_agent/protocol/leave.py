@@ -1,4 +1,4 @@
-"""What a member puts down of its own accord: everything when it leaves (rule 11), else what it subscribes no more.
+"""Partitions that a member relinquishes by itself: all when it leaves (rule 11), else those it subscribes no more.
 
 Both are handoffs to whoever may have the partition and has the most slack; where nobody may, it is stopped, committed
 and left to the next map. A partition is never just not claimed any more: until everybody has the new map its records
@@ -32,7 +32,7 @@ class Leave:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.topics = machine.config.topics
-        """What the user subscribes. The group is told of a topic's end when nothing of it is held any more."""
+        """Topics that the user subscribes. The group is told of a topic's end when nothing of it is held any more."""
         self.request: LeaveWantedEvent | None = None
         self._sent = False
         self._again = False
@@ -60,11 +60,11 @@ class Leave:
                 self._again = self._again or entry.state is AssignedState.TRANSFERRED
 
     def may_relinquish(self, partition: Partition) -> bool:
-        """Whether a partition that nobody is to get may be left to the next map."""
+        """Return whether a partition that nobody is to get may be left to the next assignment."""
         return self.request is not None or partition.topic not in self.topics
 
     def step(self, now: float) -> None:
-        """Whatever can be put down now."""
+        """Relinquish all that can be relinquished now."""
         if self._sent:
             return
         if self.request is not None:
@@ -131,7 +131,7 @@ class Leave:
                 self._send_leave(now)
 
     def _started(self) -> list[AssignedPartition]:
-        """Holds that matter when leaving: those not opened yet are simply left to the next map."""
+        """Return the partitions that matter when leaving; those not opened yet are left to the next assignment."""
         return [h for h in self._machine.holdings.assigned.values() if h.opened]
 
     def _all_relinquished(self) -> bool:
@@ -160,7 +160,7 @@ class Leave:
         machine.peers.charge(target, machine.weights().get(partition, 1.0))
 
     def _send_leave(self, now: float) -> None:
-        """Whatever is left is put down before the group hears of it: somebody else may have it the next moment."""
+        """Everything left is relinquished before the group hears of it: another member may own it the next moment."""
         machine = self._machine
         self._sent = True
         machine.relinquish_all()

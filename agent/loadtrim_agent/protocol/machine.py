@@ -104,7 +104,7 @@ class Machine:
         self._future = FutureRecords()
         self._log_failed = not config.log_usable
         self._broken = False
-        """It contradicted itself once: nothing is given away any more."""
+        """The machine contradicted itself once: nothing is given away any more."""
         self.plan: PlanRecord | None = None
         """The leader's latest advice in this generation."""
         self.manual_override: ManualOverrideRecord | None = None
@@ -214,7 +214,10 @@ class Machine:
         return not (self._log_failed or self._broken)
 
     def snapshot(self) -> MachineSnapshot:
-        """What others may know. Costs O(assigned partitions) for the first caller after an event, else nothing."""
+        """Return all that other rooms may know.
+
+        Cost: O(assigned partitions) for the first call after an event, else O(1).
+        """
         events_handled = self._events_handled
         if self._snapshot is not None and self._snapshot[0] == events_handled:
             return self._snapshot[1]
@@ -245,7 +248,7 @@ class Machine:
         return self._trace.entries()
 
     def _settle(self, now: float) -> None:
-        """What follows from any change: whatever is due now, releases whose commit is in, commits, the lease."""
+        """Do all that follows from any change: timers that are due, releases whose commit is in, commits, the lease."""
         self._look_for_assignment(now)
         membership = self.membership
         overdue = self.log_works and self.peers.overdue(now, membership.member)
@@ -431,7 +434,7 @@ class Machine:
         self._prefetches.advised(now, self._coming(plan))
 
     def _coming(self, plan: PlanRecord) -> list[Partition]:
-        """What the plan would have others give to this member."""
+        """Return the partitions that the plan would have others give to this member."""
         membership, ownership = self.membership, self.holdings.ownership
         if ownership is None or self.leave.request is not None or not self.log_works:
             return []

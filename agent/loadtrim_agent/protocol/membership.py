@@ -86,7 +86,7 @@ class Membership:
         """Generation whose end the log was already told of, by us or by another (rule 11)."""
         self._announcements = Announcements()
         self.history: deque[tuple[float, Phase, Trigger]] = deque(maxlen=HISTORY_ENTRIES_MAX)
-        """What led to the phase of now: time, the phase before, and the trigger."""
+        """Triggers that led to the phase of now, each with its time and the phase before."""
 
     # -- what others ask -----------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Membership:
         return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
 
     def wakeup(self) -> float:
-        """When :meth:`tick` wants to be called at the latest."""
+        """Return the time at which :meth:`tick` wants to be called at the latest."""
         due = self._heartbeats.wakeup if self.may_commit else NEVER
         retry = self._retry_at if self.coordinator_known else NEVER
         return min(due, retry, self._phase_deadline)
@@ -322,7 +322,7 @@ class Membership:
             self._answer_members(now, self._leader_assignment.appended(append, offset))
 
     def _assign_without_more(self, now: float, _: Any) -> None:
-        """What was waited for takes too long: the leader assigns without it (rules 7 and 8)."""
+        """Waiting takes too long: the leader assigns without the rest (rules 7 and 8)."""
         self._answer_members(now, self._leader_assignment.without_more())
         self.assign(now)
 
@@ -440,7 +440,7 @@ class Membership:
         self._fire(Trigger.GENERATION_ENDS, now)
 
     def tick(self, now: float, overdue: bool) -> None:
-        """Whatever is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
+        """Do all that is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
         if overdue and self.phase is Phase.STABLE:
             self._heartbeats.by(now + OVERDUE_HEARTBEAT_SECONDS)
         if now >= self._retry_at and self.coordinator_known and self.phase is Phase.JOINING:

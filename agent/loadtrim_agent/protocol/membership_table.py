@@ -1,21 +1,21 @@
-"""How a member gets into a generation, stays there and gets out: states, triggers and one table.
+"""The way of a member into a generation and out of it: phases, triggers and one table.
 
 Theory of operation
 ===================
 
-A member is in exactly one phase. Whatever happens to it (an answer of the coordinator, a record of the log, a timer, a
-wish of the user) is first judged by :class:`~.membership.Membership`, which turns it into one *trigger*. The table says
-for each phase what the trigger leads to: the next phase, and the effects that follow, in order. Nothing else changes
-the phase. A trigger that may come in a phase and means nothing there is in the table as ``IGNORED``. A pair that is not
-in the table is a contradiction: it raises :class:`~loadtrim_agent.common.errors.InvariantError` with the history.
+A member is in exactly one phase. Something happens to it: an answer of the coordinator, a record of the log, a timer, a
+wish of the user. :class:`~.membership.Membership` turns that into one *trigger*. The table says for each phase what the
+trigger leads to: the next phase, and the effects that follow, in order. Nothing else changes the phase.
+
+A trigger that may come in a phase and means nothing there is in the table as ``IGNORED``. A pair that is not in the
+table is a contradiction: it raises :class:`~loadtrim_agent.common.errors.InvariantError` with the history.
 
 An answer counts only if it answers the request sent last and the phase waits for it. Every other answer is late and is
 dropped before the table is asked.
 
 The way in is REVOKING, JOINING, SYNCING, STABLE; the leader goes through ASSIGNING, and through READING goes who must
-read the assignment from the log. REVOKING takes no time in a group that speaks ``loadtrim``, where nothing is put down
-for a rebalance (rule 5); in a mixed group it lasts until everything was drained and committed, as for any eager
-consumer.
+read the assignment from the log. REVOKING takes no time in a group that speaks ``loadtrim``: there a rebalance stops
+nothing (rule 5). In a mixed group it lasts until everything was drained and committed, as for any eager consumer.
 
 Rules that hold in the table (numbers as in ``docs/protocol.md``):
 
@@ -38,7 +38,7 @@ __all__ = ["IGNORED", "TRANSITIONS", "Phase", "Transition", "Trigger", "diagram"
 
 
 class Phase(enum.Enum):
-    """Where a member is on its way into a generation."""
+    """The place of a member on its way into a generation."""
 
     IDLE = "idle"
     """The member was made and not started."""
@@ -61,7 +61,7 @@ class Phase(enum.Enum):
 
 
 class Trigger(enum.Enum):
-    """What may change the phase. The value is the text in the diagram, without colon or semicolon (Mermaid)."""
+    """A reason to change the phase. The value is the text in the diagram, without colon or semicolon (Mermaid)."""
 
     REBALANCE_WANTED = "start, a gap in the log, a release in doubt, new topics or partitions"
     GENERATION_ENDS = "told of a rebalance, fenced"

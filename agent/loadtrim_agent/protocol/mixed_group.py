@@ -1,7 +1,7 @@
 """A group with a member that does not offer ``loadtrim``: everything is put down before each JoinGroup.
 
-Any eager consumer does the same. When such a member comes back to a group of ours, delivering stops at once (the
-JoinGroup answer tells) and goes on if the member is gone again by the next generation of ours.
+Any eager consumer does the same. When such a member comes back to a group of ours, the JoinGroup answer tells, and
+delivering stops at once. It goes on if the member is gone again by the next generation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NEVER = float("inf")
 
 
 class MixedGroup:
-    """What a mixed group asks of the assigned partitions; changed by ``Machine`` only."""
+    """The demands of a mixed group on the assigned partitions; changed by ``Machine`` only."""
 
     def __init__(self, config: GroupConfig, partitions: PartitionTable, emit: Callable[[Command], None]) -> None:
         self._wait_seconds = min(config.drain_seconds, config.rebalance_timeout / 2)
-        """How long user code may hold up a JoinGroup: the others wait for it."""
+        """Time for which user code may hold up a JoinGroup: the other members wait for it."""
         self._partitions = partitions
         self._emit = emit
         self._revoking = False

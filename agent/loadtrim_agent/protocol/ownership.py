@@ -23,7 +23,7 @@ class Ownership:
         """Invariant: sorted by partition, and never changed once it was given out."""
         self._given_out = False
         self._versions: dict[Partition, int] = {}
-        """How often a partition changed hands in this generation; missing: never."""
+        """Number of times that a partition changed hands in this generation; missing: never."""
 
     def owner(self, partition: Partition) -> str | None:
         return self._owners.get(partition)

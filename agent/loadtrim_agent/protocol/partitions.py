@@ -1,4 +1,4 @@
-"""What this member holds, takes and gives: the partitions' side of the protocol (rules 2 to 5, 10, 13)."""
+"""Partitions that this member holds, acquires and gives away (rules 2 to 5, 10, 13)."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ __all__ = ["PartitionTable"]
 
 NEVER = float("inf")
 PRE_COMMIT_SECONDS = 0.2
-"""How long a moment with nothing left to commit is waited for before the partition is stopped in any case: some twenty
-commits."""
+"""Chosen: the time for which an idle point is waited for before the partition is stopped anyway; twenty commits."""
 DOUBT_SECONDS = 1.0
-"""How long a sent release may stay undecided before a barrier decides (rule 10)."""
+"""Chosen: the time for which a sent release may stay undecided before a rebalance decides (rule 10)."""
 LATE_SECONDS = 0.25
 """A tick that comes so long after it was due tells of a process that was frozen or starved."""
 
@@ -66,9 +65,9 @@ class PartitionTable:
         """The fold of the log; None while nothing may move (mixed group, no map)."""
         self.assigned: dict[Partition, AssignedPartition] = {}
         self._moving: dict[Partition, AssignedPartition] = {}
-        """Those of :attr:`assigned` that are being given away: so few that every event may look at them all."""
+        """The entries of :attr:`assigned` that are being given away: so few that every event may look at them all."""
         self._gathering = False
-        """What is done has been asked for, to be committed ahead, and not been told yet."""
+        """The shell was asked for all that is done, to commit it ahead, and has not answered yet."""
         self._acquisitions = 0
         self._fetches: dict[int, dict[Partition, int]] = {}
         """OffsetFetch in flight -> partition and acquisition that it is for."""
@@ -76,7 +75,7 @@ class PartitionTable:
         self._sending: dict[tuple[Partition, int], int] = {}
         """Acquisition -> how many requests with its offsets are on their way through transactions."""
         self._again_at = NEVER
-        """When what was refused for now is tried again."""
+        """Time at which refused requests are tried again."""
         self._appends: dict[int, tuple[Partition, int]] = {}
         """Release append in flight -> partition and acquisition."""
 
@@ -111,7 +110,7 @@ class PartitionTable:
         return entry.acquisition_id if entry is not None else None
 
     def wakeup(self) -> float:
-        """When :meth:`tick` wants to be called at the latest."""
+        """Return the time at which :meth:`tick` wants to be called at the latest."""
         return min(self._again_at, min((entry.deadline for entry in self._moving.values()), default=NEVER))
 
     # -- barriers ------------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ class PartitionTable:
         self._emit(StopCommand(partition=entry.partition, acquisition_id=entry.acquisition_id))
 
     def _await_idle_points(self) -> None:
-        """What was committed ahead is stopped when nothing of it is left to commit.
+        """A partition that was committed ahead is stopped when nothing of it is left to commit.
 
         What was done during the first commit is committed at once: most partitions have few records. Where there is
         more after that too, right after a record is when the next is farthest away.
@@ -321,7 +320,7 @@ class PartitionTable:
             entry.decided = True
 
     def settled(self) -> list[AssignedPartition]:
-        """Holds whose commit is acknowledged with none in flight or queued: their release may be sent (rule 2)."""
+        """Return the partitions whose commit is acknowledged and the last: their release may be sent (rule 2)."""
         return [
             h
             for h in self._sorted_moving()

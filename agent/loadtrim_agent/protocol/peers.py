@@ -1,4 +1,4 @@
-"""What the log says of the other members: who leaves, who has slack, who has not been heard of."""
+"""The other members by the log: those that leave, their slack, those that are overdue."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Peers:
         return frozenset(self._leaving)
 
     def overdue(self, now: float, me: str) -> bool:
-        """Whether any other member has not been heard of for too long."""
+        """Return whether any other member has not been heard of for too long."""
         for member, peer in self._peers.items():
             peer.overdue = member != me and now >= peer.heard_at + OVERDUE_SECONDS
         return any(peer.overdue for peer in self._peers.values())
@@ -67,7 +67,7 @@ class Peers:
         return min(times, default=float("inf"))
 
     def takers(self, partition: Partition, entries: Mapping[str, MemberEntry], me: str) -> list[str]:
-        """Who may be given this partition: subscribed, not leaving, most slack first."""
+        """Return the members that may be given this partition: subscribed, not leaving, most slack first."""
         able = [m for m, e in entries.items() if partition.topic in e.topics and m != me and m not in self._leaving]
         return sorted(able, key=lambda m: (-self._slack(m), m))
 

@@ -1,4 +1,4 @@
-"""What membership asks of the rest of the machine."""
+"""The port through which membership asks the rest of the machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MembershipHooks(Protocol):
         """True when a JoinGroup may be sent; begins whatever must come first (rule 5, mixed groups)."""
 
     def owned_partitions(self) -> tuple[Partition, ...]:
-        """What is claimed in JoinGroup, sorted."""
+        """Return the owned partitions that JoinGroup tells, sorted."""
 
     def enter(self, now: float, answer: GroupAnswer) -> None:
         """A generation begins; ``answer.base`` is there unless nothing moves in it or the group is mixed."""

@@ -1,4 +1,4 @@
-"""What a plan is about to bring: fetched before the release is there, so that its first records wait for nothing.
+"""Partitions that a plan is about to bring are fetched early, so that their first records wait for nothing.
 
 A plan is advice and a prefetch a guess: neither owns anything, claims anything or hands anything out. A prefetch that
 comes to nothing is closed by the next plan, a barrier, a release to somebody else, or its time.
@@ -17,7 +17,7 @@ __all__ = ["PREFETCHES_MAX", "PREFETCH_SECONDS", "Prefetches"]
 
 NEVER = float("inf")
 PREFETCH_SECONDS = 2.0
-"""How long a release is waited for: some twenty moves; an owner whose user code takes longer is not worth more."""
+"""Chosen: the time for which a release is waited for, some twenty moves. A slower owner is not worth more."""
 PREFETCHES_MAX = 100
 """At once. What a plan has beyond is fetched when it is there."""
 
@@ -30,7 +30,7 @@ class Prefetches:
         self._deadlines: dict[Partition, float] = {}
 
     def wakeup(self) -> float:
-        """When :meth:`tick` wants to be called at the latest."""
+        """Return the time at which :meth:`tick` wants to be called at the latest."""
         return min(self._deadlines.values(), default=NEVER)
 
     def advised(self, now: float, coming: Iterable[Partition]) -> None:

@@ -1,4 +1,4 @@
-"""What the other rooms may know of the machine: one frozen value, made on demand by ``Machine.snapshot()``."""
+"""All that the other rooms may know of the machine: one frozen value, made on demand by ``Machine.snapshot()``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AssignedView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delivered(self) -> bool:
-        """Its records are delivered while the lease lasts."""
+        """Records are delivered while the lease lasts."""
         return self.state.delivered
 
 
