@@ -192,15 +192,16 @@ class ManagedConsumer:
         buffer, watch = self._open()
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
         limit = max_records or self._arguments.max_poll_records
-        deadline = self._user_loop.time() + timeout_ms / 1000
+        deadline = self._user_loop.time() + timeout_ms / 1000 if timeout_ms > 0 else 0.0
         ending = buffer.closing
         while True:
             watch.raise_error(wanted)
             taken = buffer.take_many(wanted, limit)
             if ending:
                 raise ConsumerStoppedError()
-            left = deadline - self._user_loop.time()
-            if taken or left <= 0 or buffer.closing:
+            # The clock is read only where there is time left to wait: that costs as much as looking for records.
+            left = 0.0 if taken or timeout_ms <= 0 else deadline - self._user_loop.time()
+            if left <= 0 or buffer.closing:
                 return {TopicPartition(*p): records for p, records in taken.items()}
             await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS))
             watch.raise_if_died()
