@@ -19,6 +19,8 @@ from loadtrim_agent.kafka.fetch.port import FetchSink
 from .channels import PAUSE_BYTES_MAX, BrokerChannels, ChannelRequest, FetchChannel, fetch_group_for
 from .chunk import frame
 from .fetch_group import FetchGroup
+from .fetch_settings import FetchSettings
+from .fetch_tasks import FetchTasks
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .receiving import ReceivingClient
 from .request import SessionFetchRequest
@@ -33,9 +35,6 @@ ANSWERS_BYTES_MAX = 16 << 20
 in buffers of their own."""
 BUFFERS_BYTES_MIN = 16 << 20
 """All buffers together may hold ``fetch_max_bytes``, but never less than this."""
-LOW_BYTES_MIN = 1 << 20
-"""More is asked for while no more than this is left, or than one answer brings, so that what is read has a successor.
-With half of it user code had read all of a partition, and of the others at about the same time, before that."""
 PARTITION_BYTES_MIN = 16 << 10
 """However many partitions there are, so much is asked of each."""
 SESSION_UNKNOWN, SESSION_EPOCH = 70, 71
@@ -49,7 +48,6 @@ _NAMES = {
 NAMED_MAX = 5
 """Partitions named in one line of the log."""
 _RESETS = {"earliest": EARLIEST, "latest": LATEST}
-_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _ELSEWHERE = frozenset(
     {
         errors.UnknownTopicOrPartitionError.errno,
@@ -78,27 +76,17 @@ class KafkaFetcher:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        isolation = settings.get("isolation_level", "read_uncommitted")
-        if isolation not in _ISOLATION:
-            raise ValueError(f"Incorrect isolation level {isolation}")
-        self._settings = settings
-        self._committed_only = isolation == "read_committed"
-        self._isolation_level = _ISOLATION[isolation]
-        self._reset = str(settings.get("auto_offset_reset", "latest"))
-        self._min_bytes = int(settings.get("fetch_min_bytes", 1))
-        self._partition_bytes = int(settings.get("max_partition_fetch_bytes", 1 << 20))
-        self._low_bytes = max(LOW_BYTES_MIN, self._partition_bytes)
+        self._settings = chosen = FetchSettings.of(settings)
         connections = Connections(settings, client=ReceivingClient)
         self._client = connections.client
         self._retry_backoff = connections.retry_backoff
         self._queries = OffsetQueries(
             self._client,
-            isolation_level=self._isolation_level,
-            timeout_ms=int(settings.get("request_timeout_ms", 40_000)),
+            isolation_level=chosen.isolation_level,
+            timeout_ms=chosen.request_timeout_ms,
             retry_backoff=self._retry_backoff,
         )
-        self._fetch_bytes = int(settings.get("fetch_max_bytes", 50 << 20))
-        self._budget = Budget(max(self._fetch_bytes, BUFFERS_BYTES_MIN))
+        self._budget = Budget(max(chosen.fetch_max_bytes, BUFFERS_BYTES_MIN))
         self._states: dict[Partition, Taken] = {}
         self._fetch_groups: dict[Route, FetchGroup] = {}
         self._silent: set[int] = set()
@@ -109,9 +97,7 @@ class KafkaFetcher:
         """Not fetched because the buffers of all are full."""
         self._numbers = 0
         self._topics: frozenset[str] = frozenset()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
-        self._sink: FetchSink | None = None
+        self._tasks = FetchTasks()
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
@@ -128,38 +114,20 @@ class KafkaFetcher:
         self._client.cluster.add_listener(self._metadata_changed)
 
     async def close(self) -> None:
-        # Said beside the cancelling, because asyncio.wait_for may swallow that when its answer comes just then.
-        self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self._client.close()
 
     async def run(self, sink: FetchSink) -> None:
-        self._sink = sink
+        self._tasks.sink = sink
         for fetch_group in self._fetch_groups.values():
             self._start_channels(fetch_group)
         await asyncio.get_running_loop().create_future()
 
     def _start_channels(self, fetch_group: FetchGroup) -> None:
-        if self._sink is not None and not fetch_group.tasks:
+        if self._tasks.sink is not None and not fetch_group.tasks:
             fetch_group.tasks = [
-                self._spawn(self._run_channel(fetch_group, channel), channel.value) for channel in FetchChannel
+                self._tasks.spawn(self._run_channel(fetch_group, channel), channel.value) for channel in FetchChannel
             ]
-
-    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=f"loadtrim-{name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s broke", task.get_name(), exc_info=error)
-            if self._sink is not None:
-                ended = errors.KafkaError(f"Unexpected error during data retrieval: {error!r}")
-                self._sink.failed(ended, for_good=True)
 
     # -- what is fetched -----------------------------------------------------------------------------------------
 
@@ -233,7 +201,7 @@ class KafkaFetcher:
         if node is None:
             self._leaderless[state.partition] = None
             if self._finding is None or self._finding.done():
-                self._finding = self._spawn(self._find_leaders(), "find-leaders")
+                self._finding = self._tasks.spawn(self._find_leaders(), "find-leaders")
             return
         self._leaderless.pop(state.partition, None)
         fetch_group = self._fetch_group_of(node)
@@ -247,12 +215,10 @@ class KafkaFetcher:
         filled: list[int] = []
         while (fetch_group := self._fetch_groups.get(Route(node, len(filled)))) is not None:
             filled.append(len(fetch_group.channels.states))
-        route = Route(node, fetch_group_for(filled) if self._min_bytes <= 1 else 0)
+        route = Route(node, fetch_group_for(filled) if self._settings.fetch_min_bytes <= 1 else 0)
         fetch_group = self._fetch_groups.get(route)
         if fetch_group is None:
-            channels = BrokerChannels(
-                node, wait_ms=int(self._settings.get("fetch_max_wait_ms", 500)), has_room=self._has_room
-            )
+            channels = BrokerChannels(node, wait_ms=self._settings.fetch_max_wait_ms, has_room=self._has_room)
             fetch_group = self._fetch_groups[route] = FetchGroup(
                 channels, route.fetch_group, Backoff(self._retry_backoff)
             )
@@ -275,7 +241,7 @@ class KafkaFetcher:
     async def _find_leaders(self) -> None:
         """Ask for metadata until every partition has a leader."""
         backoff, known = Backoff(self._retry_backoff), frozenset[Partition]()
-        while self._leaderless and not self._closed:
+        while self._leaderless and not self._tasks.closed:
             missing = frozenset(self._leaderless)
             if missing != known:
                 backoff.succeeded()
@@ -285,7 +251,7 @@ class KafkaFetcher:
             await asyncio.sleep(backoff.failed())
 
     def _has_room(self, state: Taken) -> bool:
-        if not state.has_room(min(self._low_bytes, self._share_bytes)):
+        if not state.has_room(min(self._settings.low_bytes, self._share_bytes)):
             return False
         # With the buffers of all full, only who has nothing gets something.
         if self._budget.exhausted and state.count() > 0:
@@ -301,7 +267,9 @@ class KafkaFetcher:
     @property
     def _request_bytes(self) -> int:
         """What one request asks for."""
-        return min(self._fetch_bytes, ANSWERS_BYTES_MAX // (len(FetchChannel) * max(1, len(self._fetch_groups))))
+        return min(
+            self._settings.fetch_max_bytes, ANSWERS_BYTES_MAX // (len(FetchChannel) * max(1, len(self._fetch_groups)))
+        )
 
     # -- one channel ------------------------------------------------------------------------------------------------
 
@@ -309,7 +277,7 @@ class KafkaFetcher:
         wake = fetch_group.wakes[channel]
         # Connected before it is needed: the first partition taken over while a poll is out waits for no handshake.
         await self._client.ready(fetch_group.channels.node, group=fetch_group.connection(channel))
-        while not self._closed:
+        while not self._tasks.closed:
             if fetch_group.wait_seconds:
                 await asyncio.sleep(fetch_group.wait_seconds)
             wake.clear()
@@ -322,20 +290,20 @@ class KafkaFetcher:
                 continue
             if channel is FetchChannel.POLL:
                 fetch_group.wakes[FetchChannel.EXPRESS].set()
-            await self._ask(fetch_group, asked, room or self._partition_bytes)
+            await self._ask(fetch_group, asked, room or self._settings.max_partition_fetch_bytes)
 
     async def _ask(self, fetch_group: FetchGroup, asked: ChannelRequest, max_bytes: int) -> None:
         channel, channels = asked.channel, fetch_group.channels
         request = SessionFetchRequest(
             max_wait_ms=asked.wait_ms,
-            min_bytes=self._min_bytes,
+            min_bytes=self._settings.fetch_min_bytes,
             max_bytes=max_bytes,
             partition_max_bytes=self._limits(asked),
-            isolation_level=self._isolation_level,
+            isolation_level=self._settings.isolation_level,
             session=asked.session,
             fetch=asked.fetch,
             forget=asked.forget,
-            rack=self._settings.get("client_rack") or "",
+            rack=self._settings.client_rack,
         )
         try:
             answer = await self._client.send(channels.node, request, group=fetch_group.connection(channel))
@@ -369,7 +337,7 @@ class KafkaFetcher:
         """
         share = self._share_bytes
         return {
-            partition: min(self._partition_bytes, max(share, self._states[partition].batch_bytes))
+            partition: min(self._settings.max_partition_fetch_bytes, max(share, self._states[partition].batch_bytes))
             for partition, _ in asked.fetch
         }
 
@@ -437,22 +405,22 @@ class KafkaFetcher:
                 state.offset,
                 data,
                 aborted,
-                committed_only=self._committed_only,
-                check_crcs=bool(self._settings.get("check_crcs", True)),
+                committed_only=self._settings.committed_only,
+                check_crcs=self._settings.check_crcs,
             )
         except errors.CorruptRecordException as error:
             if not state.ahead:
-                self._tell_error(error)
+                self._tasks.tell_error(error)
             self._rest(state)
             return
         if chunk is None and state.ahead:
             self._rest(state)
             return
         if chunk is None:
-            self._tell_error(
+            self._tasks.tell_error(
                 errors.RecordTooLargeError(
                     f"The record at {state.partition}, offset {state.offset}, is larger than the fetch size "
-                    f"{self._partition_bytes} and the broker cannot send it. It is skipped. Raise "
+                    f"{self._settings.max_partition_fetch_bytes} and the broker cannot send it. It is skipped. Raise "
                     "max_partition_fetch_bytes, or lower the broker's message.max.bytes."
                 )
             )
@@ -464,8 +432,8 @@ class KafkaFetcher:
         if chunk.batches:
             state.buffer(chunk)
             self._budget.grew(chunk.size_bytes)
-            assert self._sink is not None
-            self._sink.chunk(chunk)
+            assert self._tasks.sink is not None
+            self._tasks.sink.chunk(chunk)
 
     def _go_nearer(self, state: Taken, replica: int) -> None:
         if self._client.cluster.broker_metadata(replica) is None:
@@ -474,7 +442,7 @@ class KafkaFetcher:
             self._rest(state)
             return
         state.replica = replica
-        state.replica_until = time.monotonic() + float(self._settings.get("metadata_max_age_ms", 300_000)) / 1000
+        state.replica_until = time.monotonic() + self._settings.metadata_max_age_seconds
         self._route(state)
 
     def _refused_by_broker(self, state: Taken, code: int) -> None:
@@ -489,22 +457,18 @@ class KafkaFetcher:
             # When it is ours the user is told, or it is moved; moved now, it would begin there, past what is not done.
             self._rest(state)
         elif code == errors.OffsetOutOfRangeError.errno:
-            if self._reset == "none":
+            if self._settings.auto_offset_reset == "none":
                 at = TopicPartition(*state.partition)
-                self._tell_error(errors.OffsetOutOfRangeError({at: state.offset}))
+                self._tasks.tell_error(errors.OffsetOutOfRangeError({at: state.offset}))
                 self._rest(state)
             else:
                 state.resetting = True
-                self._spawn(self._reset_offset(state), "reset-offset")
+                self._tasks.spawn(self._reset_offset(state), "reset-offset")
         elif code == errors.TopicAuthorizationFailedError.errno:
-            self._tell_error(errors.TopicAuthorizationFailedError(state.partition.topic))
+            self._tasks.tell_error(errors.TopicAuthorizationFailedError(state.partition.topic))
             self._rest(state)
         else:
             self._rest(state)
-
-    def _tell_error(self, error: Exception) -> None:
-        if self._sink is not None:
-            self._sink.failed(error, for_good=False)
 
     def _rest(self, state: Taken) -> None:
         """Ask for it again in a moment."""
@@ -521,14 +485,14 @@ class KafkaFetcher:
     async def _reset_offset(self, state: Taken) -> None:
         """Where ``auto_offset_reset`` says, once the leader has told it."""
         at = TopicPartition(*state.partition)
-        while self._states.get(state.partition) is state and not self._closed:
+        while self._states.get(state.partition) is state and not self._tasks.closed:
             try:
-                offset = await self._queries.offset_once(at, _RESETS[self._reset])
+                offset = await self._queries.offset_once(at, _RESETS[self._settings.auto_offset_reset])
             except errors.KafkaError as error:
                 if error.invalid_metadata:
                     self._client.force_metadata_update()
                 elif not error.retriable:
-                    self._tell_error(error)
+                    self._tasks.tell_error(error)
                 await asyncio.sleep(self._retry_backoff)
                 continue
             if self._states.get(state.partition) is state:
@@ -539,8 +503,8 @@ class KafkaFetcher:
 
     async def reset_offset(self, partition: Partition) -> int:
         at = TopicPartition(*partition)
-        if self._reset in _RESETS:
-            return await self._queries.offset_of(at, _RESETS[self._reset])
+        if self._settings.auto_offset_reset in _RESETS:
+            return await self._queries.offset_of(at, _RESETS[self._settings.auto_offset_reset])
         raise errors.NoOffsetForPartitionError(at)
 
     def position(self, partition: Partition) -> int | None:
@@ -553,7 +517,7 @@ class KafkaFetcher:
             return None
         # Records of an open transaction are not there yet for those who read committed ones only.
         stable = state.last_stable_offset
-        return stable if self._committed_only and stable is not None and stable >= 0 else state.end_offset
+        return stable if self._settings.committed_only and stable is not None and stable >= 0 else state.end_offset
 
     def end_offset_at(self, partition: Partition) -> float | None:
         state = self._states.get(partition)
