@@ -16,7 +16,7 @@ __all__ = ["ChunkIntake"]
 
 
 class ChunkIntake:
-    """The intake takes chunks in the agent's loop.
+    """The intake takes chunks in the agent's loop. Implements :class:`loadtrim_agent.kafka.fetch.port.FetchSink`.
 
     Args:
         buffer: where user code takes records from.
@@ -78,6 +78,10 @@ class ChunkIntake:
                 self._tell(stream, chunk)
             else:
                 untold.append(chunk)
+
+    def failed(self, error: Exception, *, for_good: bool) -> None:
+        """Raise in user code what fetching raised."""
+        self._buffer.fail(error, for_good=for_good)
 
     def _tell(self, stream: Stream, chunk: Chunk) -> None:
         end_offset = self._fetcher.end_offset(chunk.partition)

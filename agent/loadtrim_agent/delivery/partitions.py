@@ -11,7 +11,6 @@ import logging
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 
@@ -48,8 +47,8 @@ class Partitions:
         self._agent = parts.agent
         self._tasks = parts.tasks
         self.prefetching = Prefetching(parts.fetcher, parts.tasks, parts.offsets)
-        self._intake = ChunkIntake(parts.buffer, parts.fetcher, self.prefetching, parts.observer, parts.boundary)
-        self._opener = PartitionOpener(parts, self._intake)
+        self.intake = ChunkIntake(parts.buffer, parts.fetcher, self.prefetching, parts.observer, parts.boundary)
+        self._opener = PartitionOpener(parts, self.intake)
         self.positions = StreamPositions(parts.buffer, parts.fetcher, self._opener)
         self._lingering: dict[Partition, Stream] = {}
         """Partitions lost while one of their records was in user code (rule 13)."""
@@ -90,7 +89,7 @@ class Partitions:
             since = stream.handoff_since
             seconds = boot_time() - since if since is not None else None
             self._tell("acquired", self._observer.acquired, stream, seconds)
-            self._intake.delivered(stream)
+            self.intake.delivered(stream)
 
     def stop(self, command: c.StopCommand) -> None:
         stream = self.stream(command.partition, command.acquisition_id)
@@ -196,7 +195,7 @@ class Partitions:
             self._tell("released", self._observer.released, command.partition, boot_time() - stopped_at)
         stream.running = False
         self._idle_points.pop(command.partition, None)
-        self._intake.lost(command.partition)
+        self.intake.lost(command.partition)
         self.buffer.remove(command.partition)
         self._tell("lost", self._observer.lost, stream)
         if stream.in_hand is not None:
@@ -215,7 +214,7 @@ class Partitions:
         if current and not self._opener.user_sought(stream.partition, offset):
             self._fetcher.take(stream.partition, offset)
             stream.clear()
-            self._intake.sought(stream.partition)
+            self.intake.sought(stream.partition)
             stream.seeks_answered += 1  # last: from now on user code may take, unless it has sought again
             self.buffer.wake()
             self._tell("sought", self._observer.sought, stream, offset)
@@ -228,15 +227,7 @@ class Partitions:
 
     async def fetch(self) -> None:
         """Fetch for ever; what fetching raises, the user's next call raises."""
-        await self._fetcher.run(self)
-
-    def chunk(self, chunk: Chunk) -> None:
-        """See :class:`~loadtrim_agent.kafka.fetch.port.FetchSink`."""
-        self._intake.chunk(chunk)
-
-    def failed(self, error: Exception, *, for_good: bool) -> None:
-        """See :class:`~loadtrim_agent.kafka.fetch.port.FetchSink`."""
-        self.buffer.fail(error, for_good=for_good)
+        await self._fetcher.run(self.intake)
 
     def refill(self, stream: Stream) -> None:
         """A chunk of it was unpacked that was waited for."""

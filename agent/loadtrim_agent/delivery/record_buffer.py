@@ -11,16 +11,18 @@ A record (or a batch of ``getmany``) is done when the next call is made that cou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import logging
+from collections.abc import Callable, Collection
 from typing import Any
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
+from loadtrim_agent.kafka.fetch.state import Budget
 
-from .agent_calls import AgentCalls
 from .deserializer import RecordDeserializer
 from .partition_stream import Stream
+from .ports import BufferOwner
 from .turns import TurnOrder
 from .user_sleep import UserSleep
 
@@ -28,6 +30,48 @@ __all__ = ["RecordBuffer"]
 
 BATCH_RECORDS = 1024
 """Records that ``getmany`` returns at most where user code names no limit; as many are unpacked at a time."""
+
+
+log = logging.getLogger("loadtrim")
+
+
+class AgentCalls:
+    """The user's thread tells the agent what matters to it. Methods run in the user's thread, and never wait.
+
+    Args:
+        loop: the loop that :attr:`owner` is called in.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.owner: BufferOwner | None = None
+        """Agent: it is told. Invariant: set before anything is put."""
+        self.budget: Budget | None = None
+        """Agent: of all buffers."""
+
+    def drained(self, stream: Stream) -> None:
+        """A stream may have nothing in hand any more."""
+        if stream.listening and self.owner is not None:
+            self._call(self.owner.drained, stream)
+
+    def refetch(self, stream: Stream) -> None:
+        """A stream's chunks are corrupt."""
+        if self.owner is not None:
+            self._call(self.owner.refetch, stream, stream.position)
+
+    def unpacked(self, stream: Stream, chunk: Chunk) -> None:
+        """A chunk was unpacked to its end."""
+        chunk.done = True  # first this, then look whether that is waited for: see fetch/state.py
+        wanted = chunk.refill or (self.budget is not None and self.budget.exhausted)
+        if wanted and self.owner is not None:
+            self._call(self.owner.refill, stream)
+
+    def _call(self, call: Callable[..., object], *args: object) -> None:
+        """Call something in the agent's loop. Nothing happens when the agent has ended."""
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            log.debug("the agent has ended")
 
 
 class RecordBuffer:

@@ -1,7 +1,7 @@
 """The agent: one per consumer, on an event loop of its own in a thread of its own.
 
-This is wiring and the life cycle. :mod:`.membership_driver` feeds the protocol machine with what happens,
-:mod:`.command_executor` carries its commands out. What to do is decided in :mod:`loadtrim_agent.protocol`.
+This is wiring and the life cycle. :mod:`.membership` feeds the protocol machine with
+what happens and carries its commands out. What to do is decided in :mod:`loadtrim_agent.protocol`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import GroupConfig
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
-from .command_executor import CommandExecutor
 from .condition import AgentCondition
 from .control_access import ControlAccess
-from .membership_driver import MembershipDriver
+from .membership import CommandExecutor, MembershipDriver, UserCommits
 from .observer import AgentObserver
-from .user_commits import UserCommits
 
 __all__ = ["Agent", "AgentOptions"]
 

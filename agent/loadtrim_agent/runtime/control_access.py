@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.error_boundary import ErrorBoundary
@@ -13,19 +13,31 @@ from loadtrim_agent.common.tasks import Spawner
 from loadtrim_agent.kafka.connections import Backoff
 from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.kafka.control_topic import ControlTopicUnusable
+from loadtrim_agent.kafka.ports import EventFeed
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.group_config import GroupConfig
 
-from .membership_driver import MembershipDriver
 from .observer import AgentObserver
 
-__all__ = ["ControlAccess"]
+__all__ = ["ControlAccess", "ControlledMember"]
 
 log = logging.getLogger("loadtrim")
 
 RETRY_SECONDS = 2.0
 RETRY_SECONDS_MAX = 60.0
 """A control topic that could not be used is tried again after this time, doubled up to a bound. Chosen."""
+
+
+class ControlledMember(EventFeed, Protocol):
+    """The member, as its control topic knows it."""
+
+    @property
+    def config(self) -> GroupConfig:
+        """The protocol's settings in force."""
+
+    def use_log(self, usable: bool) -> None:
+        """Offer our protocol from the next JoinGroup on, or the standard ones only."""
 
 
 class ControlAccess:
@@ -36,7 +48,7 @@ class ControlAccess:
     Args:
         settings: the user's constructor arguments.
         topic: name of the control topic.
-        driver: takes what is read.
+        member: takes what is read.
         observer: told of records and of the broker's clock.
         boundary: contains what the observer raises.
         tasks: owns what reads and appends.
@@ -46,14 +58,14 @@ class ControlAccess:
         self,
         settings: Mapping[str, Any],
         topic: str,
-        driver: MembershipDriver,
+        member: ControlledMember,
         observer: AgentObserver,
         boundary: ErrorBoundary,
         tasks: Spawner,
     ) -> None:
         self._settings = settings
         self._topic = topic
-        self._driver = driver
+        self._member = member
         self._observer = observer
         self._boundary = boundary
         self._tasks = tasks
@@ -67,7 +79,7 @@ class ControlAccess:
         except ControlTopicUnusable as error:
             log.error("%s", error)
             self._boundary.broke("control_topic")
-            self._driver.machine.use_log(False)
+            self._member.use_log(False)
             self._tasks.spawn(self._await_usable(), "await-log")
 
     async def _open(self) -> None:
@@ -90,7 +102,7 @@ class ControlAccess:
             "The control topic %s can be used now: this member joins again, and speaks loadtrim where all others do.",
             self._topic,
         )
-        self._driver.feed(e.LogUsableEvent(now=boot_time()))
+        self._member.feed(e.LogUsableEvent(now=boot_time()))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -101,9 +113,9 @@ class ControlAccess:
 
     def feed(self, event: e.Event) -> None:
         """Hand on an event of this group's."""
-        if isinstance(event, e.LogReadEvent) and event.record.group != self._driver.config.group:
+        if isinstance(event, e.LogReadEvent) and event.record.group != self._member.config.group:
             return  # the probe of a member that starts, or another group that was given the same topic
-        self._driver.feed(event)
+        self._member.feed(event)
         if isinstance(event, e.LogReadEvent):
             self._boundary.call("read", self._observer.read, event.record)
 
@@ -120,13 +132,13 @@ class ControlAccess:
     def append(self, command: c.AppendCommand) -> None:
         """Append a record of the machine's."""
         if self.log is None:
-            self._driver.feed(e.AppendedEvent(now=boot_time(), append=command.append, offset=None))
+            self._member.feed(e.AppendedEvent(now=boot_time(), append=command.append, offset=None))
         else:
             self.log.append(command)
 
     def read_assignment(self, command: c.ReadAssignmentCommand) -> None:
         """Look for the newest assignment in the log."""
         if self.log is None:
-            self._driver.feed(e.AssignmentFoundEvent(now=boot_time(), assignment=None))
+            self._member.feed(e.AssignmentFoundEvent(now=boot_time(), assignment=None))
         else:
             self.log.read_assignment(command)

@@ -284,11 +284,11 @@ async def test_what_is_fetched_before_it_is_handed_out_is_measured_from_then_on(
     house = House()
     house.partitions.open([_open(FIRST, acquisition_id=1, offset=0)])
     await house.until_opened(FIRST)
-    house.partitions.chunk(_one_record(FIRST))
+    house.partitions.intake.chunk(_one_record(FIRST))
     assert house.observer.told == []
     house.partitions.run(c.RunCommand(partition=FIRST, acquisition_id=1))
     assert house.observer.told == ["acquired", "fetched"]
-    house.partitions.chunk(_one_record(FIRST, 1))
+    house.partitions.intake.chunk(_one_record(FIRST, 1))
     assert house.observer.told == ["acquired", "fetched", "fetched"]
     assert house.buffer.take_one() is not None
 
@@ -302,11 +302,11 @@ async def test_a_seek_behind_a_seek_is_not_answered_by_the_first() -> None:
     house.buffer.seek(stream, 20)
 
     house.partitions.seek(stream, 10)
-    house.partitions.chunk(_one_record(FIRST, 10))
+    house.partitions.intake.chunk(_one_record(FIRST, 10))
 
     assert house.buffer.take_one() is None
     house.partitions.seek(stream, 20)
-    house.partitions.chunk(_one_record(FIRST, 20))
+    house.partitions.intake.chunk(_one_record(FIRST, 20))
     record = house.buffer.take_one()
     assert record is not None
     assert record.offset == 20

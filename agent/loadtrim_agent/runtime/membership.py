@@ -1,0 +1,418 @@
+"""One member's membership: the machine driven by events, its commands carried out, commits for user code.
+
+:class:`MembershipDriver` feeds the machine and wakes it when it is due. :class:`CommandExecutor` has one handler per
+type of command, in one table. :class:`UserCommits` makes commits events of the machine, and waits for their answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    for_code,
+)
+
+from loadtrim_agent.common.clock import boot_time, wall_time
+from loadtrim_agent.common.error_boundary import ErrorBoundary
+from loadtrim_agent.common.errors import InvariantError
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import AgentTasks, FailureSink
+from loadtrim_agent.delivery.partitions import Partitions
+from loadtrim_agent.delivery.transactions import Transactions
+from loadtrim_agent.kafka.group_requests import GroupRequests
+from loadtrim_agent.kafka.subscription import TopicWatch
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.assigned_partition import AssignedState
+from loadtrim_agent.protocol.group_config import Code, GroupConfig
+from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.protocol.snapshot import MachineSnapshot
+
+from .condition import AgentCondition
+from .control_access import ControlAccess
+from .group_errors import group_error
+from .observer import AgentObserver
+
+__all__ = ["CommandExecutor", "CommandSink", "CommandTargets", "MembershipDriver", "UserCommits"]
+
+log = logging.getLogger("loadtrim")
+
+TIMER_SLACK_SECONDS = 0.0005
+"""A tick comes so much after it is due, so that the machine never finds it early. Chosen."""
+
+
+class CommandSink(Protocol):
+    """The sink carries out commands of the machine."""
+
+    def carry_out(self, command: c.Command) -> None:
+        """One command, in the order of the machine's list."""
+
+    def finish(self, machine: Machine) -> None:
+        """All commands of one event were carried out."""
+
+
+class MembershipDriver:
+    """One member's machine, driven. All methods run in the agent's loop.
+
+    Args:
+        config: of the protocol.
+        failures: takes what ends membership.
+        observer: told of heartbeats.
+        boundary: contains what the observer raises.
+    """
+
+    def __init__(
+        self, config: GroupConfig, failures: FailureSink, observer: AgentObserver, boundary: ErrorBoundary
+    ) -> None:
+        self.machine = Machine(config, wall_offset=wall_time() - boot_time())
+        self.sink: CommandSink | None = None
+        """Set before the first event."""
+        self._failures = failures
+        self._observer = observer
+        self._boundary = boundary
+        self._events: deque[e.Event] = deque()
+        self._handling = False
+        self._broken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+
+    def feed(self, event: e.Event) -> None:
+        """Give the machine an event and carry out what it commands; events that come meanwhile wait their turn."""
+        if isinstance(event, e.HeartbeatAnsweredEvent) and event.code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
+            self._boundary.call("heartbeat", self._observer.heartbeat, event.sent_at)
+        self._events.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events:
+                self._step(self._events.popleft())
+        except Exception as error:
+            # Never a silent end: without this an error in a timer's tick would just stop the ticking.
+            log.exception("The agent's membership broke; the next call of user code raises this.")
+            self._failures.raise_to_user(error)
+        finally:
+            self._handling = False
+        self._set_timer()
+
+    def _step(self, event: e.Event) -> None:
+        assert self.sink is not None, "the agent sets it when it is made"
+        try:
+            commands = self.machine.handle(event)
+        except InvariantError as error:
+            self._broken_invariant(error)
+            return
+        for command in commands:
+            self.sink.carry_out(command)
+        self.sink.finish(self.machine)
+
+    def _broken_invariant(self, error: InvariantError) -> None:
+        """Style 13: stop deciding, release nothing, go on consuming what is owned."""
+        if not self._broken:
+            self._broken = True
+            log.error("The agent contradicts itself and moves nothing any more; consuming goes on. %s", error)
+        self._boundary.broke("invariant")
+
+    def _set_timer(self) -> None:
+        due = self.machine.wakeup()
+        if due == self._timer_at:
+            return
+        self.stop_timer()
+        self._timer_at = due
+        if due != float("inf"):
+            seconds = max(0.0, due - boot_time()) + TIMER_SLACK_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_at = float("inf")
+        self.feed(e.TickEvent(now=boot_time()))
+
+    @property
+    def config(self) -> GroupConfig:
+        """The protocol's settings in force."""
+        return self.machine.config
+
+    def snapshot(self) -> MachineSnapshot:
+        """Return the membership and the assigned partitions of now."""
+        return self.machine.snapshot()
+
+    def use_log(self, usable: bool) -> None:
+        """Offer our protocol from the next JoinGroup on, or the standard ones only."""
+        self.machine.use_log(usable)
+
+    def stop_timer(self) -> None:
+        """Tick no more, until the next event."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def join_again(self) -> None:
+        """Join as a newcomer, with a new id, after having left."""
+        self.machine = self.machine.successor()
+        self.feed(e.StartEvent(now=boot_time()))
+
+
+class UserCommits:
+    """All methods run in the agent's loop.
+
+    Args:
+        driver: the membership in force.
+        partitions: whose streams tell what is done.
+        requests: asks the coordinator.
+        committed_timeout: longest wait for the end of a transaction, seconds; None: offsets of open transactions are
+            not waited for, because user code reads them as well.
+    """
+
+    def __init__(
+        self,
+        driver: MembershipDriver,
+        partitions: Partitions,
+        requests: GroupRequests,
+        committed_timeout: float | None,
+    ) -> None:
+        self._driver = driver
+        self._partitions = partitions
+        self._requests = requests
+        self._committed_timeout = committed_timeout
+        self._pending: dict[int, asyncio.Future[int]] = {}
+        """Request number -> the broker's code. Invariant: only requests that user code waits for."""
+        self._numbers = 0
+
+    async def run_auto_commit(self, every_seconds: float) -> None:
+        """Commit for ever what is done."""
+        while True:
+            await asyncio.sleep(every_seconds)
+            self.commit_done()
+
+    def commit_done(self) -> None:
+        """Commit what is done and was not committed, without waiting (auto-commit)."""
+        offsets: dict[Partition, e.OffsetCommit] = {}
+        if self._driver.config.auto_commit:
+            assigned = self._driver.snapshot().assigned
+            for partition, stream in self._partitions.buffer.streams.items():
+                done = self._partitions.positions.done_offset(stream)
+                view = assigned.get(partition)
+                if done is not None and view is not None and view.committed != done:
+                    offsets[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=done)
+        self._driver.feed(e.CommitWantedEvent(now=boot_time(), offsets=offsets))
+
+    async def commit(self, offsets: Mapping[Partition, tuple[int, str]], *, named: bool = True) -> None:
+        """Commit for user code and wait for the broker's answer, over a rebalance if one is going on.
+
+        Args:
+            offsets: (offset, metadata) per partition.
+            named: user code named the partitions; otherwise one that was just given away is passed over.
+
+        Raises:
+            CommitFailedError: a partition is not this member's any more. KafkaError: the broker refused.
+        """
+        wanted: dict[Partition, e.OffsetCommit] = {}
+        assigned = self._driver.snapshot().assigned
+        for partition, (offset, metadata) in offsets.items():
+            stream = self._partitions.buffer.streams.get(partition)
+            view = assigned.get(partition)
+            gone = stream is None or view is None or view.state is AssignedState.TRANSFERRED
+            if not named and gone:
+                continue
+            if stream is None:
+                raise IllegalStateError(f"Partition {partition} is not assigned")
+            wanted[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=offset, metadata=metadata)
+        if not wanted:
+            return
+        code = await self._request(wanted)
+        if code in (Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.REBALANCE_IN_PROGRESS):
+            raise CommitFailedError(
+                "The commit was not made: a partition in it was given to another member meanwhile. What was not "
+                "committed is handed out again there."
+            )
+        if code != Code.NONE:
+            raise for_code(code)()
+
+    async def _request(self, wanted: dict[Partition, e.OffsetCommit]) -> int:
+        self._numbers += 1
+        number = self._numbers
+        waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._pending[number] = waiting
+        try:
+            self._driver.feed(e.CommitWantedEvent(now=boot_time(), request=number, offsets=wanted))
+            return await waiting
+        finally:
+            self._pending.pop(number, None)
+
+    def result(self, command: c.CommitResultCommand) -> None:
+        """A commit of user code was answered."""
+        waiting = self._pending.get(command.request)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(command.code)
+
+    def close(self) -> None:
+        """Nothing is committed any more: who waits is told so."""
+        for waiting in self._pending.values():
+            if not waiting.done():
+                waiting.set_result(int(Code.UNKNOWN_MEMBER_ID))
+
+    async def committed(self, partition: Partition) -> int | None:
+        """The group's committed offset, None where there is none.
+
+        A user who reads committed records only is told of no offset that an open transaction may still change: as the
+        Java client does, this waits for the transaction's end, for at most ``request_timeout_ms``.
+
+        Raises:
+            KafkaError: the broker refused, or cannot be reached. KafkaTimeoutError: a transaction stays open.
+        """
+        loop, config = asyncio.get_running_loop(), self._driver.config
+        stable = self._committed_timeout is not None
+        deadline = loop.time() + (self._committed_timeout or 0.0)
+        code, offsets, unstable = await self._requests.committed([partition], stable=stable)
+        while unstable:
+            if loop.time() >= deadline:
+                raise KafkaTimeoutError(
+                    f"The committed offset of {partition.topic}-{partition.partition} is part of a transaction that "
+                    "is still open. Commit or abort it first, if it is one of this process."
+                )
+            await asyncio.sleep(config.retry_backoff)
+            code, offsets, unstable = await self._requests.committed([partition], stable=stable)
+        if code:
+            raise group_error(code, config) if code > 0 else KafkaConnectionError("No answer")
+        offset = offsets.get(partition, -1)
+        return offset if offset >= 0 else None
+
+
+class CommandTargets(FailureSink, Protocol):
+    """The agent's parts that commands act on."""
+
+    boundary: ErrorBoundary
+    tasks: AgentTasks
+    driver: MembershipDriver
+    condition: AgentCondition
+    requests: GroupRequests
+    partitions: Partitions
+    transactions: Transactions
+    control: ControlAccess
+    topics: TopicWatch
+    commits: UserCommits
+
+    @property
+    def observer(self) -> AgentObserver:
+        """Return what runs beside membership."""
+
+
+class CommandExecutor:
+    """Implements :class:`~.CommandSink`.
+
+    Args:
+        agent: what commands act on.
+    """
+
+    def __init__(self, agent: CommandTargets) -> None:
+        self._agent = agent
+        self._opening: list[c.OpenCommand] = []
+        """Opened together when all commands of the event were carried out, to share a listener call."""
+        requests, partitions, commits = agent.requests, agent.partitions, agent.commits
+        self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
+            c.FindCoordinatorCommand: requests.find_coordinator,
+            c.SendJoinCommand: requests.join,
+            c.SendSyncCommand: requests.sync,
+            c.SendHeartbeatCommand: requests.heartbeat,
+            c.SendLeaveCommand: self._send_leave,
+            c.SendCommitCommand: requests.commit,
+            c.FetchCommittedCommand: requests.fetch_committed,
+            c.CommitResultCommand: commits.result,
+            c.GatherCommitsCommand: lambda _: commits.commit_done(),
+            c.FetchTopicsCommand: lambda command: agent.tasks.spawn(self._fetch_topics(command), "fetch-topics"),
+            c.AppendCommand: agent.control.append,
+            c.ReadAssignmentCommand: agent.control.read_assignment,
+            c.OpenCommand: self._opening.append,
+            c.RunCommand: partitions.run,
+            c.PrefetchCommand: partitions.prefetch,
+            c.DropPrefetchCommand: partitions.drop_prefetch,
+            c.AwaitIdlePointCommand: partitions.await_idle_point,
+            c.StopCommand: partitions.stop,
+            c.ResumeCommand: partitions.resume,
+            c.DropCommand: partitions.drop,
+            c.LeaseCommand: self._lease,
+            c.EnteredCommand: self._entered,
+            c.LeftCommand: lambda _: agent.condition.left.set(),
+            c.FailCommand: self._fail,
+            c.CountCommand: self._count,
+        }
+
+    def carry_out(self, command: c.Command) -> None:
+        """See :class:`~.CommandSink`."""
+        self._handlers[type(command)](command)
+
+    def finish(self, machine: Machine) -> None:
+        """See :class:`~.CommandSink`."""
+        if self._opening:
+            opening = self._opening[:]
+            self._opening.clear()
+            self._agent.partitions.open(opening)
+        if not self._agent.condition.settled.is_set() and machine.settled:
+            self._agent.condition.settled.set()
+
+    # -- the group -----------------------------------------------------------------------------------------------
+
+    async def _fetch_topics(self, command: c.FetchTopicsCommand) -> None:
+        partitions = await self._agent.topics.counts(command.topics)
+        self._agent.driver.feed(e.TopicsEvent(now=boot_time(), partitions=partitions))
+
+    def _entered(self, command: c.EnteredCommand) -> None:
+        agent, group = self._agent, self._agent.driver.snapshot()
+        agent.condition.enter(command.generation)
+        agent.transactions.generation_changed()
+        log.info(
+            "Group %s: generation %d as %s (%s%s)",
+            agent.driver.config.group,
+            command.generation,
+            command.member,
+            "leader" if command.leader == command.member else "member",
+            "" if group.speaks_loadtrim else f", mixed group, protocol {command.protocol}",
+        )
+        agent.boundary.call("entered", agent.observer.entered, command)
+
+    def _send_leave(self, command: c.SendLeaveCommand) -> None:
+        """The last report goes out beside the LeaveGroup, so that it delays nothing."""
+        self._agent.condition.reported.clear()
+        self._agent.tasks.spawn(self._report(command.member), "last-report")
+        self._agent.requests.leave(command)
+
+    async def _report(self, member: str) -> None:
+        agent = self._agent
+        try:
+            await agent.boundary.wait("last_report", agent.observer.leaving(member, agent.condition.generation))
+        finally:
+            agent.condition.reported.set()
+
+    def _lease(self, command: c.LeaseCommand) -> None:
+        buffer = self._agent.partitions.buffer
+        ran_out = boot_time() >= buffer.lease_until
+        buffer.lease_until = command.until
+        if ran_out:
+            buffer.wake()
+
+    # -- what is told --------------------------------------------------------------------------------------------
+
+    def _count(self, command: c.CountCommand) -> None:
+        log.debug("%s %s", command.what.label, command.partition or "")
+        self._agent.boundary.call("count", self._agent.observer.count, command.what, command.partition)
+
+    def _fail(self, command: c.FailCommand) -> None:
+        if command.code == Code.INCONSISTENT_GROUP_PROTOCOL:
+            self._agent.tasks.spawn(self._fail_for_protocols(), "describe")
+        else:
+            self._agent.raise_to_user(group_error(command.code, self._agent.driver.config))
+
+    async def _fail_for_protocols(self) -> None:
+        """No protocol that all share: say ours and the group's."""
+        _, protocol = await self._agent.requests.describe()
+        config = self._agent.driver.config
+        self._agent.raise_to_user(group_error(Code.INCONSISTENT_GROUP_PROTOCOL, config, spoken=protocol))
