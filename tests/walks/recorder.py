@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 __all__ = ["Recorder", "Step"]
 
 _PACKAGES = ("loadtrim_agent/", "loadtrim/")
-_LEFT_OUT = re.compile(r"loadtrim_agent/common/(?!settings)")
-"""Values and helpers that everything uses: no place where an item stays."""
+_LEFT_OUT = re.compile(r"loadtrim_agent/common/(?!settings)|loadtrim_agent/protocol/trace")
+"""Values and helpers that everything uses, and the trace, which keeps every event and command: no place where an item
+goes on from."""
 
 
 class Step(NamedTuple):

@@ -39,7 +39,7 @@ class DeliveryParts:
     """Delivery is put together from these parts."""
 
     buffer: RecordBuffer
-    """Where user code takes records from."""
+    """User code takes records from it."""
     fetcher: Fetcher
     listener: Listener
     """The user's rebalance listener."""
@@ -59,7 +59,7 @@ class Sought:
 
     def __init__(self) -> None:
         self.offset: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        """Where; None: the partition was lost before."""
+        """The offset sought; None: the partition was lost before."""
 
 
 class PartitionOpener:

@@ -54,7 +54,7 @@ class Partitions:
         """Partitions lost while one of their records was in user code (rule 13)."""
         self._stopped_at: dict[Partition, float] = {}
         self._idle_points: dict[Partition, Stream] = {}
-        """To be given away: when user code is done with what there is, that is to be said."""
+        """Streams to be given away, whose idle point the machine waits for."""
 
     @property
     def without_offset(self) -> frozenset[Partition]:

@@ -294,7 +294,7 @@ class RecordBuffer:
         return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self._turns.order())
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
-        """What is in hand of the partitions that this call could return is done."""
+        """Records in hand of the partitions that this call could return are done."""
         kept: list[Stream] = []
         for stream in self._in_hand:
             if wanted and stream.partition not in wanted:

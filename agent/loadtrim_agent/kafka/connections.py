@@ -97,7 +97,7 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class Channel(enum.Enum):
-    """What a connection is for."""
+    """A connection is for one of these purposes."""
 
     JOIN = "join"
     HEARTBEAT = "heartbeat"

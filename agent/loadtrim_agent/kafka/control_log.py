@@ -58,7 +58,7 @@ class TelemetryEntry(NamedTuple):
     """When it was appended, by the broker's stamp on this machine's clock, seconds since the epoch. Where the topic
     keeps the writers' times: now, and the writer's time of what was there before the first look."""
     replayed: bool
-    """It was there before the first look."""
+    """True when the record was there before the first look."""
 
 
 class ControlLog:

@@ -57,7 +57,7 @@ due at the multiples and a little later, are there."""
 IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
-"""How often the broker is asked about partitions without an owner. Chosen."""
+"""The broker is asked this often about partitions without an owner. Chosen."""
 
 
 class PlannerThread:
@@ -114,7 +114,7 @@ def _settle(answer: asyncio.Future[DecisionRecord], made: DecisionRecord | Excep
 
 
 class GroupView:
-    """Everything that the planner is told about the group, but for the reports themselves.
+    """The planner is told all of this about the group, besides the reports themselves.
 
     Args:
         group: the group as this member's agent knows it.

@@ -59,6 +59,6 @@ class LeaderOptions(msgspec.Struct, frozen=True, kw_only=True):
     scales: bool = False
     """Decisions are asked for at all: active mode, and a scaler."""
     baseline_topic: str = ""
-    """Where what the history expects is read; empty: nowhere."""
+    """Topic of what the history expects; empty: none."""
     time_zone: str = "UTC"
     """Of baselines that do not name theirs."""
