@@ -57,9 +57,10 @@ def page(stories: Sequence[Story], period: Period, made_at: str) -> str:
         }
         for story in stories
     ]
-    return environment.get_template(TEMPLATE).render(
+    page: str = environment.get_template(TEMPLATE).render(
         groups=groups, begin=begin, end=end, zone=period.zone, made_at=made_at
     )
+    return page
 
 
 def hours(story: Story) -> list[Interval]:
