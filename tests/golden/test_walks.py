@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import pytest
 
 from walks.page import GOLDEN, PAGE, written
@@ -12,6 +15,7 @@ FILES_MAX = {"record": 16, "report": 24, "release": 14, "setting": 5}
 """Chosen: a newcomer reads no more files than these to follow one item."""
 TRIES = 3
 """A machine that stands still for a moment may put a step of another task in between."""
+WALK_SECONDS_MAX = 60.0
 AGAIN = "PYTHONPATH=tests python -m walks --write"
 
 
@@ -19,9 +23,11 @@ AGAIN = "PYTHONPATH=tests python -m walks --write"
     "walk", [pytest.param(name, marks=pytest.mark.slow if name in ("report", "setting") else ()) for name in WALKS]
 )
 async def test_the_code_takes_the_steps_of_the_transcript(walk: str) -> None:
-    golden = (GOLDEN / f"{walk}.txt").read_text()
+    golden, played = (GOLDEN / f"{walk}.txt").read_text(), ""
     for _ in range(TRIES):
-        played = transcript((await WALKS[walk]()).steps)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WALK_SECONDS_MAX):
+                played = transcript((await WALKS[walk]()).steps)
         if played == golden:
             break
     assert played == golden, f"the item goes another way; if that is meant: {AGAIN}"

@@ -18,6 +18,16 @@ from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 from .broker import MemoryBroker, memory_broker
 from .recorder import Recorder
 
+ONLOOKERS = (
+    "loadtrim_agent/delivery/agent_calls.py",
+    "loadtrim_agent/kafka/connections.py",
+    "loadtrim_agent/kafka/fetch/receiving.py",
+    "loadtrim_agent/kafka/fetch/state.py",
+    "loadtrim_agent/observability/text.py",
+    "loadtrim_agent/protocol/trace.py",
+    "loadtrim_agent/runtime/services.py",
+)
+"""Connections and receiving carry every request and answer alike; the others keep account, or log."""
 GROUP, TOPIC = "walk", "orders"
 USER, KAFKA = "user code", "Kafka"
 MEASURED_SECONDS = 4.0
@@ -33,6 +43,8 @@ def forms(*names: str) -> Callable[[Any], str | None]:
         if type(value).__name__ == "LogReadEvent":
             value = value.record
         name = type(value).__name__
+        if name == "ConsumerRecord" and value.topic != TOPIC:
+            return None  # of the control topic
         if name.startswith("FetchResponse") and "FetchResponse" in wanted:
             told = [p[-1] for topic, partitions in value.topics for p in partitions if topic == TOPIC]
             return "FetchResponse" if any(told) else None
@@ -134,7 +146,7 @@ async def walk_record() -> Recorder:
         KAFKA,
         _OUTSIDE,
         calls={"Stream.end": "done"},
-        onlookers=("loadtrim_agent/runtime/services.py", "loadtrim_agent/delivery/metering_task.py"),
+        onlookers=(*ONLOOKERS, "loadtrim_agent/delivery/metering_task.py"),
     )
     async with stage() as broker, consumer(broker) as one:
         await until(lambda: broker.committed(GROUP, TOPIC, 0) == 0)
@@ -162,12 +174,12 @@ async def walk_release() -> Recorder:
             "OpenCommand",
             "OpenedEvent",
             "RunCommand",
-            "PrefetchCommand",
             "OffsetCommit",
             "SendCommitCommand",
             "CommitAnsweredEvent",
         ),
         KAFKA,
+        onlookers=ONLOOKERS,
     )
     async with stage(partitions=2) as broker, consumer(broker) as one:
         moving = TopicPartition(TOPIC, 1)
@@ -200,9 +212,7 @@ async def walk_report() -> Recorder:
         "Observation",
         "Estimate",
         "Forecast",
-        "View",
         "Sizing",
-        "Problem",
         "Placement",
         "DecisionRecord",
     )
@@ -212,7 +222,9 @@ async def walk_report() -> Recorder:
         name = tell(value)
         return None if name == "DecisionRecord" and value.at < began else name  # the last decision is read, too
 
-    recorder = Recorder(label, USER, calls={"MeteringTask.gather": "records done", "Meter.done": "records done"})
+    recorder = Recorder(
+        label, USER, calls={"MeteringTask.gather": "records done", "Meter.done": "records done"}, onlookers=ONLOOKERS
+    )
     async with stage() as broker, consumer(broker) as one, loaded(broker, one):
         await asyncio.sleep(MEASURED_SECONDS)
         await until(lambda: 0.4 < time.time() % 1.0 < 0.5)
@@ -242,7 +254,7 @@ async def loaded(broker: MemoryBroker, one: Consumer) -> AsyncIterator[None]:
 
 
 async def walk_setting() -> Recorder:
-    """LOADTRIM_SLA_SHARE from the environment to where it decides."""
+    """LOADTRIM_SLA_SHARE from the environment to its first use."""
 
     def label(value: Any) -> str | None:
         return "text" if value == "0.98765" else "number" if type(value) is float and value == 0.98765 else None
@@ -259,6 +271,10 @@ async def walk_setting() -> Recorder:
             with recorder.recording():
                 await asyncio.sleep(1.0)
         await one.stop()
+    used = next(
+        number for number, step in enumerate(recorder.steps) if step.to.startswith("loadtrim_agent/planning/sizing/")
+    )
+    del recorder.steps[used + 1 :]
     return recorder
 
 
