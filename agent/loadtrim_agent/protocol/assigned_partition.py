@@ -129,6 +129,15 @@ TRANSITIONS: Mapping[AssignedState, Mapping[AssignedEvent, AssignedState | None]
 
 
 @dataclass(slots=True)
+class IdlePoint:
+    """The questions to the shell for an idle point of one partition, within one move."""
+
+    asked: int = 0
+    awaited: bool = False
+    """The shell was asked, and has not answered yet."""
+
+
+@dataclass(slots=True)
 class AssignedPartition:
     """One acquisition of one partition by this member."""
 
@@ -147,10 +156,8 @@ class AssignedPartition:
     """FETCHING: the committed offset is part of a transaction that is still open; how long that lasts is not ours."""
     fetch: int = 0
     """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
-    idle_points: int = 0
-    """PRE_COMMIT: asked for so far."""
-    idle_point_awaited: bool = False
-    """PRE_COMMIT: the shell was asked, and has not answered yet."""
+    idle_point: IdlePoint = field(default_factory=IdlePoint)
+    """PRE_COMMIT: the question to the shell for a moment at which nothing is left to commit."""
     decided: bool = False
     """COMMITTING: it is known at which offset the next owner is to start, once that is committed."""
     target: str = ""

@@ -71,7 +71,7 @@ from .ownership import Ownership
 from .partitions import PartitionTable
 from .peers import Peers
 from .prefetch import Prefetches
-from .snapshot import MachineSnapshot
+from .snapshot import MachineSnapshot, views
 from .trace import Trace
 
 __all__ = ["Machine"]
@@ -234,7 +234,7 @@ class Machine:
             partition_counts=membership.partitions,
             assignment=membership.assignment,
             owners=ownership.owners() if ownership is not None else None,
-            assigned=self.holdings.views(),
+            assigned=views(self.holdings.assigned),
             plan=self.plan,
             manual_override=self.manual_override,
             leaving=self.leaving_members(),

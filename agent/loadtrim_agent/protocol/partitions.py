@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
-from .assigned_partition import AssignedEvent, AssignedPartition, AssignedState
+from .assigned_partition import AssignedEvent, AssignedPartition, AssignedState, IdlePoint
 from .commands import (
     AwaitIdlePointCommand,
     Command,
@@ -36,7 +36,6 @@ from .events import (
 )
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
 from .ownership import Ownership
-from .snapshot import AssignedView
 
 __all__ = ["PartitionTable"]
 
@@ -97,13 +96,6 @@ class PartitionTable:
                 if h.state is not AssignedState.TRANSFERRED and p.topic in subscribed
             )
         )
-
-    def views(self) -> dict[Partition, AssignedView]:
-        """The assigned partitions, for a snapshot."""
-        return {
-            p: AssignedView(acquisition_id=h.acquisition_id, state=h.state, committed=h.committed)
-            for p, h in list(self.assigned.items())  # a copy in one step: other threads may ask
-        }
 
     def acquisition_of(self, partition: Partition) -> int | None:
         entry = self.assigned.get(partition)
@@ -247,7 +239,7 @@ class PartitionTable:
     def _pre_commit(self, now: float, entry: AssignedPartition) -> None:
         entry.advance(AssignedEvent.GIVING)
         entry.deadline = now + PRE_COMMIT_SECONDS
-        entry.idle_point_awaited, entry.idle_points = False, 0
+        entry.idle_point = IdlePoint()
         if not self._gathering:  # one commit for all that begin together
             self._gathering = True
             self._emit(GatherCommitsCommand())
@@ -265,25 +257,25 @@ class PartitionTable:
         more after that too, right after a record is when the next is farthest away.
         """
         for entry in self._sorted_moving():
-            waits = entry.state is AssignedState.PRE_COMMIT and not entry.idle_point_awaited
+            waits = entry.state is AssignedState.PRE_COMMIT and not entry.idle_point.awaited
             if waits and not self.commits.busy(entry.partition):
-                entry.idle_point_awaited = True
-                entry.idle_points += 1
+                entry.idle_point.awaited = True
+                entry.idle_point.asked += 1
                 self._emit(
                     AwaitIdlePointCommand(
                         partition=entry.partition,
                         acquisition_id=entry.acquisition_id,
                         committed=entry.committed,
-                        begun=entry.idle_points == 1,
+                        begun=entry.idle_point.asked == 1,
                     )
                 )
 
     def idle_point(self, event: IdlePointEvent) -> None:
         """Stop it where that leaves nothing to commit, or where no lull is to be hoped for; else commit once more."""
         entry = self._current(event.partition, event.acquisition_id, AssignedState.PRE_COMMIT)
-        if entry is None or not entry.idle_point_awaited:
+        if entry is None or not entry.idle_point.awaited:
             return
-        entry.idle_point_awaited = False
+        entry.idle_point.awaited = False
         if event.busy or event.done is None or event.done == entry.committed:
             self._stop(event.now, entry)
         else:

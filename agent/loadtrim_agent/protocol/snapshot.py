@@ -9,11 +9,11 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverrideRecord, PlanRecord
 
-from .assigned_partition import AssignedState
+from .assigned_partition import AssignedPartition, AssignedState
 from .group_config import LOADTRIM, GroupConfig
 from .membership_table import Phase
 
-__all__ = ["AssignedView", "MachineSnapshot"]
+__all__ = ["AssignedView", "MachineSnapshot", "views"]
 
 
 class AssignedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,3 +78,11 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     def speaks_loadtrim(self) -> bool:
         """The generation entered last is one of ours: owned partitions count, the log moves ownership."""
         return self.protocol == LOADTRIM
+
+
+def views(assigned: Mapping[Partition, AssignedPartition]) -> dict[Partition, AssignedView]:
+    """Return what a snapshot shows of the assigned partitions."""
+    return {
+        p: AssignedView(acquisition_id=entry.acquisition_id, state=entry.state, committed=entry.committed)
+        for p, entry in list(assigned.items())  # a copy in one step: other threads may ask
+    }
