@@ -221,9 +221,9 @@ def barrier_while_the_giver_commits() -> None:
 
 def with_releases_after_the_join(patch: Patch) -> None:
     def release_settled(self: Machine, now: float) -> None:
-        for entry in self.holdings.settled():
-            if self.holdings.ownership is not None and entry.target:
-                self.holdings.release(now, entry, self._release_record(now, self.holdings.ownership, entry))
+        for entry in self.partitions.settled():
+            if self.partitions.ownership is not None and entry.target:
+                self.partitions.release(now, entry, self._release_record(now, self.partitions.ownership, entry))
 
     patch.setattr(Machine, "_release_settled", release_settled)
     patch.setattr(PartitionTable, "freeze", lambda self: None)

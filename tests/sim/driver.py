@@ -184,7 +184,7 @@ class Driver:
                 )
 
     def acquisition_of(self, partition: Partition) -> int:
-        return self.machine.holdings.assigned[partition].acquisition_id
+        return self.machine.partitions.assigned[partition].acquisition_id
 
     def give(self, partition: Partition, target: str = OTHER) -> list[c.Command]:
         """It is to be given away, and nothing is done that could be committed ahead: it stops."""

@@ -53,10 +53,10 @@ class Leave:
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         before, self.topics = self.topics, topics
-        holdings = self._machine.holdings
-        for partition, entry in sorted(holdings.assigned.items()):
+        partitions = self._machine.partitions
+        for partition, entry in sorted(partitions.assigned.items()):
             if partition.topic in topics and partition.topic not in before and self.request is None:
-                holdings.keep(partition)
+                partitions.keep(partition)
                 self._again = self._again or entry.state is AssignedState.TRANSFERRED
 
     def may_relinquish(self, partition: Partition) -> bool:
@@ -75,14 +75,14 @@ class Leave:
     # -- topics that are not subscribed any more -----------------------------------------------------------------
 
     def _resubscribe(self, now: float) -> None:
-        membership, holdings = self._machine.membership, self._machine.holdings
+        membership, partitions = self._machine.membership, self._machine.partitions
         if membership.stable:
-            ended = {p.topic for p in holdings.assigned} - set(self.topics)
-            holdings.drop_unopened(ended)
-            for partition in sorted(p for p in holdings.assigned if p.topic in ended):
+            ended = {p.topic for p in partitions.assigned} - set(self.topics)
+            partitions.drop_unopened(ended)
+            for partition in sorted(p for p in partitions.assigned if p.topic in ended):
                 self._relinquish(now, partition)
             held = {
-                p.topic for p, h in holdings.assigned.items() if h.state is not AssignedState.TRANSFERRED or h.target
+                p.topic for p, h in partitions.assigned.items() if h.state is not AssignedState.TRANSFERRED or h.target
             }
         elif membership.phase is Phase.IDLE:
             held = set()
@@ -112,27 +112,27 @@ class Leave:
             )
 
     def _leave_step(self, now: float, leave: LeaveWantedEvent) -> None:
-        membership, holdings = self._machine.membership, self._machine.holdings
+        membership, partitions = self._machine.membership, self._machine.partitions
         if self._last_commit_until is not None:
             if now >= self._last_commit_until or self._all_relinquished():
                 self._send_leave(now)
-        elif membership.generation < 0 and not holdings.assigned:
+        elif membership.generation < 0 and not partitions.assigned:
             self._send_leave(now)
         elif now >= leave.deadline or not leave.release:
             # The drain time is over: hand nothing more out, commit what is done, wait a moment for the answer, leave.
             self._last_commit_until = now + LAST_COMMIT_SECONDS
-            for partition in sorted(holdings.assigned):
-                holdings.intend(now, partition, "")
+            for partition in sorted(partitions.assigned):
+                partitions.intend(now, partition, "")
             self._machine.emit(GatherCommitsCommand())
         elif membership.stable:
-            for partition in sorted(holdings.assigned):
+            for partition in sorted(partitions.assigned):
                 self._relinquish(now, partition)
             if all(h.state is AssignedState.TRANSFERRED and not h.target for h in self._started()):
                 self._send_leave(now)
 
     def _started(self) -> list[AssignedPartition]:
         """Return the partitions that matter when leaving; those not opened yet are left to the next assignment."""
-        return [h for h in self._machine.holdings.assigned.values() if h.opened]
+        return [h for h in self._machine.partitions.assigned.values() if h.opened]
 
     def _all_relinquished(self) -> bool:
         return all(h.state is AssignedState.TRANSFERRED for h in self._started())
@@ -140,7 +140,7 @@ class Leave:
     def _relinquish(self, now: float, partition: Partition) -> None:
         """Begin to give one partition to whom the plan says, else to the able member with the most slack."""
         machine = self._machine
-        if machine.holdings.assigned[partition].state is not AssignedState.RUNNING:
+        if machine.partitions.assigned[partition].state is not AssignedState.RUNNING:
             return
         me, assignment = machine.membership.member, machine.membership.assignment
         takers = (
@@ -156,7 +156,7 @@ class Leave:
         target = advised.get(partition, "")
         if target not in takers:
             target = takers[0] if takers else ""
-        machine.holdings.intend(now, partition, target, patient=True)
+        machine.partitions.intend(now, partition, target, patient=True)
         machine.peers.charge(target, machine.weights().get(partition, 1.0))
 
     def _send_leave(self, now: float) -> None:

@@ -82,6 +82,9 @@ NEVER = float("inf")
 class Machine:
     """One member's protocol state.
 
+    Its parts (``membership``, ``partitions``, ``peers``, ``leave``, ``plan``) are read in this room only. Other rooms
+    read :meth:`snapshot`.
+
     Args:
         config: what the protocol must know.
         wall_offset: wall-clock time minus boot-time clock, seconds: only for the ``at`` of records.
@@ -97,7 +100,7 @@ class Machine:
         self._lease = Lease(config.session_timeout, config.rebalance_timeout)
         self._lease_sent = 0.0
         self.membership = Membership(config, self, self._lease, self._out.append)
-        self.holdings = PartitionTable(config, self.emit, self.append)
+        self.partitions = PartitionTable(config, self.emit, self.append)
         self.peers = Peers()
         self._prefetches = Prefetches(self.emit)
         self._weights: dict[Partition, float] = {}
@@ -109,7 +112,7 @@ class Machine:
         """The leader's latest advice in this generation."""
         self.manual_override: ManualOverrideRecord | None = None
         self.leave = Leave(self)
-        self._mixed = MixedGroup(config, self.holdings, self.emit)
+        self._mixed = MixedGroup(config, self.partitions, self.emit)
         self._events_handled = 0
         self._snapshot: tuple[int, MachineSnapshot] | None = None
         """The last snapshot, and after how many events it was made."""
@@ -125,14 +128,14 @@ class Machine:
             events.SyncAnsweredEvent: self.membership.sync_answered,
             events.HeartbeatAnsweredEvent: self.membership.heartbeat_answered,
             LeaveAnsweredEvent: self.left,
-            events.CommitWantedEvent: self.holdings.commit_wanted,
+            events.CommitWantedEvent: self.partitions.commit_wanted,
             CommitAnsweredEvent: self._on_commit_answered,
             CommittedFetchedEvent: self._on_committed_fetched,
-            OpenedEvent: self.holdings.opened,
-            events.DrainedEvent: self.holdings.drained,
-            events.IdlePointEvent: self.holdings.idle_point,
-            events.TransactionSendsEvent: self.holdings.transaction_sends,
-            events.TransactionSentEvent: self.holdings.transaction_sent,
+            OpenedEvent: self.partitions.opened,
+            events.DrainedEvent: self.partitions.drained,
+            events.IdlePointEvent: self.partitions.idle_point,
+            events.TransactionSendsEvent: self.partitions.transaction_sends,
+            events.TransactionSentEvent: self.partitions.transaction_sent,
             MoveWantedEvent: lambda e: self._intend(e.now, e.partition, e.target),
             LogReadEvent: self._on_log,
             LogPositionEvent: self._on_log_position,
@@ -169,12 +172,12 @@ class Machine:
     def wakeup(self) -> float:
         """When a TickEvent is due at the latest, by the boot-time clock; inf: never."""
         membership = self.membership
-        due = min(membership.wakeup(), self.holdings.wakeup(), self.leave.wakeup(), self._mixed.wakeup)
+        due = min(membership.wakeup(), self.partitions.wakeup(), self.leave.wakeup(), self._mixed.wakeup)
         due = min(due, self._prefetches.wakeup())
         if membership.stable and self.log_works:
             due = min(due, self.peers.next_overdue(membership.member))
         if membership.may_commit:
-            due = min(due, self.holdings.commits.wakeup(membership.member, membership.generation))
+            due = min(due, self.partitions.commits.wakeup(membership.member, membership.generation))
         return due
 
     def successor(self) -> Machine:
@@ -185,7 +188,7 @@ class Machine:
         config = msgspec.structs.replace(self.config, topics=self.leave.topics)
         machine = Machine(config, wall_offset=self._wall_offset)
         machine.membership.continue_from(self.membership)
-        machine.holdings.continue_from(self.holdings)
+        machine.partitions.continue_from(self.partitions)
         machine._appends = self._appends
         machine._log_failed = self._log_failed
         machine.manual_override = self.manual_override
@@ -201,7 +204,7 @@ class Machine:
     @property
     def settled(self) -> bool:
         """In a generation, with everything held being handed out or given away, as far as it depends on us."""
-        return self.membership.stable and all(h.opened or h.unstable for h in self.holdings.assigned.values())
+        return self.membership.stable and all(h.opened or h.unstable for h in self.partitions.assigned.values())
 
     @property
     def lease_until(self) -> float:
@@ -221,7 +224,7 @@ class Machine:
         events_handled = self._events_handled
         if self._snapshot is not None and self._snapshot[0] == events_handled:
             return self._snapshot[1]
-        membership, ownership = self.membership, self.holdings.ownership
+        membership, ownership = self.membership, self.partitions.ownership
         made = MachineSnapshot(
             config=self.config,
             phase=membership.phase,
@@ -234,7 +237,7 @@ class Machine:
             partition_counts=membership.partitions,
             assignment=membership.assignment,
             owners=ownership.owners() if ownership is not None else None,
-            assigned=views(self.holdings.assigned),
+            assigned=views(self.partitions.assigned),
             plan=self.plan,
             manual_override=self.manual_override,
             leaving=self.leaving_members(),
@@ -253,7 +256,7 @@ class Machine:
         membership = self.membership
         overdue = self.log_works and self.peers.overdue(now, membership.member)
         membership.tick(now, overdue)
-        if self.holdings.tick(now) and membership.stable:
+        if self.partitions.tick(now) and membership.stable:
             self.emit(CountCommand(what=ProtocolCount.RELEASE_IN_DOUBT))
             membership.rejoin(now)
         self._prefetches.tick(now)
@@ -261,7 +264,7 @@ class Machine:
         self.leave.step(now)
         membership.maybe_join(now)
         if membership.may_commit:
-            command = self.holdings.commits.next(now, membership.member, membership.generation)
+            command = self.partitions.commits.next(now, membership.member, membership.generation)
             if command is not None:
                 self.emit(command)
         if self._lease.until != self._lease_sent:
@@ -275,13 +278,13 @@ class Machine:
 
     def ready_to_join(self, now: float) -> bool:
         self._prefetches.drop_all()  # nothing is acquired by a release until the next generation
-        if self.membership.speaks_loadtrim or not self.holdings.assigned:
-            self.holdings.freeze()
+        if self.membership.speaks_loadtrim or not self.partitions.assigned:
+            self.partitions.freeze()
             return True
         return self._mixed.revoked(now)
 
     def owned_partitions(self) -> tuple[Partition, ...]:
-        return self.holdings.owned_partitions(self.membership.topics)
+        return self.partitions.owned_partitions(self.membership.topics)
 
     def enter(self, now: float, answer: GroupAnswer) -> None:
         membership = self.membership
@@ -295,13 +298,13 @@ class Machine:
                 protocol=membership.protocol,
             )
         )
-        if not membership.speaks_loadtrim and self.holdings.assigned:
+        if not membership.speaks_loadtrim and self.partitions.assigned:
             membership.rejoin(now)  # a member without the agent came back: commit, drop the claims, join again
             return
         self._mixed.resume()
         if answer.assignment is None:
             self.peers.enter(now, answer.attempts or ())
-            self.holdings.enter_blind(answer.partitions)
+            self.partitions.enter_blind(answer.partitions)
         else:
             self._enter_assignment(now, answer.assignment)
         if self.leave.request is not None:
@@ -313,7 +316,7 @@ class Machine:
             # Who tails the log knows the latest brake; a newcomer has the one that every map repeats.
             self.manual_override = assignment.manual_override
         self.peers.enter(now, assignment.members)
-        self.holdings.enter(Ownership(membership.generation, assignment.owners()), membership.member)
+        self.partitions.enter(Ownership(membership.generation, assignment.owners()), membership.member)
         if membership.leader == membership.member:
             self.append(assignment)  # a later leader without a map finds the newest one here (rule 8)
         for record in self._future.enter(membership.generation):
@@ -324,8 +327,8 @@ class Machine:
         self._future.clear()
         self.plan = None
         self._prefetches.drop_all()
-        self.holdings.ownership = None
-        self.holdings.drop_all()
+        self.partitions.ownership = None
+        self.partitions.drop_all()
 
     def stop_foreign(self, now: float) -> None:
         self._mixed.stop()
@@ -354,7 +357,9 @@ class Machine:
         self._weights = event.weights
 
     def _on_commit_answered(self, event: CommitAnsweredEvent) -> None:
-        self.holdings.commit_answered(event.now, self.holdings.commits.answered(event, self.holdings.acquisition_of))
+        self.partitions.commit_answered(
+            event.now, self.partitions.commits.answered(event, self.partitions.acquisition_of)
+        )
         codes = set(event.codes.values())
         if codes & COORDINATOR_MOVED:
             self.membership.coordinator_lost()
@@ -364,11 +369,11 @@ class Machine:
                 return
 
     def _on_committed_fetched(self, event: CommittedFetchedEvent) -> None:
-        if not self.holdings.committed_fetched(event):
+        if not self.partitions.committed_fetched(event):
             self.membership.coordinator_lost()
 
     def _on_appended(self, event: AppendedEvent) -> None:
-        self.holdings.appended(event)
+        self.partitions.appended(event)
         self.membership.assignment_appended(event.now, event.append, event.offset)
 
     def _on_log(self, event: LogReadEvent) -> None:
@@ -400,9 +405,9 @@ class Machine:
         membership = self.membership
         match record:
             case ReleaseRecord():
-                counted = self.holdings.fold(record, membership.member, acquire=membership.stable)
+                counted = self.partitions.fold(record, membership.member, acquire=membership.stable)
                 if counted:
-                    self._prefetches.moved(record.key, here=record.key in self.holdings.assigned)
+                    self._prefetches.moved(record.key, here=record.key in self.partitions.assigned)
                 else:
                     self.emit(CountCommand(what=ProtocolCount.VOID_RELEASE, partition=record.key))
             case PlanRecord() if record.generation == membership.generation and membership.stable:
@@ -435,21 +440,21 @@ class Machine:
 
     def _coming(self, plan: PlanRecord) -> list[Partition]:
         """Return the partitions that the plan would have others give to this member."""
-        membership, ownership = self.membership, self.holdings.ownership
+        membership, ownership = self.membership, self.partitions.ownership
         if ownership is None or self.leave.request is not None or not self.log_works:
             return []
         return [
             partition
             for move in plan.moves
             if move.target == membership.member
-            and (partition := Partition(move.topic, move.partition)) not in self.holdings.assigned
+            and (partition := Partition(move.topic, move.partition)) not in self.partitions.assigned
             and partition.topic in self.leave.topics
             and ownership.owner(partition) == move.source
         ]
 
     def _intend(self, now: float, partition: Partition, target: str) -> None:
         """Give a partition to a member of this generation that subscribes its topic and stays (rule 2)."""
-        assignment, ownership = self.membership.assignment, self.holdings.ownership
+        assignment, ownership = self.membership.assignment, self.partitions.ownership
         entry = assignment.members.get(target) if assignment is not None else None
         allowed = (
             self.membership.stable
@@ -461,17 +466,17 @@ class Machine:
             and partition.topic in entry.topics
             and target not in self.peers.leaving
         )
-        if not allowed or not self.holdings.intend(now, partition, target):
+        if not allowed or not self.partitions.intend(now, partition, target):
             self.emit(CountCommand(what=ProtocolCount.MOVE_NOT_POSSIBLE, partition=partition))
 
     def _release_settled(self, now: float) -> None:
-        ownership = self.holdings.ownership
-        for entry in self.holdings.settled():
+        ownership = self.partitions.ownership
+        for entry in self.partitions.settled():
             if entry.target == "":
                 if self.leave.may_relinquish(entry.partition):
-                    self.holdings.release(now, entry, None)
+                    self.partitions.release(now, entry, None)
             elif ownership is not None and self.membership.stable and self.log_works:
-                self.holdings.release(now, entry, self._release_record(now, ownership, entry))
+                self.partitions.release(now, entry, self._release_record(now, ownership, entry))
 
     def _release_record(self, now: float, ownership: Ownership, entry: AssignedPartition) -> ReleaseRecord:
         return ReleaseRecord(
@@ -491,7 +496,7 @@ class Machine:
     # -- the log's troubles (rule 10) ----------------------------------------------------------------------------
 
     def _on_log_position(self, event: LogPositionEvent) -> None:
-        if self.holdings.missing_release(event.position) and self.membership.stable:
+        if self.partitions.missing_release(event.position) and self.membership.stable:
             self.emit(CountCommand(what=ProtocolCount.RELEASE_NOT_FOUND))
             self.membership.rejoin(event.now)
 
@@ -504,9 +509,9 @@ class Machine:
         if event.failed and self.log_works:
             self.emit(CountCommand(what=ProtocolCount.LOG_FAILED))
             self._prefetches.drop_all()
-            for partition, entry in sorted(self.holdings.assigned.items()):
+            for partition, entry in sorted(self.partitions.assigned.items()):
                 if entry.target:
-                    self.holdings.keep(partition)  # no moves, all else runs on
+                    self.partitions.keep(partition)  # no moves, all else runs on
         self._log_failed = event.failed
 
     def _on_log_usable(self, event: LogUsableEvent) -> None:
@@ -524,7 +529,7 @@ class Machine:
         self._mixed.end_revoking()
         self._lease.revoke()
         self._prefetches.drop_all()
-        self.holdings.drop_all()
+        self.partitions.drop_all()
 
     def left(self, event: LeaveAnsweredEvent) -> None:
         """Out of the group."""

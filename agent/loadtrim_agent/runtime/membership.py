@@ -139,7 +139,7 @@ class MembershipDriver:
     @property
     def config(self) -> GroupConfig:
         """The protocol's settings in force."""
-        return self.machine.config
+        return self.machine.snapshot().config
 
     def snapshot(self) -> MachineSnapshot:
         """Return the membership and the assigned partitions of now."""

@@ -71,7 +71,7 @@ def test_the_receiver_is_who_the_plan_says_else_who_has_most_slack() -> None:
     assert d.kinds() == ["Stop"]
     d.after(0.1)
     leave(d)
-    assigned = d.machine.holdings.assigned
+    assigned = d.machine.partitions.assigned
     assert (assigned[P0].target, assigned[P1].target) == ("m2", "m3")
 
 

@@ -82,17 +82,17 @@ def test_ticks_without_consequence_are_not_remembered() -> None:
 
 def test_a_contradiction_is_raised() -> None:
     d = Driver().running(0)
-    d.machine.holdings.assigned[P0].state = AssignedState.TRANSFERRED
+    d.machine.partitions.assigned[P0].state = AssignedState.TRANSFERRED
     with pytest.raises(InvariantError, match="RELEASE_SENT in TRANSFERRED"):
-        d.machine.holdings.release(d.now, d.machine.holdings.assigned[P0], None)
+        d.machine.partitions.release(d.now, d.machine.partitions.assigned[P0], None)
 
 
 def test_after_a_contradiction_nothing_is_given_away_and_all_else_goes_on() -> None:
     d = Driver().running(0, 1)
     d.give(P0)
-    d.machine.holdings.assigned[P1].state = AssignedState.OPENING
-    d.machine.holdings.assigned[P1].committed = None
-    d.machine.holdings.commits.want = _contradict  # type: ignore[method-assign]
+    d.machine.partitions.assigned[P1].state = AssignedState.OPENING
+    d.machine.partitions.assigned[P1].committed = None
+    d.machine.partitions.commits.want = _contradict  # type: ignore[method-assign]
     with pytest.raises(InvariantError):
         d.feed(e.OpenedEvent, partition=P1, acquisition_id=d.acquisition_of(P1), position=5)
     assert not d.machine.log_works
@@ -174,7 +174,7 @@ def test_maps_of_this_generation_and_telemetry_are_passed_over() -> None:
     d = Driver().running(0)
     assert d.read(assignment_of(1, OTHER, m1=(), m2=(0,))) == []
     assert d.read(ReportRecord(group=GROUP, member=OTHER, at=0.0, sequence=1, generation=1)) == []
-    assert d.machine.holdings.assigned.keys() == {P0}
+    assert d.machine.partitions.assigned.keys() == {P0}
 
 
 def test_leaving_said_for_the_next_generation_counts_there() -> None:

@@ -222,7 +222,7 @@ def test_without_a_map_what_is_given_is_held_and_nothing_moves() -> None:
     d.open_all()
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     assert d.counted() == ["move_not_possible"]
-    assert d.machine.holdings.ownership is None
+    assert d.machine.partitions.ownership is None
 
 
 # -- leading -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def mixed(d: Driver, *given: Partition, generation: int = 1) -> Driver:
 
 def test_in_a_mixed_group_what_the_leader_gives_is_held() -> None:
     d = mixed(Driver().joining(), P0, P1)
-    assert set(d.machine.holdings.assigned) == {P0, P1}
+    assert set(d.machine.partitions.assigned) == {P0, P1}
     assert not d.machine.membership.speaks_loadtrim
 
 

@@ -44,7 +44,7 @@ def committed_ahead(offset: int, *indexes: int) -> Driver:
 
 
 def state(d: Driver, partition: Partition = P0) -> AssignedState | None:
-    entry = d.machine.holdings.assigned.get(partition)
+    entry = d.machine.partitions.assigned.get(partition)
     return entry.state if entry is not None else None
 
 
@@ -123,8 +123,8 @@ def test_nothing_is_acquired_during_a_barrier() -> None:
     d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     assert d.read(release(1, 1, 0, OTHER, ME)) == []
-    assert d.machine.holdings.ownership is not None
-    assert d.machine.holdings.ownership.owner(P1) == ME, "though the fold goes on"
+    assert d.machine.partitions.ownership is not None
+    assert d.machine.partitions.ownership.owner(P1) == ME, "though the fold goes on"
 
 
 def test_records_of_the_next_generation_wait_for_it() -> None:
@@ -297,7 +297,7 @@ def test_a_last_commit_overrides_an_intention() -> None:
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     d.feed(e.LeaveWantedEvent, deadline=d.now, release=True)
     assert "Stop" in d.kinds()
-    assert d.machine.holdings.assigned[P0].target == ""
+    assert d.machine.partitions.assigned[P0].target == ""
 
 
 @pytest.mark.parametrize("done", [None, 5])
@@ -453,7 +453,7 @@ def test_a_void_release_is_counted() -> None:
     d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
     d.read(release(1, 1, 3, OTHER, ME))
     assert d.counted() == ["void_release"]
-    assert d.machine.holdings.assigned.keys() == {P0}
+    assert d.machine.partitions.assigned.keys() == {P0}
 
 
 # -- a generation begins -------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def expecting(*indexes: int) -> Driver:
 def test_what_a_plan_brings_is_prefetched() -> None:
     d = member()
     assert plan(d, 1, (1, OTHER, ME), (2, OTHER, "m3")) == [c.PrefetchCommand(partitions=(P1,))]
-    assert P1 not in d.machine.holdings.assigned
+    assert P1 not in d.machine.partitions.assigned
     assert d.machine.owned_partitions() == (P0,)
 
 

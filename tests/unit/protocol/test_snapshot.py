@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
@@ -53,3 +56,16 @@ def test_use_of_the_log_shows_at_once() -> None:
     assert d.machine.snapshot().config.log_usable
     d.machine.use_log(False)
     assert not d.machine.snapshot().config.log_usable
+
+
+def test_other_rooms_read_nothing_else_of_the_machine() -> None:
+    root = Path(__file__).parents[3]
+    reach = re.compile(r"machine(\(\))?\.(_|membership|partitions|peers|leave|plan|manual_override|config|leaving)\w*")
+    found = [
+        f"{path.relative_to(root)}: {match[0]}"
+        for place in ("agent", "consumer_sdk", "spark", "benchmarks", "examples", "tests/integration", "tests/chaos")
+        for path in sorted((root / place).rglob("*.py"))
+        if path.parent.name != "protocol"
+        for match in reach.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not found

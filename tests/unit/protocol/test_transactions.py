@@ -53,7 +53,7 @@ def test_a_transaction_that_stays_open_ends_the_move() -> None:
     fetched(d, d.only(c.FetchCommittedCommand).fetch, {}, P0)
     d.after(d.machine.config.drain_seconds)
     assert "Resume" in d.kinds()
-    assert d.machine.holdings.assigned[P0].state is AssignedState.RUNNING
+    assert d.machine.partitions.assigned[P0].state is AssignedState.RUNNING
 
 
 def test_offsets_on_their_way_come_before_the_look_at_the_broker() -> None:
