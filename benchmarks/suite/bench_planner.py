@@ -149,7 +149,7 @@ def problem_of(members: int, count: int) -> Problem:
                 owner=owners[partition],
                 work=rates[partition] * COST_SECONDS,
                 mean=tuple(rates[partition] * COST_SECONDS * tau for tau in TAUS_SECONDS),
-                sd=tuple((rates[partition] * tau) ** 0.5 * COST_SECONDS for tau in TAUS_SECONDS),
+                stddev=tuple((rates[partition] * tau) ** 0.5 * COST_SECONDS for tau in TAUS_SECONDS),
             )
             for partition in sorted(rates)
         ),

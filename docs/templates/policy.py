@@ -61,7 +61,7 @@ class LagPerReplica:
         # A state is never changed: the answer carries the next one.
         state = structs.replace(state, looked_at=view.now)
         if (left := cooling(view, state, given.cooldown_seconds)) > 0:
-            return held(view, state, Reason.PATIENCE, f"the cool-down takes {left:.0f} s more")
+            return held(view, state, Reason.STABILIZING, f"the cool-down takes {left:.0f} s more")
         # `sized` keeps to the bounds, names the reason and remembers when it was scaled.
         text = f"{view.lag} records wait, {given.lag_records:g} may per replica"
         return sized(view, state, math.ceil(view.lag / given.lag_records), text)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.placement.bin_source import Shelf, best, worst
-from loadtrim_agent.planning.placement.problem import Bin, Dealer, Item, Limits, Load, Problem, Whole
+from loadtrim_agent.planning.placement.bin_source import BinSource, best, worst
+from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Load, LongestFirst, Problem, Whole
 from loadtrim_agent.planning.published.packers.least_loaded import LEAST_LOADED
 from loadtrim_agent.planning.published.packers.modified import MODIFIED
 from loadtrim_agent.planning.registry import LABORATORY, PACKERS, make_packer
@@ -325,14 +325,14 @@ def test_what_is_in_time_all_on_one_member_is_in_time_dealt_out(
             entry,
             work=entry.work * scale,
             mean=tuple(mean * scale for mean in entry.mean),
-            sd=tuple(sd * scale for sd in entry.sd),
-            standing=entry.standing * scale,
+            stddev=tuple(stddev * scale for stddev in entry.stddev),
+            persistent_backlog=entry.persistent_backlog * scale,
         )
         for entry in given_problem.items
     ]
     limits = replace(given_problem.limits, load_factor=factor)
     if Whole(items).in_time(limits, min(capacities)):
-        assert Dealer(items, limits).late(capacities) == 0.0
+        assert LongestFirst(items, limits).late(capacities) == 0.0
 
 
 ROOMS = st.lists(st.sampled_from([0.0, 1.0, 2.0, 2.5, 4.0]), min_size=1, max_size=6)
@@ -344,30 +344,30 @@ def test_best_and_worst_fit_are_what_looking_at_every_bin_finds(
 ) -> None:
     """Bins of which some may not own everything; of equals the lowest; kept up to date while they fill."""
     topics = data.draw(st.lists(st.booleans(), min_size=len(rooms), max_size=len(rooms)))
-    shelf = Shelf(
+    source = BinSource(
         [
             Bin(member=f"c{at}", unit=f"c{at}", capacity=room + 1.0, topics=None if every else frozenset({"orders"}))
             for at, (room, every) in enumerate(zip(rooms, topics, strict=True))
         ]
     )
     for at in data.draw(st.permutations(range(len(rooms)))):
-        shelf.start(at)
+        source.start(at)
     for number, (size, orders) in enumerate(placed):
         asked = item(number, None, size, topic="orders" if orders else "u")
-        able = [at for at in shelf.open if size <= shelf.room[at] and shelf.may(at, asked)]
-        assert best(shelf, asked) == min(able, key=lambda at: (shelf.room[at], at), default=None)
-        assert worst(shelf, asked) == max(able, key=lambda at: (shelf.room[at], -at), default=None)
+        able = [at for at in source.open if size <= source.room[at] and source.may(at, asked)]
+        assert best(source, asked) == min(able, key=lambda at: (source.room[at], at), default=None)
+        assert worst(source, asked) == max(able, key=lambda at: (source.room[at], -at), default=None)
         if able:
-            shelf.put(data.draw(st.sampled_from(able)), asked)
+            source.put(data.draw(st.sampled_from(able)), asked)
 
 
 def test_many_that_vary_on_their_own_are_in_time_together() -> None:
     """The sum of their deviations says nothing: with 1 000 quiet partitions it was above any member's capacity."""
     items = [
-        Item(partition=Partition("t", index), owner=None, work=1e-5, mean=(1e-5,) * 7, sd=(1e-3,) * 7)
+        Item(partition=Partition("t", index), owner=None, work=1e-5, mean=(1e-5,) * 7, stddev=(1e-3,) * 7)
         for index in range(1_000)
     ]
     apart, together = (Limits(objective_seconds=1.0, correlation=correlation) for correlation in (0.0, 1.0))
     assert Whole(items).in_time(apart, 1.0)
-    assert Dealer(items, apart).late([1.0]) == 0.0
+    assert LongestFirst(items, apart).late([1.0]) == 0.0
     assert not Whole(items).in_time(together, 1.0)

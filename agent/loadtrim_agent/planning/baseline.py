@@ -32,8 +32,8 @@ __all__ = [
     "BACK_SECONDS_MIN",
     "NOTHING_EXPECTED",
     "Comparison",
+    "Expectation",
     "Ignored",
-    "Outlook",
     "look_ahead",
     "quantile_at",
     "startup_seconds",
@@ -133,7 +133,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Expectation:
     """What a baseline says at one decision, work per second of the group."""
 
     ahead: float | None = None
@@ -145,8 +145,8 @@ class Outlook:
     """For the decision; None: nobody looked."""
 
 
-NOTHING_EXPECTED = Outlook()
-MISSING = Outlook(use=BaselineUse(reason_code=Ignored.MISSING.value))
+NOTHING_EXPECTED = Expectation()
+MISSING = Expectation(use=BaselineUse(reason_code=Ignored.MISSING.value))
 """Without the sums: most groups never have a baseline, and each of their decisions would carry them."""
 
 
@@ -163,7 +163,7 @@ def quantile_at(curve: TopicCurve, z: float) -> float:
     return curve.quantiles[-1]
 
 
-def startup_seconds(seen: Estimate, told: float | None) -> float:
+def startup_seconds(estimate: Estimate, told: float | None) -> float:
     """How long a replica that is asked for now is to be expected to take.
 
     Only for looking ahead by a baseline: what nobody asks the history for is not changed by it.
@@ -175,19 +175,19 @@ def startup_seconds(seen: Estimate, told: float | None) -> float:
     Returns:
         What was measured where that are enough, else the longer of both.
     """
-    if told is None or seen.startups >= STARTUPS_MIN:
-        return seen.startup_seconds
-    return max(seen.startup_seconds, told)
+    if told is None or estimate.startups >= STARTUPS_MIN:
+        return estimate.startup_seconds
+    return max(estimate.startup_seconds, told)
 
 
 def look_ahead(
     now: float,
-    seen: Estimate,
+    estimate: Estimate,
     curves: Mapping[str, TopicCurve],
     compared: Comparison,
     startup: float,
     config: PlanConfig,
-) -> tuple[Outlook, Comparison]:
+) -> tuple[Expectation, Comparison]:
     """Compare, judge, and tell what is expected.
 
     Args:
@@ -205,15 +205,15 @@ def look_ahead(
     """
     if not curves:
         return MISSING, compared
-    works, costs = _topics(seen)
+    works, costs = _topics(estimate)
     refused = {topic: why for topic in sorted(works) if (why := _distrust(now, curves.get(topic))) is not None}
     told = {topic: curves[topic] for topic in sorted(works) if topic not in refused}
     if not told:
         codes = [code for code, _ in refused.values() if code is not Ignored.MISSING]
-        return Outlook(use=_ignored(codes[0], "", refused, compared)) if codes else MISSING, compared
-    if seen.stale:
+        return Expectation(use=_ignored(codes[0], "", refused, compared)) if codes else MISSING, compared
+    if estimate.stale:
         # What is not seen would look like a day with less load.
-        return Outlook(use=_ignored(Ignored.BLIND, "today's load is not seen", refused, compared)), compared
+        return Expectation(use=_ignored(Ignored.BLIND, "today's load is not seen", refused, compared)), compared
 
     def expected(start: float, end: float, z: float | None) -> float:
         factors = {t: curve.quantiles[0] if z is None else quantile_at(curve, z) for t, curve in told.items()}
@@ -227,7 +227,7 @@ def look_ahead(
     paid = horizon + max(startup, BACK_SECONDS_MIN)
     scale = _scale(compared, SLIGHT * expected(now, now + paid, None))
     if isinstance(scale, tuple):
-        return Outlook(use=_ignored(*scale, refused, compared)), compared
+        return Expectation(use=_ignored(*scale, refused, compared)), compared
     others = sum(work for topic, work in works.items() if topic not in told)
     ahead = scale * expected(now, now + horizon, config.z) + others
     returning = scale * expected(now, now + paid, config.z) + others
@@ -241,7 +241,7 @@ def look_ahead(
         returning=round(returning, 4),
         topics=tuple(sorted(told)) if len(told) < len(works) else (),
     )
-    return Outlook(ahead=ahead, horizon_seconds=horizon, returning=returning, use=use), compared
+    return Expectation(ahead=ahead, horizon_seconds=horizon, returning=returning, use=use), compared
 
 
 def _settle_seconds(curve: TopicCurve, now: float) -> float:
@@ -249,12 +249,12 @@ def _settle_seconds(curve: TopicCurve, now: float) -> float:
     return max(SETTLE_SECONDS, STEP_SETTLE_SHARE * curve.bucket_seconds if curve.step(now) > STEP else 0.0)
 
 
-def _topics(seen: Estimate) -> tuple[dict[str, float], dict[str, float]]:
+def _topics(estimate: Estimate) -> tuple[dict[str, float], dict[str, float]]:
     """Present work per topic, and what one of its records costs."""
     works: dict[str, float] = {}
     rates: dict[str, float] = {}
     costs: dict[str, float] = {}
-    for partition, entry in seen.partitions.items():
+    for partition, entry in estimate.partitions.items():
         topic = partition.topic
         works[topic] = works.get(topic, 0.0) + entry.work
         rates[topic] = rates.get(topic, 0.0) + (entry.rate if entry.sized else 0.0)

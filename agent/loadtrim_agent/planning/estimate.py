@@ -27,7 +27,7 @@ from .forecast import alike_seconds
 from .observation import SLOT_SECONDS, Observation, PartitionObservation
 from .values import (
     TAUS_SECONDS,
-    Curve,
+    ArrivalCurve,
     Estimate,
     GroupState,
     MemberEstimate,
@@ -37,7 +37,7 @@ from .values import (
     Reason,
 )
 
-__all__ = ["estimate", "late_records", "quantile", "unit_curve"]
+__all__ = ["estimate_of", "late_records", "quantile", "unit_curve"]
 
 SECONDS_MIN = 3
 """Whole seconds of the group's arrivals that must have been measured."""
@@ -60,7 +60,7 @@ SHAPES_MAX = 4096
 """A partition's shape changes with what its owner tells of it: those that are quiet keep theirs."""
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
-NOTHING = Curve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
+NOTHING = ArrivalCurve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class _Inputs:
     """Work per record, by topic."""
     cost: float
     """Work per record of a topic that nobody has done anything of."""
-    shape: Curve
+    shape: ArrivalCurve
 
 
-def estimate(observation: Observation, group: GroupState, config: PlanConfig) -> Estimate | NotReady:
+def estimate_of(observation: Observation, group: GroupState, config: PlanConfig) -> Estimate | NotReady:
     """The group's load as one picture.
 
     Returns:
@@ -124,11 +124,11 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         series=series,
         curve=inputs.shape,
         correlation=_correlation(sized, inputs.shape, series, observation),
-        scatter=sum(entry.work * entry.scatter for entry in sized) / work if work > 0 else 0.0,
+        dispersion=sum(entry.work * entry.dispersion for entry in sized) / work if work > 0 else 0.0,
         partitions=partitions,
         members=inputs.members,
         rate=rate,
-        backlog=sum(entry.standing for entry in sized),
+        backlog=sum(entry.persistent_backlog for entry in sized),
         late=sum(entry.late for entry in sized),
         throughput=sum(entry.done_rate for entry in observation.partitions.values()),
         cost=cost,
@@ -202,7 +202,7 @@ def _series(slots: Sequence[float]) -> tuple[float, ...]:
     return tuple(sum(slots[index : index + per_second]) for index in range(start, len(slots), per_second))
 
 
-def unit_curve(slots: Sequence[float], alike: int | None = None) -> Curve:
+def unit_curve(slots: Sequence[float], alike: int | None = None) -> ArrivalCurve:
     """Shape of the load: its work curve at a level of one busy second per second.
 
     Each window is divided by the mean of the 15 s around it, so that what remains is the load's burstiness and not its
@@ -234,7 +234,7 @@ def unit_curve(slots: Sequence[float], alike: int | None = None) -> Curve:
     means, sds = _filled(moments[:-1])
     two_slots = moments[-1][0] if moments[-1] else means[0] * 2
     instant = min(max(2.0 * means[0] - two_slots, 0.0), means[0])
-    return Curve((instant, *means), (sds[0] if instant > 0 else 0.0, *sds))
+    return ArrivalCurve((instant, *means), (sds[0] if instant > 0 else 0.0, *sds))
 
 
 class _Samples:
@@ -336,7 +336,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     waiting = inputs.group.unowned_lag.get(partition, 0) if owner is None else 0
     if entry is None:
         return PartitionEstimate(
-            partition=partition, owner=owner, cost=cost, lag=waiting, standing=waiting * cost, curve=NOTHING
+            partition=partition, owner=owner, cost=cost, lag=waiting, persistent_backlog=waiting * cost, curve=NOTHING
         )
     if entry.cost is not None:
         cost = entry.cost * _speed(entry, inputs.members)
@@ -345,11 +345,11 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
         return PartitionEstimate(
             partition=partition, owner=owner, cost=cost, lag=lag, curve=NOTHING, sized=False, state=entry.state
         )
-    standing = max(entry.standing_records, waiting)
-    late = min(late_records(lag, entry.lag_seconds, inputs.config.objective_seconds), standing)
+    persistent_backlog = max(entry.standing_records, waiting)
+    late = min(late_records(lag, entry.lag_seconds, inputs.config.objective_seconds), persistent_backlog)
     rate = inputs.rates[partition]
-    scatter = entry.cost_variance / entry.cost * _speed(entry, inputs.members) if entry.cost else 0.0
-    curve = _partition_curve(entry, rate * cost, rate, scatter, inputs.shape)
+    dispersion = entry.cost_variance / entry.cost * _speed(entry, inputs.members) if entry.cost else 0.0
+    curve = _partition_curve(entry, rate * cost, rate, dispersion, inputs.shape)
     burst = curve.mean[BURST] / cost if cost > 0 else 0.0
     return PartitionEstimate(
         partition=partition,
@@ -357,20 +357,22 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
         rate=rate,
         rate_last=entry.rate_last,
         cost=cost,
-        scatter=scatter,
+        dispersion=dispersion,
         work=rate * cost,
         lag=lag,
         lag_seconds=entry.lag_seconds if lag > 0 else 0.0,
-        lag_low=round(standing),
-        lag_high=max(lag, round(standing + burst)),
-        standing=(standing - late) * cost,
+        lag_low=round(persistent_backlog),
+        lag_high=max(lag, round(persistent_backlog + burst)),
+        persistent_backlog=(persistent_backlog - late) * cost,
         late=late * cost,
         curve=curve,
         state=entry.state,
     )
 
 
-def _partition_curve(entry: PartitionObservation, work: float, rate: float, scatter: float, shape: Curve) -> Curve:
+def _partition_curve(
+    entry: PartitionObservation, work: float, rate: float, dispersion: float, shape: ArrivalCurve
+) -> ArrivalCurve:
     """A partition's share of the work in the shape that was measured for it, else in the group's.
 
     The spread of a window is that of one report's interval around the present rate, as if the work came in independent
@@ -381,9 +383,9 @@ def _partition_curve(entry: PartitionObservation, work: float, rate: float, scat
     known = entry.shape and entry.cost is not None and rate * entry.cost <= SHAPE_JUMP * entry.shape_rate
     means = _interpolated(entry.shape) if known else shape.mean
     variation = entry.rate_sd / rate if rate > 0 else 0.0
-    parts = work * work * variation * variation + work * scatter
+    parts = work * work * variation * variation + work * dispersion
     sds = [math.sqrt(parts * mean) if mean > 0.0 else 0.0 for mean in means]
-    return Curve(tuple([work * mean for mean in means]), tuple(sds))
+    return ArrivalCurve(tuple([work * mean for mean in means]), tuple(sds))
 
 
 @lru_cache(maxsize=SHAPES_MAX)
@@ -408,23 +410,23 @@ def _mark_serial(entry: PartitionEstimate, fastest: float, config: PlanConfig) -
     """More than one member can do in time, whoever it is: replicas cannot help."""
     if not entry.sized or entry.work <= 0:
         return entry
-    if entry.work <= fastest and entry.standing + max(entry.curve.mean) <= fastest * config.objective_seconds:
+    if entry.work <= fastest and entry.persistent_backlog + max(entry.curve.mean) <= fastest * config.objective_seconds:
         return entry  # most are: all that comes in the longest window is done within the objective alone
     too_large = entry.work > fastest or any(
-        entry.standing + mean > fastest * (tau + config.objective_seconds)
+        entry.persistent_backlog + mean > fastest * (tau + config.objective_seconds)
         for tau, mean in zip(TAUS_SECONDS, entry.curve.mean, strict=True)
     )
-    return msgspec.structs.replace(entry, serial=True) if too_large else entry
+    return msgspec.structs.replace(entry, unsplittable=True) if too_large else entry
 
 
 def _correlation(
-    sized: Sequence[PartitionEstimate], shape: Curve, series: Sequence[float], observation: Observation
+    sized: Sequence[PartitionEstimate], shape: ArrivalCurve, series: Sequence[float], observation: Observation
 ) -> float:
     """Where the measured variance of the total lies between that of independent and that of equal-phased partitions."""
     level = statistics.fmean(series[-LEVEL_SECONDS:])
-    total = (shape.sd[TAUS_SECONDS.index(1.0)] * level) ** 2
+    total = (shape.stddev[TAUS_SECONDS.index(1.0)] * level) ** 2
     sds = [observation.partitions[e.partition].rate_sd * e.cost for e in sized if e.work > 0]
-    independent = sum(sd * sd for sd in sds)
+    independent = sum(stddev * stddev for stddev in sds)
     together = sum(sds) ** 2
     if together - independent <= 1e-12:
         return 1.0

@@ -10,7 +10,7 @@ from loadtrim_agent.wire.telemetry_records import BaselineUse
 
 from .values import Estimate, GroupState, Placement, PlanConfig, Reason, Sizing, units_of
 
-__all__ = ["NAMES_MAX", "attribute", "blind", "listed", "member_names", "sentence", "short_member"]
+__all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "member_names", "short_member"]
 
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
@@ -37,7 +37,7 @@ def member_names(group: GroupState) -> dict[str, str]:
     return names
 
 
-def listed(names: Sequence[str]) -> str:
+def format_list(names: Sequence[str]) -> str:
     """Names in a sentence: "a", "a and b", "a, b, c and 4 others"."""
     if len(names) > NAMES_MAX:
         others = len(names) - NAMES_MAX
@@ -45,7 +45,7 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def sentence(
+def explain(
     sizing: Sizing,
     placement: Placement,
     moves: Sequence[MovePlan],
@@ -64,7 +64,7 @@ def sentence(
     if placement.victims:
         # Whole instances go.
         going = {group.members[m].instance or short_member(m) for m in placement.victims if m in group.members}
-        parts.append(f"{listed(sorted(going))} to go")
+        parts.append(f"{format_list(sorted(going))} to go")
     if moves:
         reasons = sorted({move.reason for move in moves})
         why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
@@ -86,28 +86,28 @@ def _adds(least: int, sizing: Sizing, config: PlanConfig) -> bool:
     Not where members divide partitions among themselves, nor where fewer have just been said to do: a policy may leave
     a group as it is that is a little fuller than a placement is made for.
     """
-    if config.slicing or sizing.reason in (Reason.PATIENCE, Reason.RETURNING):
+    if config.slicing or sizing.reason in (Reason.STABILIZING, Reason.RETURNING):
         return False
     return 1 < least <= sizing.replicas or (least > sizing.replicas and sizing.reason is Reason.AT_MAX)
 
 
-def blind(seen: Estimate, group: GroupState) -> str:
+def blind(estimate: Estimate, group: GroupState) -> str:
     """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"."""
-    first = seen.stale[0]
-    age = seen.members[first].age_seconds
+    first = estimate.stale[0]
+    age = estimate.members[first].age_seconds
     names = member_names(group)
-    who = listed([names[member] for member in seen.stale])
+    who = format_list([names[member] for member in estimate.stale])
     return f"no report from {who} {f'for {age:.1f} s' if age is not None else 'yet'}"
 
 
-def attribute(seen: Estimate, placement: Placement, actual: int, wanted: int) -> dict[str, int]:
+def attribute(estimate: Estimate, placement: Placement, actual: int, wanted: int) -> dict[str, int]:
     """Late records by cause.
 
     What members call *queued* waited because the capacity was not in the right place: a replica is on its way
     (``startup``), whole partitions do not fit better (``placement``), or more came than was expected (``forecast``).
     """
     result: dict[str, int] = {}
-    for cause, count in sorted(seen.late_records.items()):
+    for cause, count in sorted(estimate.late_records.items()):
         named = cause
         if cause == QUEUED:
             named = "startup" if wanted > actual else "placement" if placement.misfits else "forecast"

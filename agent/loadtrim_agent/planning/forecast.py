@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 
-from .baseline import NOTHING_EXPECTED, Outlook
+from .baseline import NOTHING_EXPECTED, Expectation
 from .values import Forecast
 
 __all__ = ["WINDOWS_SECONDS", "alike_seconds", "forecast", "reach_seconds"]
@@ -63,7 +63,7 @@ class _Line:
     slope_error: float
     error: float
     """Standard error of the level."""
-    sd: float
+    stddev: float
     """Of one second around the line."""
     freedom: int
 
@@ -99,13 +99,13 @@ def _fit(values: Sequence[float], noise: float) -> _Line:
     places = _places(count)
     slope = sum(map(mul, places, values)) / spread
     squares = sum([(value - mean - slope * place) ** 2 for value, place in zip(values, places, strict=True)])
-    sd = max(math.sqrt(squares / (count - 2)), noise)
+    stddev = max(math.sqrt(squares / (count - 2)), noise)
     return _Line(
         level=mean + slope * middle,
         slope=slope,
-        slope_error=sd / math.sqrt(spread),
-        error=sd * math.sqrt(1 / count + middle * middle / spread),
-        sd=sd,
+        slope_error=stddev / math.sqrt(spread),
+        error=stddev * math.sqrt(1 / count + middle * middle / spread),
+        stddev=stddev,
         freedom=count - 2,
     )
 
@@ -121,8 +121,8 @@ def _flat(values: Sequence[float], noise: float) -> _Line:
     """The mean alone; needs 1 value."""
     mean = statistics.fmean(values)
     squares = sum([(value - mean) ** 2 for value in values])
-    sd = max(math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else 0.0, noise)
-    return _Line(mean, 0.0, 0.0, sd / math.sqrt(len(values)), sd, len(values) - 1)
+    stddev = max(math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else 0.0, noise)
+    return _Line(mean, 0.0, 0.0, stddev / math.sqrt(len(values)), stddev, len(values) - 1)
 
 
 def _believed(values: Sequence[float], noise: float) -> _Line:
@@ -143,28 +143,28 @@ def _agrees(values: Sequence[float], noise: float) -> bool:
     """Is the past straight, and do the newest seconds look like what the ones before them predict?"""
     before, newest = values[:-NEWEST], values[-NEWEST:]
     line = _believed(before, noise)
-    if line.sd > STRAIGHT * noise:
+    if line.stddev > STRAIGHT * noise:
         return False
     mean_off = 0.0
     for step, value in enumerate(newest, 1):
         off = value - line.level - line.slope * step
         mean_off += off / NEWEST
-        if abs(off) > (DISAGREE + 0.5) * math.hypot(line.sd, line.error):
+        if abs(off) > (DISAGREE + 0.5) * math.hypot(line.stddev, line.error):
             return False
-    error = math.hypot(line.sd / math.sqrt(NEWEST), line.error + line.slope_error * NEWEST)
+    error = math.hypot(line.stddev / math.sqrt(NEWEST), line.error + line.slope_error * NEWEST)
     return abs(mean_off) <= DISAGREE * error
 
 
 def forecast(
-    series: Sequence[float], horizon_seconds: float, outlook: Outlook = NOTHING_EXPECTED, opening: float = 0.0
+    series: Sequence[float], horizon_seconds: float, expectation: Expectation = NOTHING_EXPECTED, opening: float = 0.0
 ) -> Forecast:
     """Level and trend of the group's work.
 
     Args:
         series: work per second, oldest first, at least one.
         horizon_seconds: how far ahead: start-up time + one tick + 1 s.
-        outlook: what the history expects until its own horizon, already scaled by how today compares with the expected
-            so far.
+        expectation: what the history expects until its own horizon, already scaled by how today compares with what was
+            expected so far.
         opening: what is known already of the second after the last of the series. It counts where it is more than was
             expected of all of it: that little has come yet says nothing.
 
@@ -181,8 +181,8 @@ def forecast(
             line, window = sooner, since
     ahead = trend = max(0.0, line.level + line.slope * reach)
     source = "trend"
-    if outlook.ahead is not None and outlook.ahead > ahead:
-        ahead, source, horizon_seconds = outlook.ahead, "baseline", outlook.horizon_seconds
+    if expectation.ahead is not None and expectation.ahead > ahead:
+        ahead, source, horizon_seconds = expectation.ahead, "baseline", expectation.horizon_seconds
     return Forecast(
         level=max(0.0, line.level),
         ahead=ahead,
@@ -192,7 +192,7 @@ def forecast(
         window_seconds=window,
         trend=trend,
         source=source,
-        returning=outlook.returning,
+        returning=expectation.returning,
     )
 
 
@@ -242,7 +242,7 @@ def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:
 def _fits(line: _Line, newest: Sequence[float]) -> bool:
     """Does a line say what the newest part of its window was on average?"""
     expected = line.level - line.slope * (len(newest) - 1) / 2
-    error = math.hypot(line.sd / math.sqrt(len(newest)), line.error)
+    error = math.hypot(line.stddev / math.sqrt(len(newest)), line.error)
     return abs(statistics.fmean(newest) - expected) <= DISAGREE * error
 
 
@@ -255,8 +255,8 @@ def _since_jump(series: Sequence[float], noise: float) -> tuple[_Line, int]:
     while (count := _after_jump(newest, noise)) < len(newest):
         newest = newest[-count:]
     mean = statistics.fmean(newest)
-    sd = max(noise, share * mean)
-    return _Line(mean, 0.0, 0.0, sd / math.sqrt(len(newest)), sd, len(newest) - 1), len(newest)
+    stddev = max(noise, share * mean)
+    return _Line(mean, 0.0, 0.0, stddev / math.sqrt(len(newest)), stddev, len(newest) - 1), len(newest)
 
 
 def _after_jump(values: Sequence[float], noise: float) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["KEEP_SECONDS", "Past", "Second", "lag_slope", "latency_seconds", "throughput", "utilization"]
+__all__ = ["KEEP_SECONDS", "RecentSeconds", "Second", "lag_slope", "latency_seconds", "throughput", "utilization"]
 
 KEEP_SECONDS = 180
 """How far back it goes."""
@@ -45,7 +45,7 @@ class _Sums:
         self.busy_seconds = self.given_seconds = self.latency_seconds = 0.0
 
 
-class Past:
+class RecentSeconds:
     """The last :data:`KEEP_SECONDS` seconds. Bounded; deterministic."""
 
     def __init__(self) -> None:

@@ -10,15 +10,15 @@ from msgspec import structs
 from loadtrim_agent.common.partition import Partition
 
 from .explain import member_names
-from .placement.problem import Bin, Dealer, Item, Limits, Packer, Problem, Whole, expected_by, limits_of
+from .placement.problem import Bin, Item, Limits, LongestFirst, Packer, Problem, Whole, expected_by, limits_of
 from .sizing.policy import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 
-__all__ = ["Stock", "problem_of", "unmeasured", "view_of"]
+__all__ = ["DecisionInput", "problem_of", "unmeasured", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class DecisionInput:
     """What policy and packer of one decision look at alike."""
 
     items: tuple[Item, ...]
@@ -27,15 +27,15 @@ class Stock:
     """The members, sorted."""
 
     @classmethod
-    def of(cls, seen: Estimate, group: GroupState) -> Stock:
+    def of(cls, estimate: Estimate, group: GroupState) -> DecisionInput:
         """Cost: ``O(p + m)``."""
-        return cls(_items(seen, group), _bins(group, seen))
+        return cls(_items(estimate, group), _bins(group, estimate))
 
 
 def problem_of(
     group: GroupState,
-    seen: Estimate,
-    stock: Stock,
+    estimate: Estimate,
+    inputs: DecisionInput,
     sizing: Sizing,
     config: PlanConfig,
     resting: frozenset[Partition] = frozenset(),
@@ -44,19 +44,19 @@ def problem_of(
 
     Args:
         group: as it is.
-        seen: the estimate.
-        stock: of this group and estimate.
+        estimate: the estimate.
+        inputs: of this group and estimate.
         sizing: the policy's answer.
         config: of the planner.
         resting: partitions that are to stay, because moving them has just failed.
     """
-    items = stock.items
+    items = inputs.items
     if resting:
         items = tuple(structs.replace(item, movable=False) if item.partition in resting else item for item in items)
     return Problem(
         items=items,
-        bins=stock.bins,
-        limits=limits_of(seen, config, sizing.load_factor),
+        bins=inputs.bins,
+        limits=limits_of(estimate, config, sizing.load_factor),
         leader=group.leader,
         may_move=sizing.place,
         fill=sizing.fill,
@@ -89,33 +89,33 @@ def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -
 def view_of(
     now: float,
     group: GroupState,
-    seen: Estimate,
-    stock: Stock,
+    estimate: Estimate,
+    inputs: DecisionInput,
     ahead: Forecast,
     config: PlanConfig,
     packer: Packer,
 ) -> View:
-    """Return what a policy is given, without the future and its memory; ``stock``: of this group and estimate."""
+    """Return what a policy is given, without the future and its memory; ``inputs``: of this group and estimate."""
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
-    items = tuple(item for item in stock.items if seen.partitions[item.partition].sized)
-    capacities = _by_unit(units, seen)
+    items = tuple(item for item in inputs.items if estimate.partitions[item.partition].sized)
+    capacities = _by_unit(units, estimate)
     whole = Whole(items)
 
     @cache
     def members_of(replicas: int) -> tuple[list[float], float]:
         """Capacity of each member of so many replicas, and of all."""
-        added = [[seen.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
+        added = [[estimate.capacity_typical] * per_unit] * max(0, replicas - len(capacities))
         each = [capacity for unit in (*capacities[:replicas], *added) for capacity in unit]
         return each, sum(each)
 
     @cache
     def limits_at(factor: float) -> Limits:
-        return expected_by(limits_of(seen, config, factor), seen)
+        return expected_by(limits_of(estimate, config, factor), estimate)
 
     @cache
-    def dealer_at(factor: float) -> Dealer:
-        return Dealer(items, limits_at(factor))
+    def dealer_at(factor: float) -> LongestFirst:
+        return LongestFirst(items, limits_at(factor))
 
     @cache
     def late_of(replicas: int, factor: float) -> float:
@@ -131,7 +131,7 @@ def view_of(
     return View(
         now=now,
         config=config,
-        estimate=seen,
+        estimate=estimate,
         forecast=ahead,
         items=items,
         generation=group.generation,
@@ -141,10 +141,10 @@ def view_of(
         replicas_max=replicas_max,
         capacity=lambda replicas: members_of(replicas)[1],
         late=late_of,
-        dealer=dealer_at,
+        longest_first=dealer_at,
         supply=(
-            *(entry for entry in stock.bins if not entry.leaving),
-            *_added(max(0, replicas_max - len(units)), per_unit, seen.capacity_typical),
+            *(entry for entry in inputs.bins if not entry.leaving),
+            *_added(max(0, replicas_max - len(units)), per_unit, estimate.capacity_typical),
         ),
     )
 
@@ -159,32 +159,32 @@ def _added(units: int, per_unit: int, capacity: float) -> tuple[Bin, ...]:
     )
 
 
-def _by_unit(units: list[Unit], seen: Estimate) -> list[list[float]]:
+def _by_unit(units: list[Unit], estimate: Estimate) -> list[list[float]]:
     """Capacities of the members of each instance, the strongest instance first: the weakest go first."""
     return sorted(
-        ([seen.members[member].capacity for member in unit.members] for unit in units),
+        ([estimate.members[member].capacity for member in unit.members] for unit in units),
         key=lambda capacities: -sum(capacities),
     )
 
 
-def _bins(group: GroupState, seen: Estimate | None = None) -> tuple[Bin, ...]:
+def _bins(group: GroupState, estimate: Estimate | None = None) -> tuple[Bin, ...]:
     """The members; without an estimate all are alike."""
     names = member_names(group)
     return tuple(
         Bin(
             member=member,
             unit=state.instance or member,
-            capacity=seen.members[member].capacity if seen is not None else 1.0,
+            capacity=estimate.members[member].capacity if estimate is not None else 1.0,
             topics=state.topics,
             leaving=state.leaving,
-            silent=seen is not None and seen.members[member].silent,
+            silent=estimate is not None and estimate.members[member].silent,
             name=names[member],
         )
         for member, state in sorted(group.members.items())
     )
 
 
-def _items(seen: Estimate, group: GroupState) -> tuple[Item, ...]:
+def _items(estimate: Estimate, group: GroupState) -> tuple[Item, ...]:
     """Partitions as the packers want them; unsized ones weigh nothing."""
     return tuple(
         Item(
@@ -192,17 +192,17 @@ def _items(seen: Estimate, group: GroupState) -> tuple[Item, ...]:
             owner=entry.owner,
             work=entry.work,
             mean=entry.curve.mean,
-            sd=entry.curve.sd,
-            standing=entry.standing,
+            stddev=entry.curve.stddev,
+            persistent_backlog=entry.persistent_backlog,
             queue=entry.lag * entry.cost,
             rate=entry.rate if entry.sized else 0.0,
             lag=entry.lag if entry.sized else 0,
             lag_low=entry.lag_low if entry.sized else 0,
             lag_high=entry.lag_high if entry.sized else 0,
             cost=entry.cost,
-            serial=entry.serial,
+            unsplittable=entry.unsplittable,
             # A pause is its owner's own: it would be lost on the way.
             movable=entry.sized and partition not in group.in_flight,
         )
-        for partition, entry in sorted(seen.partitions.items())
+        for partition, entry in sorted(estimate.partitions.items())
     )

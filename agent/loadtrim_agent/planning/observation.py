@@ -18,7 +18,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .bucket_sums import SlotSums
-from .history import Past, Second
+from .history import RecentSeconds, Second
 from .values import GroupState, PlanConfig
 
 __all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"]
@@ -160,12 +160,12 @@ class _PartitionTrack:
         "lag",
         "last",
         "part",
+        "persistent_backlog",
         "rate",
         "reporter",
         "shape",
         "shape_rate",
         "slow",
-        "standing",
         "stood",
         "variance",
     )
@@ -188,7 +188,7 @@ class _PartitionTrack:
         """As its owner told last."""
         self.reporter = ""
         self.last: PartitionReport | None = None
-        self.standing = 0.0
+        self.persistent_backlog = 0.0
         """Records that waited all the time, by the last report of an owner."""
         self.stood: float | None = None
         """The same by the report before, where the last one saw only a part of its interval."""
@@ -204,9 +204,9 @@ class _PartitionTrack:
         if report.state != GONE:
             # Who took it over in a burst saw it only since then, and would call the burst a standing backlog.
             partly = report.observed is not None and report.observed < interval
-            before = self.standing if self.stood is None else min(self.standing, self.stood)
+            before = self.persistent_backlog if self.stood is None else min(self.persistent_backlog, self.stood)
             self.stood = before if partly and self.last is not None else None
-            self.standing = _standing(report)
+            self.persistent_backlog = _standing(report)
         longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
         if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:
             # Each window as so many seconds' worth of the mean work of the longest.
@@ -257,7 +257,9 @@ class _PartitionTrack:
             cost=self.cost,
             cost_variance=self.cost_variance,
             lag=last.lag,
-            standing_records=self.standing if self.stood is None else min(self.standing, self.stood),
+            standing_records=self.persistent_backlog
+            if self.stood is None
+            else min(self.persistent_backlog, self.stood),
             lag_seconds=last.lag_seconds,
             shape=self.shape,
             shape_rate=self.shape_rate,
@@ -287,7 +289,7 @@ class History:
         """Member -> (slot, work) that it told of slots which it had not closed yet."""
         self._filled: dict[str, dict[int, float]] = {}
         """Member that is gone -> work per slot that was put in for what it did not tell."""
-        self._past = Past()
+        self._past = RecentSeconds()
         self._lag = 0
         """Of all partitions."""
         self._owners: dict[Partition, str | None] = {}

@@ -20,10 +20,10 @@ from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, R
 
 from .advice import Advice
 from .baseline import Comparison, Ignored, look_ahead, startup_seconds
-from .estimate import estimate
-from .explain import attribute, blind, sentence
+from .estimate import estimate_of
+from .explain import attribute, blind, explain
 from .forecast import forecast
-from .inputs import Stock, problem_of, unmeasured, view_of
+from .inputs import DecisionInput, problem_of, unmeasured, view_of
 from .observation import History
 from .placement.problem import Packer, Problem
 from .placement.sticky import Sticky
@@ -52,7 +52,7 @@ UNREADABLE = "What an earlier leader's policy remembered could not be read, so t
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
+class _Measured:
     """What was measured and what is expected."""
 
     estimate: Estimate
@@ -147,61 +147,61 @@ class Planner:
     def _decide(self, now: float, group: GroupState) -> DecisionRecord:
         self._sequence += 1
         units = [unit for unit in units_of(group) if not unit.leaving]
-        picture = self._look(now, group)
-        if isinstance(picture, NotReady):
+        measured = self._look(now, group)
+        if isinstance(measured, NotReady):
             refusal = self._refusal(None, group, units)
-            return self._hold(now, group, refusal, None) if refusal else self._level(now, group, picture)
-        refusal = self._refusal(picture.estimate, group, units)
+            return self._hold(now, group, refusal, None) if refusal else self._level(now, group, measured)
+        refusal = self._refusal(measured.estimate, group, units)
         if refusal is not None and refusal.reason is not Reason.BLIND:
-            return self._hold(now, group, refusal, picture)
-        stock = Stock.of(picture.estimate, group)
-        sizing = self._size(now, group, picture, stock)
+            return self._hold(now, group, refusal, measured)
+        inputs = DecisionInput.of(measured.estimate, group)
+        sizing = self._size(now, group, measured, inputs)
         if refusal is not None:
             # What is seen alone asks for more, and what is not seen can only add to it.
             if not self._asks_for_more(sizing):
-                return self._hold(now, group, refusal, picture)
+                return self._hold(now, group, refusal, measured)
             sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
         self._state = sizing.state
         resting = self._advice.resting(now, group)
-        placement = self._place(problem_of(group, picture.estimate, stock, sizing, self._config, resting), sizing)
+        placement = self._place(problem_of(group, measured.estimate, inputs, sizing, self._config, resting), sizing)
         self._victims = placement.victims
-        return self._act(now, group, picture, sizing, placement, before)
+        return self._act(now, group, measured, sizing, placement, before)
 
-    def _look(self, now: float, group: GroupState) -> _Picture | NotReady:
+    def _look(self, now: float, group: GroupState) -> _Measured | NotReady:
         """Observe, estimate, forecast."""
-        seen = estimate(self._history.observation(now, group), group, self._config)
-        if isinstance(seen, NotReady):
-            return seen
+        estimate = estimate_of(self._history.observation(now, group), group, self._config)
+        if isinstance(estimate, NotReady):
+            return estimate
         if group.rates is not None:
-            seen = with_rates(seen, group.rates, self._rates)
-        startup = startup_seconds(seen, group.startup_expected_seconds)
-        outlook, self._compared = look_ahead(now, seen, group.expected, self._compared, startup, self._config)
-        horizon = seen.startup_seconds + self._config.decision_seconds + 1.0
-        return _Picture(seen, forecast(seen.series, horizon, outlook, seen.opening), outlook.use)
+            estimate = with_rates(estimate, group.rates, self._rates)
+        startup = startup_seconds(estimate, group.startup_expected_seconds)
+        expectation, self._compared = look_ahead(now, estimate, group.expected, self._compared, startup, self._config)
+        horizon = estimate.startup_seconds + self._config.decision_seconds + 1.0
+        return _Measured(estimate, forecast(estimate.series, horizon, expectation, estimate.opening), expectation.use)
 
-    def _refusal(self, seen: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
+    def _refusal(self, estimate: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
         """Why no plan may be made now, if so."""
         if group.manual_override is not None and group.manual_override.action == "hold":
             return NotReady(Reason.MANUAL_OVERRIDE, "held by the command line until resumed")
         if not units:
             return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
-        if seen is not None and seen.stale:
-            return NotReady(Reason.BLIND, blind(seen, group))
-        if seen is not None and group.rates is None and self._config.monitor != REPORTS:
+        if estimate is not None and estimate.stale:
+            return NotReady(Reason.BLIND, blind(estimate, group))
+        if estimate is not None and group.rates is None and self._config.monitor != REPORTS:
             return NotReady(Reason.BLIND, f"the monitor {self._config.monitor} does not tell what arrives")
         return None
 
     def _asks_for_more(self, sizing: Sizing) -> bool:
         return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > (self._state.wanted or 0)
 
-    def _size(self, now: float, group: GroupState, picture: _Picture, stock: Stock) -> Sizing:
+    def _size(self, now: float, group: GroupState, measured: _Measured, inputs: DecisionInput) -> Sizing:
         manual_override = group.manual_override
         if manual_override is not None and manual_override.action == "scale" and manual_override.replicas is not None:
             state = structs.replace(self._state, wanted=manual_override.replicas)
             text = "fixed by the command line until resumed"
             return Sizing(replicas=manual_override.replicas, reason=Reason.FIXED, text=text, state=state)
-        view = view_of(now, group, picture.estimate, stock, picture.forecast, self._config, self._packer)
+        view = view_of(now, group, measured.estimate, inputs, measured.forecast, self._config, self._packer)
         return self._policy.decide(replace(view, future=self._future), self._state)
 
     def _place(self, problem: Problem, sizing: Sizing) -> Placement:
@@ -215,15 +215,15 @@ class Planner:
 
     # -- values out
 
-    def _hold(self, now: float, group: GroupState, why: NotReady, picture: _Picture | None) -> DecisionRecord:
+    def _hold(self, now: float, group: GroupState, why: NotReady, measured: _Measured | None) -> DecisionRecord:
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         # What drains goes on draining, but nobody new is picked.
         self._victims = tuple(member for member in self._victims if member in group.members)
-        # Time that was not seen is no quiet time: the stabilisation window begins anew (I7, blind means hold).
+        # Time that was not seen is no quiet time: the stabilization window begins anew (I7, blind means hold).
         self._state = self._state.interrupted()
         wanted = actual if self._state.wanted is None else self._state.wanted
         return _with(
-            self._record(now, group, picture),
+            self._record(now, group, measured),
             outcome=Outcome.HOLD.value,
             reason_code=why.reason.value,
             reason=f"Hold at {wanted} replica{'s' if wanted != 1 else ''}: {why.text}.",
@@ -250,21 +250,21 @@ class Planner:
         self,
         now: float,
         group: GroupState,
-        picture: _Picture,
+        measured: _Measured,
         sizing: Sizing,
         placement: Placement,
         before: int,
     ) -> DecisionRecord:
-        silent = frozenset(member for member, seen in picture.estimate.members.items() if seen.silent)
+        silent = frozenset(member for member, estimate in measured.estimate.members.items() if estimate.silent)
         moves = _advice_of(placement, group, silent)
         self._advised(moves, group)
         actual = sum(1 for unit in units_of(group) if not unit.leaving)
         outcome = _outcome(sizing.replicas, before, bool(moves))
         return _with(
-            self._record(now, group, picture),
+            self._record(now, group, measured),
             outcome=outcome.value,
             reason_code=sizing.reason.value,
-            reason=sentence(sizing, placement, moves, group, self._config, picture.baseline),
+            reason=explain(sizing, placement, moves, group, self._config, measured.baseline),
             replicas_actual=actual,
             replicas_wanted=sizing.replicas,
             moves=moves,
@@ -272,10 +272,10 @@ class Planner:
             members_opened=placement.opened,
             members_bound=placement.bound,
             rejected=sizing.rejected,
-            late=attribute(picture.estimate, placement, actual, sizing.replicas),
+            late=attribute(measured.estimate, placement, actual, sizing.replicas),
         )
 
-    def _record(self, now: float, group: GroupState, picture: _Picture | None) -> DecisionRecord:
+    def _record(self, now: float, group: GroupState, measured: _Measured | None) -> DecisionRecord:
         """What every decision says."""
         config = self._config
         record = DecisionRecord(
@@ -297,19 +297,19 @@ class Planner:
             else None,
             state=written_state(self._state),
         )
-        if picture is None:
+        if measured is None:
             return record
-        seen = picture.estimate
+        estimate = measured.estimate
         return _with(
             record,
-            members={member: round(entry.utilization, 3) for member, entry in sorted(seen.members.items())},
-            rate=round(seen.rate, 3),
-            work=round(picture.forecast.level, 4),
-            forecast=round(picture.forecast.ahead, 4),
-            baseline=picture.baseline,
-            backlog=round(seen.backlog + seen.late, 4),
-            startup_seconds=round(seen.startup_seconds, 3),
-            handoff_seconds=round(seen.handoff_seconds, 4),
+            members={member: round(entry.utilization, 3) for member, entry in sorted(estimate.members.items())},
+            rate=round(estimate.rate, 3),
+            work=round(measured.forecast.level, 4),
+            forecast=round(measured.forecast.ahead, 4),
+            baseline=measured.baseline,
+            backlog=round(estimate.backlog + estimate.late, 4),
+            startup_seconds=round(estimate.startup_seconds, 3),
+            handoff_seconds=round(estimate.handoff_seconds, 4),
         )
 
 

@@ -74,32 +74,34 @@ class RateHistory:
         return tuple(result)
 
 
-def with_rates(seen: Estimate, rates: Rates, history: RateHistory) -> Estimate:
+def with_rates(estimate: Estimate, rates: Rates, history: RateHistory) -> Estimate:
     """Return the estimate with a rate source's rates; a partition that the source leaves out gets nothing.
 
     Args:
-        seen: the estimate by the members' reports.
+        estimate: the estimate by the members' reports.
         rates: what the rate source reports now.
         history: what it reported before; these rates are added.
     """
-    sized = {partition: entry for partition, entry in seen.partitions.items() if entry.sized}
+    sized = {partition: entry for partition, entry in estimate.partitions.items() if entry.sized}
     if rates.unit is RateUnit.BYTES:
         total = sum(rates.per_second.get(partition, 0.0) for partition in sized)
-        level = fmean(seen.series[-round(BYTES_WINDOW_SECONDS) :])
+        level = fmean(estimate.series[-round(BYTES_WINDOW_SECONDS) :])
         work = {p: level * rates.per_second.get(p, 0.0) / total if total > 0 else 0.0 for p in sized}
         records = {p: work[p] / entry.cost if entry.cost > 0 else 0.0 for p, entry in sized.items()}
     else:
         records = {p: rates.per_second.get(p, 0.0) for p in sized}
         work = {p: records[p] * entry.cost for p, entry in sized.items()}
-    loads = {p: _with_load(entry, records[p], work[p], seen) for p, entry in sized.items()}
+    loads = {p: _with_load(entry, records[p], work[p], estimate) for p, entry in sized.items()}
     rate = sum(records.values())
-    cost = sum(work.values()) / rate if rate > 0 else seen.cost
-    history.add(seen.at, rate)
+    cost = sum(work.values()) / rate if rate > 0 else estimate.cost
+    history.add(estimate.at, rate)
     series = tuple([before * cost for before in history.per_second()])
     # What members know of the second that has begun is no part of what the rate source reports.
-    return replace(seen, partitions={**seen.partitions, **loads}, rate=rate, cost=cost, series=series, opening=0.0)
+    return replace(
+        estimate, partitions={**estimate.partitions, **loads}, rate=rate, cost=cost, series=series, opening=0.0
+    )
 
 
-def _with_load(entry: PartitionEstimate, rate: float, work: float, seen: Estimate) -> PartitionEstimate:
-    curve = entry.curve.scaled(work / entry.work) if entry.work > 0 else seen.curve.scaled(work)
+def _with_load(entry: PartitionEstimate, rate: float, work: float, estimate: Estimate) -> PartitionEstimate:
+    curve = entry.curve.scaled(work / entry.work) if entry.work > 0 else estimate.curve.scaled(work)
     return msgspec.structs.replace(entry, rate=rate, work=work, curve=curve)

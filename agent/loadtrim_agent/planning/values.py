@@ -31,7 +31,7 @@ from .policy_state import PolicyState
 
 __all__ = [
     "TAUS_SECONDS",
-    "Curve",
+    "ArrivalCurve",
     "Estimate",
     "Forecast",
     "GroupState",
@@ -84,16 +84,16 @@ class Reason(enum.StrEnum):
     NOBODY = "nobody"
     """No member, or every member is leaving: nobody could be given anything."""
     FITS = "fits"
-    PATIENCE = "patience"
+    STABILIZING = "patience"
     """A smaller group would do, but not for long enough yet."""
     RETURNING = "returning"
     """A smaller group would do, but the load is expected back before a replica let go would have paid."""
     NEEDS_MORE = "needs_more"
     NEEDS_LESS = "needs_less"
     AT_MAX = "at_max"
-    SERIAL = "serial"
+    UNSPLITTABLE = "unsplittable"
     """It fits but for a partition that is too large for one member; replicas cannot help."""
-    FUTILE = "futile"
+    INEFFECTIVE = "futile"
     """The last replicas brought no throughput: something else is the bottleneck."""
     PLACEMENT = "placement"
     """Whole partitions do not divide well over the group that the work alone asks for."""
@@ -265,15 +265,15 @@ def units_of(group: GroupState) -> tuple[Unit, ...]:
     )
 
 
-class Curve(msgspec.Struct, frozen=True):
+class ArrivalCurve(msgspec.Struct, frozen=True):
     """Work that arrives in windows of :data:`TAUS_SECONDS` that end at a record, counted by records."""
 
     mean: tuple[float, ...]
-    sd: tuple[float, ...]
+    stddev: tuple[float, ...]
 
-    def scaled(self, factor: float) -> Curve:
+    def scaled(self, factor: float) -> ArrivalCurve:
         """The curve of ``factor`` times the load."""
-        return Curve(tuple(m * factor for m in self.mean), tuple(s * factor for s in self.sd))
+        return ArrivalCurve(tuple(m * factor for m in self.mean), tuple(s * factor for s in self.stddev))
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Records/s of the last report alone."""
     cost: float = 0.0
     """Work per record."""
-    scatter: float = 0.0
+    dispersion: float = 0.0
     """Variance of a record's work over its mean."""
     work: float = 0.0
     """rate x cost."""
@@ -322,15 +322,15 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Fewest records that waited at any moment of the last interval."""
     lag_high: int = 0
     """Most records that wait when a usual burst has just come."""
-    standing: float = 0.0
+    persistent_backlog: float = 0.0
     """Work that waits and is not a burst in progress, without what is already late."""
     late: float = 0.0
     """Work that waits and is already late."""
-    curve: Curve
+    curve: ArrivalCurve
     sized: bool = True
     """False: paused, blocked or unknown, so kept out of sizing."""
     state: str = "running"
-    serial: bool = False
+    unsplittable: bool = False
     """Its own load is more than the fastest member can take within the objective."""
 
 
@@ -341,11 +341,11 @@ class Estimate:
     at: float
     series: tuple[float, ...]
     """Arriving work of the group per second, oldest first; the last element is the newest second."""
-    curve: Curve
+    curve: ArrivalCurve
     """Of the measured total of the group, per unit of work per second (at a level of 1.0)."""
     correlation: float
     """How much partitions vary together, 0 .. 1."""
-    scatter: float = 0.0
+    dispersion: float = 0.0
     """Variance of the cost of a record over its mean, busy seconds: a window with work w varies by w x scatter on top,
     because records of one number do not cost the same."""
     partitions: Mapping[Partition, PartitionEstimate]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from loadtrim_agent.planning.estimate import estimate, late_records, quantile, unit_curve
+from loadtrim_agent.planning.estimate import estimate_of, late_records, quantile, unit_curve
 from loadtrim_agent.planning.observation import Observation
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, PlanConfig
 from unit.planning.virtual_group import COST, Fleet, even, partition
@@ -24,7 +24,7 @@ def looked(fleet: Fleet, **changes: Any) -> tuple[Observation, GroupState]:
 
 
 def made(fleet: Fleet, config: PlanConfig = CONFIG, **changes: Any) -> Estimate:
-    answer = estimate(*looked(fleet, **changes), config)
+    answer = estimate_of(*looked(fleet, **changes), config)
     assert isinstance(answer, Estimate)
     return answer
 
@@ -42,7 +42,7 @@ def test_an_even_stream_has_no_bursts() -> None:
     curve = unit_curve([0.1] * 600)
     for tau in TAUS_SECONDS[1:]:
         assert curve.mean[AT[tau]] == pytest.approx(tau)
-        assert curve.sd[AT[tau]] == pytest.approx(0.0, abs=1e-6)
+        assert curve.stddev[AT[tau]] == pytest.approx(0.0, abs=1e-6)
     assert curve.mean[0] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -56,13 +56,13 @@ def test_the_shape_does_not_depend_on_the_level() -> None:
     slots = ([0.5] + [0.0] * 4 + [0.2] * 5) * 60
     once, twice = unit_curve(slots), unit_curve([2 * slot for slot in slots])
     assert twice.mean == pytest.approx(once.mean)
-    assert twice.sd == pytest.approx(once.sd)
+    assert twice.stddev == pytest.approx(once.stddev)
 
 
 def test_slow_ups_and_downs_are_no_bursts() -> None:
     curve = unit_curve([0.1 + 0.05 * math.sin(slot / 300.0) for slot in range(600)])
     assert curve.mean[AT[1.0]] == pytest.approx(1.0, rel=0.02)
-    assert curve.sd[AT[1.0]] < 0.05
+    assert curve.stddev[AT[1.0]] < 0.05
 
 
 def test_windows_longer_than_the_past_go_on_at_the_mean() -> None:
@@ -73,7 +73,7 @@ def test_windows_longer_than_the_past_go_on_at_the_mean() -> None:
 
 def test_nothing_arrived() -> None:
     curve = unit_curve([0.0] * 100)
-    assert all(math.isfinite(value) for value in (*curve.mean, *curve.sd))
+    assert all(math.isfinite(value) for value in (*curve.mean, *curve.stddev))
 
 
 # -- small parts
@@ -110,22 +110,22 @@ def test_an_even_group() -> None:
     assert (entry.rate, entry.work) == (pytest.approx(50.0), pytest.approx(0.25))
     assert entry.curve.mean[AT[1.0]] == pytest.approx(0.25, rel=0.02)
     assert seen.members["m01"].utilization == pytest.approx(0.5)
-    assert not entry.serial
+    assert not entry.unsplittable
 
 
 def test_not_ready_says_what_is_missing() -> None:
     short = ran(Fleet(CONFIG, even(4, 200.0)), 2)
-    answer = estimate(*looked(short), CONFIG)
+    answer = estimate_of(*looked(short), CONFIG)
     assert isinstance(answer, NotReady)
     assert "3 s" in answer.text
     unknown = ran(Fleet(CONFIG, even(4, 200.0), cost=0.0), 5)
-    answer = estimate(*looked(unknown), CONFIG)
+    answer = estimate_of(*looked(unknown), CONFIG)
     assert isinstance(answer, NotReady)
     assert "cost" in answer.text
 
 
 def test_a_group_without_any_load_is_ready_in_time() -> None:
-    seen = estimate(*looked(ran(Fleet(CONFIG, even(4, 0.0), cost=0.0), 60)), CONFIG)
+    seen = estimate_of(*looked(ran(Fleet(CONFIG, even(4, 0.0), cost=0.0), 60)), CONFIG)
     assert isinstance(seen, Estimate)
     assert seen.rate == 0.0
 
@@ -166,15 +166,15 @@ def test_what_does_not_advance_for_other_reasons_is_kept_out(state: str) -> None
 
 def test_a_partition_that_one_member_cannot_do_is_serial() -> None:
     seen = made(ran(Fleet(CONFIG, lambda second: [300.0, 20.0, 20.0], members=3)))
-    assert [entry.serial for entry in seen.partitions.values()] == [True, False, False]
+    assert [entry.unsplittable for entry in seen.partitions.values()] == [True, False, False]
 
 
 def test_bursts_make_a_partition_serial_that_the_rate_would_not() -> None:
     """0.75 busy seconds at once are too much for W = 0.5 s, though 0.75 busy seconds/s are not."""
     at_once = made(ran(Fleet(CONFIG, lambda second: [150.0, 10.0], bursts=True)))
-    assert at_once.partitions[partition(0)].serial
+    assert at_once.partitions[partition(0)].unsplittable
     smooth = made(ran(Fleet(CONFIG, lambda second: [150.0, 10.0])))
-    assert not smooth.partitions[partition(0)].serial
+    assert not smooth.partitions[partition(0)].unsplittable
 
 
 def test_nobodys_partitions_count_with_what_waits_in_them() -> None:
@@ -190,7 +190,7 @@ def test_partitions_that_nobody_reported_cost_what_their_topic_costs() -> None:
     fleet = ran(Fleet(CONFIG, even(4, 200.0)))
     fleet.owners[partition(9)] = None
     observation, state = looked(fleet)
-    seen = estimate(observation, replace(state, unowned_lag={partition(9): 30}), CONFIG)
+    seen = estimate_of(observation, replace(state, unowned_lag={partition(9): 30}), CONFIG)
     assert isinstance(seen, Estimate)
     new = seen.partitions[partition(9)]
     assert (new.cost, new.work, new.lag) == (pytest.approx(COST), 0.0, 30)
@@ -236,7 +236,7 @@ def test_windows_of_another_load_tell_nothing_about_the_shape() -> None:
     known = observation.partitions[partition(0)]
     jumped = msgspec.structs.replace(known, shape=((0.1, 1.0), (5.0, 5.0)), shape_rate=0.1 * known.rate_fast * COST)
     partitions = {**observation.partitions, partition(0): jumped}
-    answer = estimate(replace(observation, partitions=partitions), group, CONFIG)
+    answer = estimate_of(replace(observation, partitions=partitions), group, CONFIG)
     assert isinstance(answer, Estimate)
     entry = answer.partitions[partition(0)]
     assert entry.curve.mean[AT[0.1]] == pytest.approx(0.1 * entry.work, rel=0.05)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.explain import attribute, listed, member_names, sentence
+from loadtrim_agent.planning.explain import attribute, explain, format_list, member_names
 from loadtrim_agent.planning.values import GroupState, MemberState, Placement, PlanConfig, Reason, Sizing
 from loadtrim_agent.wire.ownership_records import MovePlan
 from unit.planning.sizing.test_policy import entry, view
@@ -42,7 +42,7 @@ def move(number: int, reason: str) -> MovePlan:
     ],
 )
 def test_names_in_a_sentence(names: list[str], words: str) -> None:
-    assert listed(names) == words
+    assert format_list(names) == words
 
 
 def test_members_are_called_by_their_instance_where_that_is_one() -> None:
@@ -60,41 +60,41 @@ def test_members_are_called_by_their_instance_where_that_is_one() -> None:
 
 
 def test_nothing_to_do() -> None:
-    assert sentence(sizing(1), NOWHERE, (), group("a"), CONFIG) == "1 replica: so much arrives."
+    assert explain(sizing(1), NOWHERE, (), group("a"), CONFIG) == "1 replica: so much arrives."
 
 
 def test_moves_and_victims() -> None:
     going = replace(NOWHERE, victims=("b",))
-    text = sentence(sizing(1), going, (move(0, "its owner goes"), move(1, "its owner goes")), group("a", "b"), CONFIG)
+    text = explain(sizing(1), going, (move(0, "its owner goes"), move(1, "its owner goes")), group("a", "b"), CONFIG)
     assert text == "1 replica (2 there): so much arrives; pod-b to go; 2 partitions to move (its owner goes)."
-    one = sentence(sizing(2), NOWHERE, (move(0, ""),), group("a", "b"), CONFIG)
+    one = explain(sizing(2), NOWHERE, (move(0, ""),), group("a", "b"), CONFIG)
     assert one == "2 replicas: so much arrives; 1 partition to move."
-    mixed = sentence(sizing(2), NOWHERE, (move(0, "x"), move(1, "y")), group("a", "b"), CONFIG)
+    mixed = explain(sizing(2), NOWHERE, (move(0, "x"), move(1, "y")), group("a", "b"), CONFIG)
     assert "(" not in mixed
 
 
 def test_who_is_not_scaled_is_told() -> None:
-    assert "shadow" in sentence(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, mode="shadow"))
-    assert "advice" in sentence(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
-    assert "advice" not in sentence(sizing(1), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
+    assert "shadow" in explain(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, mode="shadow"))
+    assert "advice" in explain(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
+    assert "advice" not in explain(sizing(1), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
 
 
 def test_how_few_could_do_is_said_where_it_adds_something() -> None:
     three, members = replace(NOWHERE, opened=4, bound=3), ("a", "b", "c", "d")
     said = "no fewer than 3 could do"
-    assert sentence(sizing(3), three, (), group("a", "b", "c"), CONFIG) == f"3 replicas: so much arrives; {said}."
-    assert said in sentence(sizing(4), three, (), group(*members), CONFIG)
-    assert said in sentence(replace(sizing(2), reason=Reason.AT_MAX), three, (), group("a", "b"), CONFIG)
-    assert said not in sentence(sizing(2), three, (), group("a", "b"), CONFIG), "a group left as it is, a little fuller"
-    assert said not in sentence(replace(sizing(4), reason=Reason.PATIENCE), three, (), group(*members), CONFIG)
-    assert said not in sentence(sizing(3), three, (), group("a", "b", "c"), replace(CONFIG, slicing=True))
+    assert explain(sizing(3), three, (), group("a", "b", "c"), CONFIG) == f"3 replicas: so much arrives; {said}."
+    assert said in explain(sizing(4), three, (), group(*members), CONFIG)
+    assert said in explain(replace(sizing(2), reason=Reason.AT_MAX), three, (), group("a", "b"), CONFIG)
+    assert said not in explain(sizing(2), three, (), group("a", "b"), CONFIG), "a group left as it is, a little fuller"
+    assert said not in explain(replace(sizing(4), reason=Reason.STABILIZING), three, (), group(*members), CONFIG)
+    assert said not in explain(sizing(3), three, (), group("a", "b", "c"), replace(CONFIG, slicing=True))
     one = replace(NOWHERE, opened=1, bound=1)
-    assert "fewer" not in sentence(sizing(1), one, (), group("a"), CONFIG)
+    assert "fewer" not in explain(sizing(1), one, (), group("a"), CONFIG)
 
 
 def test_how_few_could_do_counts_replicas_where_instances_have_several_members() -> None:
     pairs = replace(group("a"), members={name: MemberState(instance=f"pod-{name[0]}") for name in ("a1", "a2", "b1")})
-    assert "no fewer than 2 could do" in sentence(sizing(2), replace(NOWHERE, opened=3, bound=3), (), pairs, CONFIG)
+    assert "no fewer than 2 could do" in explain(sizing(2), replace(NOWHERE, opened=3, bound=3), (), pairs, CONFIG)
 
 
 def test_late_records_by_cause() -> None:

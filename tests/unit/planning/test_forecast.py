@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtrim_agent.planning.baseline import Outlook
+from loadtrim_agent.planning.baseline import Expectation
 from loadtrim_agent.planning.forecast import DAMPING_PER_SECOND, alike_seconds, forecast
 
 
@@ -135,9 +135,9 @@ def test_slow_waves_are_followed_not_extended_over_minutes() -> None:
 
 
 def test_the_larger_of_trend_and_baseline() -> None:
-    more = forecast([2.0] * 60, 5.0, Outlook(ahead=3.0, horizon_seconds=9.0))
+    more = forecast([2.0] * 60, 5.0, Expectation(ahead=3.0, horizon_seconds=9.0))
     assert (more.source, more.ahead, more.horizon_seconds) == ("baseline", 3.0, 9.0)
-    less = forecast([2.0] * 60, 5.0, Outlook(ahead=1.0, horizon_seconds=9.0))
+    less = forecast([2.0] * 60, 5.0, Expectation(ahead=1.0, horizon_seconds=9.0))
     assert (less.source, less.ahead, less.horizon_seconds) == ("trend", pytest.approx(2.0), 5.0)
 
 

@@ -6,7 +6,14 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import Meter, MeterConfig
-from loadtrim_agent.planning.history import KEEP_SECONDS, Past, lag_slope, latency_seconds, throughput, utilization
+from loadtrim_agent.planning.history import (
+    KEEP_SECONDS,
+    RecentSeconds,
+    lag_slope,
+    latency_seconds,
+    throughput,
+    utilization,
+)
 from loadtrim_agent.planning.observation import History
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
@@ -38,7 +45,7 @@ def test_averages_and_trends() -> None:
 
 
 def test_a_second_that_was_told_already_still_grows() -> None:
-    past = Past()
+    past = RecentSeconds()
     told = []
     for done in (3, 4):
         past.add(T, done=done, busy_seconds=0.1, given_seconds=1.0, latency_seconds=None, judged=0, lag=done)
@@ -56,7 +63,7 @@ def test_without_reports_nothing_is_known() -> None:
 
 
 def test_it_is_bounded() -> None:
-    past = Past()
+    past = RecentSeconds()
     for second in range(3 * KEEP_SECONDS):
         past.add(T + second, done=1, busy_seconds=0.1, given_seconds=1.0, latency_seconds=None, judged=1, lag=0)
     kept = past.seconds()

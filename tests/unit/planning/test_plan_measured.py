@@ -8,7 +8,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import Meter, MeterConfig
-from loadtrim_agent.planning.estimate import estimate
+from loadtrim_agent.planning.estimate import estimate_of
 from loadtrim_agent.planning.forecast import forecast
 from loadtrim_agent.planning.observation import History
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, MemberState, PlanConfig
@@ -64,7 +64,7 @@ def played(seconds: int, bursts: dict[str, tuple[float, ...]], counts: dict[str,
         for member in members:
             member.report(T + second + 0.95, history)
     state = group(*members)
-    made = estimate(history.observation(T + seconds, state), state, CONFIG)
+    made = estimate_of(history.observation(T + seconds, state), state, CONFIG)
     assert isinstance(made, Estimate)
     return made, members
 

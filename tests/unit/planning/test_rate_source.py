@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from loadtrim_agent.planning.estimate import estimate
+from loadtrim_agent.planning.estimate import estimate_of
 from loadtrim_agent.planning.published.rate_sources import LogGrowth, RateSourceName
 from loadtrim_agent.planning.rate_source import RateHistory, with_rates
 from loadtrim_agent.planning.registry import POLICIES, make_planner, make_policy
@@ -60,7 +60,7 @@ def seen() -> Estimate:
     group = Fleet(PlanConfig(group="g"), even(2, 200.0), members=2)
     group.run(30)
     state = group.state()
-    found = estimate(group.planner.history.observation(group.now, state), state, group.config)
+    found = estimate_of(group.planner.history.observation(group.now, state), state, group.config)
     assert isinstance(found, Estimate)
     return found
 

@@ -9,7 +9,7 @@ import pytest
 
 from loadtrim_agent.planning.registry import PACKERS, POLICIES, make_packer, make_policy
 from loadtrim_agent.planning.sizing.policy import Measure
-from loadtrim_agent.planning.values import Curve, GroupState, MemberState, PlanConfig, units_of
+from loadtrim_agent.planning.values import ArrivalCurve, GroupState, MemberState, PlanConfig, units_of
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_units_are_instances() -> None:
 
 
 def test_a_curve_scales() -> None:
-    assert Curve((1.0, 2.0), (0.5, 0.0)).scaled(2.0) == Curve((2.0, 4.0), (1.0, 0.0))
+    assert ArrivalCurve((1.0, 2.0), (0.5, 0.0)).scaled(2.0) == ArrivalCurve((2.0, 4.0), (1.0, 0.0))
 
 
 @pytest.mark.parametrize("name", sorted(PACKERS))

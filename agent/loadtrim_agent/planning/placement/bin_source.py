@@ -21,13 +21,13 @@ from .problem import Bin, Item, Packer, Problem
 from .result import placement
 from .victims import going
 
-__all__ = ["Fit", "Shelf", "best", "first", "opening", "wanted", "worst"]
+__all__ = ["BinSource", "Fit", "best", "first", "opening", "wanted", "worst"]
 
 ROUNDING = 1e-9
 """Share of a bin by which sums may be off through rounding."""
 
 
-class Shelf:
+class BinSource:
     """The supply while it is being filled by one number per item (``Item.work``). Mutable."""
 
     def __init__(self, supply: Sequence[Bin], fill: float = 1.0) -> None:
@@ -126,73 +126,73 @@ class Shelf:
         }
 
 
-Fit = Callable[[Shelf, Item], int | None]
+Fit = Callable[[BinSource, Item], int | None]
 """The open bin that an item goes to; None: none takes it. Open bins hold something; ties go to the lowest."""
 
 
-def first(shelf: Shelf, item: Item) -> int | None:
+def first(source: BinSource, item: Item) -> int | None:
     """The lowest that takes it."""
-    room, size = shelf.room, item.work
-    for index in shelf.open:
-        if size <= room[index] and (shelf.free or shelf.may(index, item)):
+    room, size = source.room, item.work
+    for index in source.open:
+        if size <= room[index] and (source.free or source.may(index, item)):
             return index
     return None
 
 
-def best(shelf: Shelf, item: Item) -> int | None:
+def best(source: BinSource, item: Item) -> int | None:
     """The one that it fills most. Cost: ``O(log n)`` where every bin may own everything."""
-    ranked = shelf.by_room()
+    ranked = source.by_room()
     for at in range(bisect_left(ranked, (item.work, -1)), len(ranked)):
         index = ranked[at][1]
-        if shelf.free or shelf.may(index, item):
+        if source.free or source.may(index, item):
             return index
     return None
 
 
-def worst(shelf: Shelf, item: Item) -> int | None:
+def worst(source: BinSource, item: Item) -> int | None:
     """The one with the most room. Cost: ``O(log n)`` where every bin may own everything."""
-    ranked = shelf.by_room()
+    ranked = source.by_room()
     end = len(ranked)
     while end and ranked[end - 1][0] >= item.work:
         begin = bisect_left(ranked, (ranked[end - 1][0], -1), 0, end)  # of equals the lowest comes first
         for _, index in ranked[begin:end]:
-            if shelf.free or shelf.may(index, item):
+            if source.free or source.may(index, item):
                 return index
         end = begin
     return None
 
 
-def opening(problem: Problem, fill_shelf: Callable[[Shelf, list[Item]], None], reason: str) -> Placement:
+def opening(problem: Problem, fill_source: Callable[[BinSource, list[Item]], None], reason: str) -> Placement:
     """Run a packer that opens bins as it needs them, within the number that may stay.
 
     Args:
         problem: what to pack.
-        fill_shelf: places the given items onto the shelf; what may not move is on it already.
+        fill_source: places the given items onto the shelf; what may not move is on it already.
         reason: of the moves.
     """
-    shelf = _filled(problem, problem.staying, fill_shelf)
-    units = sorted({shelf.bins[index].unit for index in shelf.open if shelf.held[index]})
+    source = _filled(problem, problem.staying, fill_source)
+    units = sorted({source.bins[index].unit for index in source.open if source.held[index]})
     victims = going(problem, units)
     if victims:
         gone = frozenset(victims)
-        if any(shelf.held[index] and shelf.bins[index].member in gone for index in shelf.open):
-            shelf = _filled(problem, [entry for entry in problem.staying if entry.member not in gone], fill_shelf)
-    return placement(problem, shelf.owners(), victims, reason, bound=lower_bound(problem, problem.fill))
+        if any(source.held[index] and source.bins[index].member in gone for index in source.open):
+            source = _filled(problem, [entry for entry in problem.staying if entry.member not in gone], fill_source)
+    return placement(problem, source.owners(), victims, reason, bound=lower_bound(problem, problem.fill))
 
 
-def _filled(problem: Problem, supply: list[Bin], fill_shelf: Callable[[Shelf, list[Item]], None]) -> Shelf:
-    shelf = Shelf(supply, problem.fill)
+def _filled(problem: Problem, supply: list[Bin], fill_source: Callable[[BinSource, list[Item]], None]) -> BinSource:
+    source = BinSource(supply, problem.fill)
     free: list[Item] = []
     for item in problem.items:
-        home = None if item.movable and problem.may_move else shelf.index_of(item.owner)
-        if home is None or not shelf.may(home, item):
+        home = None if item.movable and problem.may_move else source.index_of(item.owner)
+        if home is None or not source.may(home, item):
             free.append(item)
             continue
-        if not shelf.held[home]:
-            shelf.start(home)
-        shelf.put(home, item)
-    fill_shelf(shelf, free)
-    return shelf
+        if not source.held[home]:
+            source.start(home)
+        source.put(home, item)
+    fill_source(source, free)
+    return source
 
 
 def wanted(packer: Packer, problem: Problem) -> int:

@@ -107,7 +107,10 @@ def _dimensions(problem: Problem) -> list[list[float]]:
     kept = limits.for_items(items).kept
     for index in kept:
         window = limits.windows[index]
-        asked = [(item.standing + (item.mean[index] + together * item.sd[index]) * factor) / window for item in items]
+        asked = [
+            (item.persistent_backlog + (item.mean[index] + together * item.stddev[index]) * factor) / window
+            for item in items
+        ]
         if any(ask > work for ask, work in zip(asked, result[0], strict=True)):
             result.append(asked)
     return result

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from .problem import Item
 from .result import FULL
-from .state import Board
+from .state import PlacementState
 
-__all__ = ["Offers", "Start", "chain", "reliefs"]
+__all__ = ["Offers", "Start", "ejection_chain", "reliefs"]
 
 TRIED_MAX = 1500
 """Changes that one search looks at before giving up."""
@@ -35,9 +35,9 @@ Start = tuple[float, Moves, tuple[Item, ...]]
 class Offers:
     """What each member may give away. For one search, in which the board stays as it is: each member is sorted once."""
 
-    def __init__(self, board: Board, cost: Cost) -> None:
+    def __init__(self, state: PlacementState, cost: Cost) -> None:
         """``cost``: of moving an item away from where it is."""
-        self._board = board
+        self._board = state
         self._cost = cost
         self._of: dict[str, tuple[list[tuple[float, Item]], list[Item]]] = {}
 
@@ -53,7 +53,7 @@ class Offers:
 
 
 def reliefs(
-    board: Board, member: str, come: Sequence[Item], offers: Offers, gone: Sequence[Item] = ()
+    state: PlacementState, member: str, come: Sequence[Item], offers: Offers, gone: Sequence[Item] = ()
 ) -> list[tuple[float, tuple[Item, ...]]]:
     """What a member could give away so that it fits with what comes: the cheapest single item, and pairs and threes
     that are cheaper still. With costs, cheapest first.
@@ -65,7 +65,7 @@ def reliefs(
     found: list[tuple[float, tuple[Item, ...]]] = []
 
     def fits(*items: Item) -> bool:
-        return board.pressure_with(member, come, (*gone, *items)) <= FULL
+        return state.pressure_with(member, come, (*gone, *items)) <= FULL
 
     if not costs or not fits(*largest[:3]):
         return found  # nor would any other three be enough
@@ -95,14 +95,16 @@ def reliefs(
     return sorted(found, key=lambda entry: (entry[0], [item.partition for item in entry[1]]))[:6]
 
 
-def chain(board: Board, starts: Sequence[Start], offers: Offers, *, tight: bool) -> list[tuple[Item, str]]:
+def ejection_chain(
+    state: PlacementState, starts: Sequence[Start], offers: Offers, *, min_bins: bool
+) -> list[tuple[Item, str]]:
     """Places for everything in hand.
 
     Args:
-        board: as it stands; nothing is changed.
+        state: as it stands; nothing is changed.
         starts: (cost so far, moves so far, items in hand) of each way to begin.
         offers: of this board.
-        tight: among members that take an item the fullest is preferred, else the emptiest.
+        min_bins: among members that take an item the fullest is preferred, else the emptiest.
 
     Returns:
         (item, member) for all that move; empty: nothing was found.
@@ -112,47 +114,47 @@ def chain(board: Board, starts: Sequence[Start], offers: Offers, *, tight: bool)
     for so_far, moves, hand in starts:
         heapq.heappush(heap, (so_far, len(hand), pushed, moves, hand))
         pushed += 1
-    begun = board.tried
-    while heap and board.tried - begun < TRIED_MAX:
+    begun = state.tried
+    while heap and state.tried - begun < TRIED_MAX:
         so_far, _, _, moves, hand = heapq.heappop(heap)
         if not hand:
             return [(item, member) for member, (come, _) in sorted(moves.items()) for item in come]
         item, rest = hand[0], hand[1:]
-        for added, target, out in _targets(board, item, moves, offers, tight=tight):
+        for added, target, out in _targets(state, item, moves, offers, min_bins=min_bins):
             come, gone = moves.get(target, ((), ()))
             number = sum(len(entry[0]) for entry in moves.values()) + 1 + len(rest) + len(out)
             if out and number > DEPTH_MAX + len(starts[0][2]):
                 continue
             following = {**moves, target: ((*come, item), (*gone, *out))}
-            left = tuple(board.largest_first((*rest, *out)))
+            left = tuple(state.largest_first((*rest, *out)))
             heapq.heappush(heap, (so_far + added, len(left), pushed, following, left))
             pushed += 1
     return []
 
 
 def _targets(
-    board: Board, item: Item, moves: Moves, offers: Offers, *, tight: bool
+    state: PlacementState, item: Item, moves: Moves, offers: Offers, *, min_bins: bool
 ) -> list[tuple[float, str, tuple[Item, ...]]]:
     """Where an item could go: what that costs besides, and what has to leave for it."""
-    away = board.owners.get(item.partition)
+    away = state.owners.get(item.partition)
     near = []
-    for member in board.receivers(item.partition.topic, away, NEAR):
+    for member in state.receivers(item.partition.topic, away, NEAR):
         come, gone = moves.get(member, ((), ()))
         if item in gone:
             continue
-        pressure = board.pressure_with(member, (*come, item), gone)
+        pressure = state.pressure_with(member, (*come, item), gone)
         near.append((pressure, member, come, gone))
     fitting = [entry for entry in near if entry[0] <= FULL]
     if fitting:
-        chosen = (max if tight else min)(fitting, key=lambda entry: (entry[0], entry[1]))
+        chosen = (max if min_bins else min)(fitting, key=lambda entry: (entry[0], entry[1]))
         return [(0.0, chosen[1], ())]
     result: list[tuple[float, str, tuple[Item, ...]]] = []
-    if board.tried > TRIED_MAX_PLAN:
+    if state.tried > TRIED_MAX_PLAN:
         return result
-    size = board.sizes[item.partition]
+    size = state.sizes[item.partition]
     for _, member, come, gone in near:
-        for added, out in reliefs(board, member, (*come, item), offers, gone):
+        for added, out in reliefs(state, member, (*come, item), offers, gone):
             # Only smaller ones are pushed out, so that every chain ends.
-            if all(board.sizes[other.partition] < size for other in out):
+            if all(state.sizes[other.partition] < size for other in out):
                 result.append((added, member, out))
     return sorted(result, key=lambda entry: (entry[0], entry[1]))[:6]

@@ -23,11 +23,11 @@ from loadtrim_agent.common.partition import Partition
 from ..parameters import Parameters
 from ..values import Placement
 from .bounds import lower_bound
-from .min_bins import repacked, tightly
+from .min_bins import pack_min_bins, repacked
 from .problem import Item, Problem
 from .repair import place, repair, settle
 from .result import FULL, placement
-from .state import Board
+from .state import PlacementState
 from .victims import going
 
 __all__ = ["Trim"]
@@ -87,53 +87,53 @@ class Trim:
 
 
 def _pack(problem: Problem, victims: tuple[str, ...], *, spreads: bool) -> Placement:
-    board = Board(problem, [entry for entry in problem.staying if entry.member not in victims])
-    orphans = board.seat(problem.items)
-    for item in board.largest_first(orphans):
-        place(board, item, "its owner goes" if item.owner is not None else "nobody owns it")
+    state = PlacementState(problem, [entry for entry in problem.staying if entry.member not in victims])
+    orphans = state.seat(problem.items)
+    for item in state.largest_first(orphans):
+        place(state, item, "its owner goes" if item.owner is not None else "nobody owns it")
     if problem.may_move:
-        if repair(board, tight=not spreads):
-            settle(board)
-            if not spreads and board.over() and len(problem.items) <= ANEW_ITEMS_MAX:
-                board = repacked(problem, list(board.bins.values())) or board
+        if repair(state, min_bins=not spreads):
+            settle(state)
+            if not spreads and state.over() and len(problem.items) <= ANEW_ITEMS_MAX:
+                state = repacked(problem, list(state.bins.values())) or state
         if spreads:
-            _spread(board)
-    return _result(board, victims)
+            _spread(state)
+    return _result(state, victims)
 
 
 def _fewest(problem: Problem) -> Placement:
     """Onto as few bins as will do; where fewer may stay than that, onto those that stay."""
-    board = tightly(problem, problem.staying)
-    owning = set(board.owners.values())
+    state = pack_min_bins(problem, problem.staying)
+    owning = set(state.owners.values())
     victims = going(problem, sorted({entry.unit for entry in problem.bins if entry.member in owning}))
     if owning.intersection(victims):
-        board = tightly(problem, [entry for entry in problem.staying if entry.member not in victims])
-    return _result(board, victims)
+        state = pack_min_bins(problem, [entry for entry in problem.staying if entry.member not in victims])
+    return _result(state, victims)
 
 
 def _excess(placement: Placement) -> float:
     return sum(max(0.0, pressure - 1.0) for pressure in placement.pressures.values())
 
 
-def _spread(board: Board) -> None:
+def _spread(state: PlacementState) -> None:
     """Even out the mean work, idle partitions included.
 
     In the steady state: were the handoffs of this plan counted, the next one, which has none of them, would find room
     for further moves.
     """
-    board.forget_handoffs()
-    total = sum(entry.capacity for entry in board.bins.values())
-    floor = IDLE_SHARE * total / max(1, len(board.problem.items))
+    state.forget_handoffs()
+    total = sum(entry.capacity for entry in state.bins.values())
+    floor = IDLE_SHARE * total / max(1, len(state.problem.items))
     full = {
-        member: sum(item.work + floor for item in board.items[member].values()) / entry.capacity
-        for member, entry in board.bins.items()
+        member: sum(item.work + floor for item in state.items[member].values()) / entry.capacity
+        for member, entry in state.bins.items()
     }
     skipped: set[str] = set()
     for _ in range(STEPS_MAX):
-        fuller = max((m for m in board.bins if m not in skipped), key=lambda m: (full[m], m), default=None)
+        fuller = max((m for m in state.bins if m not in skipped), key=lambda m: (full[m], m), default=None)
         if fuller is None:
             return
-        move = _spread_move(board, fuller, full, floor)
+        move = _spread_move(state, fuller, full, floor)
         if move is None:
             skipped.add(fuller)
             if len(skipped) > NEAR:
@@ -142,40 +142,40 @@ def _spread(board: Board) -> None:
         skipped.clear()  # what could give nothing away before may be able to now
         item, target = move
         weight = item.work + floor
-        full[fuller] -= weight / board.bins[fuller].capacity
-        full[target] += weight / board.bins[target].capacity
-        board.put(item, target, f"spreads the load of {board.bins[fuller].label}")
+        full[fuller] -= weight / state.bins[fuller].capacity
+        full[target] += weight / state.bins[target].capacity
+        state.put(item, target, f"spreads the load of {state.bins[fuller].label}")
 
 
-def _spread_move(board: Board, member: str, full: dict[str, float], floor: float) -> tuple[Item, str] | None:
+def _spread_move(state: PlacementState, member: str, full: dict[str, float], floor: float) -> tuple[Item, str] | None:
     """The move off a member that makes the fuller of the two least full, if by enough; of equal ones the cheapest."""
     best: tuple[float, float, Partition, str] | None = None
     chosen: Item | None = None
     bound = full[member] * (1.0 - SPREAD_MARGIN)
     emptiest: dict[str, str | None] = {}
-    for topic in sorted({partition.topic for partition in board.items[member]}):
-        may = (m for m, entry in board.bins.items() if m != member and entry.takes(topic))
+    for topic in sorted({partition.topic for partition in state.items[member]}):
+        may = (m for m, entry in state.bins.items() if m != member and entry.takes(topic))
         emptiest[topic] = min(may, key=lambda m: (full[m], m), default=None)
-    for item in board.movable(member):
+    for item in state.movable(member):
         target = emptiest[item.partition.topic]
         if target is None:
             continue
         weight = item.work + floor
-        left = full[member] - weight / board.bins[member].capacity
-        there = full[target] + weight / board.bins[target].capacity
+        left = full[member] - weight / state.bins[member].capacity
+        there = full[target] + weight / state.bins[target].capacity
         key = (max(left, there), item.queue, item.partition, target)
         # Of many small partitions none alone makes 15 %: then the gap decides, or a newcomer would get nothing.
         wide = there <= left and full[target] <= full[member] * (1.0 - GAP_MARGIN)
         if not (key[0] <= bound or wide) or (best is not None and key > best):
             continue
-        if board.pressure_with(target, (item,), ()) <= max(FULL, board.pressure(member)):
+        if state.pressure_with(target, (item,), ()) <= max(FULL, state.pressure(member)):
             best, chosen = key, item
     return (chosen, best[3]) if best is not None and chosen is not None else None
 
 
-def _result(board: Board, victims: tuple[str, ...]) -> Placement:
-    board.forget_handoffs()
-    problem = board.problem
-    bound = lower_bound(problem, 1.0, board.dimensions())
+def _result(state: PlacementState, victims: tuple[str, ...]) -> Placement:
+    state.forget_handoffs()
+    problem = state.problem
+    bound = lower_bound(problem, 1.0, state.dimensions())
     empty = {entry.member: 0.0 for entry in problem.staying if entry.member not in victims}
-    return placement(problem, board.owners, victims, "", board.reasons, empty | board.pressures(), bound)
+    return placement(problem, state.owners, victims, "", state.reasons, empty | state.pressures(), bound)

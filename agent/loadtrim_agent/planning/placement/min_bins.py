@@ -16,9 +16,9 @@ from .bounds import lower_bound
 from .problem import Bin, Item, Problem
 from .repair import place, repair, settle
 from .result import FULL
-from .state import Board
+from .state import PlacementState
 
-__all__ = ["repacked", "tightly"]
+__all__ = ["pack_min_bins", "repacked"]
 
 COUNTS_MAX = 6
 """Numbers of bins, from the bound upward, that are tried with owners kept; then those from scratch decide."""
@@ -28,24 +28,24 @@ NODES_MAX = 60_000
 Group = tuple[Bin, list[Item]]
 
 
-def tightly(problem: Problem, supply: Sequence[Bin]) -> Board:
+def pack_min_bins(problem: Problem, supply: Sequence[Bin]) -> PlacementState:
     """A placement onto as few bins of the supply as were found to do.
 
     Cost: ``O(p log p)`` and a bounded search where bins are alike and every one may own everything; else ``O(p n)``.
     """
-    board = Board(problem, supply)
+    state = PlacementState(problem, supply)
     if not supply or not problem.items:
-        return board
+        return state
     if not problem.may_move:
-        for item in board.largest_first(board.seat(problem.items)):
-            place(board, item, "nobody owns it")
-        return board
+        for item in state.largest_first(state.seat(problem.items)):
+            place(state, item, "nobody owns it")
+        return state
     onto = replace(problem, bins=tuple(supply))
-    bound, placeable = lower_bound(onto, 1.0, board.dimensions()), sum(onto.ownable())
-    groups = _from_scratch(board, bound)
-    carried = _carried(board)
+    bound, placeable = lower_bound(onto, 1.0, state.dimensions()), sum(onto.ownable())
+    groups = _from_scratch(state, bound)
+    carried = _carried(state)
     if any(carried.values()):
-        pinned = {item.owner for item in problem.items if not item.movable and _at_home(board, item)}
+        pinned = {item.owner for item in problem.items if not item.movable and _at_home(state, item)}
         fewest = max(bound, len(pinned))
         ranked = sorted(
             range(len(supply)),
@@ -55,83 +55,83 @@ def tightly(problem: Problem, supply: Sequence[Bin]) -> Board:
             kept = _kept(problem, [supply[index] for index in sorted(ranked[:number])])
             if kept is not None and len(kept.owners) == placeable:
                 return kept
-    _put(board, groups, "packed onto fewer members")
-    return board
+    _put(state, groups, "packed onto fewer members")
+    return state
 
 
-def repacked(problem: Problem, supply: Sequence[Bin]) -> Board | None:
+def repacked(problem: Problem, supply: Sequence[Bin]) -> PlacementState | None:
     """Everything packed anew onto these bins, as much as can be staying where it is; None where that does not fit."""
-    board = Board(problem, supply)
-    if not supply or lower_bound(replace(problem, bins=tuple(supply)), 1.0, board.dimensions()) > len(supply):
+    state = PlacementState(problem, supply)
+    if not supply or lower_bound(replace(problem, bins=tuple(supply)), 1.0, state.dimensions()) > len(supply):
         return None
-    _put(board, _from_scratch(board, len(supply)), "the only way found that all fit")
-    return None if board.over() else board
+    _put(state, _from_scratch(state, len(supply)), "the only way found that all fit")
+    return None if state.over() else state
 
 
-def _put(board: Board, groups: list[Group], reason: str) -> None:
-    for entry, items in _named(board, groups):
+def _put(state: PlacementState, groups: list[Group], reason: str) -> None:
+    for entry, items in _named(state, groups):
         for item in items:
-            board.put(item, entry.member, reason)
-    for item in board.problem.items:
-        if item.partition not in board.owners:
-            place(board, item, "nothing else is left to take it")
+            state.put(item, entry.member, reason)
+    for item in state.problem.items:
+        if item.partition not in state.owners:
+            place(state, item, "nothing else is left to take it")
 
 
-def _carried(board: Board) -> dict[str, float]:
+def _carried(state: PlacementState) -> dict[str, float]:
     """Work that each bin of the supply owns now; a little for every partition, so that idle ones count too."""
-    carried = dict.fromkeys(board.bins, 0.0)
-    for item in board.problem.items:
+    carried = dict.fromkeys(state.bins, 0.0)
+    for item in state.problem.items:
         if item.owner in carried:
-            carried[item.owner] += board.rows[item.partition][0] + 1e-9
+            carried[item.owner] += state.rows[item.partition][0] + 1e-9
     return carried
 
 
-def _at_home(board: Board, item: Item) -> bool:
+def _at_home(state: PlacementState, item: Item) -> bool:
     """Is its owner here, and may it have it?"""
-    return item.owner in board.bins and board.may(item.owner, item)
+    return item.owner in state.bins and state.may(item.owner, item)
 
 
-def _kept(problem: Problem, supply: Sequence[Bin]) -> Board | None:
+def _kept(problem: Problem, supply: Sequence[Bin]) -> PlacementState | None:
     """These bins with what they own, the rest placed on them, repaired; None where that does not fit."""
-    board = Board(problem, supply)
-    for item in board.largest_first(board.seat(problem.items)):
-        _place_tightly(board, item)
-    if repair(board, tight=True):
-        settle(board)
-    return board if all(len(board.items[member]) == 1 for member in board.over()) else None
+    state = PlacementState(problem, supply)
+    for item in state.largest_first(state.seat(problem.items)):
+        _place_min_bins(state, item)
+    if repair(state, min_bins=True):
+        settle(state)
+    return state if all(len(state.items[member]) == 1 for member in state.over()) else None
 
 
-def _place_tightly(board: Board, item: Item) -> None:
+def _place_min_bins(state: PlacementState, item: Item) -> None:
     """Onto the fullest bin that takes it, else where it presses least."""
-    size = board.rows[item.partition][0]
+    size = state.rows[item.partition][0]
     fullest = sorted(
         (
-            (entry.capacity - board.sums[member][0], member)
-            for member, entry in board.bins.items()
-            if board.may(member, item) and entry.capacity * (1.0 + ROUNDING) - board.sums[member][0] >= size
+            (entry.capacity - state.sums[member][0], member)
+            for member, entry in state.bins.items()
+            if state.may(member, item) and entry.capacity * (1.0 + ROUNDING) - state.sums[member][0] >= size
         ),
     )
     for _, member in fullest:
-        if board.pressure_with(member, (item,), ()) <= FULL:
-            board.put(item, member, "moved to where it fits")
+        if state.pressure_with(member, (item,), ()) <= FULL:
+            state.put(item, member, "moved to where it fits")
             return
-    place(board, item, "moved to where it presses least")
+    place(state, item, "moved to where it presses least")
 
 
 # -- from scratch
 
 
-def _from_scratch(board: Board, bound: int) -> list[Group]:
+def _from_scratch(state: PlacementState, bound: int) -> list[Group]:
     """The fewest groups that were found, each with a bin; what fits nowhere is left out."""
-    supply = list(board.bins.values())
+    supply = list(state.bins.values())
     like = (supply[0].capacity, supply[0].topics, False)
     alike = all((entry.capacity, entry.topics, entry.silent) == like for entry in supply)
     topics = supply[0].topics
-    free = topics is None or all(item.partition.topic in topics for item in board.problem.items)
-    if not (alike and free and board.flat and all(item.movable for item in board.problem.items)):
-        return _anywhere(board)
-    items = board.largest_first(board.problem.items)
-    sizes = [board.rows[item.partition][0] for item in items]
+    free = topics is None or all(item.partition.topic in topics for item in state.problem.items)
+    if not (alike and free and state.flat and all(item.movable for item in state.problem.items)):
+        return _anywhere(state)
+    items = state.largest_first(state.problem.items)
+    sizes = [state.rows[item.partition][0] for item in items]
     capacity = supply[0].capacity * (1.0 + ROUNDING)
     found = best_fit(sizes, capacity)
     for other in (first_fit, bin_by_bin):
@@ -216,13 +216,13 @@ def _closest(negative: Sequence[float], room: float, nodes: int) -> list[int]:
     return best
 
 
-def _anywhere(board: Board) -> list[Group]:
+def _anywhere(state: PlacementState) -> list[Group]:
     """Best-fit decreasing under the whole arithmetic: unlike bins, curves, topics, items that may not move."""
-    trial = Board(board.problem, list(board.bins.values()))
-    trial.seat(item for item in board.problem.items if not item.movable)
+    trial = PlacementState(state.problem, list(state.bins.values()))
+    trial.seat(item for item in state.problem.items if not item.movable)
     ranked = sorted(trial.bins, key=lambda member: -trial.bins[member].capacity)
     opened = [member for member in ranked if trial.items[member]]
-    for item in trial.largest_first(item for item in board.problem.items if item.partition not in trial.owners):
+    for item in trial.largest_first(item for item in state.problem.items if item.partition not in trial.owners):
         size = trial.rows[item.partition][0]
         room = sorted(
             (left, member)
@@ -242,17 +242,17 @@ def _anywhere(board: Board) -> list[Group]:
     return [(trial.bins[member], list(items.values())) for member, items in trial.items.items() if items]
 
 
-def _named(board: Board, groups: list[Group]) -> list[Group]:
+def _named(state: PlacementState, groups: list[Group]) -> list[Group]:
     """The same groups with bins of the same kind exchanged so that the most work stays where it is, greedily."""
-    if any(not item.movable for item in board.problem.items):
+    if any(not item.movable for item in state.problem.items):
         return groups
     overlaps: dict[tuple[int, str], float] = {}
     for index, (entry, items) in enumerate(groups):
         for item in items:
-            owner = board.bins.get(item.owner) if item.owner is not None else None
+            owner = state.bins.get(item.owner) if item.owner is not None else None
             if owner is not None and (owner.capacity, owner.topics) == (entry.capacity, entry.topics):
                 key = (index, owner.member)
-                overlaps[key] = overlaps.get(key, 0.0) + board.rows[item.partition][0] + 1e-9
+                overlaps[key] = overlaps.get(key, 0.0) + state.rows[item.partition][0] + 1e-9
     named: dict[int, str] = {}
     taken: set[str] = set()
     for (index, member), _ in sorted(overlaps.items(), key=lambda entry: (-entry[1], entry[0])):
@@ -264,10 +264,10 @@ def _named(board: Board, groups: list[Group]) -> list[Group]:
         if index not in named:
             alike = (
                 other.member
-                for other in board.bins.values()
+                for other in state.bins.values()
                 if other.member not in taken and (other.capacity, other.topics) == (entry.capacity, entry.topics)
             )
             named[index] = next(alike)
             taken.add(named[index])
-        result.append((board.bins[named[index]], items))
+        result.append((state.bins[named[index]], items))
     return result

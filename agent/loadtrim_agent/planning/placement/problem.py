@@ -21,11 +21,11 @@ from ..values import TAUS_SECONDS, Estimate, Placement, PlanConfig
 
 __all__ = [
     "Bin",
-    "Dealer",
     "Item",
     "Limits",
     "Load",
     "LoadError",
+    "LongestFirst",
     "Packer",
     "Problem",
     "Whole",
@@ -107,9 +107,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """Work per second."""
     mean: tuple[float, ...] = NO_CURVE
     """Work that arrives per window."""
-    standing: float = 0.0
+    persistent_backlog: float = 0.0
     """Work that waits and belongs to every window."""
-    sd: tuple[float, ...] = NO_CURVE
+    stddev: tuple[float, ...] = NO_CURVE
     queue: float = 0.0
     """Work that waits now and would wait for the handoff as well."""
     rate: float = 0.0
@@ -120,16 +120,16 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     lag_high: int = 0
     """Fewest and most that wait in an interval: before and after a burst."""
     cost: float = 0.0
-    serial: bool = False
+    unsplittable: bool = False
     movable: bool = True
     """False: on its way to its owner already, paused, or at rest after a move that failed."""
 
     def __post_init__(self) -> None:
         try:
-            numbers: tuple[float, ...] = (self.work, self.rate, self.cost, self.standing, self.queue)
+            numbers: tuple[float, ...] = (self.work, self.rate, self.cost, self.persistent_backlog, self.queue)
             numbers += (self.lag, self.lag_low, self.lag_high)
-            if self.mean is not NO_CURVE or self.sd is not NO_CURVE:
-                numbers += (*self.mean, *self.sd)
+            if self.mean is not NO_CURVE or self.stddev is not NO_CURVE:
+                numbers += (*self.mean, *self.stddev)
             # NaN and infinity survive a sum.
             good = min(numbers) >= 0.0 and sum(numbers) < math.inf
         except TypeError:
@@ -140,11 +140,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
                 f"lag {self.lag}, {self.lag_low} to {self.lag_high}), so it cannot be packed; "
                 "where nothing was measured leave the fields out"
             )
-        if not len(self.mean) == len(self.sd) == WINDOWS:
+        if not len(self.mean) == len(self.stddev) == WINDOWS:
             raise LoadError(
-                f"the load of {self.partition} has {len(self.mean)} means and {len(self.sd)} standard deviations, not "
-                f"one of each for the {WINDOWS} windows, so it cannot be packed; where nothing was measured leave the "
-                "fields out"
+                f"the load of {self.partition} has {len(self.mean)} means and {len(self.stddev)} standard deviations, "
+                f"not one of each for the {WINDOWS} windows, so it cannot be packed; where nothing was measured leave "
+                "the fields out"
             )
 
 
@@ -184,16 +184,16 @@ class Limits:
 
     def for_items(self, items: Sequence[Item]) -> Limits:
         """The same without windows in which every item asks for no more than in another one. O(p)."""
-        live = [item for item in items if item.mean[-1] > 0 or item.standing > 0]
+        live = [item for item in items if item.mean[-1] > 0 or item.persistent_backlog > 0]
         if not live:
             return replace(self, kept=(len(self.windows) - 1,))
-        standing, factor = [item.standing for item in live], self.load_factor
+        persistent_backlog, factor = [item.persistent_backlog for item in live], self.load_factor
         means = zip(*(item.mean for item in live), strict=True)
-        deviations = zip(*(item.sd for item in live), strict=True)
+        deviations = zip(*(item.stddev for item in live), strict=True)
         asks = [
             (
-                [(waits + mean * factor) / window for waits, mean in zip(standing, row, strict=True)],
-                [sd / window for sd in varied],
+                [(waits + mean * factor) / window for waits, mean in zip(persistent_backlog, row, strict=True)],
+                [stddev / window for stddev in varied],
             )
             for window, row, varied in zip(self.windows, means, deviations, strict=True)
         ]
@@ -212,28 +212,28 @@ class Limits:
         factor, z, handoff = self.load_factor, self.z, self.handoff_seconds
         windows = [(index, self.windows[index]) for index in self.kept]
         for item in items:
-            base, work = item.standing + item.work * handoff, item.work * factor * (1.0 + 1e-12)
+            base, work = item.persistent_backlog + item.work * handoff, item.work * factor * (1.0 + 1e-12)
             for index, window in windows:
-                if base + (item.mean[index] + z * item.sd[index]) * factor > work * window:
+                if base + (item.mean[index] + z * item.stddev[index]) * factor > work * window:
                     return False
         return True
 
 
-def limits_of(seen: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:
+def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:
     """What a member of this group must do within its objective."""
     return Limits(
         objective_seconds=config.objective_seconds,
-        overhead_seconds=seen.overhead_seconds,
+        overhead_seconds=estimate.overhead_seconds,
         z=config.z,
-        correlation=seen.correlation,
-        handoff_seconds=seen.handoff_seconds,
+        correlation=estimate.correlation,
+        handoff_seconds=estimate.handoff_seconds,
         load_factor=load_factor,
     )
 
 
-def expected_by(limits: Limits, seen: Estimate) -> Limits:
+def expected_by(limits: Limits, estimate: Estimate) -> Limits:
     """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
-    return replace(limits, overhead_seconds=min(seen.cost, seen.overhead_seconds))
+    return replace(limits, overhead_seconds=min(estimate.cost, estimate.overhead_seconds))
 
 
 class Load:
@@ -258,13 +258,13 @@ class Load:
         self.work += sign * item.work * factor
         self.count += sign
         asks = self._asks
-        extra += item.standing
+        extra += item.persistent_backlog
         at = 0
         for index in self._limits.kept:
-            sd = item.sd[index] * factor
+            stddev = item.stddev[index] * factor
             asks[at] += sign * (item.mean[index] * factor + extra)
-            asks[at + 1] += sign * sd
-            asks[at + 2] += sign * sd * sd
+            asks[at + 1] += sign * stddev
+            asks[at + 2] += sign * stddev * stddev
             at += 3
 
     def _deviation(self, at: int) -> float:
@@ -293,27 +293,27 @@ class Load:
             return self.work
         share = 0.0
         for at, (_, window) in enumerate(self._windows):
-            mean, sd = self._asks[3 * at], self._deviation(3 * at)
+            mean, stddev = self._asks[3 * at], self._deviation(3 * at)
             if mean > 0:
-                share = max(share, _overshoot(mean - capacity * window, sd) / mean)
+                share = max(share, _overshoot(mean - capacity * window, stddev) / mean)
         return min(share, 1.0) * self.work
 
 
-def _deviation(sd: float, variance: float, correlation: float) -> float:
+def _deviation(stddev: float, variance: float, correlation: float) -> float:
     """Of a sum, from the sums of the standard deviations and of the variances."""
-    together = (1.0 - correlation) * variance + correlation * sd * sd
+    together = (1.0 - correlation) * variance + correlation * stddev * stddev
     return math.sqrt(together) if together > 0 else 0.0
 
 
-def _overshoot(off: float, sd: float) -> float:
-    """Mean of max(0, X) for normal X with mean ``off`` and standard deviation ``sd``."""
-    if sd <= 0:
+def _overshoot(off: float, stddev: float) -> float:
+    """Mean of max(0, X) for normal X with mean ``off`` and standard deviation ``stddev``."""
+    if stddev <= 0:
         return max(0.0, off)
-    score = off / sd
+    score = off / stddev
     if score < -4.0:
         return 0.0
     density = math.exp(-0.5 * score * score) / math.sqrt(2.0 * math.pi)
-    return sd * density + off * 0.5 * (1.0 + math.erf(score / math.sqrt(2.0)))
+    return stddev * density + off * 0.5 * (1.0 + math.erf(score / math.sqrt(2.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,9 +418,9 @@ class Whole:
     def __init__(self, items: Sequence[Item]) -> None:
         """Cost: ``O(p)``, once for all load factors."""
         self._work = sum(item.work for item in items)
-        self._standing = sum(item.standing for item in items)
+        self._standing = sum(item.persistent_backlog for item in items)
         self._means = [sum(column) for column in zip(*(item.mean for item in items), strict=True)]
-        deviations = list(zip(*(item.sd for item in items), strict=True))
+        deviations = list(zip(*(item.stddev for item in items), strict=True))
         self._deviations = [sum(column) for column in deviations]
         self._variances = [sum(map(mul, column, column)) for column in deviations]
 
@@ -432,12 +432,12 @@ class Whole:
         factor, share = limits.load_factor, limits.correlation
         windows = zip(self._means, self._deviations, self._variances, limits.windows, strict=False)
         return self._work * factor <= RATE_LIMIT * capacity and not any(
-            _overshoot(self._standing + mean * factor - capacity * window, _deviation(sd, variance, share) * factor)
-            for mean, sd, variance, window in windows
+            _overshoot(self._standing + mean * factor - capacity * window, _deviation(stddev, variance, share) * factor)
+            for mean, stddev, variance, window in windows
         )
 
 
-class Dealer:
+class LongestFirst:
     """Deals whole partitions out over any number of members: largest first onto the least loaded."""
 
     def __init__(self, items: Sequence[Item], limits: Limits) -> None:
@@ -445,7 +445,7 @@ class Dealer:
         self._limits = limits.for_items(items)
         sized = ((size_of(item, self._limits), item) for item in items)
         self._largest_first = sorted(sized, key=lambda entry: (-entry[0], entry[1].partition))
-        self._together = Load(self._limits, (item for item in items if not item.serial))
+        self._together = Load(self._limits, (item for item in items if not item.unsplittable))
         self._alone: dict[tuple[Partition, float], float] = {}
         """(item, capacity of a member) -> what would be late of the item if the member had nothing else."""
 
@@ -489,5 +489,5 @@ class Dealer:
 def size_of(item: Item, limits: Limits) -> float:
     """Capacity that the item alone asks for, by its mean load: a scalar to sort and to pre-select by."""
     factor, windows = limits.load_factor, limits.windows
-    asked = [(item.standing + item.mean[index] * factor) / windows[index] for index in limits.kept]
+    asked = [(item.persistent_backlog + item.mean[index] * factor) / windows[index] for index in limits.kept]
     return max(item.work * factor, *asked)

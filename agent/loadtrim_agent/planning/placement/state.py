@@ -15,12 +15,12 @@ from loadtrim_agent.common.partition import Partition
 from .problem import RATE_LIMIT, Bin, Item, Limits, Problem
 from .result import FULL
 
-__all__ = ["Board"]
+__all__ = ["PlacementState"]
 
 Row = tuple[float, ...]
 
 
-class Board:
+class PlacementState:
     """Mutable. Members are those it was given, items those of the problem."""
 
     def __init__(self, problem: Problem, receivers: Sequence[Bin]) -> None:
@@ -59,11 +59,13 @@ class Board:
         factor = limits.load_factor
         columns = [[item.work * factor for item in items]]
         means = list(zip(*(item.mean for item in items), strict=True))
-        deviations = list(zip(*(item.sd for item in items), strict=True))
+        deviations = list(zip(*(item.stddev for item in items), strict=True))
         for index in limits.kept if items else ():
-            sd = [ask * factor for ask in deviations[index]]
-            columns.append([item.standing + ask * factor for item, ask in zip(items, means[index], strict=True)])
-            columns += [sd, [one * one for one in sd]]
+            stddev = [ask * factor for ask in deviations[index]]
+            columns.append(
+                [item.persistent_backlog + ask * factor for item, ask in zip(items, means[index], strict=True)]
+            )
+            columns += [stddev, [one * one for one in stddev]]
         return columns
 
     def _is_flat(self, limits: Limits) -> bool:
@@ -72,8 +74,8 @@ class Board:
         burden = self._handoff / limits.load_factor if limits.load_factor > 0 else 0.0
         for at, window in enumerate(self._windows if work else ()):
             within = window * (1.0 + 1e-12) - burden
-            for rate, mean, sd in zip(work, self._columns[3 * at + 1], self._columns[3 * at + 2], strict=True):
-                if mean + z * sd > rate * within:
+            for rate, mean, stddev in zip(work, self._columns[3 * at + 1], self._columns[3 * at + 2], strict=True):
+                if mean + z * stddev > rate * within:
                     return False
         return True
 
@@ -182,9 +184,9 @@ class Board:
         at = 1
         for window in self._windows:
             needs = sums[at]
-            if (sd := sums[at + 1]) > 0.0:
+            if (stddev := sums[at + 1]) > 0.0:
                 # Partitions vary partly together: between independent and equal-phased ones.
-                varied = self._apart * sums[at + 2] + self._together * sd * sd
+                varied = self._apart * sums[at + 2] + self._together * stddev * stddev
                 needs += self._z * math.sqrt(varied) if varied > 0.0 else 0.0
             if needs > needed * window:
                 needed = needs / window
@@ -269,7 +271,7 @@ class Board:
         result = [columns[0]]
         for at, window in enumerate(self._windows):
             asked = zip(columns[3 * at + 1], columns[3 * at + 2], strict=True)
-            result.append([(mean + add * sd) / window for mean, sd in asked])
+            result.append([(mean + add * stddev) / window for mean, stddev in asked])
         return result
 
     def largest_first(self, items: Iterable[Item]) -> list[Item]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..explain import listed
+from ..explain import format_list
 from ..placement.problem import limits_of
 from ..values import TAUS_SECONDS
 from .policy import View
@@ -31,7 +31,7 @@ SOON_STARTUPS = 3.0
 else within the configured time. Chosen."""
 SOON_OF_SECONDS = 300.0
 """Overdue work may also take as long as the share permits of this time. Chosen."""
-GAIN_REACH = 3
+BENEFIT_REACH = 3
 """So many more replicas are looked at together: one alone may bring nothing where two do. Chosen."""
 
 
@@ -53,7 +53,7 @@ class Need:
     at_max: bool = False
 
 
-def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, gain: float = 0.0) -> Need:
+def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, benefit: float = 0.0) -> Need:
     """The fewest replicas for arrivals of ``level`` work per second.
 
     Args:
@@ -61,12 +61,12 @@ def needed(view: View, level: float, error: float = 0.0, slack: float = 1.0, gai
         level: work per second.
         error: its standard error, to be kept free.
         slack: so many times their capacity may be asked for.
-        gain: what a replica must bring for the placement's sake.
+        benefit: what a replica must bring for the placement's sake.
 
     Cost: O(p log p) per number that is looked at.
     """
     pool, required, tau = pool_of(view, level, error, slack)
-    replicas, late = divided(view, pool, level, gain)
+    replicas, late = divided(view, pool, level, benefit)
     total = sum(item.work for item in view.items)
     return Need(
         replicas=replicas,
@@ -91,19 +91,19 @@ def pool_of(view: View, level: float, error: float, slack: float) -> tuple[int, 
 def _required(view: View, level: float, error: float) -> tuple[float, float | None]:
     """Capacity that the work curve and the mean rate ask for, and the window that binds."""
     estimate, config = view.estimate, view.config
-    serial = [item for item in view.items if item.serial]
+    unsplittable = [item for item in view.items if item.unsplittable]
     total = sum(item.work for item in view.items)
     factor = level / total if total > 0 else 1.0
     fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
     rate = level + error + estimate.backlog / BACKLOG_SECONDS + _catching_up(view, level)
-    rate -= sum(max(0.0, item.work * factor - fastest) for item in serial)
+    rate -= sum(max(0.0, item.work * factor - fastest) for item in unsplittable)
     best, binding = rate / RATE_SHARE, None
     for index, (tau, window) in enumerate(zip(TAUS_SECONDS, limits_of(estimate, config).windows, strict=True)):
-        mean, sd = level * estimate.curve.mean[index], level * estimate.curve.sd[index]
-        work = estimate.backlog + mean + config.z * math.sqrt(sd * sd + mean * estimate.scatter)
+        mean, stddev = level * estimate.curve.mean[index], level * estimate.curve.stddev[index]
+        work = estimate.backlog + mean + config.z * math.sqrt(stddev * stddev + mean * estimate.dispersion)
         # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
         able = fastest * (tau + config.objective_seconds)
-        work -= sum(max(0.0, item.mean[index] * factor - able) for item in serial)
+        work -= sum(max(0.0, item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
     return best, binding
@@ -123,7 +123,7 @@ def _catching_up(view: View, level: float) -> float:
     return max(estimate.late / config.catchup_seconds, min(estimate.late / soon, level))
 
 
-def divided(view: View, pool: int, level: float, gain: float) -> tuple[int, float]:
+def divided(view: View, pool: int, level: float, benefit: float) -> tuple[int, float]:
     """``pool`` or more replicas, as long as more bring enough work into time."""
     total = sum(item.work for item in view.items)
     if total <= 0:
@@ -131,11 +131,11 @@ def divided(view: View, pool: int, level: float, gain: float) -> tuple[int, floa
     factor = level / total
     replicas, late = pool, view.late(pool, factor)
     # What is late at all is the most that more replicas can bring.
-    while late > 1e-9 and late >= gain * (view.capacity(replicas + 1) - view.capacity(replicas)):
+    while late > 1e-9 and late >= benefit * (view.capacity(replicas + 1) - view.capacity(replicas)):
         best: tuple[float, int, float] | None = None
-        for more in range(replicas + 1, min(replicas + GAIN_REACH, view.replicas_max) + 1):
+        for more in range(replicas + 1, min(replicas + BENEFIT_REACH, view.replicas_max) + 1):
             other = view.late(more, factor)
-            worth = late - other - gain * (view.capacity(more) - view.capacity(replicas))
+            worth = late - other - benefit * (view.capacity(more) - view.capacity(replicas))
             if late - other > 1e-9 and worth >= 0 and (best is None or worth > best[0]):
                 best = (worth, more, other)
         if best is None:
@@ -171,9 +171,9 @@ def explain(view: View, need: Need) -> str:
         text += f"; no more than {view.replicas_max} are allowed or have a partition"
     elif need.late > permitted * level:
         text += f"; about {_percent(need.late / level)} will be late, because whole partitions divide badly"
-    serial = [str(item.partition) for item in view.items if item.serial]
-    if serial:
-        text += f"; too large for one member, so replicas cannot help: {listed(serial)}"
+    unsplittable = [str(item.partition) for item in view.items if item.unsplittable]
+    if unsplittable:
+        text += f"; too large for one member, so replicas cannot help: {format_list(unsplittable)}"
     return text
 
 

@@ -1,8 +1,16 @@
-"""Size the pool so that the share of records in time is kept: up at once, down after a stabilisation window.
+"""Size the pool so that the share of records in time is kept: up at once, down after a stabilization window.
 
-How many the load asks for says :mod:`.need`; over the members that are there it is looked at what their packer makes of
-it (:mod:`.present`). What a replica for the placement's sake must bring says :mod:`.marginal_benefit`, how long fewer
-must have been enough :mod:`.stabilisation`, and whether the last replicas helped :mod:`.ineffective_scaling`.
+The group is sized as one server of n members' capacity (handoffs of milliseconds let partitions be passed on), so that
+for every window length the work that arrives in it, one standard deviation and what waits fit what the group can do in
+the window plus the objective. Then it is looked at how whole partitions divide over that many members (dealt out
+longest first; over those that are there, by what their packer makes of it): further replicas are asked for where more
+would be late by the division than the share permits over time.
+
+They are given back when fewer have been enough for the stabilization window: 2 s, or twice what no trend foresees of
+the start-up time where that is longer. Every reversal doubles the window, and it halves every minute again (from a
+start-up of a minute on that adds nothing). Ineffective scaling, replicas that brought no throughput to a group that was
+saturated before and after, is not repeated for 5 minutes, doubling up to an hour; as many as there were then still are
+asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +31,7 @@ from .marginal_benefit import DOWN_MARGIN, BenefitHistory, least_benefit
 from .need import STAY, Need, explain, misfit, needed, number
 from .policy import View
 from .present import PresentPlacement, load_factor
-from .stabilisation import Stabilisation, is_reversal, remaining_window, reversed_down
+from .stabilization import Stabilization, is_reversal, remaining_window, reversed_down
 
 __all__ = ["Objective", "ObjectiveState"]
 
@@ -46,13 +54,13 @@ class ObjectiveParameters(Parameters, frozen=True, kw_only=True):
 class ObjectiveState(PolicyState, frozen=True, kw_only=True):
     """What the policy remembers, by the module that it belongs to."""
 
-    stabilisation: Stabilisation = Stabilisation()
+    stabilization: Stabilization = Stabilization()
     effect: ScalingEffect = ScalingEffect()
     benefits: BenefitHistory = BenefitHistory()
 
     def interrupted(self) -> Self:
         """See :meth:`..policy_state.PolicyState.interrupted`."""
-        return structs.replace(self, stabilisation=self.stabilisation.interrupted())
+        return structs.replace(self, stabilization=self.stabilization.interrupted())
 
 
 class Objective:
@@ -69,28 +77,28 @@ class Objective:
         """See :class:`.policy.Policy`."""
         view = replace(view, late=PresentPlacement(view).late)
         wanted = view.bounded(view.replicas if state.wanted is None else state.wanted)
-        benefits, gain = self._benefit(view, state)
+        benefits, benefit = self._benefit(view, state)
         # More load may divide better, so a baseline that expects more could ask for fewer: both are looked at.
         peaks = sorted({view.forecast.trend_peak, view.forecast.peak})
-        need = max((_asked(view, peak, wanted, gain) for peak in peaks), key=lambda entry: entry.replicas)
+        need = max((_asked(view, peak, wanted, benefit) for peak in peaks), key=lambda entry: entry.replicas)
         effect, ineffective = watch(view, state.effect)
-        stabilisation = state.stabilisation
+        stabilization = state.stabilization
         if need.replicas > wanted:
-            sizing, stabilisation = _up(view, stabilisation, wanted, need)
+            sizing, stabilization = _up(view, stabilization, wanted, need)
         else:
-            sizing, stabilisation = _down(view, stabilisation, wanted, need, gain)
+            sizing, stabilization = _down(view, stabilization, wanted, need, benefit)
         if ineffective and sizing.replicas > (most := max(wanted, ineffective)):
             brought = f"the replicas up to {ineffective} brought no throughput"
             sizing = replace(
                 sizing,
                 replicas=most,
-                reason=Reason.FUTILE,
+                reason=Reason.INEFFECTIVE,
                 text=f"{sizing.text}; but {brought}, so no more are asked for",
                 rejected=(RejectedPlan(replicas=sizing.replicas, reason="more replicas brought no throughput"),),
             )
         if sizing.replicas > view.replicas and sizing.replicas > wanted:
             effect = before_up(view, effect)
-        after = ObjectiveState(wanted=sizing.replicas, stabilisation=stabilisation, effect=effect, benefits=benefits)
+        after = ObjectiveState(wanted=sizing.replicas, stabilization=stabilization, effect=effect, benefits=benefits)
         return replace(sizing, state=after, load_factor=load_factor(view))
 
     def _benefit(self, view: View, state: ObjectiveState) -> tuple[BenefitHistory, float]:
@@ -102,13 +110,13 @@ class Objective:
         return least_benefit(view, state.benefits, state.wanted)
 
 
-def _asked(view: View, peak: float, wanted: int, gain: float) -> Need:
+def _asked(view: View, peak: float, wanted: int, benefit: float) -> Need:
     """What a load asks for: as many as are there where they will do, else with room for the error."""
-    need = needed(view, peak, slack=STAY, gain=gain)
-    return needed(view, peak, view.forecast.error, gain=gain) if need.replicas > wanted else need
+    need = needed(view, peak, slack=STAY, benefit=benefit)
+    return needed(view, peak, view.forecast.error, benefit=benefit) if need.replicas > wanted else need
 
 
-def _up(view: View, state: Stabilisation, wanted: int, need: Need) -> tuple[Sizing, Stabilisation]:
+def _up(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizing, Stabilization]:
     if is_reversal(view, state):
         # It was let go too early: be slower next time.
         state = reversed_down(view, state)
@@ -121,17 +129,17 @@ def _up(view: View, state: Stabilisation, wanted: int, need: Need) -> tuple[Sizi
     return sizing, structs.replace(state, fit_since=None)
 
 
-def _down(view: View, state: Stabilisation, wanted: int, need: Need, gain: float) -> tuple[Sizing, Stabilisation]:
+def _down(view: View, state: Stabilization, wanted: int, need: Need, benefit: float) -> tuple[Sizing, Stabilization]:
     """As many as before, or fewer when these have been enough for long enough."""
     text = explain(view, need)
     smaller = need
     if need.replicas < wanted:
         # The present fits (need); what is expected must fit with a margin as well.
         margin = view.forecast.trend * DOWN_MARGIN + view.forecast.error
-        ahead = needed(view, margin, slack=STAY, gain=gain)
+        ahead = needed(view, margin, slack=STAY, benefit=benefit)
         smaller = max(need, ahead, key=lambda entry: entry.replicas)
     if smaller.replicas < wanted and view.forecast.returning > 0.0:
-        back = needed(view, view.forecast.returning * DOWN_MARGIN, slack=STAY, gain=gain)
+        back = needed(view, view.forecast.returning * DOWN_MARGIN, slack=STAY, benefit=benefit)
         if back.replicas >= wanted:
             return _returning(view, wanted, smaller, text), structs.replace(state, fit_since=None)
         smaller = max(smaller, back, key=lambda entry: entry.replicas)
@@ -154,14 +162,14 @@ def _returning(view: View, wanted: int, smaller: Need, text: str) -> Sizing:
 
 def _fitting(view: View, wanted: int, need: Need, text: str) -> Sizing:
     """As many as there are, because fewer would not do."""
-    serial = any(item.serial for item in view.items)
-    reason = Reason.AT_MAX if need.at_max else Reason.SERIAL if serial else Reason.FITS
+    unsplittable = any(item.unsplittable for item in view.items)
+    reason = Reason.AT_MAX if need.at_max else Reason.UNSPLITTABLE if unsplittable else Reason.FITS
     rejected = (RejectedPlan(replicas=need.replicas, reason="fits, but not with a margin"),)
     return Sizing(replicas=wanted, reason=reason, text=text, rejected=rejected if need.replicas < wanted else ())
 
 
-def _fewer(view: View, state: Stabilisation, wanted: int, smaller: int, text: str) -> tuple[Sizing, Stabilisation]:
-    """Fewer would do: take them at the end of the stabilisation window, the most that any decision in it asked for."""
+def _fewer(view: View, state: Stabilization, wanted: int, smaller: int, text: str) -> tuple[Sizing, Stabilization]:
+    """Fewer would do: take them at the end of the stabilization window, the most that any decision in it asked for."""
     since, most = view.now, smaller
     if state.fit_since is not None:
         since, most = state.fit_since, max(smaller, 1 if state.fit_replicas is None else state.fit_replicas)
@@ -170,7 +178,7 @@ def _fewer(view: View, state: Stabilisation, wanted: int, smaller: int, text: st
         why = f"would do; waiting {seconds - (view.now - since):.1f} s more to be sure"
         sizing = Sizing(
             replicas=wanted,
-            reason=Reason.PATIENCE,
+            reason=Reason.STABILIZING,
             text=f"{text}; {most} {why}",
             rejected=(RejectedPlan(replicas=most, reason=why),),
         )

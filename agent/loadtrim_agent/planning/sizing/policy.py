@@ -14,7 +14,7 @@ from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
 
 from ..parameters import Parameters
-from ..placement.problem import Bin, Dealer, Item, LoadError, Packer
+from ..placement.problem import Bin, Item, LoadError, LongestFirst, Packer
 from ..policy_state import PolicyState
 from ..values import Estimate, Forecast, PlanConfig, Sizing
 
@@ -104,7 +104,7 @@ class View:
     """Work per second of so many instances: those that would stay, then typical ones."""
     late: Callable[[int, float], float]
     """(instances, load factor) -> work per second that would be late with whole partitions dealt out over them."""
-    dealer: Callable[[float], Dealer]
+    longest_first: Callable[[float], LongestFirst]
     """Load factor -> who says what would be late where partitions lie otherwise."""
     packer: Packer
     """The packer that places what the policy decides."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from loadtrim_agent.common.partition import Partition
 
-from ..placement.problem import Dealer, Item, Problem, limits_of
+from ..placement.problem import Item, LongestFirst, Problem, limits_of
 from .policy import View
 
 __all__ = ["PresentPlacement", "load_factor"]
@@ -16,7 +16,7 @@ __all__ = ["PresentPlacement", "load_factor"]
 class PresentPlacement:
     """How partitions divide over as many replicas as are there, by what their packer makes of it.
 
-    Dealing them out (:class:`..placement.problem.Dealer`) is quick and shows how whole partitions divide over any
+    Dealing them out (:class:`..placement.problem.LongestFirst`) is quick and shows how whole partitions divide over any
     number
     of members. Over those that are there the packer has had the time to find better: no more is late than as they lie
     now, or as it would repair that at once. So nobody is asked for a replica where a move will do.
@@ -42,9 +42,9 @@ class PresentPlacement:
         return min(dealt, self._late[factor])
 
     def _least(self, lying: Mapping[Partition, str | None], factor: float) -> float:
-        dealer = self._view.dealer(factor)
-        late = self._as(dealer, lying)
-        return min(late, self._as(dealer, self._repaired())) if late > 0.0 else late
+        longest_first = self._view.longest_first(factor)
+        late = self._as(longest_first, lying)
+        return min(late, self._as(longest_first, self._repaired())) if late > 0.0 else late
 
     def _repaired(self) -> Mapping[Partition, str | None]:
         """Where the packer would put them at the load that this decision is made for, whatever is asked first."""
@@ -55,7 +55,7 @@ class PresentPlacement:
             self._packed = view.packer.pack(problem).owners
         return self._packed
 
-    def _as(self, dealer: Dealer, owners: Mapping[Partition, str | None]) -> float:
+    def _as(self, longest_first: LongestFirst, owners: Mapping[Partition, str | None]) -> float:
         """Late where they lie so; what is late with nobody owning a part of it is not to be said."""
         held: dict[str, list[Item]] = {member: [] for member in self._bins}
         for item in self._view.items:
@@ -63,7 +63,7 @@ class PresentPlacement:
             if owner is None:
                 return math.inf
             held[owner].append(item)
-        return dealer.late_as((items, self._bins[member].capacity) for member, items in held.items())
+        return longest_first.late_as((items, self._bins[member].capacity) for member, items in held.items())
 
 
 def load_factor(view: View) -> float:

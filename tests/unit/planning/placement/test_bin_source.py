@@ -98,7 +98,7 @@ def test_a_partition_larger_than_any_member_is_placed_and_named(name: str) -> No
         {"lag_high": float("inf")},
         {"lag_high": None},
         {"mean": (0.0, 0.0, 0.0, float("nan"), 0.0, 0.0, 0.0)},
-        {"sd": (0.0,) * 6 + (-1.0,)},
+        {"stddev": (0.0,) * 6 + (-1.0,)},
     ],
 )
 def test_loads_that_are_none_are_refused_by_name(wrong: dict[str, object]) -> None:
@@ -107,7 +107,7 @@ def test_loads_that_are_none_are_refused_by_name(wrong: dict[str, object]) -> No
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"mean": ()}, {"sd": ()}, {"mean": (), "sd": ()}, {"mean": (0.1,)}, {"sd": (0.1,) * 8}]
+    "wrong", [{"mean": ()}, {"stddev": ()}, {"mean": (), "stddev": ()}, {"mean": (0.1,)}, {"stddev": (0.1,) * 8}]
 )
 def test_windows_that_are_not_one_each_are_refused(wrong: dict[str, tuple[float, ...]]) -> None:
     with pytest.raises(LoadError, match="orders-3 has . means and . standard deviations.*7 windows.*leave the fields"):

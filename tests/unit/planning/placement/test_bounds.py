@@ -66,7 +66,7 @@ def test_windows_bound_too_and_variance_only_as_far_as_it_adds_up() -> None:
     items = [item(number, None, 0.05, burst=0.35) for number in range(3)]
     members = bins("a", "b", "c", "d")
     assert lower_bound(problem(items, members)) == 3
-    varied = [item(number, None, 0.05, burst=0.2, sd=(0.2,) * 7) for number in range(3)]
+    varied = [item(number, None, 0.05, burst=0.2, stddev=(0.2,) * 7) for number in range(3)]
     together = Limits(objective_seconds=0.5, correlation=1.0, z=1.0)
     assert lower_bound(problem(varied, members, limits=together)) == 3
     assert lower_bound(problem(varied, members, limits=replace(together, correlation=0.0))) == 2

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.placement.problem import Bin, Item, Limits, Problem
-from loadtrim_agent.planning.placement.state import Board
+from loadtrim_agent.planning.placement.state import PlacementState
 from loadtrim_agent.planning.registry import LABORATORY, PACKERS, make_packer
 from loadtrim_agent.planning.values import Placement
 from unit.planning.virtual_group import bins, item, partition, problem
@@ -81,9 +81,9 @@ def test_bursts_count_not_only_rates() -> None:
 
 def test_variance_is_kept_free() -> None:
     """Mean 0.2 + 0.2 of 0.5 fit; with a standard deviation of 0.1 each, in phase, they do not."""
-    sd = (0.1,) * 7
-    items = [item(number, "a", 0.1, burst=0.2, sd=sd) for number in range(2)]
-    calm = [structs.replace(entry, sd=(0.0,) * 7) for entry in items]
+    stddev = (0.1,) * 7
+    items = [item(number, "a", 0.1, burst=0.2, stddev=stddev) for number in range(2)]
+    calm = [structs.replace(entry, stddev=(0.0,) * 7) for entry in items]
     assert pack(problem(calm, bins("a"))).misfits == ()
     assert pack(problem(items, bins("a"))).misfits == ("a",)
     apart = Limits(objective_seconds=0.5, correlation=0.0, z=0.5)
@@ -336,7 +336,7 @@ def test_the_machine_that_the_others_cannot_do_without_is_spared() -> None:
 # -- it ends
 
 
-class _Counted(Board):
+class _Counted(PlacementState):
     """Counts the steps: every change of a member's load that is tried or made."""
 
     steps = 0
@@ -352,7 +352,7 @@ class _Counted(Board):
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> type[_Counted]:
-    monkeypatch.setattr("loadtrim_agent.planning.placement.incremental.Board", _Counted)
+    monkeypatch.setattr("loadtrim_agent.planning.placement.incremental.PlacementState", _Counted)
     _Counted.steps = 0
     return _Counted
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.placement.problem import Dealer, Item, Limits
+from loadtrim_agent.planning.placement.problem import Item, Limits, LongestFirst
 from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.ineffective_scaling import _all_own
 from loadtrim_agent.planning.sizing.need import needed
 from loadtrim_agent.planning.sizing.present import PresentPlacement
-from loadtrim_agent.planning.values import TAUS_SECONDS, Curve, PlanConfig, Sizing
+from loadtrim_agent.planning.values import TAUS_SECONDS, ArrivalCurve, PlanConfig, Sizing
 from unit.planning.sizing.test_policy import CONFIG, answer_of, entry, memory_of, view
 
 PER_MEMBER = 200.0
@@ -58,7 +58,7 @@ def test_the_mean_rate_may_take_98_percent() -> None:
 
 def test_bursts_need_more_than_the_mean() -> None:
     """All of a second at once: work w in W - o = 0.485 s needs w / 0.485 members."""
-    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    at_once = ArrivalCurve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     items = tuple(entry(number, 0.9 * PER_MEMBER / 8, mean=(0.9 / 8,) * 5 + (1.8 / 8, 4.5 / 8)) for number in range(8))
     need = needed(view(items, 1, curve=at_once), 0.9)
     assert need.pool == 2
@@ -70,7 +70,7 @@ def test_bursts_need_more_than_the_mean() -> None:
 
 
 def test_a_standard_deviation_is_kept_free() -> None:
-    rough = Curve(TAUS_SECONDS, (0.6,) * len(TAUS_SECONDS))
+    rough = ArrivalCurve(TAUS_SECONDS, (0.6,) * len(TAUS_SECONDS))
     assert Run(2).at(1.9).replicas == 2
     assert Run(2, curve=rough).at(1.9).replicas == 3
 
@@ -99,7 +99,10 @@ def test_a_large_late_backlog_at_most_doubles_the_group_unless_its_time_asks_for
 
 def test_one_partition_too_large_is_said_and_not_answered() -> None:
     """One of 3 members' work beside nine small ones: the rest needs one more member, never three."""
-    items = (entry(0, 3.0 * PER_MEMBER, serial=True), *(entry(number, 0.09 * PER_MEMBER) for number in range(1, 10)))
+    items = (
+        entry(0, 3.0 * PER_MEMBER, unsplittable=True),
+        *(entry(number, 0.09 * PER_MEMBER) for number in range(1, 10)),
+    )
     answer = answer_of(make_policy("objective"), view(items, 2))
     assert answer.replicas == 2
     assert "orders-0" in answer.text
@@ -147,9 +150,9 @@ def test_what_a_move_mends_asks_for_nobody() -> None:
 def test_what_is_late_alone_does_not_hide_that_the_others_lie_well() -> None:
     """One partition is larger than any member: nothing helps it, and nothing is asked for."""
     items = lying({"m0": (0.48, 0.48), "m1": (0.315, 0.315, 0.315), "m2": (1.3,)})
-    items = (*items[:5], structs.replace(items[5], serial=True))
+    items = (*items[:5], structs.replace(items[5], unsplittable=True))
     answer = answer_of(make_policy("objective"), view(items, 3))
-    assert (answer.replicas, answer.reason) == (3, "serial")
+    assert (answer.replicas, answer.reason) == (3, "unsplittable")
 
 
 def test_what_a_move_would_mend_does_not_depend_on_what_was_asked_first() -> None:
@@ -162,20 +165,20 @@ def test_what_a_move_would_mend_does_not_depend_on_what_was_asked_first() -> Non
 
 def late_dealt(items: tuple[Item, ...], count: int, objective_seconds: float = 0.5) -> float:
     """With so many members of capacity 1, dealt out."""
-    return Dealer(items, Limits(objective_seconds=objective_seconds, overhead_seconds=0.015)).late([1.0] * count)
+    return LongestFirst(items, Limits(objective_seconds=objective_seconds, overhead_seconds=0.015)).late([1.0] * count)
 
 
 def in_bursts(works: list[float], noise: float) -> tuple[Item, ...]:
     """All of a second's work at once, per partition, and how much of it varies from one second to the next."""
     return tuple(
-        entry(number, work * PER_MEMBER, mean=(work,) * 5 + (2 * work, 5 * work), sd=(work * noise,) * 7)
+        entry(number, work * PER_MEMBER, mean=(work,) * 5 + (2 * work, 5 * work), stddev=(work * noise,) * 7)
         for number, work in enumerate(works)
     )
 
 
 def at_last(past: list[tuple[Item, ...]], now: tuple[Item, ...], replicas_max: int) -> int:
     """Replicas wanted after a past in which no more than ``replicas_max`` were to be had; now all may be."""
-    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    at_once = ArrivalCurve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     memory: dict[str, float] = {}
     for second, items in enumerate(past):
         given = view(items, replicas_max, now=1000.0 + second, curve=at_once, replicas_max=replicas_max)
@@ -205,7 +208,7 @@ def test_no_replica_that_brings_next_to_nothing_is_bought_to_make_up_for_the_pas
 
 def wanted_at(share: float, loads: list[float]) -> list[int]:
     """Replicas that are wanted second by second for loads (members' worth) in one burst a second on 5 partitions."""
-    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    at_once = ArrivalCurve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     memory: dict[str, float] = {}
     answers = []
     for second, load in enumerate(loads):
@@ -223,7 +226,7 @@ def wanted_at(share: float, loads: list[float]) -> list[int]:
 @pytest.mark.parametrize("load", [1.3, 1.45, 1.58, 1.71])
 def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_kept(load: float) -> None:
     """With the margin of giving back one more would be kept: as long as it is not there, its good is not either."""
-    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    at_once = ArrivalCurve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     items = in_bursts([load / 5] * 5, noise=0.058)
     config = replace(CONFIG, objective_share=0.99)
     memory: dict[str, float] = {}
@@ -240,7 +243,7 @@ def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_ke
 def test_what_was_saved_up_buys_no_smaller_group_under_a_constant_load() -> None:
     """Noise looked large for 80 s, so five were there and nothing was late. With three 2.2 % would be, 20 times what is
     permitted: for the seconds until that is spent, replicas are not sent away and called back."""
-    at_once = Curve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
+    at_once = ArrivalCurve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     known = {noise: in_bursts([1.23 / 5] * 5, noise) for noise in (0.1, 0.05)}
     late = late_dealt(known[0.05], 3)
     assert late == pytest.approx(0.022 * 1.23, rel=0.05)

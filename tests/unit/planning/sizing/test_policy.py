@@ -13,14 +13,14 @@ from msgspec import structs
 from loadtrim_agent.common.naming import UnknownNameError
 from loadtrim_agent.planning.history import Second
 from loadtrim_agent.planning.parameters import ParameterError, described
-from loadtrim_agent.planning.placement.problem import Dealer, Item, Limits, LoadError
+from loadtrim_agent.planning.placement.problem import Item, Limits, LoadError, LongestFirst
 from loadtrim_agent.planning.policy_state import PolicyState, read_state, written_state
 from loadtrim_agent.planning.published.policies.shared import PaperState, held, sized
 from loadtrim_agent.planning.registry import POLICIES, make_packer, make_policy, unmonitored
 from loadtrim_agent.planning.sizing.policy import MEASURED, Future, Measure, Policy, UnmeasuredError, View
 from loadtrim_agent.planning.values import (
     TAUS_SECONDS,
-    Curve,
+    ArrivalCurve,
     Estimate,
     Forecast,
     MemberEstimate,
@@ -32,7 +32,7 @@ from unit.planning.virtual_group import COST, T, bins, item, partition
 
 EVERYTHING = MEASURED | {Measure.FUTURE}
 CONFIG = PlanConfig(group="g", objective_seconds=0.5)
-SMOOTH = Curve(TAUS_SECONDS, (0.0,) * len(TAUS_SECONDS))
+SMOOTH = ArrivalCurve(TAUS_SECONDS, (0.0,) * len(TAUS_SECONDS))
 
 
 def entry(number: int, rate: float, **more: Any) -> Item:
@@ -55,7 +55,7 @@ def view(
     replicas_max: int | None = None,
     least: int | None = None,
     member_capacity: float = 1.0,
-    curve: Curve = SMOOTH,
+    curve: ArrivalCurve = SMOOTH,
     past: tuple[Second, ...] | None = None,
     lag_seconds: float = 0.0,
     generation: int = 1,
@@ -91,8 +91,8 @@ def view(
     )
     limits = Limits(objective_seconds=config.objective_seconds, overhead_seconds=0.015, z=config.z)
 
-    def dealer(factor: float) -> Dealer:
-        return Dealer(items, replace(limits, load_factor=factor))
+    def longest_first(factor: float) -> LongestFirst:
+        return LongestFirst(items, replace(limits, load_factor=factor))
 
     return View(
         now=now,
@@ -112,8 +112,8 @@ def view(
         members_per_replica=1,
         replicas_max=replicas_max if replicas_max is not None else max(1, len(items)),
         capacity=lambda count: count * member_capacity,
-        late=lambda count, factor: dealer(factor).late([member_capacity] * count),
-        dealer=dealer,
+        late=lambda count, factor: longest_first(factor).late([member_capacity] * count),
+        longest_first=longest_first,
         packer=make_packer(config.packer),
         generation=generation,
         future=future,

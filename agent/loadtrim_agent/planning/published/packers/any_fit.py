@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from ...parameters import Parameters
-from ...placement.bin_source import Fit, Shelf, best, first, opening, worst
+from ...placement.bin_source import BinSource, Fit, best, first, opening, worst
 from ...placement.problem import Item, Problem
 from ...values import Placement
 
 __all__ = ["ANY_FITS", "AnyFit", "decreasing"]
 
 
-def latest(shelf: Shelf, item: Item) -> int | None:
+def latest(source: BinSource, item: Item) -> int | None:
     """Only the bin that was opened last."""
-    return shelf.last if shelf.last is not None and shelf.fits(shelf.last, item) else None
+    return source.last if source.last is not None and source.fits(source.last, item) else None
 
 
 FITS: dict[str, Fit] = {"nf": latest, "ff": first, "wf": worst, "bf": best}
@@ -53,16 +53,16 @@ class AnyFit:
     def pack(self, problem: Problem) -> Placement:
         """See :class:`...placement.problem.Packer`."""
 
-        def fill(shelf: Shelf, items: list[Item]) -> None:
+        def fill(source: BinSource, items: list[Item]) -> None:
             for item in decreasing(items) if self._decreasing else items:
-                shelf.place(item, self._fit, self._preferred(shelf, item))
+                source.place(item, self._fit, self._preferred(source, item))
 
         return opening(problem, fill, f"packed anew by {self.name}")
 
-    def _preferred(self, shelf: Shelf, item: Item) -> int | None:
+    def _preferred(self, source: BinSource, item: Item) -> int | None:
         """The bin to open if one has to be; None: the lowest. Next fit's first one is nobody's."""
-        begins = self._fit is latest and shelf.last is None
-        return shelf.index_of(item.owner) if self._sticky and not begins else None
+        begins = self._fit is latest and source.last is None
+        return source.index_of(item.owner) if self._sticky and not begins else None
 
 
 ANY_FITS = tuple(f"{rule}{order}{form}" for form in ("", "_sticky") for order in ("", "d") for rule in FITS)

@@ -23,7 +23,7 @@ from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
 
 from ...parameters import MOST, Parameters
-from ...placement.bin_source import Shelf, best, opening
+from ...placement.bin_source import BinSource, best, opening
 from ...placement.bounds import lower_bound
 from ...placement.problem import Bin, Item, Problem
 from ...values import Placement
@@ -86,20 +86,20 @@ class Exact:
         with victims."""
         proven: list[int] = []
 
-        def fill(shelf: Shelf, items: list[Item]) -> None:
+        def fill(source: BinSource, items: list[Item]) -> None:
             try:
-                optimum = fewest_bins(problem.onto(shelf.bins), self._limit_seconds)
+                optimum = fewest_bins(problem.onto(source.bins), self._limit_seconds)
             except (NoPlacementError, NotProvenError):
                 for item in decreasing(items):
-                    shelf.place(item, best)
+                    source.place(item, best)
                 return
             proven.append(optimum.opened)
             for item in items:
-                index = shelf.index_of(optimum.owners.get(item.partition))
+                index = source.index_of(optimum.owners.get(item.partition))
                 if index is not None:
-                    if not shelf.held[index]:
-                        shelf.start(index)
-                    shelf.put(index, item)
+                    if not source.held[index]:
+                        source.start(index)
+                    source.put(index, item)
 
         placed = opening(problem, fill, "packed anew by exact")
         free = problem.may_move and all(item.movable for item in problem.items)

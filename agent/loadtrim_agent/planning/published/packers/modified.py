@@ -16,7 +16,7 @@ in steps 1 and 3 (docs/decisions/published-policies.md).
 from __future__ import annotations
 
 from ...parameters import Parameters
-from ...placement.bin_source import Fit, Shelf, best, opening, worst
+from ...placement.bin_source import BinSource, Fit, best, opening, worst
 from ...placement.problem import Item, Problem
 from ...values import Placement
 from .any_fit import decreasing
@@ -45,19 +45,19 @@ class ModifiedAnyFit:
     def pack(self, problem: Problem) -> Placement:
         """See :class:`...placement.problem.Packer`."""
 
-        def fill(shelf: Shelf, items: list[Item]) -> None:
+        def fill(source: BinSource, items: list[Item]) -> None:
             groups: dict[int, list[Item]] = {}
             left: list[Item] = []
             for item in items:
-                home = shelf.index_of(item.owner)
-                if home is None or not shelf.may(home, item):
+                home = source.index_of(item.owner)
+                if home is None or not source.may(home, item):
                     left.append(item)
                 else:
                     groups.setdefault(home, []).append(item)
             for home in sorted(groups, key=lambda index: (-self._weight(groups[index]), index)):
-                left += _kept(shelf, home, decreasing(groups[home]), self._fit)
+                left += _kept(source, home, decreasing(groups[home]), self._fit)
             for item in decreasing(left):
-                shelf.place(item, self._fit, shelf.index_of(item.owner))
+                source.place(item, self._fit, source.index_of(item.owner))
 
         return opening(problem, fill, f"packed anew by {self.name}")
 
@@ -65,19 +65,19 @@ class ModifiedAnyFit:
         return max(item.work for item in items) if self._by_largest else sum(item.work for item in items)
 
 
-def _kept(shelf: Shelf, home: int, descending: list[Item], fit: Fit) -> list[Item]:
+def _kept(source: BinSource, home: int, descending: list[Item], fit: Fit) -> list[Item]:
     """Steps 1 and 2 for one consumer; what is left over."""
     while descending:
-        index = fit(shelf, descending[-1])
+        index = fit(source, descending[-1])
         if index is None:
             break
-        shelf.put(index, descending.pop())
+        source.put(index, descending.pop())
     if not descending:
         return []
-    if home not in shelf.open:
-        shelf.start(home)
+    if home not in source.open:
+        source.start(home)
     for at, item in enumerate(descending):
-        if not shelf.fits(home, item):
+        if not source.fits(home, item):
             return descending[at:]
-        shelf.put(home, item)
+        source.put(home, item)
     return []

@@ -124,7 +124,7 @@ class Closer24:
             sizing = replace(
                 sizing,
                 replicas=before,
-                reason=Reason.PATIENCE,
+                reason=Reason.STABILIZING,
                 place=False,
                 fill=self._last_fill(state),
                 text=f"{sizing.text}; but {why}",

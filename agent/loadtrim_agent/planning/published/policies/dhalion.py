@@ -57,7 +57,9 @@ class DhalionAdapted:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
         if (left := cooling(view, state, given.cooldown_seconds)) > 0:
-            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+            return held(
+                view, state, Reason.STABILIZING, f"the cool-down after the last scaling takes {left:.0f} s more"
+            )
         past, before = view.estimate.past, wanted(view, state)
         busy, slope = utilization(past, given.metric_seconds), lag_slope(past, given.metric_seconds)
         done, rate = throughput(past, given.metric_seconds), view.arrival_rate(given.metric_seconds)

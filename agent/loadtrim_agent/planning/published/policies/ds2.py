@@ -62,7 +62,9 @@ class Ds2:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
         if (left := cooling(view, state, given.cooldown_seconds)) > 0:
-            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+            return held(
+                view, state, Reason.STABILIZING, f"the cool-down after the last scaling takes {left:.0f} s more"
+            )
         mu, rate, before = view.service_rate(given.mu), view.arrival_rate(given.rate_seconds), wanted(view, state)
         if mu is None or rate is None:
             return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
@@ -72,8 +74,8 @@ class Ds2:
             age = view.lag_seconds
             if count > before and age <= given.up_lag_seconds:
                 why = f"{text}; but the oldest records have waited for {age:.2g} s only"
-                return held(view, state, Reason.PATIENCE, why, count)
+                return held(view, state, Reason.STABILIZING, why, count)
             if count < before and age >= given.down_lag_seconds:
                 why = f"{text}; but the oldest records have waited for {age:.2g} s"
-                return held(view, state, Reason.PATIENCE, why, count)
+                return held(view, state, Reason.STABILIZING, why, count)
         return sized(view, state, count, text)

@@ -75,7 +75,9 @@ class Flas:
         upper = given.upper_seconds or view.config.objective_seconds
         lower = min(given.lower_seconds or LOWER_SHARE * upper, upper)
         if (left := cooling(view, state, given.cooldown_seconds)) > 0:
-            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+            return held(
+                view, state, Reason.STABILIZING, f"the cool-down after the last scaling takes {left:.0f} s more"
+            )
         response, before = latency_seconds(view.estimate.past, given.metric_seconds), wanted(view, state)
         if response is None:
             return held(view, state, Reason.NOT_READY, "nothing was done lately, so there is no response time")

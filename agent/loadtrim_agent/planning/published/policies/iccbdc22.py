@@ -72,7 +72,7 @@ class Iccbdc22:
         text += f"; packed they need {count}"
         left = cooling(view, state, given.cooldown_seconds)
         if count != before and left > 0:
-            return held(view, state, Reason.PATIENCE, f"{text}; the cool-down takes {left:.0f} s more", count)
+            return held(view, state, Reason.STABILIZING, f"{text}; the cool-down takes {left:.0f} s more", count)
         sizing = sized(view, state, count, text)
         if count == before and view.replicas == count and violated(items, size):
             return replace(sizing, reason=Reason.PLACEMENT, place=True, text=f"{text}, but one has more than it can do")

@@ -69,7 +69,9 @@ class LiKu:
         if mu is None or rate is None:
             return held(view, state, Reason.NOT_READY, "nothing was done yet, so what a record costs is not known")
         if (left := cooling(view, state, given.cooldown_seconds)) > 0:
-            return held(view, state, Reason.PATIENCE, f"the cool-down after the last scaling takes {left:.0f} s more")
+            return held(
+                view, state, Reason.STABILIZING, f"the cool-down after the last scaling takes {left:.0f} s more"
+            )
         queue = queueing(rate, mu, view.config.objective_seconds)
         buffer = before + buffered(view.lag, mu * before * given.buffer_seconds) * given.weight
         target = min(max(queue, buffer), float(view.replicas_max))

@@ -57,7 +57,7 @@ class Linear:
         if up <= before <= down:
             return sized(view, state, before, f"{text}; that is enough, and not too much")
         if (left := cooling(view, state, given.cooldown_seconds)) > 0:
-            return held(view, state, Reason.PATIENCE, f"{text}; the cool-down takes {left:.0f} s more")
+            return held(view, state, Reason.STABILIZING, f"{text}; the cool-down takes {left:.0f} s more")
         if up > before:
             return sized(view, state, up, f"{text}, {given.f_up:.0%} of which is used")
         return sized(view, state, down, f"{text}; {given.f_down:.0%} of that is enough")

@@ -193,6 +193,6 @@ def test_what_fills_members_is_kept_until_the_next_change() -> None:
     fits = decide([20.0] * 5, 2, memory=memory_of(down))
     assert (fits.reason, fits.fill) == (Reason.FITS, 0.4)
     waits = decide([90.0] * 5, 2, memory=memory_of(fits), parameters={"cooldown_seconds": 10.0})
-    assert (waits.reason, waits.fill) == (Reason.PATIENCE, 0.4)
+    assert (waits.reason, waits.fill) == (Reason.STABILIZING, 0.4)
     up = decide([90.0] * 5, 2, memory={**memory_of(fits), "scaled_at": 0.0})
     assert (up.reason, up.fill) == (Reason.NEEDS_MORE, 0.9)

@@ -1,4 +1,4 @@
-"""The stabilisation window: fewer replicas are taken only when they have been enough for so long.
+"""The stabilization window: fewer replicas are taken only when they have been enough for so long.
 
 The window is 2 s, or twice what no trend foresees of the start-up time where that is longer. Every reversal (a down
 after which more are asked for at once) doubles it, and it halves every minute again; from a start-up of a minute on a
@@ -15,7 +15,7 @@ from ..forecast import reach_seconds
 from ..policy_state import StatePart
 from .policy import View
 
-__all__ = ["Stabilisation", "is_reversal", "remaining_window", "reversed_down", "window", "window_min"]
+__all__ = ["Stabilization", "is_reversal", "remaining_window", "reversed_down", "window", "window_min"]
 
 WINDOW_SECONDS = 2.0
 WINDOW_UNSEEN = 2.0
@@ -34,7 +34,7 @@ REVERSAL_SECONDS = 10.0
 REVERSAL_STARTUPS = 3.0
 
 
-class Stabilisation(StatePart, frozen=True, kw_only=True):
+class Stabilization(StatePart, frozen=True, kw_only=True):
     """What scaling down remembers."""
 
     fit_since: float | None = None
@@ -48,7 +48,7 @@ class Stabilisation(StatePart, frozen=True, kw_only=True):
     down_at: float | None = None
     """Time of the last down; None: there was none, or it was reversed."""
 
-    def interrupted(self) -> Stabilisation:
+    def interrupted(self) -> Stabilization:
         """Return the state after time that was not seen, which is no quiet time: the window begins anew."""
         return structs.replace(self, fit_since=None)
 
@@ -65,7 +65,7 @@ def window_min(view: View) -> float:
     return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)))
 
 
-def window(view: View, state: Stabilisation) -> float:
+def window(view: View, state: Stabilization) -> float:
     """Return the present window, seconds: it doubles with every reversal and halves with every quiet minute."""
     least = window_min(view)
     seconds = least if state.window_seconds is None else state.window_seconds
@@ -73,7 +73,7 @@ def window(view: View, state: Stabilisation) -> float:
     return max(least, seconds * math.exp(-math.log(2.0) * quiet / DECAY_SECONDS))
 
 
-def remaining_window(view: View, state: Stabilisation) -> float:
+def remaining_window(view: View, state: Stabilization) -> float:
     """Return how long fewer must have been enough: without a reversal the less the longer the load has been falling."""
     seconds, falling = window(view, state), max(FALLING_SECONDS, FALLING_STARTUPS * view.estimate.startup_seconds)
     if seconds > window_min(view) or view.forecast.slope >= 0.0:
@@ -81,13 +81,13 @@ def remaining_window(view: View, state: Stabilisation) -> float:
     return seconds * max(0.0, 1.0 - view.forecast.window_seconds / falling)
 
 
-def is_reversal(view: View, state: Stabilisation) -> bool:
+def is_reversal(view: View, state: Stabilization) -> bool:
     """Return whether a down was so short ago that more replicas now reverse it."""
     soon = max(REVERSAL_SECONDS, REVERSAL_STARTUPS * view.estimate.startup_seconds)
     return state.down_at is not None and view.now - state.down_at <= soon
 
 
-def reversed_down(view: View, state: Stabilisation) -> Stabilisation:
+def reversed_down(view: View, state: Stabilization) -> Stabilization:
     """Return the state after a reversal: the next down is slower."""
     return structs.replace(
         state,
