@@ -1,12 +1,11 @@
 """What a policy must not forget between two decisions: a frozen struct per policy, an object of numbers on the wire.
 
-A policy is handed its state and returns the next one in its ``Sizing``; the leader writes it into the decision, so that
-the next leader goes on where this one stopped. Only the policy that wrote a state looks inside; everybody else uses
-what :class:`PolicyState` has.
+A policy is handed its state and returns the next one in its ``Sizing``. The leader writes it into the decision, so that
+the next leader goes on where this one stopped. Only the policy that wrote a state looks inside; the planner uses what
+:class:`PolicyState` has.
 
-On the wire (``DecisionRecord.state``) every field is a number under its encoded name: None is left out, a tuple is
-``name_0, name_1, ...``, a dict ``name_<key>``, and a part of the state that is a struct of its own lies beside the
-other fields.
+On the wire (``DecisionRecord.state``) every field is a number under its encoded name. None is left out. A tuple is
+``name_0, name_1, ...``, a dict ``name_<key>``. The fields of a part that is a struct of its own lie beside the others.
 """
 
 from __future__ import annotations

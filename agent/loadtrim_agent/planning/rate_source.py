@@ -1,10 +1,11 @@
 """Arrival rates that a rate source measures at the broker take the place of those that the members report.
 
-What is replaced is the rate of each partition, and with it its work and its curve, and the group's history: what was
-reported at each decision of late is what policies and the forecast look back at. Lag, costs and the shape of the load
-within a second stay the members'. Bytes become work by what the group measured: all partitions together carry the work
-that the members reported over the window, and each its share of the bytes, so a byte costs the same everywhere, as
-Landau'24 has it.
+The rate of each partition is replaced, and with it its work and its curve. The group's history is replaced, too:
+policies and the forecast look back at what was reported at each decision of late. Lag, costs and the shape of the load
+within a second stay the members'.
+
+Bytes become work by what the group measured. All partitions together carry the work that the members reported over the
+window, and each its share of the bytes: a byte costs the same everywhere, as Landau'24 has it.
 
 The sources, by name: :mod:`.published.rate_sources`.
 """

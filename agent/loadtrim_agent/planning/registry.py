@@ -1,8 +1,8 @@
 """The policies and the packers by name, and the planner that is made of one of each.
 
 Nothing that decides imports this module: the planner is given its policy and its packer. A new policy is a class as
-:class:`.sizing.policy.Policy` says and an entry of :data:`POLICIES`; a new packer one as
-:class:`.placement.problem.Packer` says and an entry of :data:`PACKERS`.
+:class:`.sizing.policy.Policy` says and an entry of :data:`POLICIES`. A new packer is a class as
+:class:`.placement.problem.Packer` says and an entry of :data:`PACKERS`. Templates of both are in ``docs/templates``.
 
 Policies: how many replicas, and when.
 

@@ -1,7 +1,7 @@
 """Ineffective scaling: replicas that brought no throughput are not asked for again for some time.
 
-Only where the group was saturated before and after (something else is the bottleneck): for 5 minutes, doubling up to an
-hour; as many as there were then still are asked for.
+It is judged only where the group was saturated before and after: then something else is the bottleneck. The time is 5
+minutes, doubling up to an hour; as many replicas as there were then still are asked for.
 """
 
 from __future__ import annotations

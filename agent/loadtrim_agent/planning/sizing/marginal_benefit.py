@@ -13,8 +13,8 @@ from .policy import View
 __all__ = ["DOWN_MARGIN", "BenefitHistory", "least_benefit"]
 
 BENEFITS = (0.5, 0.35, 0.25, 0.2, 0.18, 0.16, 0.14, 0.125, 0.11, 0.1, 0.085, 0.07, 0.05, 0.03, 0.015, 0.005)
-"""A replica for the placement's sake must bring this share of its capacity as work in time: the largest of them with
-which the objective's share is kept (:func:`least_benefit`), or what the parameter ``placement_gain`` says. Chosen."""
+"""Shares of its capacity that a replica for the placement's sake must bring as work in time. The largest counts with
+which the objective's share is kept (:func:`least_benefit`), unless the parameter ``placement_gain`` gives one. Chosen."""
 HISTORY_SECONDS = 600.0
 """The share is to be kept over about this time. Chosen."""
 DIGITS = 6
@@ -42,9 +42,9 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
     How much of the work is overdue because whole partitions do not divide depends on the load: it is nothing at one
     level and a lot at the next. The share is promised over time, so what counts is the mean over the loads of the last
     minutes. Of all rules that keep it, the one with the fewest replicas asks the same benefit of every replica (the
-    multiplier of the constrained problem). So it is remembered for each of some benefits how many replicas there would
-    be and how much would have been overdue with it, and the largest is used that would have kept the share and keeps
-    it if the present goes on. Under a constant load that is the share at this load: nothing is saved up and spent in
+    multiplier of the constrained problem). For each of some benefits it is remembered how many replicas there would be
+    and how much would have been overdue. The largest is used that would have kept the share and keeps it if the
+    present goes on. Under a constant load that is the share at this load: nothing is saved up and spent in
     turns.
 
     Args:

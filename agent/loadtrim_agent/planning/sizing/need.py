@@ -1,9 +1,9 @@
 """How many replicas a load asks for: the pool for the work, and more where whole partitions divide badly.
 
-The group is sized as one server of n members' capacity (handoffs of milliseconds let partitions be passed on), so that
-for every window length the work that arrives in it, one standard deviation and what waits fit what the group can do in
-the window plus the objective. Then it is looked at how whole partitions divide over that many members (dealt out
-largest first): further replicas are asked for as long as they bring enough work into time.
+The group is sized as one server of n members' capacity, because handoffs of milliseconds let partitions be passed on.
+For every window length, what arrives in it, one standard deviation and what waits must fit: the group has the window
+plus the objective to do it. Then whole partitions are dealt out over that many members, longest first.
+Further replicas are asked for as long as they bring enough work into time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["STAY", "Need", "divided", "explain", "misfit", "needed", "number", "
 RATE_SHARE = 0.98
 """Of the capacity that the mean rate may take. Chosen."""
 STAY = 1.015
-"""A group is left as it is up to this much above what a new one would be sized for (a mean rate of 0.995 of the
-capacity), or the noise of the measurement would scale it. What builds up meanwhile is seen as backlog."""
+"""A group is left as it is up to this much above what a new one would be sized for: a mean rate of 0.995 of the
+capacity. Else the noise of the measurement would scale it. What builds up meanwhile is seen as backlog."""
 BACKLOG_SECONDS = 30.0
 """A persistent backlog is worked off within this time. Chosen."""
 SOON_SECONDS = 10.0
 SOON_STARTUPS = 3.0
-"""Overdue work is to be worked off within this time, or this many times the start-up time, where a doubled group can;
-else within the configured time. Chosen."""
+"""Overdue work is worked off within this time, or this many times the start-up time, where a doubled group can. Else
+the configured time counts. Chosen."""
 SOON_OF_SECONDS = 300.0
 """Overdue work may also take as long as the share permits of this time. Chosen."""
 BENEFIT_REACH = 3
@@ -112,10 +112,10 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
 def _catching_up(view: View, level: float) -> float:
     """Capacity to work off what is already late.
 
-    Partitions are read in order, so everything behind late work is late as well, for as long as there is any; and to
-    work it off takes the same replica-time whether it is done soon or slowly, as long as the replicas stay for longer
-    than they take to start. So it is done as soon as that allows, and the configured time is the longest: it binds
-    where the backlog is so large that it would take more than twice the group.
+    Partitions are read in order, so everything behind late work is late as well, for as long as there is any. To work
+    it off takes the same replica-time soon or slowly, as long as the replicas stay for longer than they take to start. So
+    it is done as soon as that allows. The configured time is the longest: it binds where the backlog would take more
+    than twice the group.
     """
     estimate, config = view.estimate, view.config
     permitted = (1.0 - config.objective_share) * SOON_OF_SECONDS

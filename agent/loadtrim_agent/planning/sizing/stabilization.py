@@ -1,7 +1,7 @@
 """The stabilization window: fewer replicas are taken only when they have been enough for so long.
 
-The window is 2 s, or twice what no trend foresees of the start-up time where that is longer. Every reversal (a down
-after which more are asked for at once) doubles it, and it halves every minute again; from a start-up of a minute on a
+The window is 2 s, or twice what no trend foresees of the start-up time where that is longer. Every reversal doubles
+it, a down after which more are asked for at once, and it halves every minute again. From a start-up of a minute on a
 reversal adds nothing. Flink's ``DelayedScaleDown`` is the model of the state.
 """
 
@@ -27,8 +27,8 @@ DECAY_SECONDS = 60.0
 add nothing: what is waited there pays for itself already, whatever comes back. Chosen."""
 FALLING_SECONDS = 30.0
 FALLING_STARTUPS = 2.0
-"""A load that has been seen to fall for so long (or so many start-up times) is no noise that the window would have to
-sit out. Chosen."""
+"""A load that has fallen for so long, or for so many start-up times, is no noise that the window would have to sit out.
+Chosen."""
 REVERSAL_SECONDS = 10.0
 """More that is asked for so soon after a down, or within three start-up times, reverses it. Chosen."""
 REVERSAL_STARTUPS = 3.0
@@ -57,9 +57,10 @@ def window_min(view: View) -> float:
     """Return the window of a group without reversals, seconds.
 
     A load that comes back is overdue until a replica is there again, except for what the trend foresees. To keep a
-    replica for as long as it takes to start costs at most twice what a policy pays that knows the future (the
-    break-even rule of renting and buying; as the delayed off of A. Gandhi et al., *AutoScale*, 2012); changed: what is
-    foreseen does not count.
+    replica for as long as it takes to start costs at most twice what a policy pays that knows the future.
+
+    Source: the break-even rule of renting and buying; A. Gandhi et al., *AutoScale*, 2012 (delayed off). Changed: what
+    is foreseen does not count.
     """
     startup = view.estimate.startup_seconds
     return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)))
