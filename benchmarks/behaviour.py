@@ -2,11 +2,11 @@
 
 A digest of source files would lose hours of runs to each renamed variable. Instead a few short runs (probes) are
 played, and the key is the digest of what came of them. It changes where a decision, a handoff or a latency changes,
-and nowhere else. A probe takes 0.2 to 0.5 s of CPU (measured); its digest is stored below ``out/`` under the digest of
-the sources, so that it is played once for each state of the sources.
+and nowhere else. A probe takes 0.2 to 0.5 s of CPU (measured). Its digest is stored below ``out/`` under the digest of
+the sources. So it is played once for each state of the sources.
 
-A change that no probe shows keeps the key. So each run is probed with its own policy and packer as it names them,
-beside the four handoff protocols, with a load that rises, falls and is noisy.
+A change that no probe shows keeps the key. So each run is probed with its own policy and packer, as it names them,
+beside the four handoff protocols. The load of a probe rises, falls and is noisy.
 """
 
 from __future__ import annotations

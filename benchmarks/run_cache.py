@@ -1,5 +1,7 @@
-"""Long runs that may be cut off: results a line each, so that what was played is not played again; their processes; the
-machine that they were made on, and what its host took from it meanwhile. :mod:`benchmarks.behaviour` makes their keys.
+"""The run cache keeps results of long runs that may be cut off, a line each: what was played is not played again.
+
+Here are also the processes of such runs, the machine that they ran on, and what its host took from it meanwhile.
+:mod:`benchmarks.behaviour` makes the keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who is compared, and one run of it: played by some processes at once, kept line by line, resumed where it ended.
 
-A result is kept with a digest of the code that made it and of what it was made of, so that a run that is started again
+A result is kept with a digest of how the code behaves and of what the run was made of. A run that is started again
 plays only what is missing or was made otherwise.
 """
 

@@ -1,7 +1,7 @@
 """Runs the papers' experiments and writes their page below out/papers.
 
-``python -m benchmarks.papers [NAME...]`` runs those named, or all. Each writes NAME.json and its pictures; the page
-papers.md is put together from these files and nothing else, so one paper can be run again alone. Files that other code
+``python -m benchmarks.papers [NAME...]`` runs those named, or all. Each writes NAME.json and its pictures. The page
+papers.md is put together from these files and nothing else. So one paper can be run again alone. Files that other code
 made than there is now are named. ``--quick`` plays much less of everything and writes below ``out/papers/quick``.
 """
 
