@@ -14,7 +14,8 @@ __all__ = ["DOWN_MARGIN", "BenefitHistory", "least_benefit"]
 
 BENEFITS = (0.5, 0.35, 0.25, 0.2, 0.18, 0.16, 0.14, 0.125, 0.11, 0.1, 0.085, 0.07, 0.05, 0.03, 0.015, 0.005)
 """Shares of its capacity that a replica for the placement's sake must bring as work in time. The largest counts with
-which the objective's share is kept (:func:`least_benefit`), unless the parameter ``placement_gain`` gives one. Chosen."""
+which the objective's share is kept (:func:`least_benefit`), unless the parameter ``placement_gain`` gives one.
+Chosen."""
 HISTORY_SECONDS = 600.0
 """The share is to be kept over about this time. Chosen."""
 DIGITS = 6

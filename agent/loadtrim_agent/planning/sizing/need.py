@@ -113,8 +113,8 @@ def _catching_up(view: View, level: float) -> float:
     """Capacity to work off what is already late.
 
     Partitions are read in order, so everything behind late work is late as well, for as long as there is any. To work
-    it off takes the same replica-time soon or slowly, as long as the replicas stay for longer than they take to start. So
-    it is done as soon as that allows. The configured time is the longest: it binds where the backlog would take more
+    it off takes the same replica-time soon or slowly, as long as the replicas stay for longer than they take to start.
+    So it is done as soon as that allows. The configured time is the longest: it binds where the backlog would take more
     than twice the group.
     """
     estimate, config = view.estimate, view.config

@@ -1,16 +1,16 @@
 """Size the pool so that the share of records in time is kept: up at once, down after a stabilization window.
 
-The group is sized as one server of n members' capacity, because handoffs of milliseconds let partitions be passed on.
-For every window length, what arrives in it, one standard deviation and what waits must fit: the group has the window
-plus the objective to do it. Then whole partitions are dealt out over that many members, longest
-first; over those that are there, as their packer would place them. Further replicas are asked for where more would
-be late by the division than the share permits over time.
+The group is sized as one server of n members' capacity, because handoffs of milliseconds let partitions be passed
+on. For every window length, what arrives in it, one standard deviation and what waits must fit: the group has the
+window plus the objective to do it. Then whole partitions are dealt out over that many members, longest first; over
+those that are there, as their packer would place them. Further replicas are asked for where more would be late by
+the division than the share permits over time.
 
 They are given back when fewer have been enough for the stabilization window: 2 s, or twice what no trend foresees of
 the start-up time where that is longer. Every reversal doubles the window, and it halves every minute again (from a
-start-up of a minute on that adds nothing). Ineffective scaling is replicas that brought no throughput to a group that was
-saturated before and after. It is not repeated for 5 minutes, doubling up to an hour; as many as there were then still
-are asked for.
+start-up of a minute on that adds nothing). Ineffective scaling is replicas that brought no throughput to a group
+that was saturated before and after. It is not repeated for 5 minutes, doubling up to an hour; as many as there were
+then still are asked for.
 """
 
 from __future__ import annotations
