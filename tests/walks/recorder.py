@@ -71,7 +71,9 @@ class Recorder:
         """Each once, in the order of the first time."""
         self._last: dict[str, str] = {}
         """Form -> the stop that had it last."""
-        self._at = begins
+        self._at: dict[int, str] = {}
+        """Thread -> the stop that the item reached in it last."""
+        self._begins = begins
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -92,7 +94,7 @@ class Recorder:
         taken = Step(come_from, to, form, returned)
         if come_from != to and taken not in self.steps:
             self.steps.append(taken)
-        self._last[form] = self._at = to
+        self._last[form] = self._at[threading.get_ident()] = to
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
         if event not in ("call", "return") or not (here := self._file(frame.f_code)):
@@ -109,7 +111,7 @@ class Recorder:
                 self._returned(here, self._caller(frame), form)
 
     def _called(self, here: str, caller: str | None, form: str) -> None:
-        before = self._last.get(form, self._at)
+        before = self._last.get(form, self._here())
         if caller is None or (caller == here and here not in self.stops):
             self.step(before, here, form)
             return
@@ -117,9 +119,12 @@ class Recorder:
             self.step(before, caller, form)
         self.step(caller, here, form)
 
+    def _here(self) -> str:
+        return self._at.get(threading.get_ident(), self._begins)
+
     def _returned(self, here: str, caller: str | None, form: str) -> None:
         if here not in self.stops:
-            self.step(self._at, here, form)
+            self.step(self._here(), here, form)
         if caller is not None:
             self.step(here, caller, form, returned=True)
 
