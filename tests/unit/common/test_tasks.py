@@ -1,0 +1,57 @@
+"""One task group: an error goes where it belongs, and cancels no sibling."""
+
+from __future__ import annotations
+
+import asyncio
+
+from loadtrim_agent.common.error_boundary import ErrorBoundary
+from loadtrim_agent.common.tasks import AgentTasks
+
+
+class Agent:
+    """Remembers failures and contained errors."""
+
+    def __init__(self) -> None:
+        self.failures: list[BaseException] = []
+        self.contained: list[str] = []
+        self.tasks = AgentTasks(self, ErrorBoundary(self))
+
+    def raise_to_user(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+    def error(self, where: str) -> None:
+        self.contained.append(where)
+
+
+async def broken() -> None:
+    raise ZeroDivisionError
+
+
+async def test_a_task_that_fails_is_told_and_its_siblings_go_on() -> None:
+    agent, ended = Agent(), asyncio.Event()
+
+    async def lasting() -> None:
+        try:
+            await asyncio.sleep(60.0)
+        finally:
+            ended.set()
+
+    await agent.tasks.open()
+    agent.tasks.spawn(lasting(), "lasting")
+    agent.tasks.spawn(broken(), "broken")
+    agent.tasks.spawn_contained(broken(), "reports")
+    await asyncio.sleep(0.01)
+    assert [type(failure) for failure in agent.failures] == [ZeroDivisionError]
+    assert agent.contained == ["reports"]
+    assert not ended.is_set()
+    await agent.tasks.close()
+    assert ended.is_set(), "close waits for every task"
+
+
+async def test_nothing_is_started_after_the_end() -> None:
+    agent = Agent()
+    await agent.tasks.open()
+    await agent.tasks.close()
+    assert agent.tasks.spawn_contained(broken(), "late") is None
+    await asyncio.sleep(0)
+    assert (agent.failures, agent.contained) == ([], [])
