@@ -22,7 +22,8 @@ demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (
 	$(BIN)/python examples/demo
 
 # Tests against a real Kafka wait more than they compute, the others compute: beside each other (`make --jobs=4 test`, as
-# in .ci/run) they take little longer than the longer one.
+# in .ci/run) they take little longer than the longer one. What only computes yields to what is judged by the clock.
+NICE := nice -n 10
 test: lint types test-kafka test-core ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
 
 demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
@@ -38,7 +39,7 @@ test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests withou
 		-n auto --dist worksteal -q
 
 test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
-	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto --dist worksteal -q \
+	$(NICE) $(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto --dist worksteal -q \
 		$(CORE) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
@@ -60,7 +61,7 @@ ceilings: $(STAMP) ## Take what became smaller out of the list of what is too la
 	PYTHONPATH=tests $(BIN)/python -m architecture
 
 types: $(STAMP)
-	$(BIN)/mypy
+	$(NICE) $(BIN)/mypy
 
 bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good baselines are (an hour); into out/benchmarks.md
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks spark-ingest spark-baselines spark-forecast spark-steep

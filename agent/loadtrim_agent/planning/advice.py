@@ -1,7 +1,7 @@
 """Which moves were advised and did not happen: they rest for a while before they are advised again.
 
-A move fails when its owner drops the intention (user code holds the record in hand for longer than the drain may take)
-or its commit is refused. Nobody tells the leader so; the partition simply stays where it was. Advised again at once it
+A move fails when its owner drops the intention: user code holds the record in hand for longer than the drain may take.
+It fails as well when the commit is refused. Nobody tells the leader so; the partition simply stays where it was. Advised again at once it
 would stop the partition again and again for nothing.
 """
 

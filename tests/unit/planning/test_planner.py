@@ -512,6 +512,7 @@ def test_unknown_names_are_refused() -> None:
         make_planner(replace(CONFIG, packer="trimm"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["objective", "closer24", "fixed"])
 @pytest.mark.parametrize("packer", ["trim", "least_loaded", "sticky"])
 def test_every_policy_with_every_packer(policy: str, packer: str) -> None:

@@ -3,8 +3,8 @@
 ``mwf`` and ``mbf``: worst and best fit, consumers sorted by what they carry; ``mwfp`` and ``mbfp``: by their largest
 partition.
 
-1. Consumers in descending order. Of each, from its smallest partition upward, put each onto a bin that is open already
-   by the fit rule, up to the first that fits nowhere.
+1. Consumers in descending order. Of each, from its smallest partition upward: by the fit rule, each onto a bin that is
+   open already. Stop at the first that fits nowhere.
 2. What remains, from the largest downward, onto the consumer's own bin, up to the first that does not fit.
 3. In the end what is left over, largest first, by the fit rule; a bin that has to be opened is the partition's owner's
    if that is not open yet, else the lowest.
