@@ -3,15 +3,9 @@
 A digest of source files would lose hours of runs to each renamed variable. Instead a few short runs (probes) are
 played, and the key is the digest of what came of them. It changes where a decision, a handoff or a latency changes,
 and nowhere else. A probe takes 0.2 to 0.5 s of CPU (measured). Its digest is stored below ``out/`` under the digest of
-<<<<<<< HEAD
 the sources. So it is played once for each state of the sources.
 
 A change that no probe shows keeps the key. So each run is probed with its own policy and packer, as it names them,
-=======
-the sources: it is played once for each state of the sources.
-
-A change that no probe shows keeps the key. So each run is probed with its own policy and packer as it names them,
->>>>>>> b80293e (What only computes yields to the tests that are judged by the clock; five sentences in two)
 beside the four handoff protocols. The load of a probe rises, falls and is noisy.
 """
 
