@@ -34,16 +34,15 @@ class Ceiling:
         limit: the largest number that needs no exception.
         unit: what is counted, in the plural.
         advice: what to do about too many.
-        slack: share of a listed number that may be saved without the list being tightened; not 0 for counts by room.
-            Several engineers rewrite prose of one room at a time; a count that must fit exactly would fail after each
-            merge.
+        slack: how much of a listed number may be saved before the list must follow; not 0 for counts by room. Several
+            engineers rewrite prose of one room at a time; a count that must fit exactly would fail after each merge.
     """
 
     title: str
     limit: int
     unit: str
     advice: str
-    slack: float = 0.0
+    slack: int = 0
 
 
 class Refused(Exception):
@@ -72,12 +71,13 @@ def problems(ceiling: Ceiling, measured: Mapping[str, int], listed: Mapping[str,
         elif number > before:
             moved = " (what only moved between rooms: `make ceilings`)" if ceiling.slack else ""
             found.append(f"{name}: grew from {before} to {number} {ceiling.unit}; {ceiling.advice}{moved}")
-        elif number < before * (1 - ceiling.slack):
+        elif number < before - ceiling.slack:
             found.append(f"{name}: shrank from {before} to {number} {ceiling.unit}; run `make ceilings` to keep that")
     found += [
         f"{name}: is listed with {listed[name]} {ceiling.unit} but is gone or within {ceiling.limit}; "
         "run `make ceilings` to strike it"
         for name in sorted(listed.keys() - over.keys())
+        if listed[name] > ceiling.slack
     ]
     return found
 

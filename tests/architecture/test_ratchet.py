@@ -7,7 +7,7 @@ import pytest
 from architecture.ratchet import Ceiling, Refused, problems, read, tightened, written
 
 LINES = Ceiling("functions", 70, "lines", "split it")
-PROSE = Ceiling("sentences", 0, "long sentences", "shorten them", slack=0.05)
+PROSE = Ceiling("sentences", 0, "long sentences", "shorten them", slack=5)
 
 
 def test_what_fits_the_list_is_no_problem() -> None:
@@ -32,6 +32,8 @@ def test_every_difference_is_told(measured: dict[str, int], listed: dict[str, in
 def test_prose_may_shrink_a_little_before_the_list_must_follow() -> None:
     assert problems(PROSE, {"a": 95}, {"a": 100}) == []
     assert problems(PROSE, {"a": 94}, {"a": 100}) != []
+    assert problems(PROSE, {}, {"a": 5}) == []
+    assert problems(PROSE, {}, {"a": 6}) != []
     assert problems(PROSE, {"a": 101}, {"a": 100}) != []
 
 

@@ -1,8 +1,8 @@
 """Which moves were advised and did not happen: they rest for a while before they are advised again.
 
 A move fails when its owner drops the intention: user code holds the record in hand for longer than the drain may take.
-It fails as well when the commit is refused. Nobody tells the leader so; the partition simply stays where it was. Advised again at once it
-would stop the partition again and again for nothing.
+It fails as well when the commit is refused. Nobody tells the leader so; the partition simply stays where it was.
+Advised again at once it would stop the partition again and again for nothing.
 """
 
 from __future__ import annotations

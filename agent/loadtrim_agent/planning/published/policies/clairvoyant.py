@@ -6,9 +6,10 @@ fewest that any placement could do with. ``with_startup`` 0: for the present sec
 once; 1: for the most that any second needs until a replica that is asked for now is there, so that it is there in
 time, and a pause shorter than that is bridged.
 
-Whole partitions are dealt out anew when members come or go. They are as well when a member is about to get more than
-it takes, if another placement would mend that. As long as all fits nothing moves: packers that are not sticky would deal out anew
-for every record that a partition gets more or less. (``sliced`` 1: whenever the packer finds a better placement.)
+Whole partitions are dealt out anew when members come or go. They are as well when a member is about to get more than it
+takes, if another placement would mend that. As long as all fits nothing moves: packers that are not sticky would deal
+out anew for every record that a partition gets more or less. (``sliced`` 1: whenever the packer finds a better
+placement.)
 
 Only for those who play a load that they know (``loadtrim simulate``); a running group refuses it at its start.
 
