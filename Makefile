@@ -21,10 +21,10 @@ install: $(STAMP) ## Install everything into .venv
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
 	$(BIN)/python examples/demo
 
-# Tests against a real Kafka wait more than they compute, the others compute: beside each other (`make --jobs=4 test`, as
-# in .ci/run) they take little longer than the longer one. What only computes yields to what is judged by the clock.
-NICE := nice -n 10
-test: lint types test-kafka test-core ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
+# What computes runs beside each other; tests against a real Kafka come after it, for their limits are times of the clock.
+test: $(STAMP) ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
+	$(MAKE) --jobs=3 --output-sync=target lint types test-core
+	$(MAKE) test-kafka
 
 demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.baselines
@@ -39,7 +39,7 @@ test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests withou
 		-n auto --dist worksteal -q
 
 test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
-	$(NICE) $(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto --dist worksteal -q \
+	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto --dist worksteal -q \
 		$(CORE) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
@@ -61,7 +61,7 @@ ceilings: $(STAMP) ## Take what became smaller out of the list of what is too la
 	PYTHONPATH=tests $(BIN)/python -m architecture
 
 types: $(STAMP)
-	$(NICE) $(BIN)/mypy
+	$(BIN)/mypy
 
 bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good baselines are (an hour); into out/benchmarks.md
 	PYTHONPATH=.:examples $(BIN)/python -m benchmarks spark-ingest spark-baselines spark-forecast spark-steep
