@@ -16,6 +16,8 @@ FILES_MAX = {"record": 16, "report": 24, "release": 14, "setting": 5}
 TRIES = 3
 """A machine that stands still for a moment may put a step of another task in between."""
 WALK_SECONDS_MAX = 60.0
+INTERLEAVED = frozenset({"report"})
+"""Walks in which two tasks have the item at a time: which of them calls first is chance, the files are not."""
 AGAIN = "PYTHONPATH=tests python -m walks --write"
 
 
@@ -28,9 +30,13 @@ async def test_the_code_takes_the_steps_of_the_transcript(walk: str) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WALK_SECONDS_MAX):
                 played = transcript((await WALKS[walk]()).steps)
-        if played == golden:
+        if _told(walk, played) == _told(walk, golden):
             break
-    assert played == golden, f"the item goes another way; if that is meant: {AGAIN}"
+    assert _told(walk, played) == _told(walk, golden), f"the item goes another way; if that is meant: {AGAIN}"
+
+
+def _told(walk: str, text: str) -> object:
+    return set(files(parse(text))) if walk in INTERLEAVED else text
 
 
 def test_the_page_has_the_diagrams_of_the_transcripts_and_counts_todays_modules() -> None:

@@ -18,16 +18,8 @@ from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 from .broker import MemoryBroker, memory_broker
 from .recorder import Recorder
 
-ONLOOKERS = (
-    "loadtrim_agent/delivery/agent_calls.py",
-    "loadtrim_agent/kafka/connections.py",
-    "loadtrim_agent/kafka/fetch/receiving.py",
-    "loadtrim_agent/kafka/fetch/state.py",
-    "loadtrim_agent/observability/text.py",
-    "loadtrim_agent/protocol/trace.py",
-    "loadtrim_agent/runtime/services.py",
-)
-"""Connections and receiving carry every request and answer alike; the others keep account, or log."""
+METERING = ("loadtrim_agent/delivery/metering_task.py", "loadtrim_agent/runtime/services.py")
+"""They see a record for the report's sake: that is a walk of its own."""
 GROUP, TOPIC = "walk", "orders"
 USER, KAFKA = "user code", "Kafka"
 MEASURED_SECONDS = 4.0
@@ -146,7 +138,7 @@ async def walk_record() -> Recorder:
         KAFKA,
         _OUTSIDE,
         calls={"Stream.end": "done"},
-        onlookers=(*ONLOOKERS, "loadtrim_agent/delivery/metering_task.py"),
+        onlookers=METERING,
     )
     async with stage() as broker, consumer(broker) as one:
         await until(lambda: broker.committed(GROUP, TOPIC, 0) == 0)
@@ -179,7 +171,6 @@ async def walk_release() -> Recorder:
             "CommitAnsweredEvent",
         ),
         KAFKA,
-        onlookers=ONLOOKERS,
     )
     async with stage(partitions=2) as broker, consumer(broker) as one:
         moving = TopicPartition(TOPIC, 1)
@@ -222,9 +213,7 @@ async def walk_report() -> Recorder:
         name = tell(value)
         return None if name == "DecisionRecord" and value.at < began else name  # the last decision is read, too
 
-    recorder = Recorder(
-        label, USER, calls={"MeteringTask.gather": "records done", "Meter.done": "records done"}, onlookers=ONLOOKERS
-    )
+    recorder = Recorder(label, USER, calls={"MeteringTask.gather": "records done", "Meter.done": "records done"})
     async with stage() as broker, consumer(broker) as one, loaded(broker, one):
         await asyncio.sleep(MEASURED_SECONDS)
         await until(lambda: 0.4 < time.time() % 1.0 < 0.5)
