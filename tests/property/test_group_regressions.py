@@ -20,7 +20,8 @@ from loadtrim_agent.protocol.leader_assignment import LeaderAssignment
 from loadtrim_agent.protocol.lease import Lease
 from loadtrim_agent.protocol.leave import Leave
 from loadtrim_agent.protocol.machine import Machine
-from loadtrim_agent.protocol.membership import Membership, Phase
+from loadtrim_agent.protocol.membership_effects import MembershipEffects
+from loadtrim_agent.protocol.ongoing_rebalance import OngoingRebalance
 from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.protocol.prefetch import Prefetches
@@ -272,7 +273,7 @@ def joining_again_with_nothing_new_to_say() -> None:
 
 
 def without_attempts(patch: Patch) -> None:
-    patch.setattr(Membership, "_attempt", property(lambda self: 1, lambda self, value: None), raising=False)
+    patch.setattr(OngoingRebalance, "attempt", property(lambda self: 1, lambda self, value: None), raising=False)
     patch.setattr(JoinSequence, "is_stale", lambda self, members: False)  # which could not do without
 
 
@@ -387,16 +388,11 @@ def heartbeats_pass_and_the_join_does_not() -> None:
 
 
 def without_the_second_time(patch: Patch) -> None:
-    overdue = Membership._phase_overdue
-
-    def phase_overdue(self: Membership, now: float) -> None:
-        if self.phase is Phase.JOINING:
-            self._phase_deadline = float("inf")
-        else:
-            overdue(self, now)
+    def join_no_more(self: MembershipEffects, now: float, _: object) -> None:
+        self._rebalance.deadline = float("inf")
 
     patch.setattr(Lease, "renew_session", _renew_both)
-    patch.setattr(Membership, "_phase_overdue", phase_overdue)
+    patch.setattr(MembershipEffects, "join_on_new_connection", join_no_more)
 
 
 def _renew_both(self: Lease, sent_at: float) -> None:

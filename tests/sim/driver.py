@@ -73,7 +73,7 @@ class Driver:
         """The JoinGroup sent last is answered: well, for a member that does not lead."""
         answer: dict[str, Any] = {
             "sent_at": self.now,
-            "attempt": self.machine.membership._attempt,
+            "attempt": self.machine.membership.rebalance.attempt,
             "code": Code.NONE,
             "member": ME,
             "generation": 1,
@@ -87,8 +87,8 @@ class Driver:
         return self.feed(
             e.SyncAnsweredEvent,
             sent_at=self.now,
-            attempt=membership._attempt,
-            generation=membership._next_generation,
+            attempt=membership.rebalance.attempt,
+            generation=membership.rebalance.generation,
             code=code,
             answer=e.GroupAnswer(**answer) if code == Code.NONE else None,
         )
@@ -163,7 +163,9 @@ class Driver:
     def into(self, generation: int, leader: str = OTHER, **owns: tuple[int, ...]) -> Driver:
         """The JoinGroup on its way is answered, and the map of this generation follows."""
         self.join_answered(generation=generation, leader=leader)
-        self.sync_answered(assignment=assignment_of(generation, leader, self.machine.membership._attempt, **owns))
+        self.sync_answered(
+            assignment=assignment_of(generation, leader, self.machine.membership.rebalance.attempt, **owns)
+        )
         return self
 
     def running(self, *indexes: int, offset: int = 5, **entered: Any) -> Driver:

@@ -20,7 +20,9 @@ Modules
 
 * :mod:`.events`      what can happen; :mod:`.commands`: what is to be done. Frozen values, nothing else crosses.
 * :mod:`.machine`     the one door: ``Machine.handle(event) -> list[Command]``
-* :mod:`.membership`  JoinGroup, SyncGroup, heartbeats, coordinator; :mod:`.membership_table`: its phases as a table
+* :mod:`.membership`  the door to JoinGroup, SyncGroup and heartbeats; :mod:`.membership_table`: its phases as a table;
+  :mod:`.membership_effects` carries them out, :mod:`.membership_answers` reads what the coordinator answers
+* :mod:`.session`     heartbeats, the lease, and notices on the log that a generation ends
 * :mod:`.assignment`  the leader's assignment (pure function)
 * :mod:`.ownership`   the fold of the log
 * :mod:`.partitions`  what this member holds, takes and gives; :mod:`.assigned_partition`: the states as a table

@@ -10,7 +10,7 @@ BURST_GAPS_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 
 
 class Heartbeats:
-    """One is on its way at a time. Whether the member may send any is :class:`~.membership.Membership`'s to know."""
+    """One is on its way at a time. Whether the member may send any is :class:`~.session.Session`'s to know."""
 
     def __init__(self, interval_seconds: float) -> None:
         self._interval_seconds = interval_seconds

@@ -24,7 +24,7 @@ ASSIGNMENT_READ_SECONDS = 0.5
 
 
 class LeaderAssignment:
-    """The assignment of one generation at a time, for the member that leads it. Changed by ``Membership`` only.
+    """The assignment of one generation at a time, for the member that leads it. Changed by the membership only.
 
     Args:
         hooks: what is known of the members, and the log.

@@ -22,7 +22,7 @@ Rules that hold in the table (numbers as in ``docs/protocol.md``):
 * What is owned goes on being delivered in every phase, as long as the lease lasts: no phase stops a partition.
 * Each way back leads to REVOKING, never straight to JOINING: what must come before a JoinGroup comes before each one.
   The exceptions send a JoinGroup of the same rebalance again: a new id, a retry, a new coordinator, one unanswered.
-* A rebalance that is wanted while one goes on is not lost: it is noted (``_note_again``) and begins after that one.
+* A rebalance that is wanted while one goes on is not lost: it is noted (``note_again``) and begins after that one.
 * A rebalance that the member is told of counts in STABLE only (rule 9): in any other phase it is in one already.
 * FORGOTTEN owns nothing from then on (rule 9), in whatever phase the coordinator's answer finds the member.
 * LEFT is final, and FAILED too, but for leaving: :meth:`~.machine.Machine.successor` joins anew.
@@ -87,7 +87,7 @@ class Trigger(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The phase that follows, and the methods of :class:`~.membership.Membership` that are called then, in order."""
+    """The phase that follows, and the effects: methods of :class:`~.membership_effects.MembershipEffects`, in order."""
 
     to: Phase
     effects: tuple[str, ...] = ()
@@ -96,9 +96,9 @@ class Transition:
 IGNORED = None
 """The trigger may come in this phase and changes nothing."""
 
-_FORGET = Transition(Phase.REVOKING, ("_forget", "maybe_join"))
-_LEAVE = Transition(Phase.LEFT, ("_stop_waiting",))
-_RESTART = Transition(Phase.REVOKING, ("_stop_waiting_for_answer", "maybe_join"))
+_FORGET = Transition(Phase.REVOKING, ("forget", "maybe_join"))
+_LEAVE = Transition(Phase.LEFT, ("stop_waiting",))
+_RESTART = Transition(Phase.REVOKING, ("stop_waiting_for_answer", "maybe_join"))
 
 TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     Phase.IDLE: {
@@ -110,55 +110,55 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     Phase.REVOKING: {
         Trigger.REBALANCE_WANTED: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
-        Trigger.READY: Transition(Phase.JOINING, ("_send_join",)),
+        Trigger.READY: Transition(Phase.JOINING, ("send_join",)),
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.JOINING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.JOINING, ("_note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.JOINING, ("note_again",)),
         Trigger.GENERATION_ENDS: IGNORED,
-        Trigger.ID_GIVEN: Transition(Phase.JOINING, ("_send_join",)),
-        Trigger.JOIN_POSTPONED: Transition(Phase.JOINING, ("_retry_soon",)),
-        Trigger.RETRY_DUE: Transition(Phase.JOINING, ("_send_join",)),
-        Trigger.COORDINATOR_FOUND: Transition(Phase.JOINING, ("_join_at_new_coordinator",)),
-        Trigger.JOINED: Transition(Phase.SYNCING, ("_send_sync",)),
-        Trigger.JOINED_AS_LEADER: Transition(Phase.ASSIGNING, ("_begin_assigning", "assign")),
+        Trigger.ID_GIVEN: Transition(Phase.JOINING, ("send_join",)),
+        Trigger.JOIN_POSTPONED: Transition(Phase.JOINING, ("retry_soon",)),
+        Trigger.RETRY_DUE: Transition(Phase.JOINING, ("send_join",)),
+        Trigger.COORDINATOR_FOUND: Transition(Phase.JOINING, ("join_at_new_coordinator",)),
+        Trigger.JOINED: Transition(Phase.SYNCING, ("send_sync",)),
+        Trigger.JOINED_AS_LEADER: Transition(Phase.ASSIGNING, ("begin_assigning", "assign")),
         Trigger.STALE_JOIN: _RESTART,
-        Trigger.OVERDUE: Transition(Phase.JOINING, ("_join_on_new_connection",)),
-        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("_stop_waiting", "_fail")),
+        Trigger.OVERDUE: Transition(Phase.JOINING, ("join_on_new_connection",)),
+        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("stop_waiting", "fail")),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.ASSIGNING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.ASSIGNING, ("_note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.ASSIGNING, ("note_again",)),
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.STALE_JOIN: _RESTART,
-        Trigger.ASSIGNED: Transition(Phase.SYNCING, ("_send_sync",)),
-        Trigger.OVERDUE: Transition(Phase.ASSIGNING, ("_assign_without_more",)),
+        Trigger.ASSIGNED: Transition(Phase.SYNCING, ("send_sync",)),
+        Trigger.OVERDUE: Transition(Phase.ASSIGNING, ("assign_without_more",)),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.SYNCING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.SYNCING, ("_note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.SYNCING, ("note_again",)),
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
-        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("_enter",)),
-        Trigger.ASSIGNMENT_IN_LOG: Transition(Phase.READING, ("_await_assignment",)),
-        Trigger.ASSIGNMENT_UNREADABLE: Transition(Phase.JOINING, ("_retry_later",)),
+        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("enter",)),
+        Trigger.ASSIGNMENT_IN_LOG: Transition(Phase.READING, ("await_assignment",)),
+        Trigger.ASSIGNMENT_UNREADABLE: Transition(Phase.JOINING, ("retry_later",)),
         Trigger.STALE_ASSIGNMENT: _RESTART,
         Trigger.SYNC_REFUSED: _RESTART,
         Trigger.OVERDUE: _RESTART,
-        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("_stop_waiting", "_fail")),
+        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("stop_waiting", "fail")),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.READING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.READING, ("_note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.READING, ("note_again",)),
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
-        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("_enter",)),
+        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("enter",)),
         Trigger.STALE_ASSIGNMENT: _RESTART,
         Trigger.OVERDUE: _RESTART,
         Trigger.FORGOTTEN: _FORGET,
@@ -167,7 +167,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     Phase.STABLE: {
         Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, ("maybe_join",)),
         Trigger.GENERATION_ENDS: Transition(Phase.REVOKING, ("maybe_join",)),
-        Trigger.COORDINATOR_FOUND: Transition(Phase.STABLE, ("_heartbeat_now",)),
+        Trigger.COORDINATOR_FOUND: Transition(Phase.STABLE, ("heartbeat_now",)),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
@@ -197,7 +197,7 @@ def diagram() -> str:
     arrows: dict[tuple[Phase, Phase], list[str]] = {}
     for phase, row in TRANSITIONS.items():
         for trigger, transition in row.items():
-            noted = transition is not None and transition.effects == ("_note_again",)
+            noted = transition is not None and transition.effects == ("note_again",)
             if transition is None or noted or (trigger in everywhere and phase is not Phase.STABLE):
                 continue
             arrows.setdefault((phase, transition.to), []).append(trigger.value)

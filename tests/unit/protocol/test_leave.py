@@ -199,7 +199,13 @@ def test_coming_back_in_the_same_process_numbers_on() -> None:
     leave(d, seconds=0.0)
     d.after(1.0)
     d.feed(e.LeaveAnsweredEvent)
-    late = {"sent_at": d.now, "attempt": d.machine.membership._attempt, "code": 0, "member": ME, "generation": 1}
+    late = {
+        "sent_at": d.now,
+        "attempt": d.machine.membership.rebalance.attempt,
+        "code": 0,
+        "member": ME,
+        "generation": 1,
+    }
     d.machine = d.machine.successor()
     d.feed(e.StartEvent)
     d.feed(e.CoordinatorFoundEvent)
@@ -207,7 +213,7 @@ def test_coming_back_in_the_same_process_numbers_on() -> None:
     assert d.feed(e.JoinAnsweredEvent, **late) == [], "meant for the one before"
     d.join_answered(code=Code.MEMBER_ID_REQUIRED, member="m9")
     d.join_answered(member="m9")
-    d.sync_answered(partitions=(P0,), attempts={"m9": d.machine.membership._attempt})
+    d.sync_answered(partitions=(P0,), attempts={"m9": d.machine.membership.rebalance.attempt})
     assert d.acquisition_of(P0) == 3
 
 

@@ -542,7 +542,7 @@ def test_who_reads_of_a_barrier_joins_at_once(record) -> None:  # type: ignore[n
 def test_a_hint_of_a_barrier_makes_everybody_heartbeat_at_once_and_a_few_times_more(record) -> None:  # type: ignore[no-untyped-def]
     d = Driver().running(0)
     if isinstance(record, HelloRecord):
-        d.machine.membership._announcements.say(record.member, here=True)
+        d.machine.membership.session._announcements.say(record.member, here=True)
     d.read(record)
     assert d.kinds() == ["SendHeartbeat"]
     for gap in BURST_GAPS_SECONDS:

@@ -8,7 +8,7 @@ import pytest
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.protocol.assigned_partition import AssignedEvent
-from loadtrim_agent.protocol.membership import Membership
+from loadtrim_agent.protocol.membership_effects import MembershipEffects
 from loadtrim_agent.protocol.membership_table import TRANSITIONS, Phase, Trigger
 from sim.diagrams import PAGE, drawn
 from sim.driver import Driver
@@ -28,7 +28,7 @@ def test_every_phase_is_reached() -> None:
 
 def test_every_effect_is_a_method() -> None:
     effects = {effect for row in TRANSITIONS.values() for t in row.values() if t is not None for effect in t.effects}
-    assert all(callable(getattr(Membership, effect)) for effect in effects)
+    assert all(callable(getattr(MembershipEffects, effect)) for effect in effects)
 
 
 def test_what_may_come_at_any_time_is_in_every_row() -> None:

@@ -1,0 +1,190 @@
+"""The session of a member at its coordinator: heartbeats, the lease, and notices that a generation ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from .announcements import Announcements
+from .commands import Command, FindCoordinatorCommand, SendHeartbeatCommand
+from .events import HeartbeatAnsweredEvent
+from .group_config import COORDINATOR_MOVED, Code
+from .heartbeats import Heartbeats
+from .lease import Lease
+from .membership_state import MembershipState, Occurrence
+from .membership_table import Phase, Trigger
+
+__all__ = ["Session"]
+
+NEVER = float("inf")
+OVERDUE_HEARTBEAT_SECONDS = 0.25
+"""Chosen: an eviction is noticed this late at most, without a heartbeat for each tick."""
+
+
+class Session:
+    """The coordinator keeps a session for each member; the member knows this much of its own.
+
+    A method that learns of the end of a generation, or of the session, returns the trigger to be fired.
+    """
+
+    def __init__(
+        self, state: MembershipState, heartbeat_interval: float, lease: Lease, emit: Callable[[Command], None]
+    ) -> None:
+        self._state = state
+        self._lease = lease
+        self._emit = emit
+        self._heartbeats = Heartbeats(heartbeat_interval)
+        self._noticed_generation = -1
+        """Generation whose end the log was already told of, by this member or by another (rule 11)."""
+        self._announcements = Announcements()
+
+    # -- the coordinator -----------------------------------------------------------------------------------------
+
+    def find_coordinator(self) -> None:
+        """Ask for the coordinator; no JoinGroup, heartbeat or commit is sent until it is found."""
+        self._state.coordinator_known = False
+        self._emit(FindCoordinatorCommand())
+
+    def coordinator_lost(self) -> None:
+        """A request was answered by a broker that is not the coordinator, or by none."""
+        # Several requests fail at the same time: one search is enough for all of them.
+        if self._state.coordinator_known:
+            self.find_coordinator()
+
+    # -- the life of a generation --------------------------------------------------------------------------------
+
+    def joined(self, sent_at: float) -> None:
+        """The JoinGroup sent at this time was answered: the rebalance does not wait for this member any more."""
+        self._lease.renew(sent_at)
+        self._heartbeats.stopped = False
+
+    def synced(self, sent_at: float) -> None:
+        """The SyncGroup sent at this time was answered."""
+        self._lease.renew(sent_at)
+
+    def entered(self, now: float) -> None:
+        """A generation began."""
+        self._heartbeats.entered(now)
+
+    def forget(self) -> None:
+        """The coordinator does not know the member any more."""
+        self._lease.revoke()
+        self._noticed_generation = -1
+        self._announcements.forget()
+        self._heartbeats.forget()
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------
+
+    @property
+    def wakeup(self) -> float:
+        """Return the time of the next heartbeat."""
+        return self._heartbeats.wakeup if self._state.may_commit else NEVER
+
+    def send_heartbeat(self, now: float) -> None:
+        """Send a heartbeat if one is due."""
+        if self._state.may_commit and now >= self._heartbeats.wakeup:
+            self._heartbeats.sent()
+            self._emit(SendHeartbeatCommand(member=self._state.member, generation=self._state.generation))
+
+    def hurry_heartbeat(self, time: float) -> None:
+        """Have the next heartbeat sent at this time at the latest."""
+        self._heartbeats.by(time)
+
+    def stop_heartbeats(self) -> None:
+        """Send none until a JoinGroup is answered (rule 12)."""
+        self._heartbeats.stopped = True
+
+    def member_overdue(self, now: float) -> None:
+        """Another member has not been heard of: its eviction is to be noticed at once."""
+        if self._state.stable:
+            self._heartbeats.by(now + OVERDUE_HEARTBEAT_SECONDS)
+
+    def heartbeat_answered(self, event: HeartbeatAnsweredEvent) -> Occurrence | None:
+        """Renew the lease as far as the answer allows, and return what it means for the generation."""
+        state = self._state
+        self._heartbeats.answered()
+        # An answer to an id that was given up since says nothing of the session of now.
+        if event.member != state.member:
+            return None
+        current = event.generation == state.generation
+        self._heartbeats.next(event.now)
+        if event.code == Code.NONE:
+            # Only an answer to the generation of now proves that no rebalance waits for this member (rule 12).
+            if current and state.phase is Phase.STABLE:
+                self._lease.renew(event.sent_at)
+            else:
+                self._lease.renew_session(event.sent_at)
+        elif event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
+            if event.code == Code.REBALANCE_IN_PROGRESS:
+                self._lease.renew_session(event.sent_at)
+            if current:
+                return Occurrence(Trigger.GENERATION_ENDS)
+        elif event.code == Code.UNKNOWN_MEMBER_ID:
+            return Occurrence(Trigger.FORGOTTEN)
+        elif event.code in COORDINATOR_MOVED:
+            self.coordinator_lost()
+        return None
+
+    def commit_refused(self, now: float, member: str, generation: int, code: int) -> Occurrence | None:
+        """Return the meaning of a refused commit: the same as of a heartbeat (rule 9)."""
+        state = self._state
+        if member != state.member:
+            return None
+        if code == Code.UNKNOWN_MEMBER_ID:
+            return Occurrence(Trigger.FORGOTTEN)
+        if generation == state.generation and code == Code.ILLEGAL_GENERATION:
+            return Occurrence(Trigger.GENERATION_ENDS)
+        if generation == state.generation and code == Code.REBALANCE_IN_PROGRESS and state.phase is Phase.STABLE:
+            self._heartbeats.by(now)
+        return None
+
+    # -- notices on the log (rule 11) ----------------------------------------------------------------------------
+
+    @property
+    def end_noticed(self) -> bool:
+        """The log was already told that the generation of now ends."""
+        return self._noticed_generation >= self._state.generation
+
+    def end_announced(self) -> None:
+        """This member told the log that it joins, which ends the generation of now."""
+        self._noticed_generation = self._state.generation
+
+    def expect_rebalance(self, now: float, generation: int | None = None) -> None:
+        """The log says that a rebalance began, or is about to: send a heartbeat now and a few more soon."""
+        self._notice(self._state.generation if generation is None else generation)
+        if self._state.stable:
+            self._heartbeats.burst(now)
+
+    def expect_unseen(self, now: float, members: Container[str]) -> None:
+        """Expect a rebalance if an announcement is not in the assignment entered, which has these members."""
+        if self._announcements.unseen(members):
+            self.expect_rebalance(now)
+
+    def on_rebalance_notice(self, now: float, generation: int) -> Occurrence | None:
+        """A member was told that this generation ends: join too, without asking first."""
+        if generation == self._state.generation:
+            return self._join_on_notice()
+        if generation > self._state.generation:
+            self.expect_rebalance(now, generation)
+        return None
+
+    def on_member_notice(self, now: float, member: str, *, here: bool) -> Occurrence | None:
+        """A member said hello, or that it left: where the assignment does not show it yet, join at once.
+
+        Asking first would cost every member a round trip, in the milliseconds in which the broker is to answer the
+        JoinGroups. For a member that says the same again, still in no assignment, a heartbeat asks.
+        """
+        news = self._announcements.say(member, here=here)
+        assignment = self._state.assignment
+        if assignment is None or not news:
+            self.expect_rebalance(now)
+        elif (member in assignment.members) != here:
+            return self._join_on_notice()
+        return None
+
+    def _join_on_notice(self) -> Occurrence:
+        # The log knows of this end: a rejoin record of this member would tell nobody anything.
+        self._notice(self._state.generation)
+        return Occurrence(Trigger.GENERATION_ENDS)
+
+    def _notice(self, generation: int) -> None:
+        self._noticed_generation = max(self._noticed_generation, generation)
