@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 
+# Where the environment forbids byte code, each of the many processes that tests start would compile the agent anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark lint ceilings types bench bench-spark papers compare results clean
 
