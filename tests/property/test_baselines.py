@@ -101,5 +101,6 @@ for _ in range(45):
 """
 
 
+@pytest.mark.slow
 def test_one_input_gives_one_answer() -> None:
     assert '"used":true' in same_under_two_hash_seeds(SCRIPT)

@@ -69,6 +69,7 @@ def owned(given: Problem, placed: Placement, member: str) -> list[Item]:
     return [entry for entry in given.items if placed.owners.get(entry.partition) == member]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted((PACKERS | LABORATORY).keys() - LEAST_LOADED.keys()))
 @given(given_problem=problems())
 @settings(max_examples=20, deadline=None)
@@ -293,6 +294,7 @@ def test_trim_from_cold_never_opens_more_than_first_fit_decreasing(given_problem
     assert make_packer("trim").pack(given_problem).opened <= theirs.opened, "nor with owners"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEEPS)
 @given(given_problem=packings(alike=False), group=st.booleans())
 @settings(max_examples=15, deadline=None)

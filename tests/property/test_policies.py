@@ -115,6 +115,7 @@ def test_blind_never_means_fewer(name: str) -> None:
     assert decision.replicas_wanted >= before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_leader_goes_on_with_what_was_remembered(name: str) -> None:
     """The heir reads the reports and the last decision, and decides what the old one would have."""
@@ -146,6 +147,7 @@ for name in NAMES:
 """
 
 
+@pytest.mark.slow
 def test_the_same_bytes_under_two_hash_seeds() -> None:
     printed = same_under_two_hash_seeds(SCRIPT)
     assert printed.count("\n") == 45 * len(NAMES)

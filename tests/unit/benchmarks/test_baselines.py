@@ -54,6 +54,7 @@ class TestSchedule:
 
 
 class TestPast:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "rise", [RISE, RISE - 35 * 60, RISE - 40 * 60, RISE + 4 * DAY_SECONDS, RISE + 5 * DAY_SECONDS]
     )
@@ -98,6 +99,7 @@ class TestPast:
             RISE % DAY_SECONDS
         }
 
+    @pytest.mark.slow
     def test_every_report_is_one_that_agents_read(self) -> None:
         one = next(iter(reports(self.past(weeks=1))))
         assert decode(encode(one)) == one
@@ -181,6 +183,7 @@ class TestOutcome:
         outcome = self.outcome(tmp_path, {0.0: 1, 1.5: 3}, {0.0: 1, 5.5: 3}, lost=True)
         assert [fault for fault in outcome.faults if fault.startswith("without")]
 
+    @pytest.mark.slow
     def test_the_picture_is_drawn(self, tmp_path: Path) -> None:
         both = self.runs(tmp_path, {0.0: 1, 1.5: 3}, {0.0: 1, 5.5: 3})
         outcome = self.outcome_of(both, tmp_path)

@@ -27,6 +27,7 @@ def key(monkeypatch: pytest.MonkeyPatch, sources: str) -> str:
     return behaviour("objective", "trim")
 
 
+@pytest.mark.slow
 def test_a_comment_in_the_planner_keeps_the_key_and_a_constant_that_decides_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -46,6 +47,7 @@ def test_probes_are_played_once_for_each_state_of_the_sources(monkeypatch: pytes
             key(monkeypatch, "before")
 
 
+@pytest.mark.slow
 def test_policies_and_packers_have_keys_of_their_own() -> None:
     keys = [behaviour("linear", "sticky"), behaviour("linear:mu=20", "sticky"), behaviour("linear", "roundrobin")]
     assert len(set(keys)) == 3

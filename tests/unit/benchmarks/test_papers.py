@@ -270,6 +270,7 @@ def test_options_are_not_guessed(
     assert abbreviated in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_quick_run_leaves_the_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a reader: it wrote its figures and pictures over those of the whole runs."""
     monkeypatch.setattr(papers, "EXPERIMENTS", {"x": SHORT})
@@ -410,6 +411,7 @@ def test_a_table_of_li_and_ku_says_what_each_scaling_cost() -> None:
     assert "Here it is 10.5 s for each of 2.0" in table.note
 
 
+@pytest.mark.slow
 def test_scaling_intervals_are_measured() -> None:
     """From 1 to 2 replicas, which come 2 s after they were asked for and get partitions at the next assignment; and
     back."""
@@ -426,6 +428,7 @@ def test_scaling_intervals_are_measured() -> None:
     assert li_ku._intervals("proposed, eager", (10.25, 10.8), [RESULT]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "smooth"), [(li_ku.smooth, True), (li_ku.clumped, False)])
 def test_one_stand_in_is_smooth_and_the_other_clumps(make: Callable[[int], li_ku.StandIn], smooth: bool) -> None:
     """From one second to the next: a small part of the maximum, or much of it."""

@@ -96,6 +96,7 @@ def without_baseline(decision: DecisionRecord) -> bytes:
     return encode(msgspec.structs.replace(decision, baseline=None, reason=reason))
 
 
+@pytest.mark.slow
 def test_a_rise_that_is_expected_is_answered_a_start_up_time_before() -> None:
     load = steps(8, (0, RATE), (BEGIN, 4 * RATE))
     with_it, without = Expecting(load, rise_at(BEGIN)), Expecting(load, None)
@@ -206,6 +207,7 @@ def decisions_without_a_baseline() -> list[bytes]:
     return [without_baseline(decision) for decision in group.history]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -310,6 +312,7 @@ def test_too_little_of_today_is_seen_at_first() -> None:
     assert set(codes[first:]) == {""}
 
 
+@pytest.mark.slow
 def test_a_night_without_load_says_nothing_against_the_morning() -> None:
     """Nothing is expected until the rise, and hardly anything comes: that is no contradiction."""
     load = steps(8, (0, 8.0), (BEGIN, 800.0))

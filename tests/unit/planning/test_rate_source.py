@@ -190,6 +190,7 @@ def watched(policy: str, total: float) -> Monitored:
     return Monitored(config, even(4, total), members=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [name for name in TAKE_RATES if name != "dhalion_adapted"])
 def test_every_policy_that_takes_a_rate_takes_the_monitors(policy: str) -> None:
     """600/s by the monitor need more than 3 of 200/s; the reports' 40/s need one. DS2-adapted waits for lag as well."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def test_a_load_that_another_topic_put_there_is_seen() -> None:
     }
 
 
+@pytest.mark.slow
 @given(
     weights=st.lists(st.integers(0, 9), min_size=1, max_size=7),
     count=st.integers(1, 3),

@@ -175,6 +175,7 @@ async def test_a_host_that_cannot_be_a_name() -> None:
 # Time
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", [hang, drip])
 async def test_a_slow_server_fails_in_time_and_its_connection_is_closed(server: Receiver, behaviour: Behaviour) -> None:
     server.behaviours.append(behaviour)

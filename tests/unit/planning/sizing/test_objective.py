@@ -197,6 +197,7 @@ def test_what_is_late_in_a_partition_that_has_a_member_to_itself_is_not_the_plac
     assert at_last([hot] * 60, fallen, 9) == at_last([fallen] * 60, fallen, 9) == 4
 
 
+@pytest.mark.slow
 def test_no_replica_that_brings_next_to_nothing_is_bought_to_make_up_for_the_past() -> None:
     """A time with too few replicas to keep the share; then a load at which four do as well as nine but for a hair."""
     badly = in_bursts([0.3] * 3, noise=0.1)
@@ -223,6 +224,7 @@ def wanted_at(share: float, loads: list[float]) -> list[int]:
     return answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [1.3, 1.45, 1.58, 1.71])
 def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_kept(load: float) -> None:
     """With the margin of giving back one more would be kept: as long as it is not there, its good is not either."""

@@ -198,6 +198,7 @@ def test_nothing_outlives_up_killed_with_9() -> None:
                 os.close(fd)
 
 
+@pytest.mark.slow
 def test_up_gives_up_on_a_command_that_never_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,7 @@ def tried_out(given: Problem) -> int:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_the_fewest_of_all_placements(seed: int) -> None:
     random = Random(seed)

@@ -176,6 +176,7 @@ def test_without_load_one_is_enough(rates: list[float]) -> None:
     assert decide(rates, 2).replicas == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["closer24", "closer24_algorithm_1", "closer24_as_run"])
 def test_after_a_down_those_that_stay_share_the_work(name: str) -> None:
     """100/s on 5 partitions take two members of 80/s, three partitions and two: bins of 180/s would leave one idle."""

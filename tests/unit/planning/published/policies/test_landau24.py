@@ -50,6 +50,7 @@ def test_packers_that_only_count_ask_for_the_most_or_for_what_is_there(packer: s
     assert fleet.history[-1].replicas_wanted == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packer", sorted(PACKERS))
 def test_every_packer_in_a_group_that_scales(packer: str) -> None:
     """Under the policy that asks it and under one that does not: everything is owned, nobody who goes owns anything."""
