@@ -100,6 +100,7 @@ def test_without_members_every_policy_holds(name: str) -> None:
     assert (decision.outcome, decision.reason_code) == ("hold", "nobody")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_blind_never_means_fewer(name: str) -> None:
     """I7: three replicas for next to nothing; one of them falls silent before any policy has let go."""

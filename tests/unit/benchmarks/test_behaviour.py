@@ -37,6 +37,7 @@ def test_a_comment_in_the_planner_keeps_the_key_and_a_constant_that_decides_does
     assert key(monkeypatch, "with another constant") != before
 
 
+@pytest.mark.slow
 def test_probes_are_played_once_for_each_state_of_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key(monkeypatch, "before")
     with monkeypatch.context() as patched:

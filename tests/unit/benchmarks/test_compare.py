@@ -87,6 +87,7 @@ def test_every_load_can_be_made_and_begins_with_what_it_takes(name: str) -> None
     assert scenario_of(name, True).load.seconds == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_late_alone_is_what_a_replica_for_every_partition_cannot_save(seed: int) -> None:
     """Beside a simulation that has them all from the start: the same records are late."""
@@ -288,6 +289,7 @@ def test_a_missed_target_tells_by_how_much_and_one_that_is_met_does_not() -> Non
     assert (met.met, met.miss) == (True, "")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_ended_and_other_code_is_played_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

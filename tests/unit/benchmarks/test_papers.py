@@ -222,6 +222,7 @@ def test_every_experiment_says_what_its_quick_run_leaves_out(experiment: Experim
     assert experiment.quick.endswith(".")
 
 
+@pytest.mark.slow
 def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (closer24, iccbdc22):
         monkeypatch.setattr(module, "play", lambda given, jobs: {name: [RESULT] * len(js) for name, js in jobs.items()})
@@ -244,6 +245,7 @@ def test_every_table_says_how_it_is_made_alone() -> None:
     assert ExperimentContext(False, None, None, only="Query 1").wants("Query 11")
 
 
+@pytest.mark.slow
 def test_sheets_of_other_code_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -435,6 +437,7 @@ def test_one_stand_in_is_smooth_and_the_other_clumps(make: Callable[[int], li_ku
     assert {li_ku.largest_step(rates) <= li_ku.STEP_MAX for rates in make(3).slices} == {smooth}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [True, False])
 def test_policies_of_li_and_ku_can_be_played(stopped: bool) -> None:
     """A few seconds of each: names, parameters and protocols go together."""

@@ -243,6 +243,7 @@ STALE = {"to": T - 9 * 86_400.0}
 SAID_OF_STALE = "what it was learnt from ended 9 days ago"
 
 
+@pytest.mark.slow
 def test_of_several_topics_each_that_is_ignored_has_its_reason() -> None:
     others = {"a": STALE, "b": {"error": 1.3}, "c": {"time_zone": "Moon/Sea"}, "d": None}
     decision = Mixed(lambda at: 1.0, others).run(60)
@@ -267,6 +268,7 @@ def test_where_none_of_several_topics_is_trusted_each_has_its_reason() -> None:
     assert f"the baseline is ignored ({use.reason})" in decision.reason
 
 
+@pytest.mark.slow
 def test_what_speaks_against_all_and_what_against_one_are_both_said() -> None:
     group = Mixed(lambda at: 1.0, {"a": STALE}, rate=20 * RATE)
     use = group.run(60).baseline

@@ -57,6 +57,7 @@ def test_a_falling_ramp_never_goes_below_nothing() -> None:
     assert made.peak == made.level
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_noise_is_no_trend(seed: int) -> None:
     """Over ten minutes of +-10 % the level stays near and trends are rare and small."""

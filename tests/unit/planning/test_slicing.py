@@ -191,6 +191,7 @@ QUEUES = st.lists(st.tuples(st.integers(0, 80), st.booleans(), st.floats(0.0, 0.
 PEERS = st.lists(st.tuples(st.floats(0.0, 0.6), st.floats(0.2, 3.0), st.floats(-1.0, 1.0)), max_size=5)
 
 
+@pytest.mark.slow
 @given(QUEUES, PEERS, st.floats(0.0, 0.5))
 @example([(2, False, 0.0), (6, True, 0.0)], [(0.25, 1.0, 0.0)], 0.25)
 def test_nobody_is_given_what_all_together_cannot_do_in_time(

@@ -187,6 +187,7 @@ async def test_a_slow_server_fails_in_time_and_its_connection_is_closed(server: 
     assert await asyncio.to_thread(server.gone.wait, WAIT_SECONDS), "the thread still holds the connection"
 
 
+@pytest.mark.slow
 async def test_the_loop_runs_on_while_a_server_hangs(server: Receiver) -> None:
     server.behaviours.append(hang)
     request = asyncio.create_task(WebhookScaler(server.url, timeout=0.3).request(WANTED))

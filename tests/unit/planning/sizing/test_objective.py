@@ -377,6 +377,7 @@ def decisions_until_down(run: Run) -> int:
     raise AssertionError("never")
 
 
+@pytest.mark.slow
 def test_patience_doubles_after_a_regret_and_decays() -> None:
     run = Run(2)
     assert decisions_until_down(run) == 3

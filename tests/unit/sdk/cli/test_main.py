@@ -220,6 +220,7 @@ def test_up_ends_when_nobody_reads_its_lines() -> None:
         assert process.wait(timeout=20) == 0
 
 
+@pytest.mark.slow
 def test_without_rich_up_goes_on_with_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

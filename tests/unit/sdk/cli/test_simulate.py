@@ -22,6 +22,7 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]
     return printed
 
 
+@pytest.mark.slow
 def test_policies_are_compared_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SHORT, "--policy", "objective", "--policy", "closer24:mu=200/least_loaded", "--seeds", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -32,6 +33,7 @@ def test_policies_are_compared_in_one_table(capsys: pytest.CaptureFixture[str]) 
     assert ".." in lines[head + 1], "the spread over the seeds"
 
 
+@pytest.mark.slow
 def test_json_holds_the_figures_and_the_curves(capsys: pytest.CaptureFixture[str]) -> None:
     printed = told([*SHORT, "--curves", "--cost", "exponential:4ms", "--seeds", "2"], capsys)
     (run,) = printed["runs"]
@@ -93,6 +95,7 @@ def test_the_head_tells_what_is_not_the_default(capsys: pytest.CaptureFixture[st
     assert "also given" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_decisions_are_told_with_their_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SHORT, "--seeds", "2", "--decisions"]) == 0
     out = capsys.readouterr().out
@@ -103,6 +106,7 @@ def test_decisions_are_told_with_their_reasons(capsys: pytest.CaptureFixture[str
     assert {"second", "replicas_wanted", "reason", "moves"} <= set(run["decisions"][0])
 
 
+@pytest.mark.slow
 def test_records_that_were_not_done_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "constant:rate=20,seconds=10", "--partitions", "1", "--cost", "1s", "--policy", "fixed"]
     assert main(words) == 0

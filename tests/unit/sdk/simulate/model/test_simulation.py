@@ -330,6 +330,7 @@ def test_silence_after_a_load_changes_nothing_of_it(policy: str, packer: str) ->
     assert ends.share_in_time == goes_on.share_in_time < 0.95
 
 
+@pytest.mark.slow
 def test_seeds_are_added_up() -> None:
     outcomes = [play("constant:rate=150,seconds=20", seed=seed) for seed in (1, 2)]
     summary = summary_of(outcomes, policy="p", packer="t", protocol="loadtrim", slicing=False, seeds=(1, 2))
@@ -342,6 +343,7 @@ def test_seeds_are_added_up() -> None:
     assert percentile([], 0.5) == 0.0
 
 
+@pytest.mark.slow
 def test_what_was_not_done_counts_with_what_it_waited() -> None:
     """Percentiles were those of what was done: with 4 records of 1 s in each of 60 seconds, half of them."""
     load = Load(per_second=(4.0,) * 60, partitions=(Partition("t", 0),), shares=((1.0,),))

@@ -31,6 +31,7 @@ def summaries() -> list[Summary]:
     ]
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_one_line_per_policy(summaries: list[Summary]) -> None:
     lines = table_lines(summaries)
     assert len(lines) == 1 + len(POLICIES)
