@@ -54,11 +54,18 @@ class Listener:
             call = asyncio.run_coroutine_threadsafe(_run(getattr(self.target, name), those), self._user_loop)
             try:
                 await asyncio.wrap_future(call)
-            except asyncio.CancelledError:
-                raise
-            except Exception:
+            except (Exception, asyncio.CancelledError) as error:
+                # User code that awaits a task of its own that was cancelled ends with a cancellation too.
+                if isinstance(error, asyncio.CancelledError) and _cancelled():
+                    raise
                 self._boundary.broke("listener")
                 log.exception("%s raised; the group goes on as if it had returned", name)
+
+
+def _cancelled() -> bool:
+    """Return whether the task that runs is being cancelled itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _run(method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:
