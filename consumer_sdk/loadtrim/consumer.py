@@ -158,6 +158,7 @@ class Consumer:
         if buffer is not None and buffer.error is None:
             record = buffer.take_one()
             if record is not None:
+                buffer.hand.taken()
                 return record
         try:
             return await self._client.getone()

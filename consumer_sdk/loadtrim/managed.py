@@ -25,6 +25,7 @@ from loadtrim_agent.wire.topic_names import control_topic
 from .agent_link import AgentLink
 from .arguments import Arguments, check_subscription, compiled
 from .cluster_queries import ClusterQueries
+from .last_record import abandon_unless_worked_on
 from .positions import Positions
 from .settings import Settings
 from .watch import AgentWatch
@@ -137,20 +138,24 @@ class ManagedConsumer:
     async def stop(self, *, at_once: bool) -> None:
         """Leave the group; a second call waits for the first.
 
+        What another task has in hand is waited for, as after SIGTERM. What this task has in hand is not done.
+
         Args:
             at_once: without handing partitions over.
         """
+        self.closed = True
+        buffer = self.link.buffer
+        if buffer is not None:
+            buffer.closing = True
+            buffer.wake()
+            # Also in a second call: a task that comes to its end meanwhile is not waited for any more.
+            abandon_unless_worked_on(buffer, asyncio.current_task())
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(at_once))
         await asyncio.shield(self._stopping)
 
     async def _stop(self, at_once: bool) -> None:
-        self.closed = True
         link = self.link
-        if link.buffer is not None:
-            link.buffer.abandon()  # the record in hand, if any, is not done
-            link.buffer.closing = True
-            link.buffer.wake()
         if link.agent is not None and link.thread_alive:
             await link.run(link.agent.stop(self._settings.drain_seconds, release=not at_once))
         if link.thread is not None:
@@ -172,12 +177,13 @@ class ManagedConsumer:
     # -- records -------------------------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
-        buffer, watch = self._open()
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
+        buffer, watch = self._open(wanted)
         while True:
             watch.raise_error(wanted)
             record = buffer.take_one(wanted)
             if record is not None:
+                buffer.hand.taken()
                 return record
             if buffer.closing:
                 raise ConsumerStoppedError()
@@ -189,8 +195,8 @@ class ManagedConsumer:
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
-        buffer, watch = self._open()
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
+        buffer, watch = self._open(wanted)
         limit = max_records or self._arguments.max_poll_records
         deadline = self._user_loop.time() + timeout_ms / 1000 if timeout_ms > 0 else 0.0
         ending = buffer.closing
@@ -206,10 +212,19 @@ class ManagedConsumer:
             await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS))
             watch.raise_if_died()
 
-    def _open(self) -> tuple[RecordBuffer, AgentWatch]:
-        if self.closed or self.link.buffer is None or self._watch is None:
+    def _open(self, wanted: frozenset[Partition]) -> tuple[RecordBuffer, AgentWatch]:
+        """Return what a call that asks for records works with.
+
+        Raises:
+            ConsumerStoppedError: the consumer is not started, or it is stopping.
+        """
+        buffer, watch = self.link.buffer, self._watch
+        if buffer is None or watch is None:
             raise ConsumerStoppedError()
-        return self.link.buffer, self._watch
+        if self.closed:
+            buffer.take_one(wanted)  # gives none any more; what the caller had in hand is done by this call
+            raise ConsumerStoppedError()
+        return buffer, watch
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 

@@ -133,6 +133,7 @@ async def test_stop_in_the_middle(quick_kafka: Cluster) -> None:
 
 
 async def test_iteration_ends_at_stop(quick_kafka: Cluster) -> None:
+    """Stopped by another task, it ends after the record in hand, which is done then."""
     topic, group = quick_kafka.create_topic(partitions=1), new_group()
     await send(quick_kafka, topic, numbers(5))
     seen = []
@@ -144,7 +145,54 @@ async def test_iteration_ends_at_stop(quick_kafka: Cluster) -> None:
                 await eventually(lambda: consumer._client.link.buffer.closing, "it stops")
         await stopping
     assert seen == numbers(3)
-    assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 2}
+    assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 3}
+
+
+async def test_stop_by_another_task_waits_for_the_record_in_hand(quick_kafka: Cluster) -> None:
+    """A shutdown hook stops the consumer while a task works on a record: no other member is handed it meanwhile."""
+    topic, group = quick_kafka.create_topic(partitions=1), new_group()
+    await send(quick_kafka, topic, numbers(3))
+    working, finish = asyncio.Event(), asyncio.Event()
+
+    async def work(consumer: Consumer) -> None:
+        async for _ in consumer:
+            working.set()
+            await finish.wait()
+
+    async with started(quick_kafka, topic, group=group) as one:
+        task = asyncio.create_task(work(one))
+        await asyncio.wait_for(working.wait(), WAIT_SECONDS)
+        async with started(quick_kafka, topic, group=group) as two:
+            stopping = asyncio.create_task(one.stop())
+            taking = asyncio.create_task(two.getone())
+            # A stop without the wait takes a third of a second, and so does the other member's first record.
+            await asyncio.wait([stopping, taking], timeout=2.0, return_when=asyncio.FIRST_COMPLETED)
+            assert (stopping.done(), taking.done()) == (False, False)
+            finish.set()
+            await asyncio.wait_for(asyncio.gather(task, stopping), WAIT_SECONDS)
+            assert (await asyncio.wait_for(taking, WAIT_SECONDS)).value == b"1"
+
+
+async def test_stop_waits_no_longer_than_the_drain_time(quick_kafka: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = quick_kafka.create_topic(partitions=1), new_group()
+    await send(quick_kafka, topic, numbers(3))
+    working, settings = asyncio.Event(), Settings(http="off", drain_seconds=0.5)
+
+    async def work(consumer: Consumer) -> None:
+        async for _ in consumer:
+            working.set()
+            await asyncio.Event().wait()
+
+    async with started(quick_kafka, topic, group=group, settings=settings) as one:
+        task = asyncio.create_task(work(one))
+        await asyncio.wait_for(working.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(one.stop(), WAIT_SECONDS)
+        services = one._client.services  # type: ignore[union-attr]
+        assert services._errors["left_in_hand"] == 1
+        assert f"{topic}-0 at offset 0" in caplog.text
+        task.cancel()
+    async with started(quick_kafka, topic, group=group) as two:
+        assert (await asyncio.wait_for(two.getone(), WAIT_SECONDS)).value == b"0"
 
 
 async def test_getmany_without_waiting_ends_at_sigterm(quick_kafka: Cluster) -> None:

@@ -61,6 +61,10 @@ class Partitions:
         """Partitions that have no offset until user code seeks. Any thread."""
         return self._opener.without_offset
 
+    def lost_in_hand(self) -> list[Stream]:
+        """Return the streams that are lost while one of their records is in user code."""
+        return [self._lingering[partition] for partition in sorted(self._lingering)]
+
     # -- commands ------------------------------------------------------------------------------------------------
 
     def prefetch(self, command: c.PrefetchCommand) -> None:

@@ -21,6 +21,7 @@ from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.state import Budget
 
 from .deserializer import RecordDeserializer
+from .hand import Hand
 from .partition_stream import Stream
 from .ports import BufferOwner
 from .turns import TurnOrder
@@ -96,8 +97,8 @@ class RecordBuffer:
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
         self._turns = TurnOrder()
-        self._in_hand: list[Stream] = []
-        """User: streams with something in hand, those given up meanwhile included."""
+        self.hand = Hand(user_loop)
+        """User."""
         self._run: Stream | None = None
         """User: one record of this stream is in hand and nothing else, and nothing happened since then but hand-outs
         of the records behind it, up to :attr:`_run_end`."""
@@ -181,7 +182,7 @@ class RecordBuffer:
 
     def _look_for_one(self, now: float, wanted: Collection[Partition]) -> Any | None:
         self._run = None
-        if self._in_hand:
+        if self.hand.streams:
             self._finish(now, wanted)
         if now >= self.lease_until or self.closing:
             return None
@@ -197,8 +198,9 @@ class RecordBuffer:
                 record = self._deserialized_in_hand(stream, record)
             stream.begin(now)
             stream.advance(1, record.offset)
+            self.hand.taken()
             self._turns.left_in_slice -= 1
-            if not wanted and len(self._in_hand) == 1:
+            if not wanted and len(self.hand.streams) == 1:
                 self._run_on(stream)
             return record
         return None
@@ -221,7 +223,7 @@ class RecordBuffer:
         now = boot_time()
         self.last_call = now
         self._run = None
-        if self._in_hand:
+        if self.hand.streams:
             self._finish(now, wanted)
         taken: dict[Partition, list[Any]] = {}
         if now >= self.lease_until or self.closing:
@@ -236,6 +238,7 @@ class RecordBuffer:
                 taken[stream.partition] = records
                 left -= len(records)
             self._turns.next()
+        self.hand.taken()
         return taken
 
     def _take_batch(self, stream: Stream, limit: int, now: float) -> list[Any]:
@@ -281,10 +284,10 @@ class RecordBuffer:
     def abandon(self) -> None:
         """What is in hand is not done, and never will be (an exception, a break, then stop)."""
         self._run = None
-        for stream in self._in_hand:
+        for stream in self.hand.streams:
             stream.in_hand = None
             self.agent.drained(stream)
-        self._in_hand.clear()
+        self.hand.streams.clear()
 
     def _ready(self) -> bool:
         if self.error is not None or self.closing:
@@ -296,12 +299,12 @@ class RecordBuffer:
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """Records in hand of the partitions that this call could return are done."""
         kept: list[Stream] = []
-        for stream in self._in_hand:
+        for stream in self.hand.streams:
             if wanted and stream.partition not in wanted:
                 kept.append(stream)
             else:
                 self._end(stream, now)
-        self._in_hand[:] = kept
+        self.hand.streams[:] = kept
 
     def _end(self, stream: Stream, now: float) -> None:
         stream.end(now)
@@ -313,12 +316,12 @@ class RecordBuffer:
         if not stream.running or stream.paused:
             self._clear_hand(stream)
             return False
-        self._in_hand.append(stream)
+        self.hand.streams.append(stream)
         return True
 
     def _withdraw(self, stream: Stream) -> None:
         self._run = None
-        self._in_hand.remove(stream)
+        self.hand.streams.remove(stream)
         self._clear_hand(stream)
 
     def _clear_hand(self, stream: Stream) -> None:

@@ -176,9 +176,13 @@ class Agent:
             raise self.condition.failure
 
     def leave(self, drain_seconds: float, release: bool = True) -> None:
-        """Begin to leave the group: give away what is owned within ``drain_seconds``, or at once without releasing."""
-        now = boot_time()
-        self.feed(e.LeaveWantedEvent(now=now, deadline=now + drain_seconds, release=release))
+        """Begin to leave the group: give away what is owned within ``drain_seconds``, or at once without releasing.
+
+        A leave that is under way keeps its deadline where that is the earlier one.
+        """
+        now, condition = boot_time(), self.condition
+        condition.leave_by = min(condition.leave_by, now + drain_seconds)
+        self.feed(e.LeaveWantedEvent(now=now, deadline=condition.leave_by, release=release))
 
     async def _watch_user(self) -> None:
         """Leave when user code asks for no record for too long (``max_poll_interval_ms``, KIP-62)."""
@@ -204,6 +208,7 @@ class Agent:
         if not self.condition.left.is_set() or self.condition.failure is not None:
             return
         self.condition.left.clear()
+        self.condition.leave_by = float("inf")
         self.driver.join_again()
 
     async def stop(self, drain_seconds: float, *, release: bool = True) -> None:

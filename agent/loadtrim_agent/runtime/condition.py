@@ -19,6 +19,8 @@ class AgentCondition:
         """Set once everything owned in the first generation is delivered."""
         self.left = asyncio.Event()
         """Set when the member has left its group, or failed."""
+        self.leave_by = float("inf")
+        """Deadline of the leave under way (boot clock); infinite: none. Invariant: never later than before."""
         self.reported = asyncio.Event()
         """Unset while the last report is on its way."""
         self.reported.set()

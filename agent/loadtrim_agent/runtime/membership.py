@@ -382,8 +382,19 @@ class CommandExecutor:
     def _send_leave(self, command: c.SendLeaveCommand) -> None:
         """The last report goes out beside the LeaveGroup, so that it delays nothing."""
         self._agent.condition.reported.clear()
+        self._name_lost_in_hand()
         self._agent.tasks.spawn(self._report(command.member), "last-report")
         self._agent.requests.leave(command)
+
+    def _name_lost_in_hand(self) -> None:
+        lost = self._agent.partitions.lost_in_hand()
+        if lost:
+            log.warning(
+                "This member leaves its group while user code still has in hand: %s. Another member is handed the same "
+                "records again. A stop waits for them for LOADTRIM_DRAIN_SECONDS.",
+                ", ".join(f"{s.partition.topic}-{s.partition.partition} at offset {s.in_hand}" for s in lost),
+            )
+            self._agent.boundary.broke("left_in_hand")
 
     async def _report(self, member: str) -> None:
         agent = self._agent

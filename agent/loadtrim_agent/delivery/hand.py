@@ -1,0 +1,38 @@
+"""The streams that user code has something of in hand, and the task that took it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .partition_stream import Stream
+
+__all__ = ["Hand"]
+
+
+class Hand:
+    """Streams with a record, or a batch, that was delivered and is not done. All methods run in the user's thread.
+
+    Args:
+        loop: the loop that user code runs in.
+    """
+
+    __slots__ = ("_loop", "_taker", "streams")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._taker: asyncio.Task[object] | None = None
+        self.streams: list[Stream] = []
+        """Streams with something in hand, those given up meanwhile included."""
+
+    def taken(self) -> None:
+        """Note the task that runs: it took what is in hand."""
+        self._taker = asyncio.current_task(self._loop)
+
+    @property
+    def taker(self) -> asyncio.Task[object] | None:
+        """Return the task that works on what is in hand; None: nothing is in hand, or no task took it.
+
+        The task is noted at a call and where a run of records of one partition begins, not for each record: with two
+        tasks that iterate one consumer it may be the other one.
+        """
+        return self._taker if self.streams else None

@@ -1,0 +1,100 @@
+"""The managed consumer with an agent that the test plays: what its calls mean while it stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import ConsumerStoppedError
+
+from loadtrim.managed import ManagedConsumer
+from loadtrim.watch import AgentWatch
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from unit.delivery.test_record_buffer import ONE, handout_of
+from unit.sdk.test_consumer import make
+
+
+class PlayedAgent:
+    """Drains as the agent does: it leaves when nothing is in hand any more."""
+
+    def __init__(self, buffer: RecordBuffer) -> None:
+        self.buffer = buffer
+        self.partitions = SimpleNamespace(without_offset=frozenset())
+        self.left = asyncio.Event()
+        buffer.agent.owner = self  # type: ignore[assignment]
+        for stream in buffer.streams.values():
+            stream.listening = True
+
+    def drained(self, stream: Any) -> None:
+        if stream.in_hand is None:
+            self.left.set()
+
+    async def stop(self, drain_seconds: float, *, release: bool) -> None:
+        await self.left.wait()
+
+
+class SameThread:
+    """The agent's thread, which is the test's own here."""
+
+    alive = True
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return await work
+
+    def post(self, call: Callable[..., object], *args: object) -> None:
+        call(*args)
+
+    async def stop(self) -> None: ...
+
+
+def started() -> tuple[ManagedConsumer, PlayedAgent]:
+    client = make()._client
+    assert isinstance(client, ManagedConsumer)
+    agent: Any = PlayedAgent(handout_of(ONE))
+    thread: Any = SameThread()
+    client.link.agent, client.link.buffer, client.link.thread = agent, agent.buffer, thread
+    client._watch = AgentWatch(agent, thread)
+    return client, agent
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_a_stop_waits_for_the_record_of_another_task_until_its_next_call(call: str) -> None:
+    client, agent = started()
+    taken, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        assert await (client.getone() if call == "getone" else client.getmany(max_records=1))
+        taken.set()
+        await go_on.wait()
+        with pytest.raises(ConsumerStoppedError):
+            await getattr(client, call)()
+
+    working = asyncio.create_task(work())
+    await taken.wait()
+    stopping = asyncio.create_task(client.stop(at_once=False))
+    await asyncio.sleep(0)
+    assert client.closed
+    assert not agent.left.is_set()
+    go_on.set()
+    await asyncio.gather(working, stopping)
+    assert agent.buffer.streams[ONE].done == 1
+
+
+async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> None:
+    """Its ``async with`` ends while a shutdown hook already stops the consumer."""
+    client, agent = started()
+    stopping: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        await client.getone()
+        stopping.append(asyncio.create_task(client.stop(at_once=False)))
+        await asyncio.sleep(0)
+        assert not agent.left.is_set()
+        await client.stop(at_once=False)
+
+    await asyncio.wait_for(asyncio.create_task(work()), 5.0)
+    await asyncio.wait_for(stopping[0], 5.0)
+    assert agent.buffer.streams[ONE].done is None
