@@ -179,6 +179,14 @@ def garbage(group: str, generation: int, member: str) -> Iterable[bytes | None]:
     yield f'{{"kind":"report",{start},"member":"nobody","sequence":1,"partitions":[{{}}]}}'.encode()
     yield f'{{"kind":"decision",{start},"member":"nobody","sequence":"x","outcome":5,"reason":null}}'.encode()
     yield b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"generation":1' + b"[" * 10_000
+    # Well-formed, and nested deeper than a decoder goes; also in a record of another group.
+    for nested in (group, "another"):
+        yield (
+            f'{{"kind":"hello","group":"{nested}","member":"m","at":1,"x":'.encode()
+            + b"[" * 1_000
+            + b"]" * 1_000
+            + b"}"
+        )
 
 
 async def test_malformed_control_records(quick_kafka: Cluster, tmp_path: Path) -> None:
@@ -195,7 +203,7 @@ async def test_malformed_control_records(quick_kafka: Cluster, tmp_path: Path) -
         for member in group.members.values():
 
             async def skipped(member: Member = member) -> bool:
-                return await counted(member, "loadtrim_agent_errors_total", where="control_record") >= 8
+                return await counted(member, "loadtrim_agent_errors_total", where="control_record") >= 10
 
             await eventually(skipped, f"{member.name} has counted what it skipped")
         after = await group.until_stable("a", "b", members=2)

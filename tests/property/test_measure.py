@@ -82,7 +82,9 @@ class World:
             self.meter.lost(partition, self.now + self.ahead)
 
     def report(self) -> None:
-        self.reports.append(self.meter.report(self.now + self.ahead, "m", 1, len(self.reports)))
+        report = self.meter.report(self.now + self.ahead, "m", 1, len(self.reports))
+        assert decode(encode(report)) == report, "whatever was measured, others can read it"
+        self.reports.append(report)
 
     def settle(self) -> None:
         """Everything is observed and all slots are closed."""

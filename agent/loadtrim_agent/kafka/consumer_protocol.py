@@ -7,6 +7,7 @@ Kafka's broker never looks into them, but members of other clients do: the subsc
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Iterable
 from io import BytesIO
@@ -19,8 +20,11 @@ from aiokafka.protocol.types import Array, Bytes, Int16, Int32, Schema, String
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.events import GroupAnswer, JoinedMember
 from loadtrim_agent.protocol.group_config import LOADTRIM
+from loadtrim_agent.wire.envelope import MALFORMED
 
 __all__ = ["by_topic", "decode_answer", "decode_member", "encode_answer", "encode_subscription"]
+
+log = logging.getLogger("loadtrim")
 
 T = TypeVar("T")
 
@@ -59,7 +63,23 @@ def encode_subscription(topics: Iterable[str], owned: Iterable[Partition], attem
 
 
 def decode_member(member: str, metadata: bytes) -> JoinedMember:
-    """Read one member's metadata as the leader gets it; of any client, version 0 and above."""
+    """Read one member's metadata as the leader gets it; of any client, version 0 and above.
+
+    A member whose metadata cannot be read subscribes nothing, so it is given nothing and the others go on.
+    """
+    try:
+        return _joined(member, metadata)
+    except MALFORMED as error:
+        log.warning(
+            "What member %s joined with cannot be read (%s), so it is given no partition. Look at which client it is, "
+            "and stop it or update it.",
+            member,
+            error,
+        )
+        return JoinedMember(member=member, topics=(), owned=(), attempt=None)
+
+
+def _joined(member: str, metadata: bytes) -> JoinedMember:
     version = struct.unpack_from(">h", metadata)[0] if len(metadata) >= 2 else 0
     read = (_Subscription if version >= 1 else _SubscriptionV0).decode(BytesIO(metadata))
     user_data = read.user_data or b""
@@ -84,7 +104,7 @@ def decode_answer(data: bytes, protocol: str) -> GroupAnswer:
     """Read a SyncGroup answer. Empty bytes (no assignment at all) are an empty answer.
 
     Raises:
-        msgspec.DecodeError: the leader's map cannot be read.
+        One of ``MALFORMED``: the leader's map cannot be read.
     """
     if not data:
         return GroupAnswer()

@@ -36,6 +36,7 @@ from loadtrim_agent.protocol.events import (
     SyncAnsweredEvent,
 )
 from loadtrim_agent.protocol.group_config import Code, GroupConfig
+from loadtrim_agent.wire.envelope import MALFORMED
 
 from .connections import UNREACHABLE, Backoff, Channel, Coordinator
 from .consumer_protocol import by_topic, decode_answer, decode_member, encode_answer, encode_subscription
@@ -164,7 +165,7 @@ class GroupRequests:
             given = decode_answer(answer.member_assignment, protocol) if code == 0 else None
         except UNREACHABLE as error:
             log.debug("SyncGroup of generation %d was not answered: %r", command.generation, error)
-        except (msgspec.DecodeError, ValueError) as error:
+        except MALFORMED as error:
             log.warning(
                 "The leader's map of generation %d cannot be read: %s. Joining again.", command.generation, error
             )

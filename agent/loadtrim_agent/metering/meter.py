@@ -28,6 +28,7 @@ import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import LoadRecord, PartitionLoad
+from loadtrim_agent.wire.ranges import HANDOFF_SECONDS_MAX, STARTUP_SECONDS_MAX
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .arrivals import Arrivals
@@ -119,12 +120,14 @@ class Meter:
         arrivals = Arrivals(self._grid, at, end_offset, self._slots.opened(at))
         self._parts[partition] = PartitionMeter(partition, self._config, self._busy, position, arrivals)
         if handoff_seconds is not None:
-            self._handoffs.append(max(0.0, handoff_seconds))
+            self._handoffs.append(min(max(0.0, handoff_seconds), HANDOFF_SECONDS_MAX))
         if not self._started:
             self._started = True
             self._reported_at = now if self._reported_at is None else self._reported_at
             if self._config.started_at is not None:
-                self._startup = max(0.0, now - self._config.started_at)
+                startup = max(0.0, now - self._config.started_at)
+                # A member that waited for hours for its first partition was spare: that was no start-up.
+                self._startup = startup if startup <= STARTUP_SECONDS_MAX else None
 
     def lost(self, partition: Partition, now: float) -> None:
         """This member does not own the partition any more. What arrived until now stays in its slots."""

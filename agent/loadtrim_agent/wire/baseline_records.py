@@ -17,10 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from .envelope import UnreadableRecord
+from .envelope import MALFORMED, UnreadableRecord
+from .ranges import Moment, StartupSeconds, Sum
 
 __all__ = [
     "TOPICS_MAX",
@@ -44,6 +47,10 @@ GROWTH_WEEKS_MAX = 4.0
 """Growth is carried on for no longer: what was learnt before that is no picture of today."""
 TOPICS_MAX = 200
 """Topics of a group whose baselines are kept: with buckets of 5 minutes about 15 MB. More are counted and left out."""
+RATE_MAX = 1e12
+SHAPE_MAX = 10_080_000
+"""All of a week in one of its minutes, in thousandths of the mean."""
+QUANTILE_MAX = 1e9
 KIND = "baseline"
 WHOLE_GROUP = ""
 """In place of a topic, none of which has an empty name."""
@@ -64,24 +71,24 @@ class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True, rename={"since":
 
     group: str
     topic: str
-    at: float
+    at: Moment
     """Moment of learning, seconds since the epoch."""
-    rate: float
+    rate: Annotated[float, Meta(ge=0, le=RATE_MAX)]
     """Level at ``at``, records/s."""
-    bucket_seconds: int
+    bucket_seconds: Annotated[int, Meta(ge=BUCKET_SECONDS_MIN, le=WEEK_SECONDS)]
     """Length of a slot: a divisor of the week, a minute or more."""
-    shape: tuple[int, ...]
+    shape: tuple[Annotated[int, Meta(ge=0, le=SHAPE_MAX)], ...]
     """Thousandths of the mean, per slot of the local week from Monday midnight."""
-    until: float
+    until: Moment
     """End of what was learnt from."""
-    since: float = 0.0
+    since: Moment = 0.0
     growth: float = 0.0
     """Share per week."""
-    quantiles: tuple[float, ...] = (1.0, 1.0, 1.0)
+    quantiles: tuple[Annotated[float, Meta(ge=0, le=QUANTILE_MAX)], ...] = (1.0, 1.0, 1.0)
     """p50, p90, p99 of a minute's rate relative to the expected; what a later version adds behind them is ignored."""
     time_zone: str = ""
     """IANA name of the zone of the local week; empty: the configured one."""
-    error: float | None = None
+    error: Sum | None = None
     """Of the back-test on the last week: sum of |rate - expected| / sum of rate. None: it could not be tested."""
     kind: str = KIND
     v: int = 1
@@ -108,7 +115,7 @@ class _GroupRecord(msgspec.Struct, frozen=True):
     """
 
     kind: str = KIND
-    startup_quantiles: tuple[float, ...] | None = None
+    startup_quantiles: tuple[StartupSeconds, ...] | None = None
     """p50, p90, p99 of start-up times, seconds; what a later version adds behind them is ignored."""
 
     def __post_init__(self) -> None:
@@ -146,7 +153,7 @@ def decode_baseline(value: bytes) -> BaselineRecord | None:
         if about.kind != KIND or about.topic is None or about.partition is not None:
             return None
         return _records.decode(value)
-    except (msgspec.DecodeError, ValueError) as error:
+    except MALFORMED as error:
         raise UnreadableRecord(str(error)) from error
 
 
@@ -252,7 +259,7 @@ class Baselines:
         known, self.startup_seconds = self.startup_seconds, None
         try:
             told = _groups.decode(value) if value else _GroupRecord()
-        except (msgspec.DecodeError, ValueError) as error:
+        except MALFORMED as error:
             raise UnreadableRecord(str(error)) from error
         if told.kind == KIND and told.startup_quantiles is not None:
             self.startup_seconds = told.startup_quantiles[1]
@@ -262,7 +269,7 @@ class Baselines:
         """The topic that a key is about, or :data:`WHOLE_GROUP`; None: another group's, or about a partition."""
         try:
             parts = _keys.decode(key or b"[]")
-        except msgspec.DecodeError:
+        except MALFORMED:
             return None  # whose it is cannot be told
         if len(parts) != 3 or parts[0] != self._group or parts[2] is not None or isinstance(parts[1], int):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .envelope import UnreadableRecord
+from .envelope import MALFORMED, UnreadableRecord
 from .ownership_records import (
     AssignmentRecord,
     HelloRecord,
@@ -48,9 +48,9 @@ def decode(data: bytes) -> Record:
     """Read one record; unknown fields are ignored.
 
     Raises:
-        UnreadableRecord: malformed bytes, an unknown kind, or a field out of its range.
+        UnreadableRecord: malformed bytes, an unknown kind, nested too deeply, or a field out of its range.
     """
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, ValueError) as error:
+    except MALFORMED as error:
         raise UnreadableRecord(str(error)) from error

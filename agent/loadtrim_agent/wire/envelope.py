@@ -15,12 +15,18 @@ from typing import ClassVar
 
 import msgspec
 
-__all__ = ["COORDINATION", "TELEMETRY", "Envelope", "UnreadableRecord"]
+from .ranges import Moment
+
+__all__ = ["COORDINATION", "MALFORMED", "TELEMETRY", "Envelope", "UnreadableRecord"]
 
 COORDINATION = 0
 """Partition of the control topic that holds the coordination log."""
 TELEMETRY = 1
 """Partition of the control topic that holds reports and decisions."""
+
+
+MALFORMED = (msgspec.DecodeError, ValueError, TypeError, RecursionError, OverflowError)
+"""Errors that decoders raise on bytes of any kind: two kilobytes of nested JSON are a ``RecursionError``."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
@@ -31,7 +37,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit
     group: str
     member: str
     """The writer: its member id, or ``"cli"`` for the command line."""
-    at: float
+    at: Moment
     """When it was written, by the writer's clock, seconds since the epoch."""
     v: int = 1
 

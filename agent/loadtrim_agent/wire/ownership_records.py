@@ -10,6 +10,7 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 
 from .envelope import Envelope
+from .ranges import Figure, Generation, HandoffSeconds, Index, Offset, Order, Replicas, Sum
 
 __all__ = [
     "AssignmentRecord",
@@ -32,7 +33,7 @@ class ManualOverrideRecord(Envelope, frozen=True, kw_only=True, tag="brake"):
 
     action: str
     """``hold`` (no plan is made), ``scale`` (a fixed number of replicas) or ``resume``."""
-    replicas: int | None = None
+    replicas: Replicas | None = None
     """With ``scale``: the number wanted, >= 1."""
 
     def __post_init__(self) -> None:
@@ -51,30 +52,30 @@ class HelloRecord(Envelope, frozen=True, kw_only=True, tag="hello"):
 class RejoinRecord(Envelope, frozen=True, kw_only=True, tag="rejoin"):
     """The writer was told of a rebalance: everybody joins now."""
 
-    generation: int = -1
+    generation: Generation = -1
 
 
 class LeavingRecord(Envelope, frozen=True, kw_only=True, tag="leaving"):
     """Please drain me; give me nothing. Said again in every generation until gone."""
 
-    generation: int
+    generation: Generation
     instance: str = ""
 
 
 class LeftRecord(Envelope, frozen=True, kw_only=True, tag="left"):
     """The writer sends its LeaveGroup: everybody joins now."""
 
-    generation: int = -1
+    generation: Generation = -1
 
 
 class MemberEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One member in a generation's map."""
 
-    attempt: int
+    attempt: Order
     """Number of the JoinGroup that the map was made from (rule 6)."""
     topics: tuple[str, ...] = ()
     """What it subscribes, sorted: who may own what."""
-    owns: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    owns: tuple[tuple[str, tuple[Index, ...]], ...] = ()
     """(topic, partitions) that the map gives it, both sorted."""
 
 
@@ -84,7 +85,7 @@ class AssignmentRecord(Envelope, frozen=True, kw_only=True, tag="base"):
     The same object travels inline in the SyncGroup answers where it fits the broker's record limit.
     """
 
-    generation: int
+    generation: Generation
     members: dict[str, MemberEntry]
     manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)
 
@@ -104,7 +105,7 @@ class MovePlan(
     """Advice to one owner: please hand this partition to that member."""
 
     topic: str
-    partition: int
+    partition: Index
     source: str
     target: str
     reason: str = ""
@@ -113,8 +114,8 @@ class MovePlan(
 class PlanRecord(Envelope, frozen=True, kw_only=True, tag="plan"):
     """The leader's advice. Void outside its generation; a later sequence replaces an earlier one."""
 
-    generation: int
-    sequence: int
+    generation: Generation
+    sequence: Order
     moves: tuple[MovePlan, ...] = ()
     victims: tuple[str, ...] = ()
     """Member ids that are to go: drained first, given nothing."""
@@ -123,14 +124,14 @@ class PlanRecord(Envelope, frozen=True, kw_only=True, tag="plan"):
 class ReleaseRecord(Envelope, frozen=True, kw_only=True, tag="release", rename={"source": "from", "target": "to"}):
     """The only record that moves ownership (rule 1). ``offset`` is committed before it is written (rule 2)."""
 
-    generation: int
+    generation: Generation
     topic: str
-    partition: int
-    version: int
+    partition: Index
+    version: Order
     source: str
     target: str
-    offset: int
-    seconds: float = 0.0
+    offset: Offset
+    seconds: HandoffSeconds = 0.0
     """From the moment the owner stopped handing out until it wrote this."""
 
     @property
@@ -142,15 +143,15 @@ class PartitionLoad(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One partition in a ``load`` record, as an array to keep it short."""
 
     topic: str
-    partition: int
-    queue_seconds: float
+    partition: Index
+    queue_seconds: Sum
     """Work waiting: records not done x cost."""
 
 
 class LoadRecord(Envelope, frozen=True, kw_only=True, tag="load"):
     """A member's slack and queues, every 0.5 s when they changed, at least every second: also its sign of life."""
 
-    generation: int
-    slack: float = 1.0
+    generation: Generation
+    slack: Figure = 1.0
     """Busy seconds per second that it could still give, 0 .. concurrency x speed."""
     queues: tuple[PartitionLoad, ...] = ()

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from loadtrim_agent.wire.envelope import MALFORMED
+
 from .supervisor import WantedState
 
 __all__ = ["PlanTaker", "Reply", "Webhook"]
@@ -115,7 +117,7 @@ class Webhook:
             )
         try:
             request = _scale_request.decode(await reader.readexactly(length))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             return _refusal(HTTPStatus.BAD_REQUEST, f"the body is no wanted state: {error}")
         return self._orchestrator.take_plan(request)
 

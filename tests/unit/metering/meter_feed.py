@@ -6,6 +6,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import Meter, MeterConfig, PartitionSnapshot
+from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 T = 1_700_000_000.0
@@ -58,7 +59,9 @@ class Feed:
         self.meter.done(self.partition, at + self.ahead, latencies, [busy] * count, self.done)
 
     def report(self, at: float, sequence: int = 0) -> ReportRecord:
-        return self.meter.report(at + self.ahead, "m1", 7, sequence)
+        report = self.meter.report(at + self.ahead, "m1", 7, sequence)
+        assert decode(encode(report)) == report, "whatever was measured, others can read it"
+        return report
 
 
 def time_of(at: float) -> object:

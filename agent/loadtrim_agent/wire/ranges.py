@@ -1,0 +1,66 @@
+"""Ranges of the numbers in records. The decoder refuses a record with a number outside: it counts and is skipped.
+
+A range is as wide as anything that a member can measure, and so narrow that sums and products of a group's numbers stay
+finite. What is written is not checked again: the writer keeps to the ranges by what it measures.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+__all__ = [
+    "HANDOFF_SECONDS_MAX",
+    "INT64_MAX",
+    "STARTUP_SECONDS_MAX",
+    "Amount",
+    "Cost",
+    "Count",
+    "Figure",
+    "Generation",
+    "HandoffSeconds",
+    "Index",
+    "Moment",
+    "Offset",
+    "Order",
+    "Replicas",
+    "Seconds",
+    "StartupSeconds",
+    "Sum",
+]
+
+INT64_MAX = 2**63 - 1
+HANDOFF_SECONDS_MAX = 86_400.0
+"""Chosen: longer than any drain that a user sets."""
+STARTUP_SECONDS_MAX = 3600.0
+"""Chosen: what takes longer from process start to the first partition was a spare member, and tells of no start-up."""
+
+Moment = Annotated[float, Meta(ge=0, le=253_402_300_799)]
+"""Seconds since the epoch, until the end of the year 9999: the last that calendars know."""
+Generation = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+"""As Kafka numbers generations; -1: none."""
+Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""Number of a partition, as Kafka has it."""
+Offset = Annotated[int, Meta(ge=-1, le=INT64_MAX)]
+"""Offset in a partition; -1: none."""
+Order = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+"""Number in a sequence: of a report, a decision, a JoinGroup, a release."""
+Count = Annotated[int, Meta(ge=0, le=10**12)]
+"""Records or bytes in an interval, or records that wait."""
+Replicas = Annotated[int, Meta(ge=0, le=1_000_000)]
+"""Replicas or members of a group."""
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+"""Length of time, also the age of a record whose time stamp is 0."""
+HandoffSeconds = Annotated[float, Meta(ge=0, le=HANDOFF_SECONDS_MAX)]
+"""Length of a handoff."""
+StartupSeconds = Annotated[float, Meta(ge=0, le=STARTUP_SECONDS_MAX)]
+"""Start-up time."""
+Cost = Annotated[float, Meta(ge=0, le=1e6)]
+"""Busy seconds of one record, or concurrency, or speed."""
+Amount = Annotated[float, Meta(ge=0, le=1e9)]
+"""Busy seconds in an interval."""
+Sum = Annotated[float, Meta(ge=0, le=1e24)]
+"""Sum, square or product of measured numbers."""
+Figure = Annotated[float, Meta(ge=-1e30, le=1e30)]
+"""Number that a policy remembers, or a figure of the group that the leader worked out."""
