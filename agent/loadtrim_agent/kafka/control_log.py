@@ -59,6 +59,8 @@ class TelemetryEntry(NamedTuple):
     keeps the writers' times: now, and the writer's time of what was there before the first look."""
     replayed: bool
     """True when the record was there before the first look."""
+    logged_at: float | None = None
+    """When it was appended by the broker's own clock, seconds since the epoch; None: the topic keeps writers' times."""
 
 
 class ControlLog:
@@ -272,7 +274,8 @@ class ControlLog:
             at = min(now, stamp + self._clock_ahead)
         else:
             at = stamp if replayed else now
-        return TelemetryEntry(record=record, received_at=at, replayed=replayed)
+        logged_at = stamp if self._clock_ahead is not None else None
+        return TelemetryEntry(record=record, received_at=at, replayed=replayed, logged_at=logged_at)
 
 
 class TelemetryTail:

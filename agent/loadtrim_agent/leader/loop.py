@@ -11,6 +11,8 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
+from collections.abc import Mapping
 
 from aiokafka.structs import TopicPartition
 
@@ -25,11 +27,12 @@ from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, Telemet
 from loadtrim_agent.kafka.rate_sources import make_rate_source
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.text import decision_line
+from loadtrim_agent.planning.baseline import Ignored
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig, Rates
 from loadtrim_agent.protocol.events import WeightsEvent
-from loadtrim_agent.wire.baseline_records import Baselines
+from loadtrim_agent.wire.baseline_records import Baselines, TopicCurve
 from loadtrim_agent.wire.ownership_records import PlanRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
@@ -68,15 +71,26 @@ class PlannerThread:
 
     def __init__(self, config: PlanConfig) -> None:
         self._planner = make_planner(config)
-        self._pending: list[tuple[ReportRecord | DecisionRecord, float]] = []
+        self._pending: list[TelemetryEntry] = []
+        self._counted: Counter[str] = Counter()
+        """What was left out already when that was asked last."""
+        self._broken = 0
+        """Records at which the planner broke. Written by the planner's thread only."""
 
-    def observe(self, record: ReportRecord | DecisionRecord, received_at: float) -> None:
+    def observe(self, entry: TelemetryEntry) -> None:
         """Take in a report, or a decision of an earlier leader."""
-        self._pending.append((record, received_at))
+        self._pending.append(entry)
+
+    def left_out(self) -> Counter[str]:
+        """Return what counted for nothing since the last call, by the names of the error counter."""
+        now = Counter(planner_record=self._broken)
+        now.update({f"report_{why}": count for why, count in self._planner.history.left_out.items()})
+        new, self._counted = now - self._counted, now
+        return new
 
     async def decide(self, now: float, state: GroupState) -> DecisionRecord:
         """Make one decision at a time; wait for it however long it takes."""
-        pending, self._pending = self._pending, []
+        pending, self._pending = self._pending, list[TelemetryEntry]()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[DecisionRecord] = loop.create_future()
 
@@ -93,15 +107,21 @@ class PlannerThread:
         threading.Thread(target=think, name="loadtrim-planner", daemon=True).start()
         return await answer
 
-    def _decide(
-        self, pending: list[tuple[ReportRecord | DecisionRecord, float]], now: float, state: GroupState
-    ) -> DecisionRecord:
-        for record, received_at in pending:
-            if isinstance(record, ReportRecord):
-                self._planner.observe(record, received_at)
-            else:
-                self._planner.remember(record)
+    def _decide(self, pending: list[TelemetryEntry], now: float, state: GroupState) -> DecisionRecord:
+        for entry in pending:
+            try:
+                self._take(entry)
+            except Exception:
+                # One record must not cost the group its plans: the next leader would read it again, too.
+                self._broken += 1
+                log.debug("The planner broke at a record, which is skipped: %r", entry.record, exc_info=True)
         return self._planner.decide(now, state)
+
+    def _take(self, entry: TelemetryEntry) -> None:
+        if isinstance(entry.record, ReportRecord):
+            self._planner.observe(entry.record, entry.received_at, entry.logged_at)
+        elif isinstance(entry.record, DecisionRecord):
+            self._planner.remember(entry.record)
 
 
 def _settle(answer: asyncio.Future[DecisionRecord], made: DecisionRecord | Exception) -> None:
@@ -157,11 +177,12 @@ class GroupView:
             if p.cost_mean is not None and report.interval > 0:
                 self.weights[Partition(p.topic, p.partition)] = p.arrived / report.interval * p.cost_mean
 
-    def state(self, baselines: Baselines, rates: Rates | None) -> GroupState:
+    def state(self, expected: Mapping[str, TopicCurve], startup: float | None, rates: Rates | None) -> GroupState:
         """Return the group as it is now, for the planner.
 
         Args:
-            baselines: what the history expects.
+            expected: topic -> what the history expects.
+            startup: start-up time that the history tells of, seconds; None: of none.
             rates: arrival rates of a rate source; None: the reports tell them.
         """
         group = self._group.snapshot()
@@ -169,6 +190,9 @@ class GroupView:
         now = wall_time()
         self._joined_at = {m: self._joined_at.get(m, now) for m in entries}
         owners = self.owners()
+        # Names in reports are anybody's: what is no part of the group would pile up.
+        self._instances = {m: instance for m, instance in self._instances.items() if m in entries}
+        self.weights = {p: weight for p, weight in self.weights.items() if p in owners}
         self._in_flight = {
             p: (target, at)
             for p, (target, at) in self._in_flight.items()
@@ -192,8 +216,8 @@ class GroupView:
             manual_override=group.manual_override,
             replicas_requested=self.requested,
             rates=rates,
-            expected=baselines.curves(now),
-            startup_expected_seconds=baselines.startup_seconds,
+            expected=expected,
+            startup_expected_seconds=startup,
         )
 
     def _instance_of(self, member: str) -> str:
@@ -265,6 +289,8 @@ class LeaderLoop:
         self._victims: tuple[str, ...] = ()
         """Named in the last plan written."""
         self.last: DecisionRecord | None = None
+        self._replay_since = 0.0
+        """Telemetry before this (epoch) is not read again: planning broke on it."""
 
     def set_leader(self, named: bool) -> None:
         """A generation began: lead, go on leading, or stop.
@@ -296,14 +322,22 @@ class LeaderLoop:
             except asyncio.CancelledError:
                 raise
             except Exception:
-                log.exception("Planning broke; the group goes on as it is, and planning starts again in 10 s.")
+                log.exception(
+                    "Planning broke; the group goes on as it is, and planning starts again in 10 s, without what was "
+                    "reported until now."
+                )
                 self._boundary.broke("planning")
+                self._replay_since = wall_time()
                 await asyncio.sleep(10.0)
 
     async def _lead(self) -> None:
         control = self._group.log
         assert control is not None, "no map of ours without the log"
-        planner, telemetry = PlannerThread(self._config), control.telemetry(wall_time() - REPLAY_SECONDS)
+        telemetry = control.telemetry(max(wall_time() - REPLAY_SECONDS, self._replay_since))
+        planner = PlannerThread(self._config)
+        if self._replay_since and self.last is not None:
+            # The members heed no lower sequence, and the policy goes on from what it wanted.
+            planner.observe(TelemetryEntry(self.last, self.last.at, replayed=True))
         source = make_rate_source(self._config.monitor, self._group.queries, self._config.decision_seconds)
         self._rates = BrokerRates(self._config, source, self._boundary)
         async with asyncio.TaskGroup() as tasks:
@@ -327,9 +361,9 @@ class LeaderLoop:
                 return
             if isinstance(record, ReportRecord):
                 self._view.observe(record)
-                planner.observe(record, entry.received_at)
+                planner.observe(entry)
             elif isinstance(record, DecisionRecord) and entry.replayed:
-                planner.observe(record, entry.received_at)
+                planner.observe(entry)
 
         try:
             async with asyncio.timeout(LISTEN_SECONDS_MAX):
@@ -358,8 +392,9 @@ class LeaderLoop:
                 await self._view.look_at_unowned()
                 await self._rates.look(sorted(self._view.owners()))
                 began = time.perf_counter()
-                state = self._view.state(self._baselines, self._rates.rates)
+                state = self._view.state(self._expected(), self._baselines.startup_seconds, self._rates.rates)
                 decision = await planner.decide(wall_time(), state)
+                self._count(planner, decision)
                 took = time.perf_counter() - began
                 if took > THINKING_SECONDS_MAX:
                     self._complain(took)
@@ -372,6 +407,23 @@ class LeaderLoop:
                 async with asyncio.timeout(seconds_to_beat(wall_time(), every, DECISION_PHASE * every)):
                     await self._at_once.wait()
             self._at_once.clear()
+
+    def _expected(self) -> Mapping[str, TopicCurve]:
+        """Return what the history expects now; nothing where that cannot be worked out."""
+        try:
+            return self._baselines.curves(wall_time())
+        except Exception:
+            log.debug("Baselines cannot be reckoned with; the group is planned without them.", exc_info=True)
+            self._boundary.broke("baselines")
+            return {}
+
+    def _count(self, planner: PlannerThread, decision: DecisionRecord) -> None:
+        """Count what this decision could not use."""
+        for where, count in planner.left_out().items():
+            for _ in range(count):
+                self._boundary.broke(where)
+        if decision.baseline is not None and decision.baseline.reason_code == Ignored.UNUSABLE:
+            self._boundary.broke("baselines")
 
     def _complain(self, seconds: float) -> None:
         self._boundary.broke("slow_planning")
@@ -408,7 +460,7 @@ class LeaderLoop:
             self._ask(decision, state)
 
     def _ask(self, decision: DecisionRecord, state: GroupState) -> None:
-        wish = scale_request(decision, state)
+        wish = scale_request(decision, state, self._config)
         if not wish.ask:
             return
         self._view.requested = decision.replicas_wanted

@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -31,6 +31,7 @@ from .values import Estimate, PlanConfig
 __all__ = [
     "BACK_SECONDS_MIN",
     "NOTHING_EXPECTED",
+    "UNUSABLE",
     "Comparison",
     "Expectation",
     "Ignored",
@@ -68,6 +69,16 @@ that are asked for later, for which there has to be a machine first."""
 SHARES = (0.5, 0.9, 0.99)
 """Quantiles that baselines tell."""
 SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
+BELIEVED = 10.0
+"""At most so many times the most that the group was seen to get is believed, so that a claim does not count for more
+the larger it is. Chosen: a morning after a night is a rise of less, where the night has any load."""
+BELIEVED_KNOWN = 3.0
+"""The same once a week was seen, with its highest hour. Chosen: as :data:`SCALE_MAX`."""
+KNOWN_SECONDS = 7 * 86_400.0
+BELIEVED_REPLICAS = 3.0
+"""What so many replicas can do is believed in any case: a group that has been idle rises from nothing. Chosen."""
+MOST_SECONDS = 28 * 86_400.0
+"""Time constant with which the most that was seen is forgotten. Chosen: four weeks."""
 SLIGHT = 0.02
 """Share of what is expected next: a last hour in which less than that was expected and came, as at night, tells nothing
 about today."""
@@ -89,6 +100,8 @@ class Ignored(enum.StrEnum):
     """Too little of today was seen yet."""
     CONTRADICTED = "contradicted"
     """The last hour was not like it."""
+    UNUSABLE = "unusable"
+    """Nothing can be reckoned with it: a fault, of a record or of this agent."""
 
 
 Refusal = tuple[Ignored, str]
@@ -106,11 +119,32 @@ class Comparison:
     expected: float = 0.0
     off: float = 0.0
     """Of |seen - expected at the level of the moment|."""
+    most: float = 0.0
+    """The most work per second that came, forgotten slowly."""
+    most_at: float = 0.0
+    """When that was looked at last, seconds since the epoch."""
+    most_since: float = 0.0
+    """Since when it was looked at; 0: never."""
 
     @property
     def scale(self) -> float | None:
         """Today's level over the history's; None: nothing was expected."""
         return self.seen / self.expected if self.expected > 0.0 else None
+
+    def with_most(self, now: float, seen: float) -> Comparison:
+        """Return the comparison with what comes now, work per second, among the most."""
+        kept = self.most * math.exp(-max(0.0, now - self.most_at) / MOST_SECONDS)
+        return replace(self, most=max(kept, seen), most_at=now, most_since=min(self.most_since, now) or now)
+
+    def believed(self, now: float, replica: float) -> float:
+        """Return the most work per second that an expectation counts for.
+
+        Args:
+            now: seconds since the epoch.
+            replica: work per second that a typical replica can do.
+        """
+        known = now - self.most_since >= KNOWN_SECONDS
+        return max((BELIEVED_KNOWN if known else BELIEVED) * self.most, BELIEVED_REPLICAS * replica)
 
     def with_sample(self, now: float, seen: float, expected: float) -> Comparison:
         """A decision later. Both are work per second at that moment."""
@@ -118,7 +152,8 @@ class Comparison:
         keep = math.exp(-elapsed / PERIOD_SECONDS)
         took = min(elapsed, SAMPLE_SECONDS_MAX)
         known = self.scale if self.seconds >= COMPARED_SECONDS_MIN else None
-        return Comparison(
+        return replace(
+            self,
             at=max(now, self.at),
             seconds=self.seconds * keep + took,
             seen=self.seen * keep + seen * took,
@@ -129,7 +164,16 @@ class Comparison:
     @classmethod
     def of(cls, use: BaselineUse, at: float) -> Comparison:
         """As an earlier leader's decision tells it."""
-        return cls(at=at, seconds=use.seconds, seen=use.seen, expected=use.expected, off=use.off)
+        return cls(
+            at=at,
+            seconds=use.seconds,
+            seen=use.seen,
+            expected=use.expected,
+            off=use.off,
+            most=use.most,
+            most_at=at,
+            most_since=min(use.most_since, at),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +190,7 @@ class Expectation:
 
 
 NOTHING_EXPECTED = Expectation()
+UNUSABLE = Expectation(use=BaselineUse(reason_code=Ignored.UNUSABLE.value, reason="it cannot be reckoned with"))
 MISSING = Expectation(use=BaselineUse(reason_code=Ignored.MISSING.value))
 """Without the sums: most groups never have a baseline, and each of their decisions would carry them."""
 
@@ -219,21 +264,26 @@ def look_ahead(
         factors = {t: curve.quantiles[0] if z is None else quantile_at(curve, z) for t, curve in told.items()}
         return sum((curve.most(start, end) or 0.0) * factors[t] * costs[t] for t, curve in told.items())
 
+    present = sum(works[topic] for topic in told)
+    compared = compared.with_most(now, present)
     if all(curve.since(now) >= _settle_seconds(curve, now) for curve in told.values()):
-        compared = compared.with_sample(now, sum(works[topic] for topic in told), expected(now, now, None))
+        compared = compared.with_sample(now, present, expected(now, now, None))
     # Until a replica that is asked for now could help: it is decided and asked for, and it starts.
     horizon = startup + config.decision_seconds + 1.0
     # One that comes back costs while it starts: before a second start-up time has passed it was let go for nothing.
     paid = horizon + max(startup, BACK_SECONDS_MIN)
-    scale = _scale(compared, SLIGHT * expected(now, now + paid, None))
+    believed = compared.believed(now, estimate.capacity_typical)
+    scale = _scale(compared, SLIGHT * min(expected(now, now + paid, None), believed))
     if isinstance(scale, tuple):
         return Expectation(use=_ignored(*scale, refused, compared)), compared
     others = sum(work for topic, work in works.items() if topic not in told)
-    ahead = scale * expected(now, now + horizon, config.z) + others
-    returning = scale * expected(now, now + paid, config.z) + others
+    ahead = min(scale * expected(now, now + horizon, config.z), believed) + others
+    claimed = scale * expected(now, now + paid, config.z)
+    returning = min(claimed, believed) + others
     use = _use(
         compared,
         refused,
+        "it claims more than what ever came makes believable, so less of it counts" if claimed > believed else "",
         used=True,
         scale=round(scale, 4),
         quantile=round(NormalDist().cdf(config.z), 4),
@@ -328,5 +378,7 @@ def _use(compared: Comparison, refused: Mapping[str, Refusal], text: str = "", *
         seen=compared.seen,
         expected=compared.expected,
         off=compared.off,
+        most=compared.most,
+        most_since=compared.most_since,
         **fields,
     )

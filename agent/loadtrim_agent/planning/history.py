@@ -77,6 +77,8 @@ class RecentSeconds:
         """
         second = int(received_at)
         sums = self._seconds.get(second)
+        if sums is None and second <= max(self._seconds, default=second) - KEEP_SECONDS:
+            return  # stamped long ago: it would be kept for as long as nothing newer comes
         if sums is None:
             sums = self._seconds[second] = _Sums()
             for old in [at for at in self._seconds if at <= second - KEEP_SECONDS]:

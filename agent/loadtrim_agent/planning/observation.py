@@ -8,7 +8,7 @@ minutes through the same door and so knows what the old one knew.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -28,8 +28,21 @@ KEEP_SECONDS = 300.0
 """How long members that are gone are remembered."""
 SLOTS_SECONDS = 180.0
 """How long slots are remembered: what the stages look at, and what comes late."""
+FILLED_SECONDS_MAX = 60.0
+"""How long a member that is gone is taken to have gone on after the newest slot that anybody told. Chosen."""
 PRUNE_SLOTS = 100
 """So many more than that may pile up before the old ones are dropped."""
+SLOTS_AHEAD_SECONDS = 60.0
+"""Slots that end so long after the report was appended are no past: one taken for truth would shut the real ones out.
+Chosen: clocks of members and brokers are off by less."""
+SLOTS_BEHIND_SECONDS = 600.0
+"""The same before it: a report that a broker took so late tells nothing of today. Chosen."""
+SEQUENCES_MAX = 64
+"""Sequences of a member's last reports that are remembered, so that a copy is known. Chosen: a minute of reports."""
+MEMBERS_MAX = 5_000
+"""Members that reported are remembered, the group's own before others. Chosen: more than any group has."""
+PARTITIONS_MAX = 20_000
+"""Partitions that were reported are remembered, or twice as many as the group has. Chosen."""
 SAMPLES_MAX = 256
 """Handoff and start-up times that are remembered."""
 FAST_SECONDS = 2.0
@@ -45,6 +58,9 @@ SHAPE_REACH_SECONDS = 2.0
 shape that reaches less far (of somebody who has just taken the partition over) is none yet."""
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
+LEFT_OUT = ("copy", "slot_length", "slot_time", "partition")
+"""Why a report or a part of it is left out: it was seen before, its slots are of another length or far from the time of
+its append, or so many partitions are reported that no more are remembered."""
 UNSEEN = frozenset({"paused", "blocked"})
 """States of partitions whose arrivals are not in the reporter's slots."""
 
@@ -277,7 +293,8 @@ class History:
     def __init__(self, config: PlanConfig) -> None:
         self._config = config
         self._members: dict[str, MemberObservation] = {}
-        self._sequences: dict[str, int] = {}
+        self._sequences: dict[str, deque[int]] = {}
+        """Member -> sequences of its last reports."""
         self._partitions: dict[Partition, _PartitionTrack] = {}
         self._slots = SlotSums(round(SLOTS_SECONDS / SLOT_SECONDS), PRUNE_SLOTS)
         self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
@@ -297,27 +314,28 @@ class History:
         self._given: dict[Partition, _Given] = {}
         """What changed owner last."""
         self._advised: frozenset[Partition] = frozenset()
-        self.ignored = 0
-        """Reports left out: seen before, or with slots of another length."""
+        self.left_out: Counter[str] = Counter()
+        """Reports, or parts of them, that count for nothing, by :data:`LEFT_OUT`."""
 
-    def observe(self, report: ReportRecord, received_at: float) -> None:
+    def observe(self, report: ReportRecord, received_at: float, logged_at: float | None = None) -> None:
         """Take one report in. One that was seen before, by member and sequence, is counted and ignored.
 
         Args:
             report: as read from telemetry.
             received_at: seconds since the epoch by the leader's clock; for replayed ones the broker's time of append.
+            logged_at: when it was appended by the clock that slots follow, the broker's; None: ``received_at``.
         """
-        if report.sequence <= self._sequences.get(report.member, -1):
-            self.ignored += 1
+        if self._seen_before(report):
+            self.left_out["copy"] += 1
             return
-        self._sequences[report.member] = report.sequence
         interval = max(report.interval, 1e-3)
         for entry in report.partitions:
-            track = self._partitions.setdefault(Partition(entry.topic, entry.partition), _PartitionTrack())
-            self._lag -= track.lag
-            track.add(report.member, entry, interval, received_at, self._config.report_seconds)
-            self._lag += track.lag
-        slots_end = self._take_slots(report)
+            track = self._track(Partition(entry.topic, entry.partition))
+            if track is not None:
+                self._lag -= track.lag
+                track.add(report.member, entry, interval, received_at, self._config.report_seconds)
+                self._lag += track.lag
+        slots_end = self._take_slots(report, received_at if logged_at is None else logged_at)
         self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
         if report.startup_seconds is not None and report.startup_seconds >= 0:
             self._startups.append(report.startup_seconds)
@@ -353,21 +371,55 @@ class History:
             work_rate=smoothed,
         )
 
-    def _take_slots(self, report: ReportRecord) -> float | None:
+    def _seen_before(self, report: ReportRecord) -> bool:
+        """Note the report's sequence. By the highest alone, one that is made up would shut out the real ones."""
+        seen = self._sequences.get(report.member)
+        if seen is None:
+            if len(self._sequences) >= MEMBERS_MAX:
+                self._forget(next((member for member in self._sequences if member not in self._present), report.member))
+            seen = self._sequences[report.member] = deque(maxlen=SEQUENCES_MAX)
+        if report.sequence in seen:
+            return True
+        seen.append(report.sequence)
+        return False
+
+    def _track(self, partition: Partition) -> _PartitionTrack | None:
+        """What is remembered of the partition; None: too many are reported."""
+        track = self._partitions.get(partition)
+        if track is None:
+            if len(self._partitions) >= max(PARTITIONS_MAX, 2 * len(self._owners)):
+                self.left_out["partition"] += 1
+                return None
+            track = self._partitions[partition] = _PartitionTrack()
+        return track
+
+    def _forget(self, member: str) -> None:
+        for known in (self._members, self._filled, self._open, self._sequences):
+            known.pop(member, None)
+
+    def _take_slots(self, report: ReportRecord, logged_at: float) -> float | None:
         """Add a member's slots to the group's; the end of the last one."""
         if report.slots_start <= 0:
             return None
         if abs(report.slot_seconds - SLOT_SECONDS) > 1e-6:
-            self.ignored += 1
+            self.left_out["slot_length"] += 1
             return None
         first = round(report.slots_start / SLOT_SECONDS)
         after = first + len(report.slots)
+        if not -SLOTS_BEHIND_SECONDS <= after * SLOT_SECONDS - logged_at <= SLOTS_AHEAD_SECONDS:
+            self.left_out["slot_time"] += 1
+            return None
         self._open[report.member] = [(after + n, work * report.speed) for n, work in enumerate(report.slots_open)]
         for index, guess in self._filled.pop(report.member, {}).items():
             self._slots.take(index, guess)
         for index, work in enumerate(report.slots, first):
             self._slots.add(index, work * report.speed)
         return after * SLOT_SECONDS
+
+    @property
+    def ignored(self) -> int:
+        """How many reports, or parts of them, counted for nothing."""
+        return self.left_out.total()
 
     def advised(self, partitions: Iterable[Partition]) -> None:
         """These are to move, on the decision that followed the last observation."""
@@ -476,17 +528,19 @@ class History:
         """What came for a member between its last report and its going was never told, unless its last word is still
         on its way: what it owned is taken to have gone on as before, until it was given to somebody who tells.
 
-        Without this every member that goes would look like a dip of the load.
+        Without this every member that goes would look like a dip of the load. No more is filled than is remembered, and
+        little after what the others told: clocks may be apart, and a report may tell of slots of long ago.
         """
+        newest = max((known.slots_end or 0.0 for known in self._members.values()), default=0.0)
         for member in sorted(self._present - group.members.keys()):
             known = self._members.get(member)
             if known is None or known.slots_end is None:
                 continue
-            begin = round(known.slots_end / SLOT_SECONDS)
+            begin = round(max(known.slots_end, newest - SLOTS_SECONDS) / SLOT_SECONDS)
             filled: dict[int, float] = {}
             for given in self._given.values():
                 if given.owner == member:
-                    for index in range(begin, round(given.at / SLOT_SECONDS)):
+                    for index in range(begin, round(min(given.at, newest + FILLED_SECONDS_MAX) / SLOT_SECONDS)):
                         filled[index] = filled.get(index, 0.0) + given.work * known.speed * SLOT_SECONDS
             for index, work in filled.items():
                 self._slots.add(index, work)
@@ -499,10 +553,7 @@ class History:
             if member not in group.members and now - known.received_at > KEEP_SECONDS
         ]
         for member in gone:
-            del self._members[member]
-            self._filled.pop(member, None)
-            self._open.pop(member, None)
-            self._sequences.pop(member, None)
+            self._forget(member)
         self._given = {p: given for p, given in self._given.items() if now - given.at <= KEEP_SECONDS}
         unknown = [partition for partition in self._partitions if partition not in group.owners]
         for partition in unknown:

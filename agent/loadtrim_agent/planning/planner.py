@@ -19,7 +19,7 @@ from loadtrim_agent.wire.ownership_records import MovePlan
 from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, ReportRecord
 
 from .advice import Advice
-from .baseline import Comparison, Ignored, look_ahead, startup_seconds
+from .baseline import UNUSABLE, Comparison, Expectation, Ignored, look_ahead, startup_seconds
 from .estimate import estimate_of
 from .explain import attribute, blind, explain
 from .forecast import forecast
@@ -45,7 +45,11 @@ from .values import (
     units_of,
 )
 
-__all__ = ["Planner", "scale_request"]
+__all__ = ["Planner", "replicas_bounded", "scale_request"]
+
+SEQUENCE_MAX = 2**53
+"""A decision with a higher sequence was not made by a leader: at one a second it took 300 million years. Chosen: whole
+numbers up to it are exact in every reader of JSON, and none that follow leave the range of the records."""
 
 UNREADABLE = "What an earlier leader's policy remembered could not be read, so the policy starts anew."
 """Follows the reason of the first decision after that."""
@@ -97,21 +101,23 @@ class Planner:
         """
         self._config = replace(self._config, min_replicas=replicas, max_replicas=replicas)
 
-    def observe(self, report: ReportRecord, received_at: float) -> None:
+    def observe(self, report: ReportRecord, received_at: float, logged_at: float | None = None) -> None:
         """Take in a member's report: live, or replayed from telemetry by a new leader (the last 5 minutes will do).
 
         Args:
             report: one that was seen before (same member and sequence) is ignored.
             received_at: seconds since the epoch by the leader's clock; for a replayed one the broker's time.
+            logged_at: the same by the clock that the report's slots follow, the broker's; None: ``received_at``.
         """
-        self._history.observe(report, received_at)
+        self._history.observe(report, received_at, logged_at)
 
     def remember(self, decision: DecisionRecord) -> None:
         """Go on from a decision of an earlier leader: patience, cool-down, victims, sequence.
 
-        Feed them in the order of the log; one that is older than what is known is ignored.
+        Feed them in the order of the log; one that is older than what is known is ignored, and one with a sequence that
+        no leader reaches.
         """
-        if decision.sequence < self._sequence:
+        if not self._sequence <= decision.sequence <= SEQUENCE_MAX:
             return
         self._sequence = decision.sequence
         self._victims = decision.victims
@@ -175,10 +181,21 @@ class Planner:
             return estimate
         if group.rates is not None:
             estimate = with_rates(estimate, group.rates, self._rates)
-        startup = startup_seconds(estimate, group.startup_expected_seconds)
-        expectation, self._compared = look_ahead(now, estimate, group.expected, self._compared, startup, self._config)
+        expectation = self._expectation(now, estimate, group)
         horizon = estimate.startup_seconds + self._config.decision_seconds + 1.0
         return _Measured(estimate, forecast(estimate.series, horizon, expectation, estimate.opening), expectation.use)
+
+    def _expectation(self, now: float, estimate: Estimate, group: GroupState) -> Expectation:
+        """What the history expects. Nothing rests on it: what breaks here leaves the plan to the trend."""
+        startup = startup_seconds(estimate, group.startup_expected_seconds)
+        try:
+            expectation, self._compared = look_ahead(
+                now, estimate, group.expected, self._compared, startup, self._config
+            )
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            self._compared = Comparison()
+            return UNUSABLE
+        return expectation
 
     def _refusal(self, estimate: Estimate | None, group: GroupState, units: Sequence[Unit]) -> NotReady | None:
         """Why no plan may be made now, if so."""
@@ -198,9 +215,12 @@ class Planner:
     def _size(self, now: float, group: GroupState, measured: _Measured, inputs: DecisionInput) -> Sizing:
         manual_override = group.manual_override
         if manual_override is not None and manual_override.action == "scale" and manual_override.replicas is not None:
-            state = structs.replace(self._state, wanted=manual_override.replicas)
+            replicas = replicas_bounded(manual_override.replicas, group, self._config)
             text = "fixed by the command line until resumed"
-            return Sizing(replicas=manual_override.replicas, reason=Reason.FIXED, text=text, state=state)
+            if replicas != manual_override.replicas:
+                text += f"; {manual_override.replicas} were asked for, which the bounds do not allow"
+            state = structs.replace(self._state, wanted=replicas)
+            return Sizing(replicas=replicas, reason=Reason.FIXED, text=text, state=state)
         view = view_of(now, group, measured.estimate, inputs, measured.forecast, self._config, self._packer)
         return self._policy.decide(replace(view, future=self._future), self._state)
 
@@ -221,7 +241,7 @@ class Planner:
         self._victims = tuple(member for member in self._victims if member in group.members)
         # Time that was not seen is no quiet time: the stabilization window begins anew (I7, blind means hold).
         self._state = self._state.interrupted()
-        wanted = actual if self._state.wanted is None else self._state.wanted
+        wanted = actual if self._state.wanted is None else replicas_bounded(self._state.wanted, group, self._config)
         return _with(
             self._record(now, group, measured),
             outcome=Outcome.HOLD.value,
@@ -313,17 +333,28 @@ class Planner:
         )
 
 
-def scale_request(decision: DecisionRecord, group: GroupState) -> ReplicaTarget:
+def replicas_bounded(replicas: int, group: GroupState, config: PlanConfig) -> int:
+    """Return the number within the bounds of the settings; without a maximum, within what partitions there are for.
+
+    Whatever a number rests on (load, the command line, the memory of an earlier leader), it passes here.
+    """
+    most = config.max_replicas if config.max_replicas is not None else len(group.owners) or replicas
+    return max(1, min(max(replicas, min(config.min_replicas, most)), most))
+
+
+def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfig) -> ReplicaTarget:
     """What to ask the orchestrator for now, from the last decision and the owners as they are.
 
     Victims that still own something are not named yet, and count as wanted until they are: asking for fewer before
     would let the orchestrator pick somebody who still works. An instance with several members is named when all of
     them are victims and own nothing. A decision that holds never asks for fewer than there are (I7); one that holds
-    because nothing is known yet asks for nothing at all (``ask`` is False).
+    because nothing is known yet asks for nothing at all (``ask`` is False). Members that are there, and victims that
+    drain, are the only ones that are asked for above the bounds (:func:`replicas_bounded`).
     """
+    wanted = replicas_bounded(decision.replicas_wanted, group, config)
     if decision.outcome == Outcome.HOLD.value:
         return ReplicaTarget(
-            replicas=max(decision.replicas_wanted, decision.replicas_actual),
+            replicas=max(wanted, decision.replicas_actual),
             victims=(),
             reason=decision.reason,
             ask=_wanted_of(decision) is not None,
@@ -336,7 +367,7 @@ def scale_request(decision: DecisionRecord, group: GroupState) -> ReplicaTarget:
                 named.append(unit.instance)
             else:
                 draining += 1
-    return ReplicaTarget(replicas=decision.replicas_wanted + draining, victims=tuple(named), reason=decision.reason)
+    return ReplicaTarget(replicas=wanted + draining, victims=tuple(named), reason=decision.reason)
 
 
 def _wanted_of(decision: DecisionRecord) -> int | None:

@@ -13,11 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 
 __all__ = ["PolicyState", "StatePart", "read_state", "written_state"]
+
+
+WANTED_MAX = 1_000_000
+"""Replicas that a state may want: as many as a record may tell of. Chosen."""
 
 
 class StatePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +34,7 @@ class StatePart(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyState(StatePart, frozen=True, kw_only=True):
     """What every policy remembers; itself the state of those that remember no more."""
 
-    wanted: int | None = None
+    wanted: Annotated[int, msgspec.Meta(ge=0, le=WANTED_MAX)] | None = None
     """How many replicas the policy wanted last; None: it has not decided yet."""
 
     def interrupted(self) -> Self:

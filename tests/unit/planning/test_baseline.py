@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from loadtrim_agent.planning import baseline
+from loadtrim_agent.planning import baseline, planner
 from loadtrim_agent.planning.baseline import Comparison, Ignored, quantile_at
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, PlanConfig
@@ -470,3 +470,55 @@ def test_time_that_was_not_seen_does_not_count() -> None:
     assert later.scale == pytest.approx(2.72, abs=0.01), "five seconds of it count, and the hour before is forgotten"
     assert later.seconds < 6.0
     assert compared.with_sample(T - 10, 1.0, 1.0).at == T + 1, "clocks go back"
+
+
+# -- claims
+
+
+def lie(factor: float) -> Callable[[float], float]:
+    """Right until now, and ``factor`` times as much from the next minute on."""
+    return rise_at(BEGIN - 60, after=factor)
+
+
+def test_a_lie_is_not_believed_the_more_the_larger_it_is() -> None:
+    """Of twelve replicas all twelve were asked for, whatever the lie; what is believed has to do with what came."""
+    told = []
+    for factor in (100.0, 5_000.0):
+        group = Expecting(even(8, RATE), lie(factor))
+        use = group.run(BEGIN - 65).baseline
+        assert use is not None
+        assert use.used
+        told.append((use.forecast, use.returning, use.reason))
+    assert told[0] == told[1]
+    assert told[0][0] == pytest.approx(baseline.BELIEVED * RATE * COST)
+    assert "more than what ever came" in told[0][2]
+
+
+def test_after_a_week_less_is_believed() -> None:
+    group = Expecting(even(8, RATE), lie(100.0))
+    group.planner._compared = Comparison(most=RATE * COST, most_at=T, most_since=T - 8 * 86_400.0)
+    use = group.run(BEGIN - 65).baseline
+    assert use is not None
+    assert use.forecast == pytest.approx(baseline.BELIEVED_REPLICAS * max(1.0, RATE * COST))
+    assert use.most_since == T - 8 * 86_400.0
+
+
+def test_the_most_that_came_is_forgotten_over_weeks() -> None:
+    known = Comparison().with_most(T, 8.0).with_most(T + 28 * 86_400.0, 1.0)
+    assert known.most == pytest.approx(8.0 / 2.718281828)
+    assert (known.most_since, known.most_at) == (T, T + 28 * 86_400.0)
+    assert known.with_most(T + 29 * 86_400.0, 9.0).most == 9.0
+
+
+def test_what_breaks_in_looking_ahead_leaves_the_plan_to_the_trend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OverflowError("int too large to convert to float")
+
+    group = Expecting(even(8, RATE), rise_at(60))
+    monkeypatch.setattr(planner, "look_ahead", broken)
+    decision = group.run(5)
+    assert decision.baseline is not None
+    assert (decision.baseline.used, decision.baseline.reason_code) == (False, "unusable")
+    plain = Expecting(even(8, RATE), None)
+    plain.run(5)
+    assert wanted(group) == wanted(plain)

@@ -121,3 +121,10 @@ def test_a_new_leader_knows_the_same_past() -> None:
         heir.observation(group.now, group.state()).past
         == group.planner.history.observation(group.now, group.state()).past
     )
+
+
+def test_a_second_that_is_stamped_long_ago_is_not_kept() -> None:
+    past = RecentSeconds()
+    for at in (1000.0, 1.0, 500.0, 1001.0):
+        past.add(at, done=1, busy_seconds=0.0, given_seconds=1.0, latency_seconds=None, judged=0, lag=0)
+    assert [second.at for second in past.seconds()] == [1000, 1001]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loadtrim_agent.planning import observation
 from loadtrim_agent.planning.observation import History, Observation
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
@@ -394,3 +395,77 @@ class TestTheOpeningSecond:
         history.observe(report("a", 0), T + 1.2)
         history.observe(report("b", 0, slots_open=(0.0, 0.2)), T + 1.2)
         assert seen(history, 1.2).opening == 0.0
+
+
+# -- numbers that nobody measured
+
+
+def test_a_slot_of_tomorrow_is_not_taken_for_the_newest() -> None:
+    """A stranger's report with slots 10^6 s ahead shut the real ones out for good."""
+    history = History(CONFIG)
+    feed(history, 5)
+    history.observe(report("stranger", 0, slots_start=T + 1e6), T + 5)
+    history.observe(report("stranger", 1, slots_start=T - 1e6), T + 5)
+    assert history.left_out["slot_time"] == 2
+    feed(history, 5, first=5)
+    assert len(seen(history, 10).slots) == 100
+    assert sum(seen(history, 10).slots) == pytest.approx(5.0)
+
+
+def test_slots_are_compared_by_the_brokers_clock() -> None:
+    """The leader's clock is an hour ahead: what the members tell is as near to the broker's stamp as ever."""
+    history = History(CONFIG)
+    for second in range(5):
+        history.observe(report("a", second), T + 3600 + second + 1, T + second + 1)
+    assert history.ignored == 0
+    assert len(seen(history, 3605).slots) == 50
+
+
+@pytest.mark.parametrize("ago", [500.0, 1e5, T - 0.1])
+def test_what_a_member_did_not_tell_is_filled_for_minutes_at_most(ago: float) -> None:
+    """Each 0.1 s since then was filled: 1.3 s and 468 MB for three days, and from 1970 on the process was killed."""
+    history = History(CONFIG)
+    feed(history, 5)
+    history.observe(report("b", 0, entry(1, arrived=100, cost_mean=0.005), slots_start=T - ago), T + 5, T - ago)
+    both = group("a", "b", owners={0: "a", 1: "b"})
+    history.observation(T + 5, both)
+    history.observation(T + 6, group("a", owners={0: "a", 1: "a"}))
+    assert len(history._filled["b"]) <= 2400
+
+
+def test_a_member_goes_while_the_leaders_clock_is_a_day_ahead() -> None:
+    history, day = History(CONFIG), 86_400.0
+    for second in range(5):
+        for number, member in enumerate("ab"):
+            told = report(member, second, entry(number, arrived=100, cost_mean=0.005))
+            history.observe(told, T + day + second + 1, T + second + 1)
+    history.observation(T + day + 5, group("a", "b", owners={0: "a", 1: "b"}))
+    history.observation(T + day + 6, group("a", owners={0: "a", 1: "a"}))
+    assert len(history._filled["b"]) <= 700
+    assert len(seen(history, day + 6).slots) == 50
+
+
+def test_a_made_up_sequence_does_not_silence_its_member() -> None:
+    history = History(CONFIG)
+    feed(history, 5)
+    history.observe(report("a", 2**62, slots_start=T + 4), T + 5)
+    feed(history, 5, first=5)
+    assert history.ignored == 0
+    assert seen(history, 10).members["a"].received_at == T + 10
+
+
+def test_strangers_are_forgotten_before_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observation, "MEMBERS_MAX", 10)
+    monkeypatch.setattr(observation, "PARTITIONS_MAX", 20)
+    history = History(CONFIG)
+    feed(history, 5)
+    seen(history, 5)
+    for number in range(100):
+        history.observe(report(f"stranger-{number}", 1, entry(100 + number, arrived=1)), T + 6)
+    assert len(history._members) <= 11
+    assert len(history._sequences) <= 11
+    assert len(history._partitions) <= 20
+    assert history.left_out["partition"] == 81
+    feed(history, 1, first=5)
+    assert history.left_out["copy"] == 0
+    assert seen(history, 6).members["a"].received_at == T + 6

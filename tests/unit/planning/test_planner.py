@@ -64,7 +64,7 @@ def test_before_anything_is_measured_who_comes_gets_a_share_by_number(mode: str)
     assert (decision.outcome, decision.reason_code) == ("hold", "not_ready")
     assert [(move.source, move.target) for move in decision.moves] == [("m1", "m2")] * 2
     assert 3 not in [move.partition for move in decision.moves], "it is on its way"
-    assert not scale_request(decision, state).ask, "nothing is known that could be asked for"
+    assert not scale_request(decision, state, CONFIG).ask, "nothing is known that could be asked for"
 
 
 def test_what_is_on_its_way_counts_where_it_goes() -> None:
@@ -98,7 +98,7 @@ def test_an_empty_group_from_the_start() -> None:
     state = GroupState(generation=1, leader="", members={}, owners={})
     decision = make_planner(CONFIG).decide(T, state)
     assert decision.outcome == "hold"
-    assert scale_request(decision, state).victims == ()
+    assert scale_request(decision, state, CONFIG).victims == ()
 
 
 def test_the_brake_holds_and_lets_go() -> None:
@@ -128,6 +128,39 @@ def test_the_brake_gives_a_number() -> None:
     assert decision.victims[0] not in group.owners.values()
 
 
+def test_the_brake_keeps_to_the_bounds() -> None:
+    """``loadtrim scale G 1000`` beside a maximum of 4 asked for 1000."""
+    for bounds, asked, given in (((1, 4), 1000, 4), ((3, None), 1, 3), ((1, None), 1000, 8)):
+        group = fleet(even(8, 100.0), members=3, min_replicas=bounds[0], max_replicas=bounds[1])
+        group.run(5)
+        group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="scale", replicas=asked)
+        decision = group.step()
+        assert (decision.replicas_wanted, decision.reason_code) == (given, "fixed")
+        assert f"{asked} were asked for" in decision.reason
+        assert scale_request(decision, group.state(), group.config).replicas <= max(given, 3)
+
+
+def test_what_an_earlier_leader_wanted_is_bounded_while_nothing_is_known() -> None:
+    """A rolling restart with a lower maximum: the new leader held at what the old one wanted."""
+    group = fleet(even(8, 100.0), members=2, max_replicas=4)
+    told = msgspec.structs.replace(decision(8), policy=CONFIG.policy, state={"wanted": 8.0})
+    group.planner.remember(told)
+    held = group.step()
+    assert (held.outcome, held.replicas_wanted) == ("hold", 4)
+    assert scale_request(held, group.state(), group.config).replicas == 4
+    forged = msgspec.structs.replace(told, sequence=9, state={"wanted": 1e30})
+    group.planner.remember(forged)
+    assert scale_request(group.step(), group.state(), group.config).replicas <= 4
+
+
+def test_members_that_are_there_are_not_given_up_by_a_hold() -> None:
+    """Eight are there and four allowed: the orchestrator must not choose among them."""
+    held = msgspec.structs.replace(decision(8), outcome="hold", replicas_actual=8, state={"wanted": 8.0})
+    state = group_of({0: "m1"}, m1="x")
+    assert scale_request(held, state, replace(CONFIG, max_replicas=4)).replicas == 8
+    assert scale_request(decision(8), state, replace(CONFIG, max_replicas=4)).replicas == 4
+
+
 def test_a_hold_in_the_middle_of_a_scale_down_does_not_let_the_orchestrator_choose() -> None:
     """The wanted number is already smaller; asked for without a name it would stop somebody who works."""
     group = fleet(even(8, 50.0), members=3)
@@ -136,7 +169,7 @@ def test_a_hold_in_the_middle_of_a_scale_down_does_not_let_the_orchestrator_choo
     group.requested = group.history[-1].replicas_wanted
     group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="hold")
     decision = group.step()
-    request = scale_request(decision, group.state())
+    request = scale_request(decision, group.state(), CONFIG)
     assert len(group.members) - request.replicas <= len(request.victims)
 
 
@@ -164,7 +197,7 @@ def test_what_is_on_its_way_is_not_planned_again() -> None:
     group.in_flight = {partition(move.partition): move.target for move in first.moves}
     group.tick()
     assert group.decide().moves == ()
-    request = scale_request(group.history[-1], group.state())
+    request = scale_request(group.history[-1], group.state(), CONFIG)
     assert request.replicas == group.history[-1].replicas_wanted
 
 
@@ -405,6 +438,15 @@ def test_reports_seen_twice_count_once() -> None:
     assert encode(group.step()) == encode(other.step())
 
 
+def test_a_sequence_that_no_leader_reaches_is_not_gone_on_from() -> None:
+    group = fleet(even(8, 300.0))
+    last = group.run(5)
+    group.planner.remember(msgspec.structs.replace(last, sequence=2**62))
+    decision = group.step()
+    assert decision.sequence == last.sequence + 1
+    assert decode(encode(decision)) == decision
+
+
 # -- scale requests
 
 
@@ -434,21 +476,21 @@ def group_of(owners: dict[int, str | None], in_flight: dict[int, str] | None = N
 
 def test_victims_are_named_when_they_own_nothing() -> None:
     busy = group_of({0: "m1", 1: "m2"}, m1="x", m2="y")
-    request = scale_request(decision(1, "m2"), busy)
+    request = scale_request(decision(1, "m2"), busy, CONFIG)
     assert (request.replicas, request.victims, request.reason) == (2, (), "because")
     arriving = group_of({0: "m1", 1: "m1"}, {1: "m2"}, m1="x", m2="y")
-    assert scale_request(decision(1, "m2"), arriving).victims == ()
+    assert scale_request(decision(1, "m2"), arriving, CONFIG).victims == ()
     empty = group_of({0: "m1", 1: None}, m1="x", m2="y")
-    assert scale_request(decision(1, "m2"), empty) == replace(request, replicas=1, victims=("y",))
+    assert scale_request(decision(1, "m2"), empty, CONFIG) == replace(request, replicas=1, victims=("y",))
 
 
 def test_an_instance_goes_when_all_its_members_are_empty_victims() -> None:
     state = group_of({0: "m1"}, m1="x", m2="y", m3="y", m4="")
-    assert scale_request(decision(2, "m2", "m3"), state).victims == ("y",)
-    assert scale_request(decision(2, "m2"), state).victims == ()
-    assert scale_request(decision(2, "m4"), state).victims == ("m4",)
+    assert scale_request(decision(2, "m2", "m3"), state, CONFIG).victims == ("y",)
+    assert scale_request(decision(2, "m2"), state, CONFIG).victims == ()
+    assert scale_request(decision(2, "m4"), state, CONFIG).victims == ("m4",)
     half = group_of({0: "m1", 1: "m3"}, m1="x", m2="y", m3="y")
-    assert scale_request(decision(1, "m2", "m3"), half).replicas == 2
+    assert scale_request(decision(1, "m2", "m3"), half, CONFIG).replicas == 2
 
 
 # -- what is written down

@@ -170,7 +170,7 @@ class Fleet:
         """The same with an orchestrator that does what it is asked for, after ``startup`` seconds."""
         for _ in range(seconds):
             decision = self.step()
-            request = scale_request(decision, self.state())
+            request = scale_request(decision, self.state(), self.config)
             self.requested = decision.replicas_wanted
             for unit in units_of(self.state()):
                 if unit.instance in request.victims:

@@ -408,7 +408,7 @@ class Simulation:
             return
         if not self._config.can_scale or self._config.mode != "active":
             return
-        request = scale_request(self._last, self._group())
+        request = scale_request(self._last, self._group(), self._config)
         if not request.ask:
             return
         replicas, victims = request.replicas, request.victims

@@ -1,0 +1,121 @@
+"""The leader's loop contains what breaks: a record costs itself, a plan that breaks costs what was read before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.common.error_boundary import ErrorBoundary
+from loadtrim_agent.common.tasks import AgentTasks
+from loadtrim_agent.kafka.control_log import TelemetryEntry
+from loadtrim_agent.leader import loop
+from loadtrim_agent.leader.loop import GroupView, LeaderLoop, PlannerThread
+from loadtrim_agent.planning.planner import Planner
+from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
+from unit.planning.virtual_group import T, partition
+
+CONFIG = PlanConfig(group="g")
+STATE = GroupState(generation=1, leader="a", members={"a": MemberState(joined_at=T)}, owners={partition(0): "a"})
+
+
+def report(sequence: int, member: str = "a", **more: Any) -> ReportRecord:
+    more.setdefault("slots_start", T + sequence)
+    more.setdefault("slots", (0.05,) * 10)
+    entries = (PartitionReport(topic=partition(0).topic, partition=0, arrived=100, cost_mean=0.005),)
+    return ReportRecord(group="g", member=member, at=T, sequence=sequence, generation=1, partitions=entries, **more)
+
+
+async def test_a_record_that_breaks_the_planner_is_skipped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = Planner.observe
+
+    def fragile(self: Planner, record: ReportRecord, *rest: Any) -> None:
+        if record.member == "evil":
+            raise ZeroDivisionError
+        observe(self, record, *rest)
+
+    monkeypatch.setattr(Planner, "observe", fragile)
+    planner = PlannerThread(CONFIG)
+    for second in range(5):
+        planner.observe(TelemetryEntry(report(second, slots=(0.05,) * 10), T + second + 1, replayed=False))
+        planner.observe(TelemetryEntry(report(second, "evil"), T + second + 1, replayed=False))
+    decision = await planner.decide(T + 5, STATE)
+    assert decision.rate > 0.0, f"all of the others counts: {decision.reason}"
+    assert planner.left_out() == {"planner_record": 5}
+    planner.observe(TelemetryEntry(report(6, slots_start=T + 1e6), T + 6, replayed=False))
+    await planner.decide(T + 6, STATE)
+    assert planner.left_out() == {"report_slot_time": 1}, "told once"
+
+
+async def test_names_in_reports_do_not_pile_up() -> None:
+    snapshot = SimpleNamespace(
+        assignment=None, owners={}, partition_counts={}, member="a", generation=1, leaving=frozenset(),
+        manual_override=None,
+    )  # fmt: skip
+    group: Any = SimpleNamespace(snapshot=lambda: snapshot)
+    view = GroupView(group, "pod-1")
+    for number in range(100):
+        view.observe(report(number, f"stranger-{number}"))
+    view.state({}, None, None)
+    assert (view._instances, view.weights) == ({}, {})
+
+
+class BrokenPlans:
+    """Stands for the planner's thread: every decision breaks."""
+
+    def __init__(self, _: PlanConfig) -> None:
+        self.seen: list[TelemetryEntry] = []
+        PLANNERS.append(self)
+
+    def observe(self, entry: TelemetryEntry) -> None:
+        self.seen.append(entry)
+
+    async def decide(self, *_: object) -> DecisionRecord:
+        raise OverflowError
+
+
+PLANNERS: list[BrokenPlans] = []
+
+
+async def test_planning_that_broke_does_not_read_the_same_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, looptime: object
+) -> None:
+    """The last 300 s were replayed, so that planning broke every 10 s for five minutes."""
+    clock = SimpleNamespace(now=T)
+    monkeypatch.setattr(loop, "wall_time", lambda: clock.now)
+    monkeypatch.setattr(loop, "PlannerThread", BrokenPlans)
+    monkeypatch.setattr(LeaderLoop, "_decide_for_ever", lambda self, _c, _t, planner: planner.decide())
+    since: list[float] = []
+
+    def telemetry(begin: float) -> object:
+        since.append(begin)
+        return SimpleNamespace(read=_nothing)
+
+    counts: list[str] = []
+    boundary = ErrorBoundary(SimpleNamespace(error=counts.append))
+    options: Any = SimpleNamespace(plan=CONFIG, instance="pod-1", time_zone="UTC", baseline_topic="", scales=False)
+    group: Any = SimpleNamespace(log=SimpleNamespace(telemetry=telemetry), queries=None)
+    nothing: Any = SimpleNamespace()
+    leader = LeaderLoop(options, group, nothing, nothing, boundary, AgentTasks(nothing, boundary))
+    leader.last = DecisionRecord(
+        group="g", member="a", at=T, generation=1, sequence=41, outcome="none", reason="because"
+    )
+    PLANNERS.clear()
+    with caplog.at_level(logging.CRITICAL, "loadtrim"):
+        task = asyncio.create_task(leader._guarded())
+        await asyncio.sleep(5.0)
+        clock.now = T + 10.0
+        await asyncio.sleep(10.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert counts == ["planning", "planning"]
+    assert since == [T - 300.0, T]
+    assert [[entry.record for entry in planner.seen] for planner in PLANNERS] == [[], [leader.last]]
+
+
+async def _nothing(_: object) -> None:
+    return None
