@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .retry_backoff import RetryBackoff
+
 __all__ = ["Heartbeats"]
 
 NEVER = float("inf")
@@ -12,9 +14,12 @@ BURST_GAPS_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 class Heartbeats:
     """One is on its way at a time. Whether the member may send any is :class:`~.session.Session`'s to know."""
 
-    def __init__(self, interval_seconds: float) -> None:
+    def __init__(self, interval_seconds: float, backoff: RetryBackoff) -> None:
         self._interval_seconds = interval_seconds
+        self._backoff = backoff
         self._due_at = NEVER
+        self._held_until = 0.0
+        """Time before which none is sent, however much one is wanted: brokers refused it."""
         self._in_flight = False
         self._burst: list[float] = []
         self.stopped = False
@@ -23,7 +28,7 @@ class Heartbeats:
     @property
     def wakeup(self) -> float:
         """Return the time at which the next one is due; inf: one is on its way, or none is to be sent."""
-        return NEVER if self._in_flight or self.stopped else self._due_at
+        return NEVER if self._in_flight or self.stopped else max(self._due_at, self._held_until)
 
     def entered(self, now: float) -> None:
         """A generation began."""
@@ -45,6 +50,15 @@ class Heartbeats:
     def answered(self) -> None:
         self._in_flight = False
 
+    def accepted(self) -> None:
+        """The coordinator answered."""
+        self._backoff.succeeded()
+        self._held_until = 0.0
+
+    def refused(self, now: float, member: str) -> None:
+        """A broker that is not the coordinator answered, or none: the next one waits, for longer each time in a row."""
+        self._held_until = now + self._backoff.failed(member)
+
     def next(self, now: float) -> None:
         """The one after the one that was answered now."""
         self._due_at = now + (self._burst.pop(0) if self._burst else self._interval_seconds)
@@ -52,3 +66,4 @@ class Heartbeats:
     def forget(self) -> None:
         """Out of the group: whatever is on its way is another member's."""
         self.stopped = self._in_flight = False
+        self._held_until = 0.0

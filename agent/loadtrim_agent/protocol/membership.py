@@ -41,7 +41,7 @@ class Membership(MembershipState):
         super().__init__(config.topics)
         self._emit = emit
         self.rebalance = OngoingRebalance()
-        self.session = Session(self, config.heartbeat_interval, lease, emit)
+        self.session = Session(self, config, lease, emit)
         self._effects = MembershipEffects(config, self, self.session, self.rebalance, hooks, emit)
         leader_assignment = self._effects.leader_assignment
         self._answers = MembershipAnswers(self, self.session, self.rebalance, leader_assignment, hooks, emit)

@@ -19,6 +19,7 @@ from .membership_state import MembershipState, Occurrence
 from .membership_table import Phase, Trigger
 from .ongoing_rebalance import NEVER, OngoingRebalance, attempts_of
 from .ports import MembershipHooks
+from .retry_backoff import RetryBackoff
 from .session import Session
 
 __all__ = ["MembershipEffects"]
@@ -54,6 +55,7 @@ class MembershipEffects:
         self._rebalance = rebalance
         self._hooks = hooks
         self._emit = emit
+        self._restarts = RetryBackoff(config.session_timeout)
         self._join_sequence = JoinSequence()
         self.leader_assignment = LeaderAssignment(hooks, emit, self._join_sequence)
 
@@ -69,8 +71,9 @@ class MembershipEffects:
 
     def maybe_join(self, now: float, _: Any = None) -> Occurrence | None:
         """Have the JoinGroup sent as soon as nothing stands in its way."""
-        ready = self._state.phase is Phase.REVOKING and self._hooks.ready_to_join(now)
-        return Occurrence(Trigger.READY) if ready else None
+        if self._state.phase is not Phase.REVOKING or self._rebalance.held_back(now):
+            return None
+        return Occurrence(Trigger.READY) if self._hooks.ready_to_join(now) else None
 
     def send_join(self, now: float, _: Any = None, *, fresh: bool = False) -> None:
         """Send the JoinGroup, unless the coordinator must be found first.
@@ -125,6 +128,12 @@ class MembershipEffects:
         # Also where a JoinGroup is parked: it may be parked at a broker that is not the coordinator any more.
         if self._rebalance.retry_at == NEVER:
             self.send_join(now)
+
+    def back_off(self, now: float, _: Any) -> None:
+        """Begin the rebalance again after a pause that grows with each time in a row."""
+        # What was answered may be answered again, by a broker that cannot do better for a while.
+        pause = self._restarts.failed(self._state.member)
+        self._rebalance.held_until = now + pause if pause else NEVER
 
     def heartbeat_now(self, now: float, _: Any) -> None:
         """Have the coordinator just found asked at once whether it knows the member."""
@@ -202,6 +211,7 @@ class MembershipEffects:
         if state.protocol == LOADTRIM:
             self._join_sequence.entered(state.generation, attempts_of(answer))
         rebalance.deadline = NEVER
+        self._restarts.succeeded()
         self._session.entered(now)
         # Another member may have entered this generation before, and have joined again.
         ended = self._session.end_noticed

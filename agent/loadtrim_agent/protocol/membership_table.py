@@ -22,6 +22,7 @@ Rules that hold in the table (numbers as in ``docs/protocol.md``):
 * What is owned goes on being delivered in every phase, as long as the lease lasts: no phase stops a partition.
 * Each way back leads to REVOKING, never straight to JOINING: what must come before a JoinGroup comes before each one.
   The exceptions send a JoinGroup of the same rebalance again: a new id, a retry, a new coordinator, one unanswered.
+* A rebalance that is begun again because of an answer is held back, for longer each time in a row (``back_off``).
 * A rebalance that is wanted while one goes on is not lost: it is noted (``note_again``) and begins after that one.
 * A rebalance that the member is told of counts in STABLE only (rule 9): in any other phase it is in one already.
 * FORGOTTEN owns nothing from then on (rule 9), in whatever phase the coordinator's answer finds the member.
@@ -96,9 +97,9 @@ class Transition:
 IGNORED = None
 """The trigger may come in this phase and changes nothing."""
 
-_FORGET = Transition(Phase.REVOKING, ("forget", "maybe_join"))
+_FORGET = Transition(Phase.REVOKING, ("back_off", "forget", "maybe_join"))
 _LEAVE = Transition(Phase.LEFT, ("stop_waiting",))
-_RESTART = Transition(Phase.REVOKING, ("stop_waiting_for_answer", "maybe_join"))
+_RESTART = Transition(Phase.REVOKING, ("stop_waiting_for_answer", "back_off", "maybe_join"))
 
 TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     Phase.IDLE: {

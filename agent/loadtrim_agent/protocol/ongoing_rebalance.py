@@ -32,14 +32,23 @@ class OngoingRebalance:
         """Time at which the phase has lasted too long."""
         self.retry_at = NEVER
         """Time of the next JoinGroup, after one that was refused for now."""
+        self.held_until = NEVER
+        """Time until which no JoinGroup is sent, as the rebalance was begun again; NEVER: none is held back."""
 
     def wakeup(self, *, coordinator_known: bool) -> float:
         """Return the time at which something is due; a retry needs a coordinator."""
-        return min(self.retry_at if coordinator_known else NEVER, self.deadline)
+        return min(self.retry_at if coordinator_known else NEVER, self.deadline, self.held_until)
+
+    def held_back(self, now: float) -> bool:
+        """Return whether the JoinGroup must wait; once it need not, it never must again."""
+        if now < self.held_until < NEVER:
+            return True
+        self.held_until = NEVER
+        return False
 
     def stop_waiting(self) -> None:
         """Nothing is due any more."""
-        self.deadline = self.retry_at = NEVER
+        self.deadline = self.retry_at = self.held_until = NEVER
 
     def is_stale(self, member: str, answer: GroupAnswer) -> bool:
         """Return whether the assignment was made from an earlier JoinGroup of this member (rule 6).

@@ -7,11 +7,12 @@ from collections.abc import Callable, Container
 from .announcements import Announcements
 from .commands import Command, FindCoordinatorCommand, SendHeartbeatCommand
 from .events import HeartbeatAnsweredEvent
-from .group_config import COORDINATOR_MOVED, Code
+from .group_config import COORDINATOR_MOVED, Code, GroupConfig
 from .heartbeats import Heartbeats
 from .lease import Lease
 from .membership_state import MembershipState, Occurrence
 from .membership_table import Phase, Trigger
+from .retry_backoff import RetryBackoff
 
 __all__ = ["Session"]
 
@@ -27,12 +28,12 @@ class Session:
     """
 
     def __init__(
-        self, state: MembershipState, heartbeat_interval: float, lease: Lease, emit: Callable[[Command], None]
+        self, state: MembershipState, config: GroupConfig, lease: Lease, emit: Callable[[Command], None]
     ) -> None:
         self._state = state
         self._lease = lease
         self._emit = emit
-        self._heartbeats = Heartbeats(heartbeat_interval)
+        self._heartbeats = Heartbeats(config.heartbeat_interval, RetryBackoff(config.session_timeout))
         self._noticed_generation = -1
         """Generation whose end the log was already told of, by this member or by another (rule 11)."""
         self._announcements = Announcements()
@@ -107,6 +108,11 @@ class Session:
             return None
         current = event.generation == state.generation
         self._heartbeats.next(event.now)
+        if event.code in COORDINATOR_MOVED:
+            self._heartbeats.refused(event.now, state.member)
+            self.coordinator_lost()
+            return None
+        self._heartbeats.accepted()
         if event.code == Code.NONE:
             # Only an answer to the generation of now proves that no rebalance waits for this member (rule 12).
             if current and state.phase is Phase.STABLE:
@@ -120,8 +126,6 @@ class Session:
                 return Occurrence(Trigger.GENERATION_ENDS)
         elif event.code == Code.UNKNOWN_MEMBER_ID:
             return Occurrence(Trigger.FORGOTTEN)
-        elif event.code in COORDINATOR_MOVED:
-            self.coordinator_lost()
         return None
 
     def commit_refused(self, now: float, member: str, generation: int, code: int) -> Occurrence | None:

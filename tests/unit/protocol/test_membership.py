@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from loadtrim_agent.common.partition import Partition
@@ -223,6 +225,81 @@ def test_without_a_map_what_is_given_is_held_and_nothing_moves() -> None:
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     assert d.counted() == ["move_not_possible"]
     assert d.machine.partitions.ownership is None
+
+
+ROUND_TRIP_SECONDS = 0.005
+
+
+def restarts(d: Driver, seconds: float, answer: Callable[[Driver], object]) -> int:
+    """Answer each JoinGroup well and each SyncGroup with ``answer``; how many JoinGroups were sent in this time?"""
+    joins, end = 0, d.now + seconds
+    while d.now < end:
+        if d.all(c.FindCoordinatorCommand):
+            d.feed(e.CoordinatorFoundEvent)
+        if d.all(c.SendJoinCommand):
+            joins += 1
+            d.now += ROUND_TRIP_SECONDS
+            d.join_answered(generation=d.machine.membership.rebalance.generation + 1)
+            d.now += ROUND_TRIP_SECONDS
+            answer(d)
+        else:
+            d.after(max(ROUND_TRIP_SECONDS, d.machine.wakeup() - d.now))
+    return joins
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+        Code.REBALANCE_IN_PROGRESS,
+        Code.ILLEGAL_GENERATION,
+        Code.UNKNOWN_MEMBER_ID,
+    ],
+)
+def test_a_sync_refused_again_and_again_is_not_repeated_all_the_time(code: Code) -> None:
+    """A coordinator that cannot store the assignment refuses for as long as its log has too few replicas."""
+    d = Driver().joining()
+    assert restarts(d, 2.0, lambda d: d.sync_answered(code=code)) <= 8
+    assert restarts(d, 60.0, lambda d: d.sync_answered(code=code)) <= 60
+
+
+def test_stale_assignments_again_and_again_are_not_answered_by_a_rebalance_each_at_once() -> None:
+    d = Driver().joining()
+    assert restarts(d, 2.0, lambda d: d.sync_answered(partitions=(P0,))) <= 8
+
+
+def test_a_generation_entered_ends_the_waiting() -> None:
+    d = Driver().joining()
+    restarts(d, 2.0, lambda d: d.sync_answered(code=Code.COORDINATOR_NOT_AVAILABLE))
+    d.after(d.machine.wakeup() - d.now)
+    d.into(90, **{ME: (0,), OTHER: ()})
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=91)
+    d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
+    assert d.all(c.SendJoinCommand), "the first time it joins at once"
+
+
+def test_heartbeats_to_brokers_that_do_not_coordinate_come_less_and_less_often() -> None:
+    """The lookup may name the broker of before for as long as that one does not know better."""
+    d = Driver().running(0)
+    heartbeats, end = 0, d.now + 5.0
+    d.after(1.0)
+    while d.now < end:
+        if d.all(c.SendHeartbeatCommand):
+            heartbeats += 1
+            d.now += ROUND_TRIP_SECONDS
+            d.heartbeat_answered(Code.NOT_COORDINATOR)
+            d.feed(e.CoordinatorFoundEvent)
+        else:
+            d.after(max(ROUND_TRIP_SECONDS, d.machine.wakeup() - d.now))
+    assert 5 <= heartbeats <= 12
+    if not d.all(c.SendHeartbeatCommand):
+        d.after(d.machine.wakeup() - d.now)
+    d.heartbeat_answered(Code.NONE)
+    d.after(1.0)
+    assert d.all(c.SendHeartbeatCommand), "the interval counts again"
 
 
 # -- leading -------------------------------------------------------------------------------------------------------
