@@ -153,8 +153,9 @@ class ControlLog:
         try:
             fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
         except OffsetOutOfRangeError:
-            self._reader.feed(LogGapEvent(now=boot_time()))
+            # Rule 9: the end is asked for before the JoinGroup that the gap causes, so that no release after it is missed.
             self._position = await self._coordination.end()
+            self._reader.feed(LogGapEvent(now=boot_time()))
             return
         now, position = boot_time(), self._position
         for message in fetched.records:

@@ -12,6 +12,7 @@ from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
 from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
 from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
 from loadtrim_agent.kafka.partition_log import Fetched
+from loadtrim_agent.protocol import events as e
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
@@ -155,4 +156,59 @@ async def test_telemetry_is_heard_once_with_the_moment_it_was_appended_on_this_c
     there.records += Telemetry(10).records[9:]
     await tail.read(heard.append)
     assert [(entry.record.sequence, entry.received_at) for entry in heard[2:]] == [(9, now[0])]  # type: ignore[union-attr]
+    await log.close()
+
+
+class Coordination:
+    """The coordination log behind a gap: it was truncated, and what is asked for does not exist."""
+
+    def __init__(self) -> None:
+        self.end_failures = 0
+        self.ends_asked = 0
+        self.begin = 10
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        if position < self.begin:
+            raise OffsetOutOfRangeError
+        await asyncio.sleep(0)
+        return Fetched([], position, position)
+
+    async def end(self) -> int:
+        self.ends_asked += 1
+        if self.end_failures:
+            self.end_failures -= 1
+            raise LeaderNotAvailableError
+        return self.begin
+
+
+async def test_a_gap_is_told_when_the_end_behind_it_is_known() -> None:
+    """A release between the JoinGroup that a gap causes and an end asked for later was read by nobody."""
+    log, there = make_log(), Coordination()
+    told: list[tuple[e.Event, int, int]] = []
+    partition: Any = there
+    log._coordination = partition
+    log._reader = SimpleNamespace(feed=lambda event: told.append((event, there.ends_asked, log._position)))  # type: ignore[assignment]
+    await log._read_on()
+    ((event, ends_asked, position),) = told
+    assert isinstance(event, e.LogGapEvent)
+    assert (ends_asked, position) == (1, 10), "whatever the machine does about it comes after the end"
+    await log.close()
+
+
+async def test_a_gap_is_told_once_however_often_the_end_must_be_asked_for() -> None:
+    """Each time it is told is a rebalance of the whole group."""
+    log, there = make_log(), Coordination()
+    there.end_failures = 3
+    told: list[e.Event] = []
+    partition: Any = there
+    log._coordination = partition
+    log._reader = SimpleNamespace(feed=told.append)  # type: ignore[assignment]
+    for _ in range(3):
+        with pytest.raises(LeaderNotAvailableError):
+            await log._read_on()
+    assert told == []
+    await log._read_on()
+    assert [type(event) for event in told] == [e.LogGapEvent]
+    await log._read_on()
+    assert len(told) == 1
     await log.close()
