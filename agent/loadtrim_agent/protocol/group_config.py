@@ -8,13 +8,16 @@ import msgspec
 
 from loadtrim_agent.common.settings import DEFAULTS
 
-__all__ = ["HEARTBEATS_PER_SESSION", "LOADTRIM", "STANDARD_PROTOCOLS", "Code", "GroupConfig"]
+__all__ = ["BROKER_ASSIGNS", "HEARTBEATS_PER_SESSION", "LOADTRIM", "STANDARD_PROTOCOLS", "Code", "GroupConfig"]
 
 LOADTRIM = "loadtrim"
 """Name of our protocol in JoinGroup; a group speaks it when every member offers it."""
 
 STANDARD_PROTOCOLS = ("range", "roundrobin")
 """Protocols that we offer beside it, so that members without the agent can share the group (mixed group)."""
+
+BROKER_ASSIGNS = "KIP-848"
+"""Our name for the protocol of a group with a member of Kafka's consumer protocol: there no member leads."""
 
 HEARTBEATS_PER_SESSION = 3
 """Source: Kafka's advice for ``heartbeat.interval.ms``."""

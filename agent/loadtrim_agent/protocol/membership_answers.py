@@ -11,7 +11,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord
 from .commands import Command, CountCommand
 from .counters import ProtocolCount
 from .events import GroupAnswer, JoinAnsweredEvent, SyncAnsweredEvent
-from .group_config import COORDINATOR_MOVED, LOADTRIM, RETRIABLE, Code
+from .group_config import BROKER_ASSIGNS, COORDINATOR_MOVED, LOADTRIM, RETRIABLE, Code
 from .leader_assignment import LeaderAssignment
 from .membership_state import MembershipState, Occurrence
 from .membership_table import Phase, Trigger
@@ -64,9 +64,11 @@ class MembershipAnswers:
         self._state.member = event.member
         self._state.leader = event.leader
         self._rebalance.generation = event.generation
-        self._rebalance.protocol = event.protocol
+        # The broker tells a member of the classic protocol the name that it offered first, and no leader, where a
+        # member of the consumer protocol is in the group and the broker assigns.
+        self._rebalance.protocol = event.protocol if event.leader else BROKER_ASSIGNS
         # A member without the agent is back in the group. It heeds no claims, so that delivering stops at once.
-        if event.protocol != LOADTRIM:
+        if self._rebalance.protocol != LOADTRIM:
             self._hooks.stop_foreign(event.now)
         if event.leader != event.member:
             return Occurrence(Trigger.JOINED, {})

@@ -112,7 +112,7 @@ class MembershipEffects:
         group, at = self._config.group, self._hooks.wall(now)
         if state.generation < 0:
             self._hooks.append(HelloRecord(group=group, member=state.member, at=at, instance=self._config.instance))
-        elif not self._session.end_noticed:
+        elif not self._session.end_noticed and not state.broker_assigns:
             self._hooks.append(RejoinRecord(group=group, member=state.member, at=at, generation=state.generation))
         self._session.end_announced()
 
@@ -214,7 +214,8 @@ class MembershipEffects:
         self._restarts.succeeded()
         self._session.entered(now)
         # Another member may have entered this generation before, and have joined again.
-        ended = self._session.end_noticed
+        # Where the broker assigns, a JoinGroup may be answered with the generation that it was sent in.
+        ended = self._session.end_noticed and not state.broker_assigns
         self._hooks.enter(now, answer)
         self._session.expect_unseen(now, answer.assignment.members if answer.assignment is not None else ())
         # The hook may have begun a rebalance itself; then the member is not in STABLE any more.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
-from .group_config import LOADTRIM
+from .group_config import BROKER_ASSIGNS, LOADTRIM
 from .membership_table import Phase, Trigger
 
 __all__ = ["MembershipState", "Occurrence"]
@@ -59,6 +59,11 @@ class MembershipState:
     def speaks_loadtrim(self) -> bool:
         """The generation entered last is one of ours: claims count, the log moves ownership."""
         return self.protocol == LOADTRIM
+
+    @property
+    def broker_assigns(self) -> bool:
+        """The broker made the assignment of the generation entered last; each member has a generation of its own."""
+        return self.protocol == BROKER_ASSIGNS
 
     @property
     def may_commit(self) -> bool:

@@ -165,9 +165,9 @@ class Session:
 
     def on_rebalance_notice(self, now: float, generation: int) -> Occurrence | None:
         """A member was told that this generation ends: join too, without asking first."""
-        if generation == self._state.generation:
+        if generation == self._state.generation and not self._state.broker_assigns:
             return self._join_on_notice()
-        if generation > self._state.generation:
+        if generation >= self._state.generation:
             self.expect_rebalance(now, generation)
         return None
 

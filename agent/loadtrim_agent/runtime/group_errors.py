@@ -6,7 +6,16 @@ from aiokafka.errors import KafkaError, for_code
 
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code, GroupConfig
 
-__all__ = ["group_error"]
+__all__ = ["broker_assigns_text", "group_error"]
+
+
+def broker_assigns_text(group: str) -> str:
+    """Return what is said to user code's log when a member of the consumer protocol is in the group."""
+    return (
+        f"Group {group} has a member of Kafka's consumer protocol (KIP-848), so that the broker assigns its partitions. "
+        "This member consumes what the broker gives it; loadtrim neither moves partitions nor scales meanwhile. "
+        "Run all members with group.protocol=classic, or give the other members another group_id."
+    )
 
 
 def group_error(code: int, config: GroupConfig, *, spoken: str = "") -> KafkaError:

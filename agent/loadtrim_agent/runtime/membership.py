@@ -32,13 +32,13 @@ from loadtrim_agent.kafka.subscription import TopicWatch
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
-from loadtrim_agent.protocol.group_config import Code, GroupConfig
+from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, Code, GroupConfig
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
 from .condition import AgentCondition
 from .control_access import ControlAccess
-from .group_errors import group_error
+from .group_errors import broker_assigns_text, group_error
 from .observer import AgentObserver
 
 __all__ = ["CommandExecutor", "CommandSink", "CommandTargets", "MembershipDriver", "UserCommits"]
@@ -317,6 +317,8 @@ class CommandExecutor:
         self._agent = agent
         self._opening: list[c.OpenCommand] = []
         """Opened together when all commands of the event were carried out, to share a listener call."""
+        self._broker_assigns = False
+        """In the generation entered last the broker assigns; said once each time it begins."""
         requests, partitions, commits = agent.requests, agent.partitions, agent.commits
         self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
             c.FindCoordinatorCommand: requests.find_coordinator,
@@ -377,6 +379,10 @@ class CommandExecutor:
             "leader" if command.leader == command.member else "member",
             "" if group.speaks_loadtrim else f", mixed group, protocol {command.protocol}",
         )
+        broker_assigns = command.protocol == BROKER_ASSIGNS
+        if broker_assigns and not self._broker_assigns:
+            log.warning("%s", broker_assigns_text(agent.driver.config.group))
+        self._broker_assigns = broker_assigns
         agent.boundary.call("entered", agent.observer.entered, command)
 
     def _send_leave(self, command: c.SendLeaveCommand) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
-from sim.driver import ME, Driver
+from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, STANDARD_PROTOCOLS, Code
+from loadtrim_agent.wire.ownership_records import RejoinRecord
+from sim.driver import GROUP, ME, Driver
 
 P0, P1, P2, P3 = (Partition("orders", index) for index in range(4))
 
@@ -121,3 +122,70 @@ def test_a_log_that_can_be_used_before_the_start_begins_nothing() -> None:
     assert d.kinds() == []
     d.joining()
     assert d.only(c.SendJoinCommand).protocols == (LOADTRIM, *STANDARD_PROTOCOLS)
+
+
+# -- a member of Kafka's consumer protocol (KIP-848): the broker assigns -----------------------------------------------
+
+
+def broker_assigns(d: Driver, *given: Partition, generation: int = 1) -> Driver:
+    """In a generation that the broker made: the answers name the protocol offered first, no leader, and no user data."""
+    d.join_answered(generation=generation, protocol=LOADTRIM, leader="")
+    d.sync_answered(partitions=given)
+    return d
+
+
+def test_what_the_broker_assigns_is_held_as_in_any_mixed_group() -> None:
+    """It was taken for an assignment from another attempt, and joined again for, at once and for ever."""
+    d = broker_assigns(Driver().joining(), P0, P1)
+    assert d.kinds() == ["Entered", "FetchCommitted"]
+    assert d.only(c.EnteredCommand).protocol == BROKER_ASSIGNS
+    d.open_all()
+    assert d.machine.settled
+    assert not d.machine.membership.speaks_loadtrim
+    d.feed(e.MoveWantedEvent, partition=P0, target="other")
+    assert d.counted() == ["move_not_possible"]
+
+
+def test_where_the_broker_assigns_everything_is_revoked_before_every_join() -> None:
+    d = broker_assigns(Driver().joining(), P0)
+    d.open_all()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.kinds() == ["Stop"]
+    d.drained(P0, None)
+    assert d.kinds() == ["Drop", "SendJoin"], "and the log is not told: others have generations of their own"
+    assert d.only(c.SendJoinCommand).owned == ()
+
+
+def test_a_generation_of_the_broker_may_be_entered_again() -> None:
+    d = broker_assigns(Driver().joining(), P0)
+    d.open_all()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.drained(P0, None)
+    broker_assigns(d, P1)
+    assert d.kinds() == ["Entered", "FetchCommitted"], "no JoinGroup follows for the generation that ended before"
+
+
+def test_a_member_that_joins_again_does_not_make_the_others_put_everything_down() -> None:
+    d = broker_assigns(Driver().joining(), P0)
+    d.open_all()
+    d.read(RejoinRecord(group=GROUP, member="other", at=0.0, generation=1))
+    assert d.kinds() == ["SendHeartbeat"]
+    d.heartbeat_answered(Code.NONE)
+    assert not d.all(c.SendJoinCommand)
+
+
+def test_a_broker_that_assigns_stops_at_once_what_was_owned_by_claims() -> None:
+    d = Driver().running(0, 1)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, leader="")
+    assert d.kinds() == ["Stop", "Stop", "SendSync"]
+
+
+def test_the_group_is_ours_again_when_a_member_leads_it() -> None:
+    d = broker_assigns(Driver().joining(), P0)
+    d.open_all()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.drained(P0, None)
+    d.into(2, **{ME: (0,), "other": (1,)})
+    assert d.machine.membership.speaks_loadtrim
+    assert d.machine.partitions.ownership is not None
