@@ -153,7 +153,7 @@ class ControlLog:
         try:
             fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
         except OffsetOutOfRangeError:
-            # Rule 9: the end is asked for before the JoinGroup that the gap causes, so that no release after it is missed.
+            # Rule 9: the end comes before the JoinGroup that the gap causes, so that no release after it is missed.
             self._position = await self._coordination.end()
             self._reader.feed(LogGapEvent(now=boot_time()))
             return

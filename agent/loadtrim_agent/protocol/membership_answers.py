@@ -64,8 +64,8 @@ class MembershipAnswers:
         self._state.member = event.member
         self._state.leader = event.leader
         self._rebalance.generation = event.generation
-        # The broker tells a member of the classic protocol the name that it offered first, and no leader, where a
-        # member of the consumer protocol is in the group and the broker assigns.
+        # Where a member of the consumer protocol is in the group, the broker assigns and no member leads. The name in
+        # the answer is then what this member offered first.
         self._rebalance.protocol = event.protocol if event.leader else BROKER_ASSIGNS
         # A member without the agent is back in the group. It heeds no claims, so that delivering stops at once.
         if self._rebalance.protocol != LOADTRIM:

@@ -12,7 +12,7 @@ __all__ = ["broker_assigns_text", "group_error"]
 def broker_assigns_text(group: str) -> str:
     """Return what is said to user code's log when a member of the consumer protocol is in the group."""
     return (
-        f"Group {group} has a member of Kafka's consumer protocol (KIP-848), so that the broker assigns its partitions. "
+        f"Group {group} has a member of the consumer protocol (KIP-848), so that the broker assigns its partitions. "
         "This member consumes what the broker gives it; loadtrim neither moves partitions nor scales meanwhile. "
         "Run all members with group.protocol=classic, or give the other members another group_id."
     )

@@ -128,7 +128,7 @@ def test_a_log_that_can_be_used_before_the_start_begins_nothing() -> None:
 
 
 def broker_assigns(d: Driver, *given: Partition, generation: int = 1) -> Driver:
-    """In a generation that the broker made: the answers name the protocol offered first, no leader, and no user data."""
+    """In a generation that the broker made: its answers name the protocol offered first, no leader and no user data."""
     d.join_answered(generation=generation, protocol=LOADTRIM, leader="")
     d.sync_answered(partitions=given)
     return d
