@@ -45,6 +45,8 @@ class ProtocolCount(enum.Enum):
     LOG_USABLE = ("log_usable",)
     RELEASE_IN_DOUBT = ("release_in_doubt", Severity.ERROR)
     RELEASE_NOT_FOUND = ("release_not_found", Severity.ERROR)
+    FOREIGN_RELEASE = ("foreign_release", Severity.ERROR)
+    FOREIGN_PLAN = ("foreign_plan", Severity.ERROR)
     FUTURE_RECORDS_DROPPED = ("future_records_dropped", Severity.ERROR)
 
     # Rebalances (rules 6 to 9 and 12).

@@ -27,7 +27,7 @@ from loadtrim_agent.wire.ownership_records import (
 )
 
 from . import events
-from .assigned_partition import AssignedPartition
+from .assigned_partition import AssignedPartition, AssignedState
 from .commands import (
     AppendCommand,
     Command,
@@ -405,13 +405,12 @@ class Machine:
         membership = self.membership
         match record:
             case ReleaseRecord():
-                counted = self.partitions.fold(record, membership.member, acquire=membership.stable)
-                if counted:
-                    self._prefetches.moved(record.key, here=record.key in self.partitions.assigned)
-                else:
-                    self.emit(CountCommand(what=ProtocolCount.VOID_RELEASE, partition=record.key))
+                self._fold(now, record)
             case PlanRecord() if record.generation == membership.generation and membership.stable:
-                self._advise(now, record)
+                if record.member == membership.leader:
+                    self._advise(now, record)
+                else:
+                    self.emit(CountCommand(what=ProtocolCount.FOREIGN_PLAN))
             case HelloRecord() if record.member != membership.member:
                 membership.on_member_notice(now, record.member, here=True)
             case LeftRecord() if record.member != membership.member:
@@ -427,6 +426,19 @@ class Machine:
                 self.manual_override = record  # the latest in the log wins, whatever clock wrote it
             case _:
                 pass
+
+    def _fold(self, now: float, record: ReleaseRecord) -> None:
+        membership, entry = self.membership, self.partitions.assigned.get(record.key)
+        sent = entry is None or entry.state is AssignedState.TRANSFERRED
+        if not self.partitions.fold(record, membership.member, acquire=membership.stable):
+            self.emit(CountCommand(what=ProtocolCount.VOID_RELEASE, partition=record.key))
+            return
+        self._prefetches.moved(record.key, here=record.key in self.partitions.assigned)
+        if record.source == membership.member and not sent:
+            # Somebody else wrote it in this member's name: by the log another owns what this one holds. Both claim the
+            # partition in the next generation, so it is given away anew from what was committed (rule 7).
+            self.emit(CountCommand(what=ProtocolCount.FOREIGN_RELEASE, partition=record.key))
+            membership.rejoin(now)
 
     def _advise(self, now: float, plan: PlanRecord) -> None:
         """Plans are advice: this member's own moves are begun, if they can be."""

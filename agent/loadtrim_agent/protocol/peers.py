@@ -14,6 +14,10 @@ OVERDUE_SECONDS = 3.0
 """A member appends its ``load`` at least every second; two seconds more and its eviction is watched for (rule 11)."""
 
 
+LEAVING_MAX = 1_000
+"""Chosen: leaving members that are in no assignment yet are few; names that are made up must not pile up."""
+
+
 @dataclass(slots=True)
 class _Peer:
     heard_at: float
@@ -46,7 +50,8 @@ class Peers:
             peer.slack = record.slack
 
     def announce_leaving(self, member: str) -> None:
-        self._leaving.add(member)
+        if len(self._leaving) < LEAVING_MAX or member in self._peers:
+            self._leaving.add(member)
 
     def forget_leaving(self, member: str) -> None:
         self._leaving.discard(member)

@@ -9,6 +9,8 @@ def test_labels_of_errors_stay() -> None:
     errors = {count.label for count in ProtocolCount if count.severity is Severity.ERROR}
     assert errors == {
         "contested_claim",
+        "foreign_plan",
+        "foreign_release",
         "forgotten",
         "future_records_dropped",
         "join_unanswered",

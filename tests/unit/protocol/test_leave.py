@@ -65,7 +65,7 @@ def test_the_receiver_is_who_the_plan_says_else_who_has_most_slack() -> None:
         MovePlan(topic="orders", partition=0, source=ME, target="m2"),
         MovePlan(topic="orders", partition=1, source=ME, target="gone"),
     )
-    d.read(PlanRecord(group=GROUP, member="m2", at=0.0, generation=1, sequence=1, moves=moves))
+    d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=1, moves=moves))
     d.feed(e.CommitWantedEvent, offsets={})
     d.idle_point(P0, done=None)
     assert d.kinds() == ["Stop"]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.protocol import assigned_partition, future_records, membership_table, trace
+from loadtrim_agent.protocol import assigned_partition, future_records, membership_table, peers, trace
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.membership_table import Phase
-from loadtrim_agent.wire.ownership_records import LeavingRecord, ManualOverrideRecord
+from loadtrim_agent.wire.ownership_records import LeavingRecord, ManualOverrideRecord, MovePlan, PlanRecord
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
@@ -175,6 +176,35 @@ def test_maps_of_this_generation_and_telemetry_are_passed_over() -> None:
     assert d.read(assignment_of(1, OTHER, m1=(), m2=(0,))) == []
     assert d.read(ReportRecord(group=GROUP, member=OTHER, at=0.0, sequence=1, generation=1)) == []
     assert d.machine.partitions.assigned.keys() == {P0}
+
+
+def test_a_plan_of_a_member_that_does_not_lead_is_not_heeded() -> None:
+    """With a sequence above the leader's own it shut the leader's plans out for the generation."""
+    d = Driver().running(0, 1)
+    move = MovePlan(topic="orders", partition=0, source=ME, target=OTHER)
+    plan = PlanRecord(group=GROUP, member="m9", at=0.0, generation=1, sequence=2**62, moves=(move,))
+    d.read(plan)
+    assert d.counted() == ["foreign_plan"]
+    assert d.machine.plan is None
+    mine = msgspec.structs.replace(plan, member=OTHER, sequence=1)
+    d.read(mine)
+    assert d.machine.plan == mine
+    assert d.machine.partitions.assigned[P0].state is AssignedState.PRE_COMMIT
+
+
+def test_names_that_are_made_up_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "LEAVING_MAX", 10)
+    monkeypatch.setattr(future_records, "NAMES_MAX", 100)
+    d = Driver().running(0, 1)
+    for number in range(50):
+        d.read(LeavingRecord(group=GROUP, member=f"stranger-{number}", at=0.0, generation=1))
+    d.read(LeavingRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    assert len(d.machine.peers.leaving) == 11
+    assert OTHER in d.machine.peers.leaving
+    later = assignment_of(7, **{f"m{number}": tuple(range(9)) for number in range(5)})
+    d.read(later)
+    d.read(later)
+    assert d.counted() == ["future_records_dropped"]
 
 
 def test_leaving_said_for_the_next_generation_counts_there() -> None:

@@ -456,6 +456,26 @@ def test_a_void_release_is_counted() -> None:
     assert d.machine.partitions.assigned.keys() == {P0}
 
 
+@pytest.mark.parametrize("target", [OTHER, "nobody"])
+def test_a_release_in_this_members_name_that_it_never_sent(target: str) -> None:
+    """By the log another owns it: both had every record, until somebody restarted."""
+    d = Driver().running(0, 1)
+    d.read(release(1, 0, 0, ME, target))
+    assert d.counted() == ["foreign_release"]
+    assert P0 in d.only(c.SendJoinCommand).owned, "the other claims it too, so the leader gives it to neither"
+    assert state(d) is AssignedState.RUNNING
+    assert d.machine.partitions.ownership is not None
+    assert d.machine.partitions.ownership.owner(P0) == target, "as for all others who read the log"
+
+
+def test_a_release_in_this_members_name_while_it_gives_the_partition_away() -> None:
+    d = giving(Driver().running(0, 1))
+    d.read(release(1, 0, 0, ME, "nobody"))
+    assert "foreign_release" in d.counted()
+    assert P0 in d.only(c.SendJoinCommand).owned
+    assert state(d) is AssignedState.RUNNING
+
+
 # -- a generation begins -------------------------------------------------------------------------------------------
 
 
