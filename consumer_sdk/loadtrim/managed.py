@@ -112,7 +112,8 @@ class ManagedConsumer:
         self.closed = True
         with contextlib.suppress(Exception):
             if self.link.agent is not None:
-                await self.link.run(self.link.agent.close())
+                # The group may know the member already, and would wait for it until its session ends.
+                await self.link.run(self.link.agent.stop(0.0, release=False))
         if self.link.thread is not None:
             await self.link.thread.stop()
 

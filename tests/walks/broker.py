@@ -131,6 +131,16 @@ class MemoryBroker:
             builder.append(index, int(time.time() * 1000), None, value, [])
         return await self._append(topic, partition, bytes(builder.build()))
 
+    def play(self, api_key: int, answer: Callable[[Any], Any]) -> None:
+        """Have requests of one kind answered by a test; where it answers None, as ever."""
+        usual = self._answer[api_key]
+
+        def played(request: Any) -> Any:
+            told = answer(request)
+            return usual(request) if told is None else told
+
+        self._answer[api_key] = played
+
     def end(self, topic: str, partition: int) -> int:
         """Return the offset behind the last record."""
         log = self.logs[topic, partition]

@@ -303,12 +303,16 @@ class GroupRequests:
         self._tasks.spawn(self._leave(command), "leave")
 
     async def _leave(self, command: SendLeaveCommand) -> None:
+        await self.leave_group(command.member)
+        self._events.feed(LeaveAnsweredEvent(now=boot_time()))
+
+    async def leave_group(self, member: str) -> None:
+        """Tell the coordinator that a member leaves. Returns when it has answered, or will not."""
         try:
-            request = LeaveGroupRequest(self._config.group, command.member)
+            request = LeaveGroupRequest(self._config.group, member)
             await self._coordinator.ask(Channel.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
         except UNREACHABLE as error:
             log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
-        self._events.feed(LeaveAnsweredEvent(now=boot_time()))
 
 
 def _offset_entry(entry: tuple[Any, ...]) -> tuple[int, int, int]:

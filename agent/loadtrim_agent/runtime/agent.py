@@ -165,15 +165,16 @@ class Agent:
 
     async def _first_generation(self) -> None:
         """Wait for the first generation, and until what its assignment gives is positioned."""
-        settled, left = self.condition.settled, self.condition.left
-        waits = {asyncio.ensure_future(settled.wait()), asyncio.ensure_future(left.wait())}
+        condition = self.condition
+        ends = (condition.settled, condition.left, condition.failed)
+        waits = {asyncio.ensure_future(end.wait()) for end in ends}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-        if self.condition.failure is not None:
-            raise self.condition.failure
+        if condition.failure is not None:
+            raise condition.failure
 
     def leave(self, drain_seconds: float, release: bool = True) -> None:
         """Begin to leave the group: give away what is owned within ``drain_seconds``, or at once without releasing.
@@ -187,7 +188,7 @@ class Agent:
     async def _watch_user(self) -> None:
         """Leave when user code asks for no record for too long (``max_poll_interval_ms``, KIP-62)."""
         limit, buffer = self.options.max_poll_seconds, self.buffer
-        while True:
+        while self.condition.failure is None:
             buffer.agent_seen_at = boot_time()
             await asyncio.sleep(min(1.0, limit / 4))
             idle = boot_time() - buffer.last_call
@@ -212,15 +213,19 @@ class Agent:
         self.driver.join_again()
 
     async def stop(self, drain_seconds: float, *, release: bool = True) -> None:
-        """Leave the group within ``drain_seconds``, then close everything. Never raises for the network's sake."""
+        """Leave the group within ``drain_seconds``, then close everything. Never raises for the network's sake.
+
+        A member that has failed is leaving already, or has left.
+        """
         condition = self.condition
         if condition.failure is None and not condition.left.is_set():
             self.leave(drain_seconds, release)
-            try:
-                async with asyncio.timeout(drain_seconds + LEAVE_SECONDS):
-                    await condition.left.wait()
-            except TimeoutError:
-                log.warning("The group could not be left in time; it notices by the session timeout.")
+        seconds = LEAVE_SECONDS + (drain_seconds if condition.failure is None else 0.0)
+        try:
+            async with asyncio.timeout(seconds):
+                await condition.left.wait()
+        except TimeoutError:
+            log.warning("The group could not be left in time; it notices by the session timeout.")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_REPORT_SECONDS):
                 await condition.reported.wait()
@@ -236,14 +241,17 @@ class Agent:
         self.commits.close()
 
     def raise_to_user(self, error: BaseException) -> None:
-        """Membership or fetching broke: the user's next call raises it, and nothing more is delivered."""
-        condition = self.condition
-        if condition.failure is None:
-            condition.failure = error
-        condition.left.set()
+        """Membership or fetching broke: the user's next call raises it, nothing more is delivered, the member leaves.
+
+        A member that only stopped delivering would hold partitions that no member consumes.
+        """
+        if self.condition.failure is not None:
+            return
+        self.condition.fail(error)
         self.transactions.generation_changed()
         self.buffer.lease_until = 0.0
-        self.buffer.fail(condition.failure, for_good=True)
+        self.buffer.fail(error, for_good=True)
+        self.leave(0.0, release=False)
 
     def waits_for_user(self) -> None:
         """See :class:`loadtrim_agent.delivery.ports.DeliveryAgent`."""

@@ -18,7 +18,9 @@ class AgentCondition:
         self.settled = asyncio.Event()
         """Set once everything owned in the first generation is delivered."""
         self.left = asyncio.Event()
-        """Set when the member has left its group, or failed."""
+        """Set when the member has left its group."""
+        self.failed = asyncio.Event()
+        """Set when :attr:`failure` is."""
         self.leave_by = float("inf")
         """Deadline of the leave under way (boot clock); infinite: none. Invariant: never later than before."""
         self.reported = asyncio.Event()
@@ -29,6 +31,11 @@ class AgentCondition:
         """When the present generation began, seconds since the epoch; before the first one: when the agent was made."""
         self.failure: BaseException | None = None
         """Invariant: never changed once it is set."""
+
+    def fail(self, error: BaseException) -> None:
+        """Membership or fetching broke for good."""
+        self.failure = error
+        self.failed.set()
 
     def enter(self, generation: int) -> None:
         """A generation began."""

@@ -58,6 +58,9 @@ class CommandSink(Protocol):
     def finish(self, machine: Machine) -> None:
         """All commands of one event were carried out."""
 
+    def leave_group(self, member: str) -> None:
+        """Tell the coordinator that ``member`` leaves: the machine is broken and cannot."""
+
 
 class MembershipDriver:
     """One member's machine, driven. All methods run in the agent's loop.
@@ -81,11 +84,16 @@ class MembershipDriver:
         self._events: deque[e.Event] = deque()
         self._handling = False
         self._broken = False
+        """The machine contradicted itself."""
+        self._breaks = 0
+        """Errors of the machine: after the first it is to leave, after the second it is left alone."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
 
     def feed(self, event: e.Event) -> None:
         """Give the machine an event and carry out what it commands; events that come meanwhile wait their turn."""
+        if self._breaks == 2:
+            return
         if isinstance(event, e.HeartbeatAnsweredEvent) and event.code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
             self._boundary.call("heartbeat", self._observer.heartbeat, event.sent_at)
         self._events.append(event)
@@ -95,15 +103,33 @@ class MembershipDriver:
         try:
             while self._events:
                 self._step(self._events.popleft())
-        except Exception as error:
-            # Never a silent end: without this an error in a timer's tick would just stop the ticking.
-            log.exception("The agent's membership broke; the next call of user code raises this.")
-            self._failures.raise_to_user(error)
         finally:
             self._handling = False
-        self._set_timer()
+        if self._breaks < 2:
+            self._set_timer()
 
     def _step(self, event: e.Event) -> None:
+        try:
+            self._carry_out(event)
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Raise an error of the machine in user code, and leave the group: by the machine if it still can.
+
+        Never a silent end: without this an error in a timer's tick would just stop the ticking.
+        """
+        if self._breaks == 0:
+            log.exception("The agent's membership broke; the next call of user code raises this.")
+            self._breaks = 1
+            # It feeds the wish to leave, which comes after what waits already.
+            self._failures.raise_to_user(error)
+        elif self._breaks == 1:
+            self._breaks = 2
+            assert self.sink is not None
+            self.sink.leave_group(self.machine.snapshot().member)
+
+    def _carry_out(self, event: e.Event) -> None:
         assert self.sink is not None, "the agent sets it when it is made"
         try:
             commands = self.machine.handle(event)
@@ -392,6 +418,15 @@ class CommandExecutor:
         self._agent.tasks.spawn(self._report(command.member), "last-report")
         self._agent.requests.leave(command)
 
+    def leave_group(self, member: str) -> None:
+        """See :class:`~.CommandSink`."""
+        self._agent.tasks.spawn(self._leave_group(member), "leave-group")
+
+    async def _leave_group(self, member: str) -> None:
+        if member:
+            await self._agent.requests.leave_group(member)
+        self._agent.condition.left.set()
+
     def _name_lost_in_hand(self) -> None:
         lost = self._agent.partitions.lost_in_hand()
         if lost:
@@ -410,6 +445,8 @@ class CommandExecutor:
             agent.condition.reported.set()
 
     def _lease(self, command: c.LeaseCommand) -> None:
+        if self._agent.condition.failure is not None:
+            return  # it leaves, and delivers nothing any more
         buffer = self._agent.partitions.buffer
         ran_out = boot_time() >= buffer.lease_until
         buffer.lease_until = command.until

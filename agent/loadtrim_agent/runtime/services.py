@@ -130,6 +130,8 @@ class Services(AgentObserver):
     async def leaving(self, member: str, generation: int) -> None:
         """Report what was done since the last report: the leader would take its absence for less load."""
         assert self._reports is not None, "no member leaves before the start"
+        if self._leader is not None:
+            self._leader.stop()  # another member leads now, and asks for replicas
         await self.metering.report(member, generation, self._reports)
 
     async def stop(self) -> None:

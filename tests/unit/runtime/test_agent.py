@@ -1,0 +1,145 @@
+"""The agent's end, against a broker in this process: whatever it fails of, the group is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.protocol import group, offset
+
+from loadtrim import Consumer, Settings
+from loadtrim_agent.protocol.machine import Machine
+from walks.broker import MemoryBroker
+from walks.scenes import GROUP, TOPIC, consumer, made, stage, until, user_code
+
+LIST_OFFSETS, JOIN_GROUP, LEAVE_GROUP = 2, 11, 13
+TOPIC_AUTHORIZATION_FAILED = 29
+WAIT_SECONDS = 10.0
+
+
+@contextlib.asynccontextmanager
+async def working() -> AsyncIterator[tuple[MemoryBroker, Consumer]]:
+    """A consumer that has done one record, not committed yet."""
+    async with stage() as broker:
+        await broker.send(TOPIC, 0, b"walk")
+        async with consumer(broker) as one:
+            await user_code(one)
+            yield broker, one
+
+
+def agent_of(one: Consumer) -> Any:
+    return one._client.link.need_agent()  # type: ignore[union-attr]
+
+
+def has_left(broker: MemoryBroker) -> bool:
+    return not broker.groups[GROUP].members
+
+
+async def test_a_failure_for_good_commits_leaves_and_is_raised_at_each_call() -> None:
+    """It went on heartbeating and held its partitions, which no member consumed."""
+    async with working() as (broker, one):
+        agent_of(one).raise_to_user(KafkaError("broken"))
+        await until(lambda: has_left(broker))
+        assert broker.committed(GROUP, TOPIC, 0) == 1
+        assert agent_of(one).buffer.lease_until == 0.0
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="broken"):
+                await one.getone()
+        assert one.assignment() == set()
+
+
+async def test_an_error_of_the_machine_leaves_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with working() as (broker, one):
+        handle, breaks = Machine.handle, iter([True])
+
+        def once(self: Machine, event: Any) -> Any:
+            if next(breaks, False):
+                raise KeyError("machine")
+            return handle(self, event)
+
+        monkeypatch.setattr(Machine, "handle", once)
+        await until(lambda: has_left(broker))
+        assert broker.committed(GROUP, TOPIC, 0) == 1
+        with pytest.raises(KeyError, match="machine"):
+            await one.getone()
+
+
+async def test_a_machine_that_cannot_even_leave_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working() as (broker, one):
+
+        def handle(self: Machine, event: Any) -> Any:
+            raise KeyError("machine")
+
+        monkeypatch.setattr(Machine, "handle", handle)
+        await until(lambda: has_left(broker))
+        with pytest.raises(KeyError, match="machine"):
+            await one.getone()
+        await asyncio.wait_for(one.stop(), WAIT_SECONDS)
+    assert [r.message for r in caplog.records if r.levelno >= logging.ERROR and "membership broke" in r.message] == [
+        "The agent's membership broke; the next call of user code raises this."
+    ]
+
+
+async def test_a_partition_whose_start_is_refused_for_good_fails_the_start_and_leaves() -> None:
+    async with stage(partitions=2) as broker:
+
+        def refuse(request: Any) -> Any:
+            topics = [
+                (topic, [(i, TOPIC_AUTHORIZATION_FAILED if i else 0, -1, 0) for i, _ in entries])
+                for topic, entries in request.topics
+            ]
+            return offset.OffsetResponse_v1(topics=topics) if topics[0][0] == TOPIC else None
+
+        broker.play(LIST_OFFSETS, refuse)
+        one = made(broker, Settings(http="off"))
+        with pytest.raises(TopicAuthorizationFailedError):
+            await asyncio.wait_for(one.start(), WAIT_SECONDS)
+        assert has_left(broker)
+
+
+async def test_a_start_that_is_cancelled_leaves() -> None:
+    """Its JoinGroup had been answered: the group waited for it for a session."""
+    joined, left = asyncio.Event(), asyncio.Event()
+    async with stage() as broker:
+
+        def refuse(request: Any) -> Any:
+            joined.set()
+            return offset.OffsetResponse_v1(topics=[(t, [(i, 5, -1, 0) for i, _ in e]) for t, e in request.topics])
+
+        broker.play(LIST_OFFSETS, lambda request: refuse(request) if request.topics[0][0] == TOPIC else None)
+        broker.play(LEAVE_GROUP, lambda request: left.set())
+        one = made(broker, Settings(http="off"))
+        starting = asyncio.create_task(one.start())
+        await asyncio.wait_for(joined.wait(), WAIT_SECONDS)
+        assert not has_left(broker)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(starting, WAIT_SECONDS)
+        assert left.is_set()
+        assert has_left(broker)
+
+
+async def test_a_join_refused_for_good_ends_the_start_at_once() -> None:
+    async with stage() as broker:
+        broker.play(
+            JOIN_GROUP,
+            lambda request: group.JoinGroupResponse_v2(
+                throttle_time_ms=0,
+                error_code=26,
+                generation_id=-1,
+                group_protocol="",
+                leader_id="",
+                member_id="",
+                members=[],
+            ),
+        )
+        one = made(broker, Settings(http="off"))
+        with pytest.raises(KafkaError, match="session_timeout_ms"):
+            await asyncio.wait_for(one.start(), WAIT_SECONDS)
