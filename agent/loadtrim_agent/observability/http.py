@@ -5,8 +5,10 @@ user's loop and the agents' loops are doing: a stuck agent is exactly what ``/he
 registers a :class:`Provider`; the first registration opens the port, the last one to leave closes it. A server that
 cannot start or breaks is told about and never stops a consumer.
 
-Everything is bounded: requests at a time, size of a request (by the standard library), seconds to read one and to
-write its answer. One request per connection, GET and HEAD only.
+Everything is bounded: connections, requests answered at a time, size of a request (by the standard library), seconds to
+read one and to write its answer. One request per connection, GET and HEAD only. Probes must not fail because somebody
+keeps connections open: the one that has been silent for longest makes room for a new one, and the answer to a probe,
+which fits any socket's buffer, is not among the requests that are counted.
 """
 
 from __future__ import annotations
@@ -38,8 +40,12 @@ _log = logging.getLogger("loadtrim.http")
 
 OFF: Final = "off"
 """The address of no server."""
+CONNECTIONS_MAX: Final = 64
+"""Connections at a time. A new one cuts the oldest whose request has not been read; with none it is turned away. Chosen:
+one thread each."""
 REQUESTS_MAX: Final = 8
-"""Requests answered at a time; more are answered 503 at once."""
+"""Requests answered at a time, probes apart; more are answered 503 at once."""
+PROBES: Final = frozenset({"/healthz", "/readyz"})
 READ_SECONDS: Final = 5.0
 """A request must have arrived whole within this time."""
 WRITE_SECONDS: Final = 10.0
@@ -49,6 +55,8 @@ CLOSE_SECONDS: Final = 2.0
 ACCEPT_PAUSE_SECONDS: Final = 0.5
 """Pause after the system refused a connection (no file descriptors left), instead of asking again at once."""
 
+_BUSY = "loadtrim.busy"
+"""Key of the WSGI environment: too many requests are being answered."""
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 
@@ -281,6 +289,8 @@ class _Pages:
             allowed = (("Allow", "GET, HEAD"),)
             return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET and HEAD only\n", allowed)
         path = environ["PATH_INFO"]
+        if environ.get(_BUSY):
+            return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"busy\n", (("Retry-After", "1"),))
         if path == "/metrics":
             return _metrics(environ, registrations)
         if path == "/healthz":
@@ -374,6 +384,45 @@ class _Joined(Collector):
         return list(families.values())
 
 
+class _Connections:
+    """The open connections, and which of them are still silent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unread: dict[socket.socket, None] = {}
+        """Those whose request has not been read, oldest first."""
+        self._open = 0
+
+    def enter(self, connection: socket.socket) -> bool:
+        """Take one in. False: there are too many, and all of them have sent a request."""
+        with self._lock:
+            if self._open >= CONNECTIONS_MAX:
+                oldest = next(iter(self._unread), None)
+                if oldest is None:
+                    return False
+                del self._unread[oldest]
+                _cut(oldest)  # its thread reads the end, and leaves
+            self._open += 1
+            self._unread[connection] = None
+            return True
+
+    def was_read(self, connection: socket.socket) -> None:
+        """Its request is here."""
+        with self._lock:
+            self._unread.pop(connection, None)
+
+    def leave(self, connection: socket.socket) -> None:
+        """It was closed."""
+        with self._lock:
+            self._unread.pop(connection, None)
+            self._open -= 1
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class _Listener(ThreadingMixIn, WSGIServer):
     """Accepts in one daemon thread, answers each request in another.
 
@@ -385,14 +434,15 @@ class _Listener(ThreadingMixIn, WSGIServer):
     block_on_close = False
     # On Windows this flag would let two processes have the same port.
     allow_reuse_address = os.name == "posix"
-    request_queue_size = 2 * REQUESTS_MAX
+    request_queue_size = CONNECTIONS_MAX
 
     def __init__(self, address: Address, pages: _Pages) -> None:
         family, _, _, _, where = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         self.address_family = family
-        self._slots = threading.BoundedSemaphore(REQUESTS_MAX)
+        self.slots = threading.BoundedSemaphore(REQUESTS_MAX)
+        self.connections = _Connections()
         self._stopping = False
         super().__init__((str(where[0]), address.port), _Handler)
         self.set_app(pages)
@@ -446,7 +496,7 @@ class _Listener(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, or turn away."""
-        if not self._slots.acquire(blocking=False):
+        if not self.connections.enter(request):
             with request:
                 request.setblocking(False)
                 request.send(b"HTTP/1.0 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\r\n")
@@ -454,7 +504,7 @@ class _Listener(ThreadingMixIn, WSGIServer):
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._slots.release()
+            self.connections.leave(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -462,7 +512,7 @@ class _Listener(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            self.connections.leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a client that went away, as a rule; the default would print to stderr."""
@@ -475,27 +525,33 @@ class _Handler(WSGIRequestHandler):
     # Of a request that does not say: the base class would answer without a status line, as in HTTP/0.9.
     default_request_version = "HTTP/1.0"
     sys_version = ""
+    server: _Listener
+    _slot = False
+    """Is this request one of those that are counted?"""
 
     def handle(self) -> None:
         """Read the request and answer it."""
         # A time-out of the socket bounds each read, and not all of them together.
-        self._too_slow = threading.Timer(READ_SECONDS, self._cut)
+        self._too_slow = threading.Timer(READ_SECONDS, _cut, (self.connection,))
         self._too_slow.daemon = True
         self._too_slow.start()
         try:
             super().handle()
         finally:
             self._too_slow.cancel()
-
-    def _cut(self) -> None:
-        with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+            if self._slot:
+                self.server.slots.release()
 
     def get_environ(self) -> dict[str, Any]:
         """Return what the application is given: the request is read."""
         self._too_slow.cancel()
+        self.server.connections.was_read(self.connection)
         self.connection.settimeout(WRITE_SECONDS)
-        return super().get_environ()
+        environ = super().get_environ()
+        if environ["PATH_INFO"] not in PROBES:
+            self._slot = self.server.slots.acquire(blocking=False)
+            environ[_BUSY] = not self._slot
+        return environ
 
     def get_stderr(self) -> Any:
         """Return where wsgiref prints a trace when the client has gone: nowhere."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from loadtrim_agent.common.clock import wall_time
+from loadtrim_agent.common.clock import boot_time, wall_time
 
 __all__ = ["AgentCondition"]
+
+WATCH_SECONDS = 1.0
+"""Chosen: a tenth of what a probe waits for."""
 
 
 class AgentCondition:
@@ -29,6 +32,8 @@ class AgentCondition:
         self.generation = -1
         self.since = wall_time()
         """When the present generation began, seconds since the epoch; before the first one: when the agent was made."""
+        self.ran_at = boot_time()
+        """When the agent's loop was last seen to run (boot clock)."""
         self.failure: BaseException | None = None
         """Invariant: never changed once it is set."""
 
@@ -36,6 +41,12 @@ class AgentCondition:
         """Membership or fetching broke for good."""
         self.failure = error
         self.failed.set()
+
+    async def watch_loop(self) -> None:
+        """Note for ever that the agent's loop runs: a probe that comes on another thread cannot ask it."""
+        while True:
+            self.ran_at = boot_time()
+            await asyncio.sleep(WATCH_SECONDS)
 
     def enter(self, generation: int) -> None:
         """A generation began."""

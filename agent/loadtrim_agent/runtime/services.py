@@ -112,6 +112,7 @@ class Services(AgentObserver):
         agent.tasks.spawn_contained(self.metering.run_reports(reports), "reports")
         agent.tasks.spawn_contained(self.metering.run_loads(reports), "loads")
         agent.tasks.spawn_contained(reconciler.run(), "scaler")
+        agent.tasks.spawn_contained(agent.condition.watch_loop(), "watch")
         sources = StatusSources(
             settings=options,
             group=self._group,

@@ -34,7 +34,7 @@ from .agent import Agent
 __all__ = ["StatusPage", "StatusSources"]
 
 STALLED_SECONDS = 10.0
-"""Records wait and no lease lets them be delivered for this long: unhealthy. Chosen."""
+"""Records wait and the agent's thread has not run for this long: unhealthy. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +73,15 @@ class StatusPage:
         if agent.condition.failure is not None:
             return False, f"the agent has failed: {agent.condition.failure!r}"
         waiting = sum(p.lag_records for p in self._sources.metering.snapshot.partitions)
-        expired = boot_time() - agent.buffer.lease_until
+        now = boot_time()
+        stalled = now - agent.condition.ran_at
+        if waiting and stalled > STALLED_SECONDS:
+            return False, f"{waiting} records wait and the agent's thread has not run for {stalled:.0f} s"
+        expired = now - agent.buffer.lease_until
         if waiting and expired > STALLED_SECONDS:
+            # A restart brings no broker back: all consumers of the group would be restarted for nothing.
             return (
-                False,
+                True,
                 f"{waiting} records wait and there has been no lease for {expired:.0f} s: Kafka does not answer",
             )
         return True, "ok"

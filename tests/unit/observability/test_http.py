@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -274,30 +275,71 @@ def test_a_client_that_drips_is_cut_off(bench: Bench, monkeypatch: pytest.Monkey
 def test_more_requests_than_places_are_turned_away_and_do_not_stop_the_server(bench: Bench) -> None:
     inside, release = threading.Semaphore(0), threading.Event()
 
-    def wait() -> tuple[bool, str]:
+    def wait() -> object:
         inside.release()
         release.wait(WAIT_SECONDS)
-        return True, ""
+        return {}
 
-    bench.add("slow", Agent(healthy=wait))
+    bench.add("slow", Agent(shown=wait))
     answers: list[int] = []
     clients = [
-        threading.Thread(target=lambda: answers.append(bench.ask("/healthz").status)) for _ in range(ours.REQUESTS_MAX)
+        threading.Thread(target=lambda: answers.append(bench.ask("/status").status)) for _ in range(ours.REQUESTS_MAX)
     ]
     for client in clients:
         client.start()
     for _ in clients:
         assert inside.acquire(timeout=WAIT_SECONDS)
     try:
-        assert bench.ask("/readyz").status == 503
+        assert bench.ask("/metrics").status == 503
+        assert bench.ask("/healthz").status == 200, "a probe is no such request"
+    finally:
+        release.set()
+    for client in clients:
+        client.join(WAIT_SECONDS)
+    assert answers == [200] * ours.REQUESTS_MAX
+    assert bench.ask("/metrics").status == 200
+
+
+def test_connections_that_are_kept_open_and_silent_fail_no_probe(bench: Bench) -> None:
+    """Eight of them made 117 of 119 probes fail, and the orchestrator restarted the consumer."""
+    bench.add()
+    kept = [socket.create_connection(("127.0.0.1", bench.port), WAIT_SECONDS) for _ in range(ours.CONNECTIONS_MAX + 20)]
+    try:
+        for connection in kept[::2]:
+            with suppress(OSError):
+                connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        for path in ("/healthz", "/readyz", "/metrics") * 5:
+            assert bench.ask(path).status == 200
+        assert kept[0].recv(1) == b"", "the oldest made room"
+    finally:
+        for connection in kept:
+            connection.close()
+
+
+def test_connections_that_all_have_sent_a_request_leave_no_room(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "CONNECTIONS_MAX", 2)
+    inside, release = threading.Semaphore(0), threading.Event()
+
+    def wait() -> object:
+        inside.release()
+        release.wait(WAIT_SECONDS)
+        return {}
+
+    bench.add("slow", Agent(shown=wait))
+    clients = [threading.Thread(target=bench.ask, args=("/status",)) for _ in range(2)]
+    for client in clients:
+        client.start()
+    for _ in clients:
+        assert inside.acquire(timeout=WAIT_SECONDS)
+    try:
+        assert bench.ask("/healthz").status == 503
     except (ConnectionError, http.client.HTTPException):
         pass  # closed with our request unread: as good an answer
     finally:
         release.set()
     for client in clients:
         client.join(WAIT_SECONDS)
-    assert answers == [200] * ours.REQUESTS_MAX
-    assert bench.ask("/readyz").status == 200
+    assert bench.ask("/healthz").status == 200
 
 
 def test_it_answers_while_the_users_code_holds_its_loop(bench: Bench) -> None:

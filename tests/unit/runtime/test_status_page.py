@@ -1,0 +1,52 @@
+"""What ``/healthz`` fails for: reasons that are the agent's, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.runtime.condition import AgentCondition
+from loadtrim_agent.runtime.status_page import StatusPage
+
+
+def page(lag: int = 5, lease_seconds: float = 10.0, ran_seconds_ago: float = 0.5) -> StatusPage:
+    condition = AgentCondition()
+    condition.ran_at = boot_time() - ran_seconds_ago
+    buffer = SimpleNamespace(lease_until=boot_time() + lease_seconds)
+    metering = SimpleNamespace(snapshot=SimpleNamespace(partitions=(SimpleNamespace(lag_records=lag),)))
+    sources: Any = SimpleNamespace(agent=SimpleNamespace(condition=condition, buffer=buffer), metering=metering)
+    return StatusPage(sources)
+
+
+def test_a_broker_that_is_away_is_no_reason_to_restart_a_consumer() -> None:
+    """Every pod of the group was restarted once a broker was away for 10 s more than the lease."""
+    well, reason = page(lease_seconds=-60.0).health()
+    assert well
+    assert "Kafka does not answer" in reason
+
+
+def test_an_agent_whose_thread_hangs_while_records_wait_is_not_well() -> None:
+    well, reason = page(lease_seconds=-60.0, ran_seconds_ago=60.0).health()
+    assert not well
+    assert "5 records wait and the agent's thread has not run for 60 s" in reason
+    assert page(lag=0, ran_seconds_ago=60.0).health() == (True, "ok"), "nothing waits, so nothing is held up"
+
+
+def test_an_agent_that_failed_is_not_well() -> None:
+    failed = page()
+    failed._sources.agent.condition.failure = RuntimeError("fenced")
+    assert failed.health() == (False, "the agent has failed: RuntimeError('fenced')")
+
+
+async def test_the_loop_is_seen_to_run(looptime: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("loadtrim_agent.runtime.condition.boot_time", loop.time)
+    condition = AgentCondition()
+    task = asyncio.create_task(condition.watch_loop())
+    await asyncio.sleep(30.5)
+    assert loop.time() - condition.ran_at <= 1.0
+    task.cancel()
