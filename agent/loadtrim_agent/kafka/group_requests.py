@@ -35,7 +35,7 @@ from loadtrim_agent.protocol.events import (
     LeaveAnsweredEvent,
     SyncAnsweredEvent,
 )
-from loadtrim_agent.protocol.group_config import Code, GroupConfig
+from loadtrim_agent.protocol.group_config import REFUSED_FOR_GOOD, RETRIABLE, Code, GroupConfig
 from loadtrim_agent.wire.envelope import MALFORMED
 
 from .connections import UNREACHABLE, Backoff, Channel, Coordinator
@@ -43,11 +43,24 @@ from .consumer_protocol import by_topic, decode_answer, decode_member, encode_an
 from .ports import EventFeed
 from .transactional import StableOffsetsRequest
 
-__all__ = ["GroupRequests"]
+__all__ = ["FetchedOffsets", "GroupRequests"]
 
 log = logging.getLogger("loadtrim")
 
 LEAVE_TIMEOUT_SECONDS = 3.0
+
+
+class FetchedOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to an OffsetFetch."""
+
+    code: int = 0
+    """Of the request as a whole; 0: it was carried out."""
+    offsets: dict[Partition, int] = {}
+    """Committed offset; -1: there is none."""
+    unstable: frozenset[Partition] = frozenset()
+    """Partitions whose offset is part of an open transaction."""
+    refused: dict[Partition, int] = {}
+    """Partitions whose offset the broker refuses to tell, with the code of each."""
 
 
 class GroupRequests:
@@ -230,10 +243,17 @@ class GroupRequests:
         self._tasks.spawn(self._fetch_committed(command), f"committed-{command.fetch}")
 
     async def _fetch_committed(self, command: FetchCommittedCommand) -> None:
-        code, offsets, unstable = await self.committed(command.partitions, stable=True)
-        self._say_unstable(unstable)
+        fetched = await self.committed(command.partitions, stable=True)
+        self._say_unstable(fetched.unstable)
         self._events.feed(
-            CommittedFetchedEvent(now=boot_time(), fetch=command.fetch, code=code, offsets=offsets, unstable=unstable)
+            CommittedFetchedEvent(
+                now=boot_time(),
+                fetch=command.fetch,
+                code=fetched.code,
+                offsets=fetched.offsets,
+                unstable=fetched.unstable,
+                refused=fetched.refused,
+            )
         )
 
     def _say_unstable(self, unstable: frozenset[Partition]) -> None:
@@ -246,10 +266,8 @@ class GroupRequests:
             )
         self._unstable = unstable
 
-    async def committed(
-        self, partitions: Iterable[Partition], *, stable: bool
-    ) -> tuple[int, dict[Partition, int], frozenset[Partition]]:
-        """(code, committed offset per partition or -1 where there is none, partitions without a stable one).
+    async def committed(self, partitions: Iterable[Partition], *, stable: bool) -> FetchedOffsets:
+        """Ask for committed offsets.
 
         Args:
             partitions: which.
@@ -261,19 +279,24 @@ class GroupRequests:
             answer = await self._coordinator.ask(Channel.OFFSETS, request, timeout=self._config.session_timeout)
         except UNREACHABLE as error:
             log.debug("An offset fetch was not answered: %r", error)
-            return int(Code.DISCONNECTED), {}, frozenset()
+            return FetchedOffsets(code=int(Code.DISCONNECTED))
         code = int(getattr(answer, "error_code", 0))
         offsets: dict[Partition, int] = {}
+        refused: dict[Partition, int] = {}
         unstable: set[Partition] = set()
         for topic, entries, *_ in answer.topics:
             for entry in entries:
                 index, offset, partition_code = _offset_entry(entry)
-                if partition_code == Code.UNSTABLE_OFFSET_COMMIT:
-                    unstable.add(Partition(topic, index))
-                    continue
-                code = code or partition_code
-                offsets[Partition(topic, index)] = offset
-        return code, offsets, frozenset(unstable)
+                partition = Partition(topic, index)
+                if partition_code == Code.NONE:
+                    offsets[partition] = offset
+                elif partition_code == Code.UNSTABLE_OFFSET_COMMIT:
+                    unstable.add(partition)
+                elif partition_code in RETRIABLE | REFUSED_FOR_GOOD:
+                    code = code or partition_code  # of the group: old brokers say it at each partition
+                else:
+                    refused[partition] = partition_code
+        return FetchedOffsets(code=code, offsets=offsets, unstable=frozenset(unstable), refused=refused)
 
     async def connect(self) -> None:
         """Find the coordinator while the agent starts: connections cost more than anything else of a start.
@@ -285,8 +308,7 @@ class GroupRequests:
 
     async def committed_or_none(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """Committed offset per partition as far as it can be told now; negative where there is none."""
-        _, offsets, _ = await self.committed(partitions, stable=False)
-        return offsets
+        return (await self.committed(partitions, stable=False)).offsets
 
     async def describe(self) -> tuple[str, str]:
         """(state of the group, assignment protocol in use) as the coordinator says; empty where it does not."""

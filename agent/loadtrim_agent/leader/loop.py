@@ -244,11 +244,13 @@ class GroupView:
             self._unowned = {}
         elif boot_time() - self._unowned_looked_at > UNOWNED_LOOK_SECONDS:
             self._unowned_looked_at = boot_time()
-            code, committed, _ = await self._group.requests.committed(unowned, stable=False)
-            if code == 0:
+            fetched = await self._group.requests.committed(unowned, stable=False)
+            if fetched.code == 0:
                 ends = await self._group.queries.end_offsets([TopicPartition(*p) for p in unowned])
                 self._unowned = {
-                    p: max(0, int(ends[TopicPartition(*p)]) - offset) for p, offset in committed.items() if offset >= 0
+                    p: max(0, int(ends[TopicPartition(*p)]) - offset)
+                    for p, offset in fetched.offsets.items()
+                    if offset >= 0
                 }
 
 

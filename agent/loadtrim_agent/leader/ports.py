@@ -10,6 +10,7 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
+from loadtrim_agent.kafka.group_requests import FetchedOffsets
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.events import Event
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
@@ -20,9 +21,7 @@ __all__ = ["GroupOffsets", "LeaderOptions", "LedGroup"]
 class GroupOffsets(Protocol):
     """The group's committed offsets."""
 
-    async def committed(
-        self, partitions: Iterable[Partition], *, stable: bool
-    ) -> tuple[int, dict[Partition, int], frozenset[Partition]]:
+    async def committed(self, partitions: Iterable[Partition], *, stable: bool) -> FetchedOffsets:
         """See :meth:`loadtrim_agent.kafka.group_requests.GroupRequests.committed`."""
 
 

@@ -152,8 +152,9 @@ class AssignedPartition:
     """INITIAL_COMMIT: the position to be committed before anything is handed out."""
     done: int | None = None
     """Set when drained: the offset after the last record done."""
-    unstable: bool = False
-    """FETCHING: the committed offset is part of a transaction that is still open; how long that lasts is not ours."""
+    held_up: bool = False
+    """FETCHING, INITIAL_COMMIT: how long it lasts is not ours. A transaction with its offset is open, or the broker
+    refuses the request."""
     fetch: int = 0
     """The OffsetFetch whose answer counts: a later commit makes the answers to earlier ones stale."""
     idle_point: IdlePoint = field(default_factory=IdlePoint)

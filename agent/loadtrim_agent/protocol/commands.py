@@ -226,3 +226,5 @@ class CountCommand(Command, frozen=True, kw_only=True):
 
     what: ProtocolCount
     partition: Partition | None = None
+    code: int = 0
+    """Kafka's error code, of a refusal."""

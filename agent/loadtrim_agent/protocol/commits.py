@@ -38,6 +38,8 @@ class CommitOutcome:
     """Committed now, by acquisitions that are still the same."""
     refused: list[Partition] = field(default_factory=list)
     """Not committed, or not known to be (they are sent again where that may help)."""
+    refused_for_good: dict[Partition, int] = field(default_factory=dict)
+    """Refused partitions that are not sent again and that no caller waits for, with the code of each."""
     finished: dict[int, int] = field(default_factory=dict)
     """Request -> code, for callers that need wait no longer."""
 
@@ -128,6 +130,8 @@ class CommitQueue:
                 self._put_back(partition, entry)
             else:
                 outcome.refused.append(partition)
+                if not entry.requests and code != Code.UNKNOWN_MEMBER_ID:  # which the membership heeds
+                    outcome.refused_for_good[partition] = code
                 self._finish(partition, entry, code, outcome)
         return outcome
 

@@ -61,8 +61,13 @@ class ProtocolCount(enum.Enum):
     VOID_CLAIM = ("void_claim",)
     PARTITIONS_CHANGED = ("partitions_changed",)
 
-    # Starts and prefetches (rule 4).
-    INITIAL_COMMIT_REFUSED = ("pin_refused",)
+    # What the coordinator refuses, and does not say to be over soon.
+    HEARTBEAT_REFUSED = ("heartbeat_refused", Severity.ERROR)
+    OFFSETS_REFUSED = ("offsets_refused", Severity.ERROR)
+    COMMIT_REFUSED = ("commit_refused", Severity.ERROR)
+    INITIAL_COMMIT_REFUSED = ("pin_refused", Severity.ERROR)
+
+    # Prefetches (rule 4).
     PREFETCHES_LEFT_OUT = ("prefetches_left_out",)
 
     @property

@@ -174,6 +174,8 @@ class CommittedFetchedEvent(Event, frozen=True, kw_only=True):
     offsets: dict[Partition, int]
     unstable: frozenset[Partition] = frozenset()
     """Partitions whose offset is part of a transaction that is still open: not among the offsets, to be asked again."""
+    refused: dict[Partition, int] = {}
+    """Partitions whose offset the broker refuses to tell, with its code: not among the offsets, to be asked again."""
 
 
 class TransactionSendsEvent(Event, frozen=True, kw_only=True):

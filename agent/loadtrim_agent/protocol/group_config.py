@@ -34,10 +34,13 @@ class Code(enum.IntEnum):
     NOT_COORDINATOR = 16
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    GROUP_AUTHORIZATION_FAILED = 30
     MEMBER_ID_REQUIRED = 79
+    FENCED_INSTANCE_ID = 82
     UNSTABLE_OFFSET_COMMIT = 88
 
 
@@ -46,6 +49,9 @@ COORDINATOR_MOVED = frozenset({Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINA
 
 RETRIABLE = COORDINATOR_MOVED | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 """Answers after which the same request may simply be sent again."""
+
+REFUSED_FOR_GOOD = frozenset({Code.INVALID_GROUP_ID, Code.GROUP_AUTHORIZATION_FAILED, Code.FENCED_INSTANCE_ID})
+"""Answers after which the member has no place in the group; user code is told. Source: what aiokafka raises."""
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):

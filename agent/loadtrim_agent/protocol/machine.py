@@ -204,7 +204,7 @@ class Machine:
     @property
     def settled(self) -> bool:
         """In a generation, with everything held being handed out or given away, as far as it depends on us."""
-        return self.membership.stable and all(h.opened or h.unstable for h in self.partitions.assigned.values())
+        return self.membership.stable and all(h.opened or h.held_up for h in self.partitions.assigned.values())
 
     @property
     def lease_until(self) -> float:

@@ -14,6 +14,7 @@ from .commands import (
     CommitResultCommand,
     CountCommand,
     DropCommand,
+    FailCommand,
     FetchCommittedCommand,
     GatherCommitsCommand,
     OpenCommand,
@@ -34,7 +35,7 @@ from .events import (
     TransactionSendsEvent,
     TransactionSentEvent,
 )
-from .group_config import COORDINATOR_MOVED, Code, GroupConfig
+from .group_config import COORDINATOR_MOVED, REFUSED_FOR_GOOD, RETRIABLE, Code, GroupConfig
 from .ownership import Ownership
 
 __all__ = ["PartitionTable"]
@@ -44,6 +45,8 @@ PRE_COMMIT_SECONDS = 0.2
 """Chosen: the time for which an idle point is waited for before the partition is stopped anyway; twenty commits."""
 DOUBT_SECONDS = 1.0
 """Chosen: the time for which a sent release may stay undecided before a rebalance decides (rule 10)."""
+REFUSED_SECONDS = 1.0
+"""Chosen: what the broker refuses to this member is asked for again after this time, for rights may be granted."""
 LATE_SECONDS = 0.25
 """A tick that comes so long after it was due tells of a process that was frozen or starved."""
 
@@ -177,13 +180,20 @@ class PartitionTable:
             if entry is None or entry.acquisition_id != acquisition_id or entry.fetch != event.fetch:
                 continue
             offset = event.offsets.get(partition) if event.code == Code.NONE else None
-            entry.unstable = partition in event.unstable
-            if offset is None:
-                self._try_again(event.now)
+            code = event.refused.get(partition, event.code)
+            refused = code != Code.NONE and code not in RETRIABLE
+            entry.held_up = refused or partition in event.unstable
+            if refused:
+                self._emit(CountCommand(what=ProtocolCount.OFFSETS_REFUSED, partition=partition, code=code))
+                self._try_again(event.now, REFUSED_SECONDS)
+            elif offset is None:
+                self._try_again(event.now, self._config.retry_backoff)
             elif entry.state is AssignedState.FETCHING:
                 self._open(entry, offset if offset >= 0 else None)
             elif entry.state is AssignedState.COMMITTING:
                 self._handoff_offset(entry, offset)
+        if event.code in REFUSED_FOR_GOOD:
+            self._emit(FailCommand(code=event.code))
         return event.code not in COORDINATOR_MOVED
 
     def _open(self, entry: AssignedPartition, offset: int | None, handoff_seconds: float | None = None) -> None:
@@ -377,8 +387,8 @@ class PartitionTable:
             self._do_again()
         return doubt
 
-    def _try_again(self, now: float) -> None:
-        self._again_at = min(self._again_at, now + self._config.retry_backoff)
+    def _try_again(self, now: float, seconds: float) -> None:
+        self._again_at = min(self._again_at, now + seconds)
 
     def _do_again(self) -> None:
         """Ask again for offsets, and pin again what the broker refused to take."""
@@ -436,15 +446,19 @@ class PartitionTable:
         for partition in outcome.refused:
             refused = self.assigned.get(partition)
             if refused is not None:
-                self._refused(now, refused)
+                self._refused(now, refused, outcome.refused_for_good.get(partition))
         self._await_idle_points()
         self._answer_requests(outcome.finished)
 
-    def _refused(self, now: float, entry: AssignedPartition) -> None:
-        queued = self.commits.busy(entry.partition)
-        if entry.state is AssignedState.INITIAL_COMMIT and not queued:
-            self._emit(CountCommand(what=ProtocolCount.INITIAL_COMMIT_REFUSED, partition=entry.partition))
-            self._try_again(now)
+    def _refused(self, now: float, entry: AssignedPartition, code: int | None) -> None:
+        """Do what a refused commit asks for; ``code``: it is refused for good, and no caller waits for the answer."""
+        queued, initial = self.commits.busy(entry.partition), entry.state is AssignedState.INITIAL_COMMIT
+        if code is not None:
+            what = ProtocolCount.INITIAL_COMMIT_REFUSED if initial else ProtocolCount.COMMIT_REFUSED
+            self._emit(CountCommand(what=what, partition=entry.partition, code=code))
+        if initial and not queued:
+            entry.held_up = True
+            self._try_again(now, REFUSED_SECONDS)
         elif entry.state is AssignedState.COMMITTING and entry.target:
             self._resume(entry, ProtocolCount.MOVE_REFUSED)  # rule 2, "refused or unknown: it keeps p"
         elif entry.state is AssignedState.COMMITTING and not queued:

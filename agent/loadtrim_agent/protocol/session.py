@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from .announcements import Announcements
-from .commands import Command, FindCoordinatorCommand, SendHeartbeatCommand
+from .commands import Command, CountCommand, FailCommand, FindCoordinatorCommand, SendHeartbeatCommand
+from .counters import ProtocolCount
 from .events import HeartbeatAnsweredEvent
-from .group_config import COORDINATOR_MOVED, Code, GroupConfig
+from .group_config import COORDINATOR_MOVED, REFUSED_FOR_GOOD, RETRIABLE, Code, GroupConfig
 from .heartbeats import Heartbeats
 from .lease import Lease
 from .membership_state import MembershipState, Occurrence
@@ -126,6 +127,10 @@ class Session:
                 return Occurrence(Trigger.GENERATION_ENDS)
         elif event.code == Code.UNKNOWN_MEMBER_ID:
             return Occurrence(Trigger.FORGOTTEN)
+        elif event.code in REFUSED_FOR_GOOD:
+            self._emit(FailCommand(code=event.code))
+        elif event.code not in RETRIABLE:
+            self._emit(CountCommand(what=ProtocolCount.HEARTBEAT_REFUSED, code=event.code))
         return None
 
     def commit_refused(self, now: float, member: str, generation: int, code: int) -> Occurrence | None:

@@ -40,4 +40,6 @@ def group_error(code: int, config: GroupConfig, *, spoken: str = "") -> KafkaErr
             f"Group {config.group} refused this member: session_timeout_ms={config.session_timeout * 1000:.0f} is "
             "outside the broker's group.min.session.timeout.ms .. group.max.session.timeout.ms. Choose one inside."
         )
+    if code == Code.GROUP_AUTHORIZATION_FAILED:
+        return kind(f"This principal may not use group {config.group}: allow it READ on the group.")
     return kind(f"Group {config.group} refused this member (error {code}).")

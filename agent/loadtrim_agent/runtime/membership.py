@@ -40,6 +40,7 @@ from .condition import AgentCondition
 from .control_access import ControlAccess
 from .group_errors import broker_assigns_text, group_error
 from .observer import AgentObserver
+from .refusals import Refusals
 
 __all__ = ["CommandExecutor", "CommandSink", "CommandTargets", "MembershipDriver", "UserCommits"]
 
@@ -298,18 +299,20 @@ class UserCommits:
         loop, config = asyncio.get_running_loop(), self._driver.config
         stable = self._committed_timeout is not None
         deadline = loop.time() + (self._committed_timeout or 0.0)
-        code, offsets, unstable = await self._requests.committed([partition], stable=stable)
-        while unstable:
+        fetched = await self._requests.committed([partition], stable=stable)
+        while fetched.unstable:
             if loop.time() >= deadline:
                 raise KafkaTimeoutError(
                     f"The committed offset of {partition.topic}-{partition.partition} is part of a transaction that "
                     "is still open. Commit or abort it first, if it is one of this process."
                 )
             await asyncio.sleep(config.retry_backoff)
-            code, offsets, unstable = await self._requests.committed([partition], stable=stable)
-        if code:
-            raise group_error(code, config) if code > 0 else KafkaConnectionError("No answer")
-        offset = offsets.get(partition, -1)
+            fetched = await self._requests.committed([partition], stable=stable)
+        if partition in fetched.refused:
+            raise for_code(fetched.refused[partition])(partition.topic)
+        if fetched.code:
+            raise group_error(fetched.code, config) if fetched.code > 0 else KafkaConnectionError("No answer")
+        offset = fetched.offsets.get(partition, -1)
         return offset if offset >= 0 else None
 
 
@@ -341,6 +344,7 @@ class CommandExecutor:
 
     def __init__(self, agent: CommandTargets) -> None:
         self._agent = agent
+        self._refusals = Refusals(agent.partitions.buffer)
         self._opening: list[c.OpenCommand] = []
         """Opened together when all commands of the event were carried out, to share a listener call."""
         self._broker_assigns = False
@@ -457,6 +461,7 @@ class CommandExecutor:
 
     def _count(self, command: c.CountCommand) -> None:
         log.debug("%s %s", command.what.label, command.partition or "")
+        self._refusals.counted(command.what, command.code, command.partition)
         self._agent.boundary.call("count", self._agent.observer.count, command.what, command.partition)
 
     def _fail(self, command: c.FailCommand) -> None:

@@ -8,16 +8,20 @@ from loadtrim_agent.protocol.counters import ProtocolCount, Severity
 def test_labels_of_errors_stay() -> None:
     errors = {count.label for count in ProtocolCount if count.severity is Severity.ERROR}
     assert errors == {
+        "commit_refused",
         "contested_claim",
         "foreign_plan",
         "foreign_release",
         "forgotten",
         "future_records_dropped",
+        "heartbeat_refused",
         "join_unanswered",
         "log_failed",
         "log_gap",
         "map_not_written",
         "map_unanswered",
+        "offsets_refused",
+        "pin_refused",
         "release_in_doubt",
         "release_not_found",
         "stale_join",

@@ -141,6 +141,25 @@ def test_sync_without_a_coordinator_waits_for_one() -> None:
     assert d.feed(e.CoordinatorFoundEvent)[0] == d.only(c.SendJoinCommand)
 
 
+def test_a_heartbeat_refused_for_good_fails() -> None:
+    """An ACL that was taken away: the lease ended, and user code waited for ever."""
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.GROUP_AUTHORIZATION_FAILED)
+    assert d.only(c.FailCommand).code == Code.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_heartbeat_refused_otherwise_is_counted_and_renews_nothing() -> None:
+    d = Driver().running(0)
+    until = d.machine.lease_until
+    d.now += 1.0
+    d.heartbeat_answered(-1)
+    (refused,) = d.all(c.CountCommand)
+    assert (refused.what.label, refused.code) == ("heartbeat_refused", -1)
+    assert d.machine.lease_until == until
+    d.heartbeat_answered(Code.COORDINATOR_LOAD_IN_PROGRESS)
+    assert d.counted() == [], "it says by itself to be over soon"
+
+
 def test_sync_refused_for_good_fails() -> None:
     d = Driver().joining()
     d.join_answered()

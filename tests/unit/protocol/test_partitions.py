@@ -84,8 +84,10 @@ def test_a_start_that_is_refused_for_good_is_tried_again() -> None:
     d = Driver().running(0, offset=-1)
     d.all(c.SendCommitCommand)
     d.commit_answered(TOPIC_AUTHORIZATION_FAILED)
-    assert d.counted() == ["pin_refused"]
-    assert d.machine.wakeup() == pytest.approx(d.now + 0.1)
+    refused = d.only(c.CountCommand)
+    assert (refused.what.label, refused.partition, refused.code) == ("pin_refused", P0, TOPIC_AUTHORIZATION_FAILED)
+    assert d.machine.settled, "the start of the consumer need not wait for somebody to grant the right"
+    assert d.after(0.9) == []
     d.after(0.1)
     assert d.only(c.SendCommitCommand).offsets == {P0: (-1, "")}
 
@@ -99,6 +101,46 @@ def test_offsets_that_do_not_come_are_asked_for_again(code: Code) -> None:
     d.after(0.1)
     assert d.only(c.FetchCommittedCommand).partitions == (P0, P1)
     assert d.after(0.1) == [], "once"
+
+
+def test_an_offset_that_is_refused_holds_up_its_own_partition_only() -> None:
+    """The code of one was the code of all: a topic without rights kept all partitions closed, and start() waiting."""
+    d = Driver().entered()
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(
+        e.CommittedFetchedEvent,
+        fetch=fetch.fetch,
+        code=0,
+        offsets={P1: 5},
+        refused={P0: TOPIC_AUTHORIZATION_FAILED},
+    )
+    refused = d.only(c.CountCommand)
+    assert (refused.what.label, refused.partition, refused.code) == ("offsets_refused", P0, TOPIC_AUTHORIZATION_FAILED)
+    opening = d.only(c.OpenCommand)
+    assert (opening.partition, opening.offset) == (P1, 5)
+    d.feed(e.OpenedEvent, partition=P1, acquisition_id=opening.acquisition_id, position=5)
+    assert d.machine.settled
+    assert d.after(0.9) == []
+    d.after(0.1)
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
+def test_offsets_that_the_group_refuses_for_good_fail() -> None:
+    d = Driver().entered()
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=Code.GROUP_AUTHORIZATION_FAILED, offsets={})
+    assert d.only(c.FailCommand).code == Code.GROUP_AUTHORIZATION_FAILED
+
+
+def test_an_auto_commit_that_is_refused_for_good_is_counted_and_one_that_somebody_waits_for_is_answered() -> None:
+    d = Driver().running(0)
+    commit(d, 9)
+    d.commit_answered(TOPIC_AUTHORIZATION_FAILED)
+    refused = d.only(c.CountCommand)
+    assert (refused.what.label, refused.partition, refused.code) == ("commit_refused", P0, TOPIC_AUTHORIZATION_FAILED)
+    commit(d, 10, request=7)
+    d.commit_answered(TOPIC_AUTHORIZATION_FAILED)
+    assert d.out == [c.CommitResultCommand(request=7, code=TOPIC_AUTHORIZATION_FAILED)]
 
 
 def test_answers_about_an_earlier_acquisition_mean_nothing() -> None:

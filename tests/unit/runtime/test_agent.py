@@ -13,6 +13,8 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol import group, offset
 
 from loadtrim import Consumer, Settings
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.protocol.events import TickEvent
 from loadtrim_agent.protocol.machine import Machine
 from walks.broker import MemoryBroker
 from walks.scenes import GROUP, TOPIC, consumer, made, stage, until, user_code
@@ -63,6 +65,7 @@ async def test_an_error_of_the_machine_leaves_too(monkeypatch: pytest.MonkeyPatc
             return handle(self, event)
 
         monkeypatch.setattr(Machine, "handle", once)
+        agent_of(one).feed(TickEvent(now=boot_time()))
         await until(lambda: has_left(broker))
         assert broker.committed(GROUP, TOPIC, 0) == 1
         with pytest.raises(KeyError, match="machine"):
@@ -78,6 +81,7 @@ async def test_a_machine_that_cannot_even_leave_is_left_alone(
             raise KeyError("machine")
 
         monkeypatch.setattr(Machine, "handle", handle)
+        agent_of(one).feed(TickEvent(now=boot_time()))
         await until(lambda: has_left(broker))
         with pytest.raises(KeyError, match="machine"):
             await one.getone()
