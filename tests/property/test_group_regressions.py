@@ -222,9 +222,11 @@ def barrier_while_the_giver_commits() -> None:
 
 def with_releases_after_the_join(patch: Patch) -> None:
     def release_settled(self: Machine, now: float) -> None:
+        ownership = self.partitions.ownership
         for entry in self.partitions.settled():
-            if self.partitions.ownership is not None and entry.target:
-                self.partitions.release(now, entry, self._release_record(now, self.partitions.ownership, entry))
+            if ownership is not None and entry.target:
+                record = ownership.release(entry, self.config.group, self.membership.member, now, self.wall(now))
+                self.partitions.release(now, entry, record)
 
     patch.setattr(Machine, "_release_settled", release_settled)
     patch.setattr(PartitionTable, "freeze", lambda self: None)

@@ -80,15 +80,15 @@ def answers_of(assignment: AssignmentRecord, *, inline: bool) -> dict[str, Group
     """Every member's SyncGroup answer for one map, sorted by member.
 
     Args:
-        base: the map.
-        inline: the whole map travels in each answer. False: own partitions and attempt numbers only.
+        assignment: of the generation.
+        inline: the whole assignment travels in each answer. False: each member's own partitions and attempt only, so
+            that all answers together stay small in the largest group.
     """
-    attempts = {member: entry.attempt for member, entry in assignment.members.items()}
     return {
         member: GroupAnswer(
             partitions=tuple(Partition(topic, index) for topic, indexes in entry.owns for index in indexes),
             assignment=assignment if inline else None,
-            attempts=None if inline else attempts,
+            attempts=None if inline else {member: entry.attempt},
         )
         for member, entry in sorted(assignment.members.items())
     }

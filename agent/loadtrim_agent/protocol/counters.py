@@ -55,6 +55,7 @@ class ProtocolCount(enum.Enum):
     STALE_JOIN = ("stale_join", Severity.ERROR)
     ASSIGNMENT_UNANSWERED = ("map_unanswered", Severity.ERROR)
     ASSIGNMENT_NOT_WRITTEN = ("map_not_written", Severity.ERROR)
+    ASSIGNMENT_TOO_LARGE = ("map_too_large", Severity.ERROR)
     ASSIGNMENT_UNREADABLE = ("map_unreadable",)
     STALE_ASSIGNMENT = ("stale_map", Severity.ERROR)
     CONTESTED_CLAIM = ("contested_claim", Severity.ERROR)

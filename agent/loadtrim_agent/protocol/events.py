@@ -116,7 +116,8 @@ class GroupAnswer(
     assignment_offset: int | None = None
     """Offset of the assignment in the log, where it is not inline."""
     attempts: dict[str, int] | None = None
-    """Attempt numbers only, where the assignment could not be written in time; nothing moves in this generation."""
+    """The member's own attempt number, where the assignment is not inline: with it the member can enter the generation
+    without the assignment. Older members tell everybody's, and none beside an offset."""
 
 
 class SyncAnsweredEvent(Event, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ class FutureRecords:
     def __init__(self) -> None:
         self._records: dict[int, list[tuple[int, Record]]] = {}
         self._names = 0
-        """What was counted for the records since all were forgotten last; no less than what is kept names."""
+        """Count of the names in the records since all were forgotten last; no less than the count of what is kept."""
 
     def keep(self, generation: int, offset: int, record: Record) -> bool:
         """Keep one. False: there are too many, and all were dropped."""

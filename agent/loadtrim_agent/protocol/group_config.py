@@ -28,7 +28,9 @@ class Code(enum.IntEnum):
 
     DISCONNECTED = -1000
     """Ours: the connection broke or the request timed out. Whether it was carried out is unknown."""
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
+    MESSAGE_TOO_LARGE = 10
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
@@ -52,6 +54,10 @@ RETRIABLE = COORDINATOR_MOVED | {Code.COORDINATOR_LOAD_IN_PROGRESS}
 
 REFUSED_FOR_GOOD = frozenset({Code.INVALID_GROUP_ID, Code.GROUP_AUTHORIZATION_FAILED, Code.FENCED_INSTANCE_ID})
 """Answers after which the member has no place in the group; user code is told. Source: what aiokafka raises."""
+
+
+TOO_LARGE = frozenset({Code.UNKNOWN_SERVER_ERROR, Code.MESSAGE_TOO_LARGE})
+"""Answers to a SyncGroup whose assignments do not fit into a record of the broker; Kafka tells the first of them."""
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,6 +48,8 @@ class LeaderAssignment:
         self._append: int | None = None
         self._pending: AssignmentRecord | None = None
         """The assignment that is being written to the log. Invariant: there is one iff ``_append`` is set."""
+        self._never_inline = False
+        """The broker has refused answers that had the assignment in them."""
         self.contested = False
         """A partition was owned by two: the next generation, which the leader starts at once, gives it away."""
 
@@ -100,7 +102,8 @@ class LeaderAssignment:
             members=made.entries,
             manual_override=self._hooks.manual_override_in_force(),
         )
-        if len(encode(assignment)) * len(joined.members) <= config.inline_limit_bytes:
+        fits = len(encode(assignment)) * len(joined.members) <= config.inline_limit_bytes
+        if fits and not self._never_inline:
             return answers_of(assignment, inline=True)
         self._pending = assignment
         self._append = self._hooks.append(assignment)
@@ -114,7 +117,7 @@ class LeaderAssignment:
         if offset is None:
             self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_NOT_WRITTEN))
             return answers
-        return {m: msgspec.structs.replace(a, assignment_offset=offset, attempts=None) for m, a in answers.items()}
+        return {m: msgspec.structs.replace(a, assignment_offset=offset) for m, a in answers.items()}
 
     def without_more(self) -> dict[str, GroupAnswer] | None:
         """Waiting takes too long: return the answers without a place in the log, or wait for the newest no more."""
@@ -139,6 +142,10 @@ class LeaderAssignment:
         if changed:
             self.forget()
         return changed
+
+    def too_large(self) -> None:
+        """The broker could not store the answers: from now on assignments travel in the log."""
+        self._never_inline = True
 
     def forget(self) -> None:
         """The assignment made last is not in force any more."""

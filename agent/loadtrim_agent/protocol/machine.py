@@ -27,7 +27,7 @@ from loadtrim_agent.wire.ownership_records import (
 )
 
 from . import events
-from .assigned_partition import AssignedPartition, AssignedState
+from .assigned_partition import AssignedState
 from .commands import (
     AppendCommand,
     Command,
@@ -175,7 +175,7 @@ class Machine:
         due = min(membership.wakeup(), self.partitions.wakeup(), self.leave.wakeup(), self._mixed.wakeup)
         due = min(due, self._prefetches.wakeup())
         if membership.stable and self.log_works:
-            due = min(due, self.peers.next_overdue(membership.member))
+            due = min(due, self.peers.next_overdue(membership.member), membership.blind.over_at)
         if membership.may_commit:
             due = min(due, self.partitions.commits.wakeup(membership.member, membership.generation))
         return due
@@ -259,6 +259,8 @@ class Machine:
         if self.partitions.tick(now) and membership.stable:
             self.emit(CountCommand(what=ProtocolCount.RELEASE_IN_DOUBT))
             membership.rejoin(now)
+        if membership.stable and self.log_works and now >= membership.blind.over_at:
+            membership.rejoin(now)
         self._prefetches.tick(now)
         self._release_settled(now)
         self.leave.step(now)
@@ -306,18 +308,18 @@ class Machine:
             self.peers.enter(now, answer.attempts or ())
             self.partitions.enter_blind(answer.partitions)
         else:
-            self._enter_assignment(now, answer.assignment)
+            self.enter_assignment(now, answer.assignment, in_log=answer.assignment_offset is not None)
         if self.leave.request is not None:
             self.leave.announce_leaving(now)
 
-    def _enter_assignment(self, now: float, assignment: AssignmentRecord) -> None:
+    def enter_assignment(self, now: float, assignment: AssignmentRecord, *, in_log: bool) -> None:
         membership = self.membership
         if self.manual_override is None:
             # Who tails the log knows the latest brake; a newcomer has the one that every map repeats.
             self.manual_override = assignment.manual_override
         self.peers.enter(now, assignment.members)
         self.partitions.enter(Ownership(membership.generation, assignment.owners()), membership.member)
-        if membership.leader == membership.member:
+        if membership.leader == membership.member and not in_log:
             self.append(assignment)  # a later leader without a map finds the newest one here (rule 8)
         for record in self._future.enter(membership.generation):
             self._apply(now, record)
@@ -384,6 +386,8 @@ class Machine:
         elif isinstance(record, AssignmentRecord):
             if generation > self.membership.generation:
                 self._keep(event.now, generation, event.offset, record)
+            elif self.membership.reading == (generation, event.offset):
+                self.membership.assignment_read(event.now, record)
         else:
             self._apply(event.now, record)
 
@@ -488,22 +492,8 @@ class Machine:
                 if self.leave.may_relinquish(entry.partition):
                     self.partitions.release(now, entry, None)
             elif ownership is not None and self.membership.stable and self.log_works:
-                self.partitions.release(now, entry, self._release_record(now, ownership, entry))
-
-    def _release_record(self, now: float, ownership: Ownership, entry: AssignedPartition) -> ReleaseRecord:
-        return ReleaseRecord(
-            group=self.config.group,
-            member=self.membership.member,
-            at=self.wall(now),
-            generation=ownership.generation,
-            topic=entry.partition.topic,
-            partition=entry.partition.partition,
-            version=ownership.version(entry.partition),
-            source=self.membership.member,
-            target=entry.target,
-            offset=entry.committed if entry.committed is not None else 0,
-            seconds=max(0.0, now - entry.since),
-        )
+                record = ownership.release(entry, self.config.group, self.membership.member, now, self.wall(now))
+                self.partitions.release(now, entry, record)
 
     # -- the log's troubles (rule 10) ----------------------------------------------------------------------------
 

@@ -111,7 +111,10 @@ class Membership(MembershipState):
         if now >= self.rebalance.deadline:
             if self.phase in (Phase.SYNCING, Phase.READING):
                 self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_UNANSWERED))
-            self._fire(Trigger.OVERDUE, now)
+            if self.phase is Phase.READING:
+                self._follow(now, self._answers.not_read())
+            else:
+                self._fire(Trigger.OVERDUE, now)
         # Last, because what came before may have brought us back into a phase with heartbeats.
         self.session.send_heartbeat(now)
 
@@ -164,9 +167,13 @@ class Membership(MembershipState):
 
     @property
     def reading(self) -> tuple[int, int] | None:
-        """Return the generation, and the offset in the log, of the assignment that is waited for."""
+        """Return the generation, and the offset in the log, of the assignment that is to be read there.
+
+        It may be waited for, or the generation was entered without it as the log could not be read.
+        """
         offset = self.rebalance.answer.assignment_offset
-        if self.phase is not Phase.READING or offset is None:
+        late = self.stable and self.assignment is None and self.speaks_loadtrim
+        if offset is None or not (late or self.phase is Phase.READING):
             return None
         return self.rebalance.generation, offset
 

@@ -11,7 +11,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord
 from .commands import Command, CountCommand
 from .counters import ProtocolCount
 from .events import GroupAnswer, JoinAnsweredEvent, SyncAnsweredEvent
-from .group_config import BROKER_ASSIGNS, COORDINATOR_MOVED, LOADTRIM, RETRIABLE, Code
+from .group_config import BROKER_ASSIGNS, COORDINATOR_MOVED, LOADTRIM, RETRIABLE, TOO_LARGE, Code
 from .leader_assignment import LeaderAssignment
 from .membership_state import MembershipState, Occurrence
 from .membership_table import Phase, Trigger
@@ -102,6 +102,11 @@ class MembershipAnswers:
     def _sync_refused(self, code: int) -> Occurrence:
         if code == Code.UNKNOWN_MEMBER_ID:
             return Occurrence(Trigger.FORGOTTEN)
+        if code in TOO_LARGE:
+            # Everybody is answered so: what is too large is the leader's to make smaller, and no reason to fail.
+            self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_TOO_LARGE))
+            self._leader_assignment.too_large()
+            return Occurrence(Trigger.SYNC_REFUSED)
         if code not in (Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS, *RETRIABLE):
             return Occurrence(Trigger.REFUSED_FOR_GOOD, code)
         if code in COORDINATOR_MOVED:
@@ -109,10 +114,14 @@ class MembershipAnswers:
         return Occurrence(Trigger.SYNC_REFUSED)
 
     def read_from_log(self, assignment: AssignmentRecord) -> Occurrence | None:
-        """Read the assignment in the log that the SyncGroup answer points to."""
-        if self._state.phase is not Phase.READING or assignment.generation != self._rebalance.generation:
+        """Read the assignment in the log that the SyncGroup answer points to, in time or late."""
+        if assignment.generation != self._rebalance.generation:
             return None
         return self._assigned(msgspec.structs.replace(self._rebalance.answer, assignment=assignment))
+
+    def not_read(self) -> Occurrence:
+        """Enter without the assignment that was not found in the log in time: the others need not wait for it."""
+        return self._assigned(self._rebalance.answer)
 
     def _assigned(self, answer: GroupAnswer) -> Occurrence:
         if self._rebalance.is_stale(self._state.member, answer):

@@ -9,7 +9,7 @@ import msgspec
 
 from loadtrim_agent.wire.ownership_records import HelloRecord, RejoinRecord
 
-from .commands import Command, CountCommand, FailCommand, SendJoinCommand, SendSyncCommand
+from .commands import Command, CountCommand, EnteredCommand, FailCommand, SendJoinCommand, SendSyncCommand
 from .counters import ProtocolCount
 from .events import GroupAnswer
 from .group_config import LOADTRIM, STANDARD_PROTOCOLS, GroupConfig
@@ -27,7 +27,7 @@ __all__ = ["MembershipEffects"]
 ASSIGNMENT_APPEND_SECONDS = 1.0
 """Chosen: without its place in the log the assignment is answered as attempts, and nothing moves in the generation."""
 ASSIGNMENT_WAIT_SECONDS = 2.0
-"""Chosen: a member that does not find the assignment in the log by then joins again."""
+"""Chosen: a member that does not find the assignment in the log by then enters the generation without it."""
 TOPICS_WAIT_SECONDS = 5.0
 """Chosen: the whole group waits for a leader without metadata."""
 UNREADABLE_WAIT_SECONDS = 1.0
@@ -208,8 +208,11 @@ class MembershipEffects:
         state.generation = rebalance.generation
         state.protocol = rebalance.protocol
         state.assignment = answer.assignment
-        if state.protocol == LOADTRIM:
+        if answer.assignment is not None:
             self._join_sequence.entered(state.generation, attempts_of(answer))
+        rebalance.answer = answer
+        written = not state.speaks_loadtrim or answer.assignment is not None or answer.assignment_offset is not None
+        state.blind.entered(now, written=written, leads=state.leader == state.member)
         rebalance.deadline = NEVER
         self._restarts.succeeded()
         self._session.entered(now)
@@ -223,6 +226,19 @@ class MembershipEffects:
             self.leader_assignment.contested = False
             return Occurrence(Trigger.REBALANCE_WANTED)
         return None
+
+    def complete(self, now: float, answer: GroupAnswer) -> None:
+        """Take in the assignment of the generation entered without it: all that moved since then comes after it."""
+        state = self._state
+        assert answer.assignment is not None, "it was read from the log"
+        state.assignment = answer.assignment
+        self._join_sequence.entered(state.generation, attempts_of(answer))
+        self._emit(
+            EnteredCommand(
+                generation=state.generation, member=state.member, leader=state.leader, protocol=state.protocol
+            )
+        )
+        self._hooks.enter_assignment(now, answer.assignment, in_log=True)
 
     # -- the way out ---------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
+from .blind_generation import BlindGeneration
 from .group_config import BROKER_ASSIGNS, LOADTRIM
 from .membership_table import Phase, Trigger
 
@@ -40,7 +41,8 @@ class MembershipState:
         self.partitions: dict[str, int] = {}
         """Topic -> partitions, as far as metadata is known."""
         self.assignment: AssignmentRecord | None = None
-        """The assignment of :attr:`generation`; None in a mixed generation."""
+        """The assignment of :attr:`generation`; None in a mixed generation, and where it could not be had."""
+        self.blind = BlindGeneration()
         self.coordinator_known = False
         self.history: deque[tuple[float, Phase, Trigger]] = deque(maxlen=HISTORY_ENTRIES_MAX)
         """Triggers that led to the phase of now, each with its time and the phase before."""

@@ -25,7 +25,7 @@ class OngoingRebalance:
         """Generation that the JoinGroup answer told; it is entered with the assignment."""
         self.protocol = ""
         self.answer = GroupAnswer()
-        """Answer whose assignment is still in the log. Invariant: it has an offset in READING."""
+        """Answer to the last SyncGroup, as far as it is used. Invariant: it has an offset in READING."""
         self.again = False
         """Another rebalance is wanted after this one."""
         self.deadline = NEVER

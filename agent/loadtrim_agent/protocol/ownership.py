@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
+from .assigned_partition import AssignedPartition
+
 __all__ = ["Ownership"]
 
 
@@ -38,6 +40,30 @@ class Ownership:
         """
         self._given_out = True
         return self._owners
+
+    def release(self, entry: AssignedPartition, group: str, member: str, now: float, at: float) -> ReleaseRecord:
+        """Return the release with which this member gives a partition away.
+
+        Args:
+            entry: the partition, with its target and what is committed.
+            group: name of the group.
+            member: the owner.
+            now: by the boot-time clock.
+            at: the same, by the wall clock.
+        """
+        return ReleaseRecord(
+            group=group,
+            member=member,
+            at=at,
+            generation=self.generation,
+            topic=entry.partition.topic,
+            partition=entry.partition.partition,
+            version=self.version(entry.partition),
+            source=member,
+            target=entry.target,
+            offset=entry.committed if entry.committed is not None else 0,
+            seconds=max(0.0, now - entry.since),
+        )
 
     def apply(self, release: ReleaseRecord) -> bool:
         """Fold one release in. True if it counts; anything that does not match is void and changes nothing."""

@@ -22,7 +22,10 @@ class MembershipHooks(Protocol):
         """Return the owned partitions that JoinGroup tells, sorted."""
 
     def enter(self, now: float, answer: GroupAnswer) -> None:
-        """A generation begins; ``answer.base`` is there unless nothing moves in it or the group is mixed."""
+        """A generation begins; its assignment is there unless nothing moves in it or the group is mixed."""
+
+    def enter_assignment(self, now: float, assignment: AssignmentRecord, *, in_log: bool) -> None:
+        """Ownership moves from this assignment on; ``in_log``: it was read from the log."""
 
     def forget(self, now: float) -> None:
         """The coordinator does not know this member: own nothing."""

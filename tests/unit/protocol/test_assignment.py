@@ -72,8 +72,8 @@ def test_answers_carry_the_map_or_the_attempts() -> None:
         "b": GroupAnswer(partitions=(P[1],), assignment=assignment),
     }
     assert answers_of(assignment, inline=False) == {
-        "a": GroupAnswer(partitions=(P[0],), attempts={"a": 2, "b": 9}),
-        "b": GroupAnswer(partitions=(P[1],), attempts={"a": 2, "b": 9}),
+        "a": GroupAnswer(partitions=(P[0],), attempts={"a": 2}),
+        "b": GroupAnswer(partitions=(P[1],), attempts={"b": 9}),
     }
 
 

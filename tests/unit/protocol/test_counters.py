@@ -19,6 +19,7 @@ def test_labels_of_errors_stay() -> None:
         "log_failed",
         "log_gap",
         "map_not_written",
+        "map_too_large",
         "map_unanswered",
         "offsets_refused",
         "pin_refused",

@@ -22,7 +22,7 @@ from loadtrim_agent.wire.ownership_records import (
     LoadRecord,
     RejoinRecord,
 )
-from sim.driver import GROUP, ME, OTHER, Driver, assignment_of
+from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
 P0, P1, P2, P3 = (Partition("orders", index) for index in range(4))
 INCONSISTENT = Code.INCONSISTENT_GROUP_PROTOCOL
@@ -227,13 +227,128 @@ def test_another_map_than_the_one_named_is_not_taken() -> None:
     assert d.only(c.FetchCommittedCommand).partitions == (P0,)
 
 
-def test_a_map_that_does_not_come_is_not_waited_for_for_ever() -> None:
+def test_an_assignment_that_is_not_read_in_time_makes_nobody_join_again() -> None:
+    """One member that cannot read the log made a rebalance for everybody every two seconds."""
+    d = unread()
+    assert d.counted() == ["map_unanswered"]
+    assert d.kinds() == ["Entered", "FetchCommitted"]
+    assert d.machine.snapshot().assignment is None, "nothing moves for this member"
+
+
+def unread(leader: str = OTHER) -> Driver:
+    """In a generation whose assignment, at offset 0 of the log, was not read in time."""
+    d = Driver().joining()
+    d.join_answered(leader=leader, members=(joined(ME), joined(OTHER)) if leader == ME else ())
+    if leader == ME:
+        d.feed(e.AssignmentFoundEvent, assignment=None)
+    d.sync_answered(assignment_offset=0, partitions=(P0,), attempts={ME: 2})
+    d.after(2.0)
+    return d
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER])
+def test_an_assignment_that_is_read_late_completes_the_generation(leader: str) -> None:
+    d = unread(leader)
+    d.open_all()
+    d.read(assignment_of(1, leader, m1=(0,), m2=(1,)))
+    assert d.kinds() == ["Entered"], "what is held stays, and nothing is written again"
+    d.read(release(1, 1, 0, OTHER, ME))
+    assert d.only(c.OpenCommand).partition == P1, "releases come after it, and count"
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.counted() == []
+
+
+def test_another_assignment_of_the_same_generation_completes_nothing() -> None:
+    d = unread()
+    d.read(HelloRecord(group=GROUP, member=ME, at=0.0))
+    d.read(assignment_of(1, OTHER, m1=(1,), m2=()))  # of a leader before a failover: at offset 1
+    assert d.kinds() == []
+    assert d.machine.snapshot().assignment is None
+
+
+def test_an_assignment_that_is_read_late_means_nothing_to_a_member_that_joins() -> None:
+    d = unread()
+    d.open_all()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.read(assignment_of(1, OTHER, m1=(0,), m2=(1,))) == []
+
+
+def test_an_older_leader_does_not_tell_the_attempt_and_the_member_joins_again() -> None:
     d = Driver().joining()
     d.join_answered()
     d.sync_answered(assignment_offset=0, partitions=(P0,))
     d.after(2.0)
-    assert d.counted() == ["map_unanswered"]
+    assert d.counted() == ["map_unanswered", "stale_map"]
     assert d.kinds()[0] == "SendJoin"
+
+
+def not_written(d: Driver, generation: int) -> None:
+    """This member leads, and nobody was answered with an assignment."""
+    attempt = d.machine.membership.rebalance.attempt
+    members = (joined(ME, P0, attempt=attempt), joined(OTHER, attempt=attempt))
+    d.join_answered(generation=generation, leader=ME, members=members)
+    if d.all(c.ReadAssignmentCommand):
+        d.feed(e.AssignmentFoundEvent, assignment=None)
+    d.after(1.0)
+    d.sync_answered(partitions=(P0, P2), attempts={ME: attempt})
+
+
+@pytest.mark.parametrize("code", [Code.UNKNOWN_SERVER_ERROR, Code.MESSAGE_TOO_LARGE])
+def test_an_assignment_that_is_too_large_for_the_broker_goes_through_the_log_next_time(code: Code) -> None:
+    """The broker answers it to every member; each of them failed for good."""
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
+    d.feed(e.AssignmentFoundEvent, assignment=None)
+    d.sync_answered(code=code)
+    assert not d.all(c.FailCommand)
+    assert "map_too_large" in d.counted()
+    assert d.all(c.SendJoinCommand)
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, attempt=3), joined(OTHER, attempt=3)))
+    assert isinstance(d.only(c.AppendCommand).record, AssignmentRecord)
+    assert not d.all(c.SendSyncCommand)
+
+
+def test_the_leader_ends_a_generation_without_an_assignment_after_ever_longer_pauses() -> None:
+    """It lasted until somebody came or went, and without it there were neither plans nor scaling."""
+    d = Driver(inline_limit_bytes=0).joining()
+    pauses = []
+    for generation in range(1, 10):
+        not_written(d, generation)
+        entered_at = d.now
+        while not d.all(c.SendJoinCommand):
+            if d.all(c.SendHeartbeatCommand):
+                d.heartbeat_answered(Code.NONE)
+            d.after(d.machine.wakeup() - d.now)
+        pauses.append(d.now - entered_at)
+    assert pauses == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0])
+    d.into(10, leader=OTHER, **{ME: (0,), OTHER: (1,)})
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    not_written(d, 11)
+    d.after(1.0)
+    assert d.all(c.SendJoinCommand), "one with an assignment begins anew"
+
+
+def test_only_the_leader_ends_a_generation_without_an_assignment_and_only_with_a_log() -> None:
+    follower = Driver().joining()
+    follower.join_answered()
+    follower.sync_answered(partitions=(P0,), attempts={ME: 2})
+    follower.after(5.0)
+    assert not follower.all(c.SendJoinCommand)
+    leader = Driver(inline_limit_bytes=0).joining()
+    not_written(leader, 1)
+    leader.feed(e.LogFailedEvent, failed=True)
+    leader.after(1.0)
+    assert not leader.all(c.SendJoinCommand)
+    assert leader.feed(e.LogFailedEvent, failed=False)[0] == leader.only(c.SendJoinCommand)
+
+
+def test_who_was_told_of_one_attempt_knows_not_all_when_it_leads_next() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    d.sync_answered(partitions=(P0,), attempts={ME: 2})
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, P0, attempt=3), joined(OTHER, attempt=3)))
+    assert d.kinds() == ["ReadAssignment"]
 
 
 def test_without_a_map_what_is_given_is_held_and_nothing_moves() -> None:
@@ -458,6 +573,7 @@ def test_a_map_that_does_not_fit_goes_through_the_log() -> None:
     answers = d.only(c.SendSyncCommand).answers
     assert {a.assignment_offset for a in answers.values()} == {17}
     assert {a.assignment for a in answers.values()} == {None}
+    assert {m: a.attempts for m, a in answers.items()} == {ME: {ME: 2}, OTHER: {OTHER: 2}}
     assert answers[ME].partitions == (P0, P2)
 
 
@@ -473,7 +589,7 @@ def test_a_map_that_cannot_be_written_moves_nothing(failure: str) -> None:
         d.feed(e.AppendedEvent, append=append.append, offset=None)
     assert d.counted() == ["map_not_written"]
     answers = d.only(c.SendSyncCommand).answers
-    assert answers[OTHER] == e.GroupAnswer(partitions=(P1, P3), attempts={ME: 2, OTHER: 2})
+    assert answers[OTHER] == e.GroupAnswer(partitions=(P1, P3), attempts={OTHER: 2}), "no others': that would be n x n"
     assert d.feed(e.AppendedEvent, append=append.append, offset=17) == [], "too late"
 
 
