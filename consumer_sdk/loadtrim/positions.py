@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from aiokafka.structs import TopicPartition
 from aiokafka.util import commit_structure_validate
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.transactions import Transactions
 
 from .agent_link import AgentLink
 from .cluster_queries import ClusterQueries
@@ -55,7 +57,13 @@ class Positions:
         wanted = [Partition(*p) for p in commit_structure_validate(offsets)]
         self._link.must_own(wanted)
         link, of_agent = self._link, self._link.need_agent().transactions
-        acquisitions = await link.run(of_agent.begin(wanted))
+        beginning = asyncio.ensure_future(link.run(of_agent.begin(wanted)))
+        try:
+            acquisitions = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            # The agent may have begun and not been heard yet. What is begun and not ended holds up every handoff.
+            beginning.add_done_callback(lambda begun: _end(link, of_agent, begun))
+            raise
         group = FencedGroup(self._group, lambda refused: link.run(of_agent.fence(acquisitions, refused)))
         await send_offsets(producer, offsets, group, lambda: link.post(of_agent.end, acquisitions))
 
@@ -119,3 +127,9 @@ class Positions:
         for partition in partitions:
             self._link.stream(Partition(*partition))
         return sorted(partitions or {TopicPartition(*p) for p in self._link.streams})
+
+
+def _end(link: AgentLink, transactions: Transactions, begun: asyncio.Future[dict[Partition, int]]) -> None:
+    """End what was begun for a caller that does not send any more."""
+    if not begun.cancelled() and begun.exception() is None:
+        link.post(transactions.end, begun.result())

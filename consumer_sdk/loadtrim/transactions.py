@@ -55,12 +55,16 @@ async def send_offsets(
         CommitFailedError: the offsets are not this member's to commit any more; abort the transaction.
         KafkaError: as the producer raises.
     """
+    sending = asyncio.ensure_future(_send(producer, offsets, group))
+    sending.add_done_callback(lambda _: sent())
+    await asyncio.shield(sending)
+
+
+async def _send(producer: AIOKafkaProducer, offsets: Mapping[Any, Any], group: FencedGroup) -> None:
     sender = producer._sender
     if not isinstance(sender._do_txn_offset_commit, _CommitOffsets):
         sender._do_txn_offset_commit = _CommitOffsets(sender, sender._do_txn_offset_commit)
-    sending = asyncio.ensure_future(producer.send_offsets_to_transaction(offsets, group))
-    sending.add_done_callback(lambda _: sent())
-    await asyncio.shield(sending)
+    await producer.send_offsets_to_transaction(offsets, group)
 
 
 class _CommitOffsets:

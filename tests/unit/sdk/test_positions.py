@@ -1,0 +1,80 @@
+"""Offsets sent through a transaction, and a caller that is cancelled just then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.structs import TopicPartition
+
+from loadtrim.positions import Positions
+from loadtrim_agent.common.partition import Partition
+
+AT = TopicPartition("orders", 0)
+
+
+class Transactions:
+    """Counts what is begun and ended."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.begun = asyncio.Event()
+
+    async def begin(self, partitions: list[Partition]) -> dict[Partition, int]:
+        self.under_way += 1
+        self.begun.set()
+        return dict.fromkeys(partitions, 1)
+
+    def end(self, acquisitions: dict[Partition, int]) -> None:
+        self.under_way -= len(acquisitions)
+
+
+class Link:
+    """The agent's thread: its answers come a moment later, and a cancelled wait cancels what has not begun."""
+
+    def __init__(self) -> None:
+        self.transactions = Transactions()
+        self.answer = asyncio.Event()
+
+    def must_own(self, partitions: list[Partition]) -> None: ...
+
+    def need_agent(self) -> Any:
+        return SimpleNamespace(transactions=self.transactions)
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        result = await work
+        await self.answer.wait()
+        return result
+
+    def post(self, call: Callable[..., object], *args: object) -> None:
+        call(*args)
+
+
+def positions_of(link: Any) -> Positions:
+    return Positions(link, SimpleNamespace(), group="g", auto_commit=False)  # type: ignore[arg-type]
+
+
+async def test_a_caller_that_is_cancelled_before_it_sends_leaves_nothing_under_way() -> None:
+    """What was begun stayed so: no handoff of the partition for the rest of the acquisition."""
+    link = Link()
+    sending = asyncio.create_task(positions_of(link).send_offsets_to_transaction(SimpleNamespace(), {AT: 5}))  # type: ignore[arg-type]
+    await link.transactions.begun.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    link.answer.set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert link.transactions.under_way == 0
+
+
+async def test_a_producer_that_cannot_send_leaves_nothing_under_way() -> None:
+    link = Link()
+    link.answer.set()
+    with pytest.raises(AttributeError):
+        await positions_of(link).send_offsets_to_transaction(SimpleNamespace(), {AT: 5})  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert link.transactions.under_way == 0
