@@ -29,6 +29,13 @@ class _Entry:
     requests: set[int] = field(default_factory=set)
     """Callers that wait for this partition's outcome."""
 
+    def commits_as(self, other: _Entry) -> bool:
+        return (self.acquisition_id, self.offset, self.metadata) == (
+            other.acquisition_id,
+            other.offset,
+            other.metadata,
+        )
+
 
 @dataclass(slots=True)
 class CommitOutcome:
@@ -66,16 +73,22 @@ class CommitQueue:
         self._numbers = earlier._numbers
 
     def want(self, request: int, offsets: Mapping[Partition, OffsetCommit]) -> None:
-        """Queue offsets; a later one for the same partition replaces an earlier one and answers for it too."""
+        """Queue offsets; a later one for the same partition replaces an earlier one and answers for it too.
+
+        A caller that wants what is on its way already waits for that answer.
+        """
         for partition, commit in sorted(offsets.items()):
             entry = _Entry(commit.acquisition_id, commit.offset, commit.metadata)
-            previous = self._pending.get(partition)
+            previous, sent = self._pending.get(partition), self._in_flight.get(partition)
+            if request and previous is None and sent is not None and sent.commits_as(entry):
+                entry = sent
+            else:
+                self._pending[partition] = entry
             if previous is not None:
                 entry.requests |= previous.requests
             if request:
                 entry.requests.add(request)
                 self._waiting.setdefault(request, set()).add(partition)
-            self._pending[partition] = entry
 
     def busy(self, partition: Partition) -> bool:
         """A commit of this partition is queued or in flight."""

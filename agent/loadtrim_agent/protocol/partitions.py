@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
@@ -410,18 +412,16 @@ class PartitionTable:
     # -- commits -------------------------------------------------------------------------------------------------
 
     def commit_wanted(self, event: CommitWantedEvent) -> None:
-        """Queue what is of the acquisition held now; what is being given away takes no other commit (rule 2)."""
-        closed = (
-            (AssignedState.TRANSFERRED,)
-            if not self._config.auto_commit
-            else (AssignedState.COMMITTING, AssignedState.TRANSFERRED)
-        )
+        """Queue what is of the acquisition held now; a release waits for what user code commits before it (rule 2)."""
         wanted: dict[Partition, OffsetCommit] = {}
         for partition, commit in sorted(event.offsets.items()):
             entry = self.assigned.get(partition)
             held = entry is not None and entry.acquisition_id == commit.acquisition_id
-            if entry is not None and held and entry.state not in closed:
-                wanted[partition] = commit
+            decided = entry is not None and entry.state is AssignedState.COMMITTING and self._config.auto_commit
+            if decided and not event.request:
+                continue  # the auto-commit brings nothing that the handoff does not commit
+            if entry is not None and held and entry.state is not AssignedState.TRANSFERRED:
+                wanted[partition] = _with_handoff(entry, commit) if decided else commit
             elif entry is not None and held and commit.offset == entry.committed:
                 continue  # the handoff has committed it
             elif event.request:
@@ -517,3 +517,9 @@ class PartitionTable:
 
     def _sorted_moving(self) -> list[AssignedPartition]:
         return [self._moving[p] for p in sorted(self._moving)] if self._moving else []
+
+
+def _with_handoff(entry: AssignedPartition, commit: OffsetCommit) -> OffsetCommit:
+    """Return the commit of user code and of the handoff's last commit in one: of the later offset."""
+    entry.done = commit.offset if entry.done is None else max(entry.done, commit.offset)
+    return msgspec.structs.replace(commit, offset=entry.done)

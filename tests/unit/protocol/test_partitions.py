@@ -588,6 +588,40 @@ def test_a_commit_of_what_a_handoff_has_committed_is_done() -> None:
     assert d.only(c.CommitResultCommand).code == Code.ILLEGAL_GENERATION
 
 
+@pytest.mark.parametrize("offset", [8, 9])
+def test_a_commit_during_the_handoffs_own_is_answered_with_it(offset: int) -> None:
+    """It was refused as if another member had the partition, also where the move was dropped then."""
+    d = giving(Driver().running(0))
+    commit(d, offset, request=1)
+    assert d.out == []
+    d.commit_answered()
+    assert d.only(c.CommitResultCommand) == c.CommitResultCommand(request=1, code=0)
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, ReleaseRecord)
+    assert record.offset == 9
+
+
+def test_a_later_commit_during_the_handoffs_own_is_where_the_next_owner_starts() -> None:
+    d = giving(Driver().running(0))
+    commit(d, 12, request=1)
+    d.commit_answered()
+    assert d.only(c.SendCommitCommand).offsets == {P0: (12, "")}
+    d.commit_answered()
+    assert d.only(c.CommitResultCommand) == c.CommitResultCommand(request=1, code=0)
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, ReleaseRecord)
+    assert record.offset == 12
+
+
+def test_a_commit_during_the_handoffs_own_outlives_a_dropped_move() -> None:
+    d = giving(Driver().running(0))
+    commit(d, 12, request=1)
+    d.commit_answered(TOPIC_AUTHORIZATION_FAILED)
+    assert d.only(c.SendCommitCommand).offsets == {P0: (12, "")}
+    d.commit_answered()
+    assert d.only(c.CommitResultCommand) == c.CommitResultCommand(request=1, code=0)
+
+
 def test_callers_hear_of_a_lost_partition() -> None:
     d = Driver().running(0)
     d.give(P0)
