@@ -76,10 +76,19 @@ class Settings(AgentSettings, frozen=True, kw_only=True):
             raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
         if self.scaler == "kubernetes":
             raise _bad("scaler", self.scaler, "none or webhook: the Kubernetes backend is not part of this version")
+        self._check_time_zone()
+
+    def _check_time_zone(self) -> None:
+        """UTC needs no time zone database; small images have none."""
+        if self.time_zone == "UTC":
+            return
         try:
             zoneinfo.ZoneInfo(self.time_zone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
-            raise _bad("time_zone", self.time_zone, "an IANA name such as UTC or Europe/Berlin") from error
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+            allowed = "an IANA name such as UTC or Europe/Berlin"
+            if not zoneinfo.available_timezones():
+                allowed += "; install tzdata (the system's, or Python's): this machine knows no zone but UTC"
+            raise _bad("time_zone", self.time_zone, allowed) from error
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:

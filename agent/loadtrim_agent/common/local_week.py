@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import zoneinfo
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
 __all__ = ["LocalWeek"]
 
 log = logging.getLogger("loadtrim")
+
+WARNINGS_MAX = 20
+"""Unknown zones that are warned about. Chosen: names in baselines are anybody's."""
 
 
 class LocalWeek:
@@ -31,11 +34,11 @@ class LocalWeek:
         """The slot of each bucket (:data:`loadtrim_agent.wire.baseline_records.SlotsOf`)."""
         local = _zone(zone or self._zone)
         if local is None:
-            if zone not in self._unknown:
+            if zone not in self._unknown and len(self._unknown) < WARNINGS_MAX:
                 self._unknown.add(zone)
                 log.warning(
-                    "A baseline was learnt in the time zone %r, which this machine does not know, so it is not used; "
-                    "install the system's tzdata, or the Python package of that name.",
+                    "A baseline was learnt in the time zone %.40r, which this machine does not know, so it is not "
+                    "used; install the system's tzdata, or the Python package of that name.",
                     zone,
                 )
             return None
@@ -50,7 +53,9 @@ def _slot(local: datetime, bucket_seconds: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _zone(name: str) -> zoneinfo.ZoneInfo | None:
+def _zone(name: str) -> tzinfo | None:
+    if name == "UTC":
+        return UTC  # also where the machine has no time zone database
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

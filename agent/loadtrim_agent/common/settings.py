@@ -11,9 +11,23 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
-__all__ = ["BASELINE_TOPIC", "DEFAULTS", "AgentSettings", "Mode", "ScalerName", "is_allowed", "what_is_allowed"]
+__all__ = [
+    "BASELINE_TOPIC",
+    "DEFAULTS",
+    "HIDDEN",
+    "AgentSettings",
+    "Mode",
+    "ScalerName",
+    "is_allowed",
+    "shown",
+    "what_is_allowed",
+    "without_secrets",
+]
 
 BASELINE_TOPIC = "__loadtrim-baselines"
+HIDDEN = "(hidden)"
+"""Stands for what is a secret."""
+_SECRETS = ("token", "password", "secret", "credential", "sasl", "private")
 
 # A description is what an error message says is allowed.
 Positive = Annotated[float, msgspec.Meta(gt=0, description="a number of seconds above 0")]
@@ -68,6 +82,27 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     requested_at: float | None = None
     """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start
     of the measured start-up time; else the process's start."""
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={shown(name, getattr(self, name))!r}" for name in self.__struct_fields__)
+        return f"{type(self).__name__}({fields})"
+
+
+def shown(name: str, value: object) -> str:
+    """Return a setting as text that anybody may see. What a setting is called tells whether it is a secret."""
+    text = "" if value is None else str(value)
+    if text and any(word in name.lower() for word in _SECRETS):
+        return HIDDEN
+    return without_secrets(text) if name.lower().endswith("url") else text
+
+
+def without_secrets(url: str) -> str:
+    """Return an address without user, password, query and fragment, any of which may hold a secret."""
+    before, mark, _ = url.partition("?") if "?" in url else url.partition("#")
+    scheme, slashes, rest = before.partition("//")
+    host, slash, path = rest.partition("/")
+    user, at, place = host.rpartition("@")
+    return f"{scheme}{slashes}{HIDDEN if user else ''}{at}{place}{slash}{path}{mark}{HIDDEN if mark else ''}"
 
 
 DEFAULTS = AgentSettings()

@@ -7,8 +7,8 @@ cannot start or breaks is told about and never stops a consumer.
 
 Everything is bounded: connections, requests answered at a time, size of a request (by the standard library), seconds to
 read one and to write its answer. One request per connection, GET and HEAD only. Probes must not fail because somebody
-keeps connections open: the one that has been silent for longest makes room for a new one, and the answer to a probe,
-which fits any socket's buffer, is not among the requests that are counted.
+keeps connections open. So the one that has been silent for longest makes room for a new one. A probe is not among the
+requests that are counted: its answer fits any socket's buffer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("loadtrim.http")
 OFF: Final = "off"
 """The address of no server."""
 CONNECTIONS_MAX: Final = 64
-"""Connections at a time. A new one cuts the oldest whose request has not been read; with none it is turned away. Chosen:
+"""Connections at a time. A new one cuts the oldest that has sent no request; with none it is turned away. Chosen:
 one thread each."""
 REQUESTS_MAX: Final = 8
 """Requests answered at a time, probes apart; more are answered 503 at once."""
@@ -390,7 +390,7 @@ class _Connections:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._unread: dict[socket.socket, None] = {}
-        """Those whose request has not been read, oldest first."""
+        """Connections that have sent no request yet, oldest first."""
         self._open = 0
 
     def enter(self, connection: socket.socket) -> bool:
@@ -407,12 +407,12 @@ class _Connections:
             return True
 
     def was_read(self, connection: socket.socket) -> None:
-        """Its request is here."""
+        """The request of the connection is here."""
         with self._lock:
             self._unread.pop(connection, None)
 
     def leave(self, connection: socket.socket) -> None:
-        """It was closed."""
+        """The connection was closed."""
         with self._lock:
             self._unread.pop(connection, None)
             self._open -= 1

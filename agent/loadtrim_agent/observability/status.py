@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from loadtrim_agent.common.settings import shown
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 __all__ = [
-    "HIDDEN",
     "AgentState",
     "GroupMember",
     "OwnedPartition",
@@ -23,11 +23,6 @@ __all__ = [
     "Status",
     "shown_settings",
 ]
-
-HIDDEN = "(hidden)"
-"""Stands for a setting that is a secret."""
-
-_SECRETS = ("token", "password", "secret", "credential", "sasl", "private")
 
 
 class AgentState(enum.StrEnum):
@@ -155,10 +150,4 @@ def shown_settings(settings: Mapping[str, object]) -> dict[str, str]:
 
     What a setting is called tells whether it is one; one without a value is shown as empty.
     """
-    shown = {}
-    for name in sorted(settings):
-        value = settings[name]
-        secret = any(word in name.lower() for word in _SECRETS)
-        text = "" if value is None else str(value)
-        shown[name] = HIDDEN if secret and text else text
-    return shown
+    return {name: shown(name, settings[name]) for name in sorted(settings)}

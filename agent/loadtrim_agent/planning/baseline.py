@@ -70,13 +70,13 @@ SHARES = (0.5, 0.9, 0.99)
 """Quantiles that baselines tell."""
 SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
 BELIEVED = 10.0
-"""At most so many times the most that the group was seen to get is believed, so that a claim does not count for more
-the larger it is. Chosen: a morning after a night is a rise of less, where the night has any load."""
+"""Bound of what is believed, in times the most that came: a claim does not count for more the larger it is. Chosen: a
+morning after a night is a rise of less, where the night has any load."""
 BELIEVED_KNOWN = 3.0
 """The same once a week was seen, with its highest hour. Chosen: as :data:`SCALE_MAX`."""
 KNOWN_SECONDS = 7 * 86_400.0
 BELIEVED_REPLICAS = 3.0
-"""What so many replicas can do is believed in any case: a group that has been idle rises from nothing. Chosen."""
+"""Replicas whose work is believed in any case: a group that has been idle rises from nothing. Chosen."""
 MOST_SECONDS = 28 * 86_400.0
 """Time constant with which the most that was seen is forgotten. Chosen: four weeks."""
 SLIGHT = 0.02

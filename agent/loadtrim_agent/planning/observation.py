@@ -29,7 +29,7 @@ KEEP_SECONDS = 300.0
 SLOTS_SECONDS = 180.0
 """How long slots are remembered: what the stages look at, and what comes late."""
 FILLED_SECONDS_MAX = 60.0
-"""How long a member that is gone is taken to have gone on after the newest slot that anybody told. Chosen."""
+"""Longest time after the newest slot for which a member that is gone is taken to have gone on. Chosen."""
 PRUNE_SLOTS = 100
 """So many more than that may pile up before the old ones are dropped."""
 SLOTS_AHEAD_SECONDS = 60.0
@@ -59,8 +59,8 @@ shape that reaches less far (of somebody who has just taken the partition over) 
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
 LEFT_OUT = ("copy", "slot_length", "slot_time", "partition")
-"""Why a report or a part of it is left out: it was seen before, its slots are of another length or far from the time of
-its append, or so many partitions are reported that no more are remembered."""
+"""Reasons to leave out a report, or a part of it. ``copy``: it was seen before. ``slot_length``, ``slot_time``: its
+slots are of another length, or far from the time of its append. ``partition``: no more are remembered."""
 UNSEEN = frozenset({"paused", "blocked"})
 """States of partitions whose arrivals are not in the reporter's slots."""
 
@@ -384,7 +384,7 @@ class History:
         return False
 
     def _track(self, partition: Partition) -> _PartitionTrack | None:
-        """What is remembered of the partition; None: too many are reported."""
+        """Return the partition's track; None: too many are reported."""
         track = self._partitions.get(partition)
         if track is None:
             if len(self._partitions) >= max(PARTITIONS_MAX, 2 * len(self._owners)):
@@ -418,7 +418,7 @@ class History:
 
     @property
     def ignored(self) -> int:
-        """How many reports, or parts of them, counted for nothing."""
+        """Number of reports, or parts of them, that counted for nothing."""
         return self.left_out.total()
 
     def advised(self, partitions: Iterable[Partition]) -> None:

@@ -114,8 +114,8 @@ class Planner:
     def remember(self, decision: DecisionRecord) -> None:
         """Go on from a decision of an earlier leader: patience, cool-down, victims, sequence.
 
-        Feed them in the order of the log; one that is older than what is known is ignored, and one with a sequence that
-        no leader reaches.
+        Feed them in the order of the log. One that is older than what is known is ignored, as is one with a sequence
+        that no leader reaches.
         """
         if not self._sequence <= decision.sequence <= SEQUENCE_MAX:
             return
@@ -186,7 +186,7 @@ class Planner:
         return _Measured(estimate, forecast(estimate.series, horizon, expectation, estimate.opening), expectation.use)
 
     def _expectation(self, now: float, estimate: Estimate, group: GroupState) -> Expectation:
-        """What the history expects. Nothing rests on it: what breaks here leaves the plan to the trend."""
+        """Return what the history expects. Nothing rests on it: what breaks here leaves the plan to the trend."""
         startup = startup_seconds(estimate, group.startup_expected_seconds)
         try:
             expectation, self._compared = look_ahead(

@@ -27,7 +27,6 @@ from loadtrim_agent.wire.ownership_records import (
 )
 
 from . import events
-from .assigned_partition import AssignedState
 from .commands import (
     AppendCommand,
     Command,
@@ -67,7 +66,7 @@ from .leave import Leave
 from .membership import Membership
 from .membership_table import Phase
 from .mixed_group import MixedGroup
-from .ownership import Ownership
+from .ownership import Ownership, is_foreign
 from .partitions import PartitionTable
 from .peers import Peers
 from .prefetch import Prefetches
@@ -409,7 +408,16 @@ class Machine:
         membership = self.membership
         match record:
             case ReleaseRecord():
-                self._fold(now, record)
+                foreign = is_foreign(record, membership.member, self.partitions.assigned)
+                if not self.partitions.fold(record, membership.member, acquire=membership.stable):
+                    self.emit(CountCommand(what=ProtocolCount.VOID_RELEASE, partition=record.key))
+                    return
+                self._prefetches.moved(record.key, here=record.key in self.partitions.assigned)
+                if foreign:
+                    # By the log another owns what this one holds. Both claim the partition in the next generation, so
+                    # it is given away anew from what was committed (rule 7).
+                    self.emit(CountCommand(what=ProtocolCount.FOREIGN_RELEASE, partition=record.key))
+                    membership.rejoin(now)
             case PlanRecord() if record.generation == membership.generation and membership.stable:
                 if record.member == membership.leader:
                     self._advise(now, record)
@@ -430,19 +438,6 @@ class Machine:
                 self.manual_override = record  # the latest in the log wins, whatever clock wrote it
             case _:
                 pass
-
-    def _fold(self, now: float, record: ReleaseRecord) -> None:
-        membership, entry = self.membership, self.partitions.assigned.get(record.key)
-        sent = entry is None or entry.state is AssignedState.TRANSFERRED
-        if not self.partitions.fold(record, membership.member, acquire=membership.stable):
-            self.emit(CountCommand(what=ProtocolCount.VOID_RELEASE, partition=record.key))
-            return
-        self._prefetches.moved(record.key, here=record.key in self.partitions.assigned)
-        if record.source == membership.member and not sent:
-            # Somebody else wrote it in this member's name: by the log another owns what this one holds. Both claim the
-            # partition in the next generation, so it is given away anew from what was committed (rule 7).
-            self.emit(CountCommand(what=ProtocolCount.FOREIGN_RELEASE, partition=record.key))
-            membership.rejoin(now)
 
     def _advise(self, now: float, plan: PlanRecord) -> None:
         """Plans are advice: this member's own moves are begun, if they can be."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
-from .assigned_partition import AssignedPartition
+from .assigned_partition import AssignedPartition, AssignedState
 
-__all__ = ["Ownership"]
+__all__ = ["Ownership", "is_foreign"]
 
 
 class Ownership:
@@ -76,3 +76,9 @@ class Ownership:
         self._owners[partition] = release.target
         self._versions[partition] = release.version + 1
         return True
+
+
+def is_foreign(release: ReleaseRecord, member: str, assigned: Mapping[Partition, AssignedPartition]) -> bool:
+    """Return whether ``member`` holds the partition that the release gives away in its name, and never sent it."""
+    entry = assigned.get(release.key)
+    return release.source == member and entry is not None and entry.state is not AssignedState.TRANSFERRED

@@ -33,7 +33,7 @@ class AgentCondition:
         self.since = wall_time()
         """When the present generation began, seconds since the epoch; before the first one: when the agent was made."""
         self.ran_at = boot_time()
-        """When the agent's loop was last seen to run (boot clock)."""
+        """Time at which the agent's loop was last seen to run (boot clock)."""
         self.failure: BaseException | None = None
         """Invariant: never changed once it is set."""
 

@@ -15,7 +15,6 @@ __all__ = [
     "INT64_MAX",
     "STARTUP_SECONDS_MAX",
     "Amount",
-    "Cost",
     "Count",
     "Figure",
     "Generation",
@@ -24,6 +23,7 @@ __all__ = [
     "Moment",
     "Offset",
     "Order",
+    "RecordCost",
     "Replicas",
     "Seconds",
     "StartupSeconds",
@@ -56,7 +56,7 @@ HandoffSeconds = Annotated[float, Meta(ge=0, le=HANDOFF_SECONDS_MAX)]
 """Length of a handoff."""
 StartupSeconds = Annotated[float, Meta(ge=0, le=STARTUP_SECONDS_MAX)]
 """Start-up time."""
-Cost = Annotated[float, Meta(ge=0, le=1e6)]
+RecordCost = Annotated[float, Meta(ge=0, le=1e6)]
 """Busy seconds of one record, or concurrency, or speed."""
 Amount = Annotated[float, Meta(ge=0, le=1e9)]
 """Busy seconds in an interval."""

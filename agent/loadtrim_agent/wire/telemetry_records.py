@@ -11,7 +11,6 @@ from .envelope import TELEMETRY, Envelope
 from .ownership_records import ManualOverrideRecord, MovePlan
 from .ranges import (
     Amount,
-    Cost,
     Count,
     Figure,
     Generation,
@@ -20,6 +19,7 @@ from .ranges import (
     Moment,
     Offset,
     Order,
+    RecordCost,
     Replicas,
     Seconds,
     StartupSeconds,
@@ -70,7 +70,7 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     away. None: not measured."""
     lag_seconds: Seconds = 0.0
     """Age of the oldest record not done; 0 without lag."""
-    cost_mean: Cost | None = None
+    cost_mean: RecordCost | None = None
     """Busy seconds per record; None until one was done."""
     cost_variance: Sum | None = None
     work_windows: Annotated[tuple[WorkWindow, ...], Meta(max_length=WINDOWS_MAX)] = ()
@@ -95,8 +95,8 @@ class ReportRecord(Envelope, frozen=True, kw_only=True, tag="report"):
     instance: str = ""
     instance_type: str = ""
     interval: Seconds = 1.0
-    concurrency: Cost = 1.0
-    speed: Cost = 1.0
+    concurrency: RecordCost = 1.0
+    speed: RecordCost = 1.0
     busy_seconds: Amount = 0.0
     startup_seconds: StartupSeconds | None = None
     """From process start (or the request for it) until the first partition was owned; said once it is known."""
@@ -159,11 +159,11 @@ class BaselineUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     expected: Sum = 0.0
     """that were expected,"""
     off: Sum = 0.0
-    """and by how much they were apart;"""
+    """and by how much they were apart."""
     most: Sum = 0.0
-    """the most busy seconds per second that came, forgotten over weeks,"""
+    """Highest work per second that came, forgotten over weeks, for the next leader."""
     most_since: Moment = 0.0
-    """and since when that was looked at (epoch)."""
+    """Time since which that was looked at (epoch)."""
 
 
 class DecisionRecord(Envelope, frozen=True, kw_only=True, tag="decision"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import zoneinfo
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from loadtrim_agent.common import local_week
 from loadtrim_agent.common.local_week import LocalWeek
 
 BERLIN = "Europe/Berlin"
@@ -69,3 +71,25 @@ def test_a_zone_that_is_not_known_is_said_once(caplog: pytest.LogCaptureFixture)
         assert week.slots("Moon/Sea", 900, 0, 1) is None
     assert len(caplog.messages) == 2
     assert "tzdata" in caplog.messages[0]
+
+
+def test_utc_needs_no_time_zone_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise zoneinfo.ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", unknown)
+    local_week._zone.cache_clear()
+    week = LocalWeek()
+    assert week.slots("UTC", HOUR, 0, 2) == [72, 73]
+    assert week.slots("", HOUR, 0, 2) == [72, 73]
+    assert week.slots("Europe/Berlin", HOUR, 0, 2) is None
+    local_week._zone.cache_clear()
+
+
+def test_made_up_zones_are_warned_about_for_some_time(caplog: pytest.LogCaptureFixture) -> None:
+    week = LocalWeek()
+    for number in range(100):
+        assert week.slots(f"Moon/Base-{number}", HOUR, 0, 1) is None
+    for odd in ("../../etc/passwd", "\x00", "America", "x" * 100_000, "/etc/passwd"):
+        assert week.slots(odd, HOUR, 0, 1) is None
+    assert len(caplog.records) == local_week.WARNINGS_MAX

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from loadtrim_agent.observability.status import HIDDEN, OwnedPartition, ScalerStatus, Status, shown_settings
+from loadtrim_agent.common.settings import HIDDEN
+from loadtrim_agent.observability.status import OwnedPartition, ScalerStatus, Status, shown_settings
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 
@@ -25,6 +26,12 @@ def test_secrets_are_hidden_and_their_absence_is_shown() -> None:
         ("SSL_KEY_SECRET", ""),
         ("sasl_plain_password", HIDDEN),
     ]
+
+
+def test_an_address_is_shown_without_its_query() -> None:
+    """``/status`` needs no password, and a query may be one."""
+    shown = shown_settings({"scaler_url": "https://hooks.example/scale?key=hush"})
+    assert shown == {"scaler_url": "https://hooks.example/scale?(hidden)"}
 
 
 def test_a_status_is_json_and_back() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import zoneinfo
 from typing import Any
 
 import pytest
 
 from loadtrim.settings import Settings, SettingsError
+from loadtrim_agent.common.settings import AgentSettings, without_secrets
 from loadtrim_agent.planning.registry import POLICIES
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.group_config import GroupConfig
@@ -79,3 +81,44 @@ def test_the_rooms_take_their_defaults_from_the_settings() -> None:
     """One default per setting: a planner and a group that are told nothing else work by it."""
     assert PlanConfig.of(Settings(), "g", can_scale=True) == PlanConfig(group="g")
     assert GroupConfig(group="g", topics=()).drain_seconds == Settings().drain_seconds
+
+
+def test_utc_needs_no_time_zone_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one no consumer started, for a feature that is optional."""
+
+    def unknown(name: str) -> None:
+        raise zoneinfo.ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", unknown)
+    monkeypatch.setattr(zoneinfo, "available_timezones", set)
+    assert Settings().time_zone == "UTC"
+    with pytest.raises(SettingsError, match="install tzdata"):
+        Settings(time_zone="Europe/Berlin")
+
+
+def test_a_time_zone_that_is_a_directory_is_none() -> None:
+    with pytest.raises(SettingsError, match="LOADTRIM_TIME_ZONE=America cannot be used"):
+        Settings(time_zone="America")
+
+
+def test_secrets_are_not_in_what_a_program_may_log() -> None:
+    settings = Settings(scaler="webhook", scaler_token="hush", scaler_url="https://hooks.example/scale?key=hush")
+    assert "hush" not in repr(settings)
+    assert "https://hooks.example/scale?(hidden)" in repr(settings)
+    assert "hush" not in f"{AgentSettings(scaler_token='hush')}"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://h/p", "https://h/p"),
+        ("https://h/p?key=hush", "https://h/p?(hidden)"),
+        ("https://h/p#hush", "https://h/p#(hidden)"),
+        ("https://user:hush@h:80/p", "https://(hidden)@h:80/p"),
+        ("//user:hush@h", "//(hidden)@h"),
+        ("", ""),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_addresses_without_their_secrets(url: str, told: str) -> None:
+    assert without_secrets(url) == told

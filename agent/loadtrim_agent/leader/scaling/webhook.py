@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import ipaddress
+import logging
 import socket
 import ssl
 import threading
@@ -21,9 +23,13 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from loadtrim_agent.common.settings import without_secrets
+
 from .port import DETAIL_MAX, Answer, ScaleOutcome, ScaleRequest
 
 __all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler"]
+
+log = logging.getLogger("loadtrim")
 
 TIMEOUT_SECONDS: Final = 5.0
 """A request that is not answered within this time has failed."""
@@ -82,6 +88,12 @@ class WebhookScaler:
         self._headers = {"Content-Type": "application/json", "User-Agent": "loadtrim"}
         if token:
             self._headers["Authorization"] = f"Bearer {_checked_token(token)}"
+            if self._parts.scheme == "http" and not _is_loopback(self._parts.hostname or ""):
+                log.warning(
+                    "LOADTRIM_SCALER_TOKEN goes to %s unencrypted: whoever sees the traffic can scale the group. Use "
+                    "https, or a network that only the two of them are on.",
+                    self.url,
+                )
         if not timeout > 0:
             raise ValueError(f"the webhook's time-out is {timeout!r} seconds; it must be above 0")
         self._timeout = timeout
@@ -139,7 +151,7 @@ class WebhookScaler:
         if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
             return self._failed(
                 f"{said}: redirects are not followed (the token would go along); set LOADTRIM_SCALER_URL to the "
-                f"final address, which may be {answer.location or 'told by the webhook'}"
+                f"final address, which may be {without_secrets(answer.location or '') or 'told by the webhook'}"
             )
         quoted = f"{said}: {answer.text}" if answer.text else said
         if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -263,8 +275,9 @@ def _checked_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ValueError(f"the webhook's address cannot be read: {error}. {allowed}") from None
+    except ValueError:
+        # Not quoted: what stands where the port should may be a password.
+        raise ValueError(f"the webhook's address cannot be read: host or port is none. {allowed}") from None
     if parts.username is not None or parts.password is not None:
         # Not quoted: it holds a password.
         raise ValueError(
@@ -273,8 +286,15 @@ def _checked_url(url: str) -> SplitResult:
         )
     readable = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not readable:
-        raise ValueError(f"the webhook's address is {url!r}. {allowed}")
+        raise ValueError(f"the webhook's address is {without_secrets(url)!r}. {allowed}")
     return parts._replace(fragment="")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _checked_token(token: str) -> str:

@@ -137,6 +137,34 @@ async def test_redirects_are_not_followed(server: Receiver, status: int) -> None
         assert elsewhere.requests == []
 
 
+async def test_a_redirect_is_told_without_what_it_may_hold(server: Receiver) -> None:
+    """Servers repeat the query there, which may be a key."""
+    server.behaviours.append(answer(302, Location="https://user:hush@elsewhere/scale?key=hush"))
+    outcome = await WebhookScaler(server.url, TOKEN).request(WANTED)
+    assert "https://(hidden)@elsewhere/scale?(hidden)" in outcome.detail
+    assert "hush" not in outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://hooks.example/", True),
+        ("http://10.0.0.7:8080/", True),
+        ("https://hooks.example/", False),
+        ("http://localhost:1/", False),
+        ("http://127.0.0.9/", False),
+        ("http://[::1]/", False),
+    ],
+)
+def test_a_token_that_goes_unencrypted_is_warned_about(
+    url: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    WebhookScaler(url)
+    assert not caplog.records
+    WebhookScaler(url, TOKEN)
+    assert [TOKEN in message for message in caplog.messages] == ([False] if warned else [])
+
+
 async def test_a_long_answer_is_cut(server: Receiver) -> None:
     server.behaviours.append(answer(500, "x" * 5_000_000))
     outcome = await WebhookScaler(server.url).request(WANTED)
@@ -341,6 +369,13 @@ async def test_https_close_while_the_answer_is_awaited(certificate: tuple[Path, 
 def test_unusable_addresses_say_what_is_allowed(url: str) -> None:
     with pytest.raises(ValueError, match="Allowed: http://"):
         WebhookScaler(url)
+
+
+@pytest.mark.parametrize("url", ["http://h:hush/", "ftp://h/?key=hush", "ftp://user:hush@h/", "http://h/ ?key=hush"])
+def test_unusable_addresses_are_told_without_their_secrets(url: str) -> None:
+    with pytest.raises(ValueError, match="webhook's address") as raised:
+        WebhookScaler(url)
+    assert "hush" not in str(raised.value)
 
 
 def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
