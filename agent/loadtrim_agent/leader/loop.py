@@ -73,7 +73,7 @@ class PlannerThread:
         self._planner = make_planner(config)
         self._pending: list[TelemetryEntry] = []
         self._counted: Counter[str] = Counter()
-        """Counts at the last call to left_out()."""
+        """State of the counters at the last call."""
         self._broken = 0
         """Records at which the planner broke. Written by the planner's thread only."""
 
