@@ -5,6 +5,8 @@ from __future__ import annotations
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import AssignmentRecord
 from sim.controllog import AppendFate
+from sim.coordinator import GroupState, SyncRequest
+from sim.network import Fate
 from sim.options import GroupOptions
 from sim.script import Script
 
@@ -53,3 +55,18 @@ def test_a_coordinator_that_cannot_store_assignments_is_not_asked_all_the_time()
     world.coordinator.refuses_sync = lambda: False
     world.settle(seconds=3.0)
     assert world.coordinator.generation - generation <= 15
+
+
+def test_a_leader_that_dies_before_it_assigns_costs_nobody_the_lease() -> None:
+    world = Script(topics=(("orders", 6),))
+    leader, second, third = world.members_in(3)
+    world.moved(P0, leader, second)
+    world.next_request(leader, SyncRequest, Fate(arrives=False))
+    world.join()
+    world.run_until(lambda: world.coordinator.state is GroupState.COMPLETING)
+    leader.crash()
+    for _ in range(150):
+        world.run(0.1)
+        assert world.scheduler.now < min(second.lease_until, third.lease_until)
+    assert world.all_in()
+    assert len(world.coordinator.members) == 3

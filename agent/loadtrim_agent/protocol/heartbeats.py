@@ -30,6 +30,11 @@ class Heartbeats:
         """Return the time at which the next one is due; inf: one is on its way, or none is to be sent."""
         return NEVER if self._in_flight or self.stopped else max(self._due_at, self._held_until)
 
+    def joined(self, now: float) -> None:
+        """A JoinGroup was answered."""
+        self.stopped = False
+        self.by(now + self._interval_seconds)
+
     def entered(self, now: float) -> None:
         """A generation began."""
         self._due_at = now + self._interval_seconds

@@ -131,8 +131,11 @@ class LeaderAssignment:
         self.newest_known = True
         if newest is None or newest.generation >= self._joined.generation:
             return False
+        attempts = {m: e.attempt for m, e in newest.members.items()}
+        # What was answered is known in the member's own sequence already: judged by it, everything would be a copy.
         known = JoinSequence()
-        known.learn({m: e.attempt for m, e in newest.members.items()})
+        known.learn(attempts)
+        self._join_sequence.learn(attempts)
         return known.is_stale(self._joined.members)
 
     def topics_changed(self, counts: Mapping[str, int]) -> bool:

@@ -60,7 +60,7 @@ class MembershipAnswers:
         return Occurrence(Trigger.REFUSED_FOR_GOOD, event.code)
 
     def _joined(self, event: JoinAnsweredEvent) -> Occurrence:
-        self._session.joined(event.sent_at)
+        self._session.joined(event.now, event.sent_at, event.generation)
         self._state.member = event.member
         self._state.leader = event.leader
         self._rebalance.generation = event.generation

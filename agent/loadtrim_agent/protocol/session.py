@@ -35,6 +35,8 @@ class Session:
         self._lease = lease
         self._emit = emit
         self._heartbeats = Heartbeats(config.heartbeat_interval, RetryBackoff(config.session_timeout))
+        self._joined_generation = -1
+        """Generation of the last JoinGroup answer: the coordinator takes heartbeats of it before it is entered."""
         self._noticed_generation = -1
         """Generation whose end the log was already told of, by this member or by another (rule 11)."""
         self._announcements = Announcements()
@@ -54,10 +56,11 @@ class Session:
 
     # -- the life of a generation --------------------------------------------------------------------------------
 
-    def joined(self, sent_at: float) -> None:
+    def joined(self, now: float, sent_at: float, generation: int) -> None:
         """The JoinGroup sent at this time was answered: the rebalance does not wait for this member any more."""
         self._lease.renew(sent_at)
-        self._heartbeats.stopped = False
+        self._joined_generation = generation
+        self._heartbeats.joined(now)
 
     def synced(self, sent_at: float) -> None:
         """The SyncGroup sent at this time was answered."""
@@ -79,13 +82,20 @@ class Session:
     @property
     def wakeup(self) -> float:
         """Return the time of the next heartbeat."""
-        return self._heartbeats.wakeup if self._state.may_commit else NEVER
+        return self._heartbeats.wakeup if self._state.may_commit or self._syncs else NEVER
+
+    @property
+    def _syncs(self) -> bool:
+        """The JoinGroup was answered and the assignment is not here yet."""
+        syncs = self._state.phase in (Phase.ASSIGNING, Phase.SYNCING, Phase.READING)
+        return syncs and self._state.coordinator_known
 
     def send_heartbeat(self, now: float) -> None:
         """Send a heartbeat if one is due."""
-        if self._state.may_commit and now >= self._heartbeats.wakeup:
+        if now >= self.wakeup:
             self._heartbeats.sent()
-            self._emit(SendHeartbeatCommand(member=self._state.member, generation=self._state.generation))
+            generation = self._joined_generation if self._syncs else self._state.generation
+            self._emit(SendHeartbeatCommand(member=self._state.member, generation=generation))
 
     def hurry_heartbeat(self, time: float) -> None:
         """Have the next heartbeat sent at this time at the latest."""

@@ -463,6 +463,16 @@ def test_a_leader_without_the_newest_map_asks_the_log_once() -> None:
     assert d.feed(e.AssignmentFoundEvent, assignment=None) == []
 
 
+def test_what_the_log_told_of_delayed_copies_is_not_forgotten() -> None:
+    """Of two old copies the second was believed: by its claims the partitions of today went elsewhere."""
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined(OTHER, attempt=3)))
+    d.feed(e.AssignmentFoundEvent, assignment=assignment_of(0, OTHER, attempt=5, m2=(0,)))
+    assert d.counted() == ["stale_join"]
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, attempt=3), joined(OTHER, attempt=4)))
+    assert d.counted() == ["stale_join"], "4 is not above 5, though above 3"
+
+
 def test_a_leader_alone_asks_nobody() -> None:
     d = Driver().joining()
     d.join_answered(leader=ME, members=(joined(ME),))
@@ -722,6 +732,53 @@ def test_a_commit_of_an_older_id_means_nothing() -> None:
     d = Driver().running(0)
     d.feed(e.CommitAnsweredEvent, commit=99, member="an older id", generation=1, codes={P0: Code.UNKNOWN_MEMBER_ID})
     assert d.kinds() == []
+
+
+def test_heartbeats_go_on_while_the_leader_does_not_assign() -> None:
+    """A leader that dies before its SyncGroup holds everybody up for its session: all leases ended before."""
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    joined_at = d.now
+    for _ in range(9):
+        d.after(1.0)
+        assert d.only(c.SendHeartbeatCommand) == c.SendHeartbeatCommand(member=ME, generation=2)
+        d.heartbeat_answered(Code.NONE, generation=2)
+    assert d.machine.lease_until == joined_at + 9.0 + 10.0 - 0.5
+    d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
+    assert d.all(c.SendJoinCommand)
+
+
+def test_while_the_leader_does_not_assign_heartbeats_prove_no_generation() -> None:
+    d = Driver(rebalance_timeout=20.0).running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    joined_at = d.now
+    d.join_answered(generation=2)
+    for _ in range(9):
+        d.after(1.0)
+        d.heartbeat_answered(Code.NONE, generation=2, sent_at=d.now + 50.0)
+    assert d.machine.lease_until == joined_at + 20.0 - 0.5, "E stays where it was"
+
+
+@pytest.mark.parametrize("code", [Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION])
+def test_the_answer_to_the_sync_decides_not_a_heartbeat(code: Code) -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    d.after(1.0)
+    d.heartbeat_answered(code, generation=2)
+    assert d.machine.membership.phase is Phase.SYNCING
+    d.after(1.0)
+    d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID, generation=2)
+    assert d.counted() == ["forgotten"]
+
+
+def test_no_commit_is_sent_while_the_leader_does_not_assign() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    d.feed(e.CommitWantedEvent, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
+    assert not d.all(c.SendCommitCommand)
 
 
 # -- what the log says (rule 11) -----------------------------------------------------------------------------------
