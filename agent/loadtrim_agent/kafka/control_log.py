@@ -218,18 +218,18 @@ class ControlLog:
 
     def read_assignment(self, command: ReadAssignmentCommand) -> None:
         """Look for the newest map in the log."""
-        self._tasks.spawn(self._read_assignment(command.timeout), "read-base")
+        self._tasks.spawn(self._read_assignment(command.group, command.timeout), "read-base")
 
-    async def _read_assignment(self, timeout: float) -> None:
+    async def _read_assignment(self, group: str, timeout: float) -> None:
         found: AssignmentRecord | None = None
         try:
             async with asyncio.timeout(timeout):
-                found = await self._newest_assignment()
+                found = await self._newest_assignment(group)
         except UNREACHABLE as error:
             log.info("No earlier map was found in %s (%r): going by the claims.", self.topic, error)
         self._reader.feed(AssignmentFoundEvent(now=boot_time(), assignment=found))
 
-    async def _newest_assignment(self) -> AssignmentRecord | None:
+    async def _newest_assignment(self, group: str) -> AssignmentRecord | None:
         # On a channel of its own: the tail's is held by its long poll.
         reader = self._partition(COORDINATION, Channel.LOOK, Channel.LOOK)
         begin, end = await reader.first(), await reader.end()
@@ -241,7 +241,8 @@ class ControlLog:
                 fetched = await reader.read(position, wait_seconds=0.1, timeout=SILENT_SECONDS)
                 position = fetched.following
                 for record in self._decoded(message for message in fetched.records if message.offset < end):
-                    newest = record if isinstance(record, AssignmentRecord) else newest
+                    # A topic may be shared by groups: another one's assignment says nothing of this one's members.
+                    newest = record if isinstance(record, AssignmentRecord) and record.group == group else newest
             if newest is not None:
                 return newest
             end = start

@@ -137,8 +137,9 @@ class AppendCommand(Command, frozen=True, kw_only=True):
 
 
 class ReadAssignmentCommand(Command, frozen=True, kw_only=True):
-    """Find the newest ``base`` in the log within ``timeout`` seconds; answer with AssignmentFoundEvent."""
+    """Find the group's newest ``base`` in the log within ``timeout`` seconds; answer with AssignmentFoundEvent."""
 
+    group: str
     timeout: float
 
 

@@ -162,7 +162,7 @@ class LeaderAssignment:
             return False
         if not self._newest_asked:
             self._newest_asked = True
-            self._emit(ReadAssignmentCommand(timeout=ASSIGNMENT_READ_SECONDS))
+            self._emit(ReadAssignmentCommand(group=config.group, timeout=ASSIGNMENT_READ_SECONDS))
         return True
 
     def _lacks_topics(self, counts: Mapping[str, int], *, late: bool) -> bool:

@@ -13,7 +13,8 @@ from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, Telemet
 from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
 from loadtrim_agent.kafka.partition_log import Fetched
 from loadtrim_agent.protocol import events as e
-from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.codec import Record, encode
+from loadtrim_agent.wire.ownership_records import AssignmentRecord
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 NO_READER: Any = SimpleNamespace(
@@ -212,3 +213,37 @@ async def test_a_gap_is_told_once_however_often_the_end_must_be_asked_for() -> N
     await log._read_on()
     assert len(told) == 1
     await log.close()
+
+
+class SharedLog:
+    """A coordination log that two groups write to: offset -> value."""
+
+    def __init__(self, *records: Record) -> None:
+        self.values = [encode(record) for record in records]
+
+    async def first(self) -> int:
+        return 0
+
+    async def end(self) -> int:
+        return len(self.values)
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        messages = [SimpleNamespace(offset=n, value=value) for n, value in enumerate(self.values)][position:]
+        return Fetched(messages, len(self.values), len(self.values))
+
+
+async def test_the_newest_assignment_is_looked_for_among_those_of_the_own_group() -> None:
+    """With a shared control topic another group's told nothing of delayed JoinGroups, and the own one was not found."""
+
+    def assignment(group: str, generation: int) -> AssignmentRecord:
+        return AssignmentRecord(group=group, member="m", at=0.0, generation=generation, members={})
+
+    log, told = make_log(), list[e.Event]()
+    partition: Any = SharedLog(assignment("ours", 3), assignment("ours", 4), assignment("theirs", 9))
+    log._partition = lambda *_, **__: partition  # type: ignore[method-assign]
+    log._reader = SimpleNamespace(feed=told.append)  # type: ignore[assignment]
+    await log._read_assignment("ours", 1.0)
+    await log._read_assignment("nobody's", 1.0)
+    await log.close()
+    found = [event.assignment for event in told if isinstance(event, e.AssignmentFoundEvent)]
+    assert found == [assignment("ours", 4), None]
