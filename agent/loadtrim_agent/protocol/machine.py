@@ -174,7 +174,7 @@ class Machine:
         due = min(membership.wakeup(), self.partitions.wakeup(), self.leave.wakeup(), self._mixed.wakeup)
         due = min(due, self._prefetches.wakeup())
         if membership.stable and self.log_works:
-            due = min(due, self.peers.next_overdue(membership.member), membership.blind.over_at)
+            due = min(due, self.peers.next_overdue, membership.blind.over_at)
         if membership.may_commit:
             due = min(due, self.partitions.commits.wakeup(membership.member, membership.generation))
         return due
@@ -476,6 +476,7 @@ class Machine:
             and entry is not None
             and partition.topic in entry.topics
             and target not in self.peers.leaving
+            and self.peers.well(target)
         )
         if not allowed or not self.partitions.intend(now, partition, target):
             self.emit(CountCommand(what=ProtocolCount.MOVE_NOT_POSSIBLE, partition=partition))

@@ -10,6 +10,7 @@ from loadtrim_agent.wire.ownership_records import LoadRecord, MemberEntry
 
 __all__ = ["Peers"]
 
+NEVER = float("inf")
 OVERDUE_SECONDS = 3.0
 """A member appends its ``load`` at least every second; two seconds more and its eviction is watched for (rule 11)."""
 
@@ -22,14 +23,20 @@ LEAVING_MAX = 1_000
 class _Peer:
     heard_at: float
     slack: float = 0.0
-    overdue: bool = False
 
 
 class Peers:
-    """Members of the generation, kept over generations as long as they stay."""
+    """Members of the generation, kept over generations as long as they stay.
+
+    Cost: O(1) per record and per question; O(members) once in about two seconds, when somebody could be overdue.
+    """
 
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}
+        self._overdue: set[str] = set()
+        """Members found overdue when all were looked at last, and not heard of since."""
+        self._look_at = NEVER
+        """Time of the next look at all. Invariant: no member that is not overdue yet becomes it before."""
         self._leaving: set[str] = set()
         """Leaving members that are not (yet) in a map of ours: a record may be read before the map."""
 
@@ -39,15 +46,18 @@ class Peers:
         self._peers = {m: self._peers.get(m) or _Peer(heard_at=now) for m in sorted(members)}
         for peer in self._peers.values():
             peer.heard_at = now
-            peer.overdue = False
+        self._overdue.clear()
+        self._look_at = now + OVERDUE_SECONDS if self._peers else NEVER
         self._leaving &= members
 
     def heard(self, now: float, record: LoadRecord) -> None:
         peer = self._peers.get(record.member)
         if peer is not None:
             peer.heard_at = now
-            peer.overdue = False
             peer.slack = record.slack
+            if record.member in self._overdue:
+                self._overdue.remove(record.member)
+                self._look_at = min(self._look_at, now + OVERDUE_SECONDS)
 
     def announce_leaving(self, member: str) -> None:
         if len(self._leaving) < LEAVING_MAX or member in self._peers:
@@ -62,19 +72,25 @@ class Peers:
 
     def overdue(self, now: float, me: str) -> bool:
         """Return whether any other member has not been heard of for too long."""
-        for member, peer in self._peers.items():
-            peer.overdue = member != me and now >= peer.heard_at + OVERDUE_SECONDS
-        return any(peer.overdue for peer in self._peers.values())
+        if now >= self._look_at:
+            ends = {member: peer.heard_at + OVERDUE_SECONDS for member, peer in self._peers.items() if member != me}
+            self._overdue = {member for member, end in ends.items() if now >= end}
+            self._look_at = min((end for end in ends.values() if now < end), default=NEVER)
+        return bool(self._overdue)
 
-    def next_overdue(self, me: str) -> float:
-        """When one more member will be overdue, if nothing is heard."""
-        times = (p.heard_at + OVERDUE_SECONDS for m, p in self._peers.items() if m != me and not p.overdue)
-        return min(times, default=float("inf"))
+    def well(self, member: str) -> bool:
+        """The member has been heard of, as of the last question for overdue ones."""
+        return member not in self._overdue
+
+    @property
+    def next_overdue(self) -> float:
+        """Return the time before which no other member will be overdue that is not yet."""
+        return self._look_at
 
     def takers(self, partition: Partition, entries: Mapping[str, MemberEntry], me: str) -> list[str]:
-        """Return the members that may be given this partition: subscribed, not leaving, most slack first."""
+        """Return the members that may be given this partition: subscribed, staying and heard of; most slack first."""
         able = [m for m, e in entries.items() if partition.topic in e.topics and m != me and m not in self._leaving]
-        return sorted(able, key=lambda m: (-self._slack(m), m))
+        return sorted((m for m in able if self.well(m)), key=lambda m: (-self._slack(m), m))
 
     def charge(self, member: str, work: float) -> None:
         """Count a partition that is on its way there, so that the next one goes elsewhere."""

@@ -57,6 +57,27 @@ def test_leaving_says_so_gives_everything_away_and_leaves() -> None:
     assert d.machine.wakeup() == float("inf")
 
 
+def test_nothing_is_released_to_a_member_that_has_fallen_silent() -> None:
+    """The partition would have no owner until the dead one's session is over."""
+    d = Driver().running(0, owns={ME: (0,), OTHER: (), "m3": ()})
+    d.read(LoadRecord(group=GROUP, member=OTHER, at=0.0, generation=1, slack=9.0))
+    d.after(2.0)
+    d.read(LoadRecord(group=GROUP, member="m3", at=0.0, generation=1, slack=0.1))
+    d.after(1.0)
+    leave(d)
+    assert d.machine.partitions.assigned[P0].target == "m3"
+
+
+def test_a_plan_moves_nothing_to_a_member_that_has_fallen_silent() -> None:
+    d = Driver().running(0, owns={ME: (0,), OTHER: ()})
+    d.after(3.0)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.counted() == ["move_not_possible"]
+    d.read(LoadRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.counted() == []
+
+
 def test_the_receiver_is_who_the_plan_says_else_who_has_most_slack() -> None:
     d = Driver().running(0, 1, owns={ME: (0, 1), "m2": (), "m3": ()})
     for member, slack in (("m2", 0.2), ("m3", 0.8)):

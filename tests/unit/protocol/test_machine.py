@@ -13,7 +13,7 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.membership_table import Phase
-from loadtrim_agent.wire.ownership_records import LeavingRecord, ManualOverrideRecord, MovePlan, PlanRecord
+from loadtrim_agent.wire.ownership_records import LeavingRecord, LoadRecord, ManualOverrideRecord, MovePlan, PlanRecord
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
@@ -56,6 +56,7 @@ def test_a_story_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(40):
         d.give(P0)
         d.after(d.machine.config.drain_seconds)
+        d.read(LoadRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
     d.give(P0)
     monkeypatch.setitem(assigned_partition.TRANSITIONS, AssignedState.DRAINING, {})  # type: ignore[arg-type]
     with pytest.raises(InvariantError) as caught:

@@ -24,15 +24,50 @@ def peers() -> Peers:
 
 def test_nobody_is_overdue_at_first(peers: Peers) -> None:
     assert not peers.overdue(100.0, "me")
-    assert peers.next_overdue("me") == 100.0 + OVERDUE_SECONDS
+    assert peers.next_overdue == 100.0 + OVERDUE_SECONDS
 
 
 def test_overdue_until_heard(peers: Peers) -> None:
     peers.heard(101.0, load("a"))
     assert peers.overdue(100.0 + OVERDUE_SECONDS, "me")
-    assert peers.next_overdue("me") == 101.0 + OVERDUE_SECONDS, "one that is overdue wakes nobody again"
+    assert peers.next_overdue == 101.0 + OVERDUE_SECONDS, "one that is overdue wakes nobody again"
     peers.heard(104.0, load("b"))
     assert not peers.overdue(103.5, "me")
+
+
+def test_one_that_is_heard_of_again_may_be_overdue_again(peers: Peers) -> None:
+    peers.heard(101.0, load("a"))
+    assert peers.overdue(103.0, "me")
+    assert not peers.well("b")
+    peers.heard(103.2, load("b"))
+    assert peers.well("b")
+    assert not peers.overdue(103.5, "me")
+    assert peers.overdue(104.0, "me")
+    assert (peers.well("a"), peers.well("b")) == (False, True)
+    assert peers.next_overdue == 103.2 + OVERDUE_SECONDS
+    assert peers.overdue(106.2, "me")
+    assert not peers.well("b")
+
+
+def test_a_silent_member_is_given_nothing(peers: Peers) -> None:
+    entries = {member: MemberEntry(attempt=1, topics=("orders",)) for member in "ab"}
+    peers.heard(100.0, load("a", slack=0.9))
+    peers.heard(102.0, load("b", slack=0.1))
+    assert peers.takers(P0, entries, "me") == ["a", "b"]
+    peers.overdue(103.0, "me")
+    assert peers.takers(P0, entries, "me") == ["b"], "its session may be over in a moment"
+
+
+def test_a_record_costs_no_look_at_all_members(peers: Peers) -> None:
+    """Some thousand records a second are read in a group of 500, which has as many members to look at."""
+    peers.enter(0.0, [f"m{index}" for index in range(500)])
+    looks = 0
+    for number in range(10_000):
+        now = number / 1_000
+        peers.heard(now, load(f"m{number % 500}"))
+        looks += now >= peers.next_overdue
+        assert not peers.overdue(now, "me")
+    assert looks <= 5
 
 
 def test_own_silence_does_not_count(peers: Peers) -> None:
@@ -42,12 +77,12 @@ def test_own_silence_does_not_count(peers: Peers) -> None:
 
 
 def test_alone_nobody_is_overdue() -> None:
-    assert Peers().next_overdue("me") == float("inf")
+    assert Peers().next_overdue == float("inf")
 
 
 def test_strangers_are_not_listened_to(peers: Peers) -> None:
     peers.heard(200.0, load("stranger"))
-    assert peers.next_overdue("me") == 100.0 + OVERDUE_SECONDS
+    assert peers.next_overdue == 100.0 + OVERDUE_SECONDS
 
 
 def test_takers_have_the_topic_stay_and_have_most_slack_first(peers: Peers) -> None:
