@@ -19,6 +19,7 @@ from .opening import DeliveryParts, PartitionOpener
 from .partition_stream import Stream
 from .positions import StreamPositions
 from .prefetch import Prefetching
+from .stops import StreamStops
 
 __all__ = ["DeliveryParts", "Partitions"]
 
@@ -52,7 +53,7 @@ class Partitions:
         self.positions = StreamPositions(parts.buffer, parts.fetcher, self._opener)
         self._lingering: dict[Partition, Stream] = {}
         """Partitions lost while one of their records was in user code (rule 13)."""
-        self._stopped_at: dict[Partition, float] = {}
+        self._stops = StreamStops(parts.buffer, parts.listener, self.positions, parts.agent, parts.tasks)
         self._idle_points: dict[Partition, Stream] = {}
         """Streams to be given away, whose idle point the machine waits for."""
 
@@ -99,10 +100,8 @@ class Partitions:
         stream = self.stream(command.partition, command.acquisition_id)
         if stream is None:
             return
-        stream.running = False  # first this, then look what is in hand: see record_buffer.py
-        stream.listening = True
+        self._stops.stop(stream)
         self._idle_points.pop(command.partition, None)
-        self._stopped_at.setdefault(command.partition, boot_time())
         self.drained(stream)
 
     def await_idle_point(self, command: c.AwaitIdlePointCommand) -> None:
@@ -148,50 +147,16 @@ class Partitions:
             self._opener.in_user_code.pop(stream.partition).set()
         elif self.stream(stream.partition, stream.acquisition_id) is stream and not stream.running:
             stream.listening = False
-            if self.listener.target is None:
-                self._tell_drained(stream)
-            else:
-                stream.revoked = True  # now, not when the task runs: a resume or a drop may come in between
-                self._tasks.spawn(self._revoke(stream), "revoke")
-
-    async def _revoke(self, stream: Stream) -> None:
-        await self.listener.revoked([stream.partition])
-        # While the listener took its time it may have been resumed, handed out, and stopped again.
-        if not stream.running and stream.in_hand is None:
-            self._tell_drained(stream)
-
-    def _tell_drained(self, stream: Stream) -> None:
-        event = e.DrainedEvent(
-            now=boot_time(),
-            partition=stream.partition,
-            acquisition_id=stream.acquisition_id,
-            done=self.positions.done_offset(stream),
-        )
-        self._agent.feed(event)
+            self._stops.follow(stream)
 
     def resume(self, command: c.ResumeCommand) -> None:
         stream = self.stream(command.partition, command.acquisition_id)
-        if stream is None:
-            return
-        self._stopped_at.pop(command.partition, None)
-        stream.listening = False
-        if stream.revoked:
-            stream.revoked = False
-            self._tasks.spawn(self._assign_again(stream), "assign-again")
-        else:
-            stream.running = True
-            self.buffer.wake()
-
-    async def _assign_again(self, stream: Stream) -> None:
-        await self.listener.assigned([stream.partition])
-        stopped_again = stream.partition in self._stopped_at
-        if self.stream(stream.partition, stream.acquisition_id) is stream and not stopped_again:
-            stream.running = True
-            self.buffer.wake()
+        if stream is not None:
+            self._stops.resume(stream)
 
     def drop(self, command: c.DropCommand) -> None:
         stream = self.stream(command.partition, command.acquisition_id)
-        stopped_at = self._stopped_at.pop(command.partition, None)
+        stopped_at = self._stops.end(command.partition) if stream is not None else None
         self._opener.cancel(command.partition, command.acquisition_id)
         if stream is None:
             return
