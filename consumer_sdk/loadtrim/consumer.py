@@ -47,7 +47,8 @@ class Consumer:
 
     A record (or a batch of :meth:`getmany`) is *done* when the next call is made that could return records of its
     partition; auto-commit commits what is done, no more. Handing records to tasks of your own makes them done too
-    early: await them before asking for the next record, or commit yourself with ``enable_auto_commit=False``.
+    early: await them before asking for the next record, or commit yourself with ``enable_auto_commit=False``. So does
+    asking for records in several tasks.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ __all__ = ["UserSleep"]
 
 
 class UserSleep:
-    """One sleeper at a time, in the user's loop; any thread wakes it.
+    """The sleepers of one consumer, in the user's loop; any thread wakes them all.
 
     Args:
         loop: the loop that user code runs in.
@@ -17,33 +17,36 @@ class UserSleep:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._sleeper: asyncio.Future[None] | None = None
-        self.asleep = False
-        """User: that time does not count as user code being busy."""
+        self._sleepers: set[asyncio.Future[None]] = set()
+        """User: nearly always one at most, for one task asks for records."""
+        self._waking = False
+        """Any thread sets it, the user's loop clears it. Invariant: while set, that loop is about to wake all."""
+
+    @property
+    def asleep(self) -> bool:
+        """Return whether user code sleeps: that time does not count as user code being busy."""
+        return bool(self._sleepers)
 
     def wake(self) -> None:
-        """Wake the sleeper; costs nothing when there is none. Any thread."""
-        sleeper = self._sleeper
-        if sleeper is not None:
-            self._sleeper = None
-            self._loop.call_soon_threadsafe(_wake, sleeper)
+        """Wake the sleepers; costs nothing when there is none. Any thread."""
+        if self._sleepers and not self._waking:
+            self._waking = True
+            self._loop.call_soon_threadsafe(self._wake_all)
+
+    def _wake_all(self) -> None:
+        self._waking = False  # first this: what is fed from now on wakes anew
+        for sleeper in self._sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
 
     async def until(self, ready: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until it is woken, or ``timeout`` seconds have passed; not at all when it is ``ready``."""
         if ready():
             return
         sleeper: asyncio.Future[None] = self._loop.create_future()
-        self._sleeper = sleeper
-        self.asleep = True
+        self._sleepers.add(sleeper)
         try:
             if not ready():  # the agent may have fed between the check and the announcement
                 await asyncio.wait((sleeper,), timeout=timeout)
         finally:
-            self.asleep = False
-            if self._sleeper is sleeper:
-                self._sleeper = None
-
-
-def _wake(sleeper: asyncio.Future[None]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)
+            self._sleepers.discard(sleeper)

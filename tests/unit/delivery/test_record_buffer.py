@@ -125,6 +125,24 @@ async def test_nothing_behind_a_pause_a_lease_or_an_end_is_handed_out() -> None:
     assert (stream.done, stream.in_hand, stream.position) == (3, None, 3)
 
 
+@pytest.mark.parametrize("why", ["no lease", "it ends"])
+async def test_getmany_gives_nothing_without_a_lease_or_at_an_end(why: str) -> None:
+    """And what it gave before is done, for the call could have returned more."""
+    buffer = handout_of(ONE)
+    stream = buffer.streams[ONE]
+    assert [record.offset for record in buffer.take_many((), 2)[ONE]] == [0, 1]
+    lease = buffer.lease_until
+    if why == "no lease":
+        buffer.lease_until = boot_time()
+    else:
+        buffer.closing = True
+    assert buffer.take_many((), None) == {}
+    assert (stream.done, stream.in_hand, stream.position) == (2, None, 2)
+    if why == "no lease":
+        buffer.lease_until = lease
+        assert [record.offset for record in buffer.take_many((), None)[ONE]] == [2]
+
+
 async def test_what_is_taken_over_comes_next() -> None:
     buffer = handout_of(ONE)
     assert buffer.take_one().partition == 0
