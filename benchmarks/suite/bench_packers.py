@@ -14,10 +14,10 @@ from msgspec import structs
 from benchmarks.papers import landau24
 from benchmarks.papers.bench import measured
 from loadtrim_agent.planning.placement.problem import Problem
-from loadtrim_agent.planning.published.packers.exact import fewest_bins
 from loadtrim_agent.planning.registry import PACKERS, make_packer
 
 from .bench_planner import problem_of
+from .optimum import fewest_bins
 from .packing import FAMILIES, HARD, drifted, instance, play, small
 from .results import Figure
 from .suite import Benchmark, BenchmarkContext, Finding

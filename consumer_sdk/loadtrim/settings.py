@@ -7,7 +7,6 @@ import logging
 import os
 import zoneinfo
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Literal, get_origin
 
 import msgspec
@@ -37,7 +36,7 @@ KNOWN_ELSEWHERE = frozenset(
 """Variables of the test tools and of the Spark pipeline: known, and none of the consumer's business."""
 _CHECKS: dict[str, Callable[[str], object]] = {
     "policy": make_policy,
-    "packer": partial(make_packer, in_group=True),
+    "packer": make_packer,
     "monitor": rate_source_of,
     "http": parse_address,
 }

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from contract.templates import template
 from loadtrim_agent.planning.parameters import described
 from loadtrim_agent.planning.placement.problem import Packer, Problem
-from loadtrim_agent.planning.registry import LABORATORY, PACKERS
+from loadtrim_agent.planning.registry import PACKERS
 from property.test_pack import problems
 from unit.planning.placement.packing import packing
 
 MAKERS: dict[str, Callable[..., Packer]] = {
     **PACKERS,
-    **LABORATORY,
     "most_room": template("packer").MostRoom,
 }
 NAMES = sorted(MAKERS)

@@ -32,8 +32,6 @@ Packers: which member owns which partition.
 * :mod:`.published.packers.least_loaded`  ``iccbdc22 closer24``, each also ``_as_run``; ``least_loaded`` is
   ``closer24_as_run``
 * :mod:`.published.packers.kafka_assignors`  by count: Kafka's ``range`` and ``roundrobin``, and ``kd_n``
-* :mod:`.published.packers.exact`  ``exact``, for simulators and experiments: the proven optimum of small instances;
-  needs the extra ``experiments``
 
 :mod:`~loadtrim_agent.common.assignors.spread` (how the group protocol gives away what no member claims) and
 :mod:`~loadtrim_agent.common.assignors.standard` (Kafka's assignors for mixed groups) are not packers.
@@ -45,7 +43,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.naming import check_parameters, chosen, parse_choice
 
 from .parameters import read
@@ -54,7 +51,6 @@ from .placement.problem import Packer
 from .placement.sticky import Sticky
 from .planner import Planner
 from .published.packers.any_fit import ANY_FITS, AnyFit
-from .published.packers.exact import Exact
 from .published.packers.kafka_assignors import Dealt, KafkaOnce
 from .published.packers.least_loaded import LEAST_LOADED, LeastLoaded
 from .published.packers.modified import MODIFIED, ModifiedAnyFit
@@ -78,10 +74,8 @@ from .sizing.policy import MEASURED, Future, Measure, Policy, UnmeasuredError
 from .values import PlanConfig
 
 __all__ = [
-    "LABORATORY",
     "PACKERS",
     "POLICIES",
-    "SimulatorOnlyError",
     "make_packer",
     "make_planner",
     "make_policy",
@@ -116,15 +110,8 @@ PACKERS: dict[str, Callable[..., Packer]] = {
     Sticky.name: Sticky,
 }
 
-LABORATORY: dict[str, Callable[..., Packer]] = {Exact.name: Exact}
-"""Packers that take longer than a group can wait."""
-
 SHARED = frozenset({"mu"})
 """Parameters that a policy hands on to the packer, whether or not it has them itself."""
-
-
-class SimulatorOnlyError(LoadtrimError, ValueError):
-    """A running group was to use what is for simulators. The shell stops the start with its text."""
 
 
 def make_policy(
@@ -159,26 +146,15 @@ def make_policy(
     return policy
 
 
-def make_packer(choice: str, *, in_group: bool = False) -> Packer:
+def make_packer(choice: str) -> Packer:
     """Return the packer with this name; parameters may follow it (``name:parameter=number,...``).
 
-    Args:
-        choice: name and parameters.
-        in_group: it is to place the partitions of a running group.
-
     Raises:
-        SimulatorOnlyError: it is none for a running group.
-        MissingSolverError: the extra that it needs is not installed.
         UnknownNameError: there is none; the message lists them and the nearest.
         ParameterError: a parameter is not of its type or out of its range.
     """
     name, given = parse_choice(choice)
-    if in_group and name in LABORATORY:
-        raise SimulatorOnlyError(
-            f"the packer {name!r} may think for longer than a group's leader has between two heartbeats, so it cannot "
-            "place here; set LOADTRIM_PACKER to another (the default is trim), or play it in a simulator"
-        )
-    make = chosen("packer", name, PACKERS if in_group else PACKERS | LABORATORY)
+    make = chosen("packer", name, PACKERS)
     packer = make()
     if not given:
         return packer

@@ -51,7 +51,7 @@ class Services(AgentObserver):
 
     Raises:
         UnknownNameError: no policy or packer has that name. ParameterError: a parameter of one is out of its range.
-        SimulatorOnlyError: the packer is none for a group. ValueError: an address or URL cannot be used.
+        ValueError: an address or URL cannot be used.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Services(AgentObserver):
         self._group = group
         self._client_id = client_id
         make_policy(options.policy)
-        make_packer(options.packer, in_group=True)
+        make_packer(options.packer)
         if options.monitor != REPORTS and (limits := unmonitored(options.policy, options.monitor)):
             log.warning("%s", limits)
         parse_address(options.http)

@@ -42,7 +42,7 @@ from loadtrim.simulate.report.plot import check_plot, draw
 from loadtrim_agent.common.naming import UnknownNameError, nearest
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.planning.placement.problem import LoadError
-from loadtrim_agent.planning.registry import LABORATORY, PACKERS, POLICIES
+from loadtrim_agent.planning.registry import PACKERS, POLICIES
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .simulate_output import PolicyResult, Task, head_lines, json_of, text_lines
@@ -136,9 +136,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:P=V,...][/PACKER]",
         help=f"may be given several times: {', '.join(sorted(POLICIES))} (default: objective)",
     )
-    group.add_argument(
-        "--packer", default=DEFAULTS.packer, metavar="NAME", help=f"{', '.join(sorted(PACKERS | LABORATORY))} (trim)"
-    )
+    group.add_argument("--packer", default=DEFAULTS.packer, metavar="NAME", help=f"{', '.join(sorted(PACKERS))} (trim)")
     group.add_argument(
         "--sla", type=float, default=DEFAULTS.sla_seconds, metavar="S", help="the objective, seconds (1)"
     )

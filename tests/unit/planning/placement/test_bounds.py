@@ -46,7 +46,7 @@ def test_nothing_to_place_and_no_load() -> None:
     assert lower_bound(packing([0.0, 0.0])) == 1
 
 
-@pytest.mark.parametrize("name", ["trim", "ffd", "sticky", "exact", "closer24", "iccbdc22_as_run"])
+@pytest.mark.parametrize("name", ["trim", "ffd", "sticky", "closer24", "iccbdc22_as_run"])
 def test_what_no_member_may_own_counts_for_nothing(name: str) -> None:
     """Three that would need a member each, of a topic that nobody subscribes; beside one that fits, and alone."""
     foreign = [item(number, None, 0.9, topic="u", rate=90.0, cost=0.01) for number in range(3)]
