@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import math
 
 __all__ = ["is_count", "is_positive", "within"]
 
-MOST = sys.float_info.max
+MOST = math.nextafter(math.inf, 0.0)
 
 
 def within(value: object, least: float, most: float = MOST) -> bool:
