@@ -1,4 +1,4 @@
-"""What a record of the coordination log costs a member whom it does not concern: CPU of the protocol core alone.
+"""What a record of the coordination log costs a member that it does not concern: CPU of the protocol core alone.
 
 Members append ``load`` about twice a second, and every member reads all of it: in a group of n members each one handles
 2 n records a second. Played on one machine of the protocol with synthetic records; no broker, no decoding.
