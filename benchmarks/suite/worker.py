@@ -22,7 +22,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import TopicPartition
 
@@ -30,6 +30,10 @@ from payments.service import Pace, clock_ns
 
 from .child import serve
 from .stamps import Stamps
+
+if TYPE_CHECKING:  # a worker of another client is measured without the agent in its memory
+    from loadtrim.agent_link import AgentLink
+    from loadtrim_agent.runtime.agent import Agent
 
 logging.basicConfig(
     level=os.environ.get("BENCH_LOG", "WARNING"),
@@ -39,11 +43,13 @@ logging.basicConfig(
 
 
 ASKED_RECORDS = 20
-"""Work that lets nobody else run in its loop: who asks is heard after so many records, or each that takes long."""
+"""Work that lets nothing else run in its loop: a request is heard after so many records, or after each long one."""
 LONG_SECONDS = 0.1
 
 
 Work = Callable[[], Awaitable[None]]
+StoryStep = tuple[str, float, int | None]
+"""Kind of an event or a command, boot-time seconds, and its generation or partition."""
 
 
 async def _block(seconds: float) -> None:
@@ -158,7 +164,7 @@ class BenchmarkWorker:
         with contextlib.suppress(asyncio.CancelledError):
             if self._task is not None:
                 await self._task
-        agent = self._consumer._client.link.agent if self._client == "loadtrim" else None
+        agent = self._link.agent if self._client == "loadtrim" else None
         await self._consumer.stop()
         stopped_ns = clock_ns()
         self._consumer = None
@@ -167,13 +173,19 @@ class BenchmarkWorker:
     async def do_state(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._consumer is None:
             return {"member": "", "generation": -1, "owned": [], "leader": ""}
-        return dict(await self._consumer._client.link.run(_state(self._consumer._client.link.agent)))
+        return await self._link.run(_state(self._link.need_agent()))
 
     async def do_story(self, request: dict[str, Any]) -> dict[str, Any]:
-        async def look() -> list[Any]:
-            return _story(self._consumer._client.link.agent)
+        async def look() -> list[StoryStep]:
+            return _story(self._link.need_agent())
 
-        return {"story": await self._consumer._client.link.run(look())}
+        return {"story": await self._link.run(look())}
+
+    @property
+    def _link(self) -> AgentLink:
+        """Return the link to a started consumer's agent. Its thread alone may look into it."""
+        link: AgentLink = self._consumer._client.link
+        return link
 
     async def do_count(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"count": len(self._stamps), "first_ns": self._first_ns, "ones": self._ones}
@@ -199,7 +211,7 @@ class BenchmarkWorker:
         return {"path": str(path), "count": len(self._stamps)}
 
 
-async def _state(agent: Any) -> dict[str, Any]:
+async def _state(agent: Agent) -> dict[str, Any]:
     membership = agent.snapshot()
     return {
         "member": membership.member,
@@ -211,14 +223,14 @@ async def _state(agent: Any) -> dict[str, Any]:
     }
 
 
-def _story(agent: Any) -> list[Any]:
-    """(kind, boot-time seconds, generation or partition) of the steps that benchmarks look at."""
+def _story(agent: Agent) -> list[StoryStep]:
+    """Return the steps that benchmarks look at."""
     from loadtrim_agent.protocol import commands as c
     from loadtrim_agent.protocol import events as e
     from loadtrim_agent.wire.ownership_records import ReleaseRecord
 
-    steps: list[Any] = []
-    for at, entry in agent.machine.trace():
+    steps: list[StoryStep] = []
+    for at, entry in agent.trace():
         kind = type(entry).__name__
         match entry:
             case c.SendJoinCommand() | c.SendLeaveCommand():

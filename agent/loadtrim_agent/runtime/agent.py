@@ -30,6 +30,7 @@ from loadtrim_agent.kafka.group_requests import GroupRequests
 from loadtrim_agent.kafka.subscription import Subscription, TopicWatch
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
+from loadtrim_agent.protocol.commands import Command
 from loadtrim_agent.protocol.group_config import GroupConfig
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
@@ -123,6 +124,10 @@ class Agent:
     def snapshot(self) -> MachineSnapshot:
         """Return the membership and the assigned partitions of now."""
         return self.driver.machine.snapshot()
+
+    def trace(self) -> list[tuple[float, e.Event | Command]]:
+        """Return the last events and commands with their times, oldest first."""
+        return self.driver.machine.trace()
 
     @property
     def log(self) -> ControlLog | None:
