@@ -55,11 +55,17 @@ class DeliveryParts:
 
 
 class Sought:
-    """A partition that begins where user code seeks."""
+    """A partition that begins where user code seeks.
 
-    def __init__(self) -> None:
-        self.offset: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        """The offset sought; None: the partition was lost before."""
+    Args:
+        stream: what user code seeks in.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.offset: int | None = None
+        """The offset sought last; None: none yet, or the partition was lost."""
+        self.answered = asyncio.Event()
 
 
 class PartitionOpener:
@@ -151,33 +157,41 @@ class PartitionOpener:
 
     def _let_seek(self, command: c.OpenCommand) -> Sought:
         """``auto_offset_reset=none`` and no commit: only user code can say where to begin, by seeking."""
-        self._sought[command.partition] = sought = Sought()
-        self._parts.buffer.put(Stream(command.partition, command.acquisition_id, 0))
+        stream = Stream(command.partition, command.acquisition_id, 0)
+        self._sought[command.partition] = sought = Sought(stream)
+        self._parts.buffer.put(stream)
         return sought
 
     async def _open_sought(self, command: c.OpenCommand, sought: Sought) -> None:
-        if not sought.offset.done():  # the listener, which was called with it, did not seek
+        if not sought.answered.is_set():  # the listener, which was called with it, did not seek
             self.without_offset |= {command.partition}
             self._parts.buffer.wake()
             self._parts.agent.waits_for_user()
-        offset = await sought.offset
-        if offset is not None and self._is_current(command.partition, command.acquisition_id):
-            self._opened(command, offset)
+        await sought.answered.wait()
+        if sought.offset is not None and self._is_current(command.partition, command.acquisition_id):
+            self._opened(command, sought.offset)
 
     def user_sought(self, partition: Partition, offset: int | None) -> bool:
         """User code has said where to begin, or (None) the partition is lost. False: that was not asked."""
-        sought = self._sought.pop(partition, None)
+        sought = self._sought.get(partition)
         self.without_offset -= {partition}
-        if sought is not None and not sought.offset.done():
-            sought.offset.set_result(offset)
-        return sought is not None
+        if sought is None:
+            return False
+        # The last one counts: user code may seek again until the partition is opened.
+        sought.offset = offset
+        sought.answered.set()
+        if offset is None:
+            del self._sought[partition]
+        return True
 
     def _opened(self, command: c.OpenCommand, offset: int) -> None:
         self._tell_opened(self._begin(command, offset))
 
     def _begin(self, command: c.OpenCommand, offset: int) -> Stream:
         del self._opening[command.partition]
-        stream = Stream(command.partition, command.acquisition_id, offset)
+        sought = self._sought.pop(command.partition, None)
+        # User code may seek in the stream that it knows at any moment, so that one stays.
+        stream = sought.stream if sought is not None else Stream(command.partition, command.acquisition_id, offset)
         stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
         self._parts.buffer.put(stream)
         self._intake.begin(command.partition, offset)

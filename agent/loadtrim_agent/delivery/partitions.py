@@ -179,8 +179,11 @@ class Partitions:
 
     def seek(self, stream: Stream, offset: int) -> None:
         """User code has moved its position: fetch from there."""
-        current = self.stream(stream.partition, stream.acquisition_id) is stream
-        if current and not self._opener.user_sought(stream.partition, offset):
+        if self.stream(stream.partition, stream.acquisition_id) is not stream:
+            return
+        if self._opener.user_sought(stream.partition, offset):
+            stream.seeks_answered += 1
+        else:
             self._fetcher.take(stream.partition, offset)
             stream.clear()
             self.intake.sought(stream.partition)

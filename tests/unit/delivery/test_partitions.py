@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+import pytest
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import NoOffsetForPartitionError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
@@ -30,8 +32,12 @@ class QuietFetcher:
     def __init__(self, changed: asyncio.Event) -> None:
         self._changed = changed
         self.looked_up: dict[Partition, asyncio.Future[int]] = {}
+        self.taken: dict[Partition, int] = {}
+        self.resets_to_none = False
+        """``auto_offset_reset=none``."""
 
-    def take(self, partition: Partition, offset: int) -> None: ...
+    def take(self, partition: Partition, offset: int) -> None:
+        self.taken[partition] = offset
 
     def drop(self, partition: Partition) -> None: ...
 
@@ -42,17 +48,24 @@ class QuietFetcher:
         return None
 
     async def reset_offset(self, partition: Partition) -> int:
+        if self.resets_to_none:
+            raise NoOffsetForPartitionError(TopicPartition(*partition))
         self.looked_up[partition] = asyncio.get_running_loop().create_future()
         self._changed.set()
         return await self.looked_up[partition]
 
 
 class Calls(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self) -> None:
+    def __init__(self, changed: asyncio.Event) -> None:
+        self.changed = changed
         self.assigned: list[set[TopicPartition]] = []
+        self.seek: Callable[[], None] = lambda: None
+        """What user code does meanwhile."""
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self.assigned.append(assigned)
+        self.seek()
+        self.changed.set()
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
 
@@ -79,7 +92,7 @@ class House:
         self.events: list[e.Event] = []
         self.changed = asyncio.Event()
         self.fetcher = QuietFetcher(self.changed)
-        self.calls = Calls()
+        self.calls = Calls(self.changed)
         self.observer = observer = Measuring()
         boundary = ErrorBoundary(observer)
         listener = Listener(loop, boundary)
@@ -114,23 +127,23 @@ class House:
         self.events.append(event)
         self.changed.set()
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(5.0):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()
 
     async def until_opened(self, *partitions: Partition) -> None:
-        await self._until(lambda: set(partitions) <= {x.partition for x in self.events if isinstance(x, e.OpenedEvent)})
+        await self.until(lambda: set(partitions) <= {x.partition for x in self.events if isinstance(x, e.OpenedEvent)})
 
     async def until_looked_up(self, *partitions: Partition) -> None:
-        await self._until(lambda: set(partitions) <= set(self.fetcher.looked_up))
+        await self.until(lambda: set(partitions) <= set(self.fetcher.looked_up))
 
     def lulls(self) -> list[tuple[int | None, bool]]:
         return [(event.done, event.busy) for event in self.events if isinstance(event, e.IdlePointEvent)]
 
     async def until_lulls(self, count: int) -> None:
-        await self._until(lambda: len(self.lulls()) >= count)
+        await self.until(lambda: len(self.lulls()) >= count)
 
     async def with_a_record_in_hand(self, partition: Partition) -> None:
         self.partitions.open([_open(partition, acquisition_id=1, offset=0)])
@@ -310,3 +323,30 @@ async def test_a_seek_behind_a_seek_is_not_answered_by_the_first() -> None:
     record = house.buffer.take_one()
     assert record is not None
     assert record.offset == 20
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before it is opened", "while it is opened"])
+async def test_where_only_user_code_can_say_the_start_its_last_seek_counts(late: bool) -> None:
+    """``auto_offset_reset=none``: of two seeks in a row in the listener the second was lost."""
+    house = House()
+    house.fetcher.resets_to_none = True
+
+    def seek(offset: int) -> Callable[[], None]:
+        stream = house.buffer.streams[FIRST]
+        house.buffer.seek(stream, offset)
+        return lambda: house.partitions.seek(stream, offset)  # which the agent hears of a moment later
+
+    heard: list[Callable[[], None]] = []
+    house.calls.seek = lambda: heard.extend((seek(10), seek(20)))
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None)])
+    await house.until(lambda: len(heard) == 2)
+    heard[0]()
+    if late:
+        await house.until_opened(FIRST)
+    heard[1]()
+    await house.until_opened(FIRST)
+    assert house.fetcher.taken == {FIRST: 20}
+    house.partitions.run(c.RunCommand(partition=FIRST, acquisition_id=1))
+    house.partitions.intake.chunk(_one_record(FIRST, 20))
+    assert house.buffer.take_one().offset == 20
+    assert house.partitions.without_offset == frozenset()
