@@ -42,6 +42,7 @@ __all__ = [
     "number",
     "percent",
     "plan_line",
+    "printable",
     "record_line",
     "state_line",
     "status_line",
@@ -79,6 +80,16 @@ _CAUSES = {
     "already_late": "already late when first seen",
     "queued": "waiting behind other partitions",
 }
+
+
+LINE_CHARACTERS_MAX = 2_000
+"""A line that tells of a record is cut here. Chosen: a plan of some dozen moves is shorter."""
+
+
+def printable(text: str) -> str:
+    """Return a line as a terminal or a log may show it: without escape sequences and line ends that a record held."""
+    line = "".join(letter if letter.isprintable() else "?" for letter in text[: LINE_CHARACTERS_MAX + 1])
+    return line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 3]}..."
 
 
 # Numbers
@@ -139,9 +150,7 @@ def time_of_day(at: float, zone: tzinfo = UTC) -> str:
 def member_name(member: str, names: Names | None = None) -> str:
     """The instance's name, or the member id with the broker's random part cut to 6 letters."""
     known = (names or {}).get(member)
-    if known:
-        return known
-    return short_member(member)
+    return printable(known or short_member(member))
 
 
 def _listed(items: Sequence[str]) -> str:
@@ -154,14 +163,14 @@ def move_line(move: MovePlan, names: Names | None = None) -> str:
     """``payments-3 from pod-a to pod-b: spread``."""
     source = member_name(move.source, names) if move.source else "nobody"
     reason = f": {move.reason}" if move.reason else ""
-    return f"{move.topic}-{move.partition} from {source} to {member_name(move.target, names)}{reason}"
+    return printable(f"{move.topic}-{move.partition} from {source} to {member_name(move.target, names)}{reason}")
 
 
 def manual_override_line(manual_override: ManualOverrideRecord | None) -> str:
     """What the command line asked for, and how it ends."""
     if manual_override is None or manual_override.action == "resume":
         return "no brake is on: plans are made"
-    end = f"until `loadtrim resume {manual_override.group}`"
+    end = printable(f"until `loadtrim resume {manual_override.group}`")
     if manual_override.action == "hold":
         return f"brake on: no plans are made {end}"
     return f"brake on: {counted(manual_override.replicas or 0, 'replica')} {end}"
@@ -173,7 +182,7 @@ def late_line(late: Mapping[str, int]) -> str:
     if not causes:
         return ""
     total = sum(count for count, _ in causes)
-    return f"{counted(total, 'record')} late: {', '.join(f'{n} {_CAUSES.get(c, c)}' for n, c in causes)}"
+    return printable(f"{counted(total, 'record')} late: {', '.join(f'{n} {_CAUSES.get(c, c)}' for n, c in causes)}")
 
 
 # Decisions
@@ -187,7 +196,7 @@ def decision_line(decision: DecisionRecord, names: Names | None = None) -> str:
     if decision.victims:
         parts.append(f"{_listed([member_name(victim, names) for victim in decision.victims])} to go")
     shadow = " (shadow mode: not carried out)" if decision.mode == "shadow" else ""
-    return f"{', '.join(parts)}{shadow}: {decision.reason or 'no reason given'}"
+    return printable(f"{', '.join(parts)}{shadow}: {decision.reason or 'no reason given'}")
 
 
 def _replicas(decision: DecisionRecord) -> str:
@@ -223,7 +232,7 @@ def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: t
         lines.append(f"  {late}")
     if decision.manual_override is not None and decision.manual_override.action != "resume":
         lines.append(f"  {manual_override_line(decision.manual_override)}")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def _seen(decision: DecisionRecord) -> str:
@@ -247,7 +256,7 @@ def baseline_line(use: BaselineUse) -> str:
     parts = _used(use) if use.used else [f"ignored, because {use.reason}" if use.reason else "ignored"]
     if missing := [topic for topic, why in use.ignored.items() if why == Ignored.MISSING]:
         parts.append(f"none for {_listed(missing)}")
-    return f"baseline: {'; '.join(parts)}"
+    return printable(f"baseline: {'; '.join(parts)}")
 
 
 def _used(use: BaselineUse) -> list[str]:
@@ -262,7 +271,7 @@ def _used(use: BaselineUse) -> list[str]:
     if use.topics:
         parts.append(f"of {_listed(use.topics)} only, the rest as it is now")
     if use.reason:
-        parts.append(f"some are ignored ({use.reason})")
+        parts.append(f"some are ignored ({use.reason})" if use.ignored else use.reason)
     return parts
 
 
@@ -273,7 +282,7 @@ def plan_line(plan: PlanRecord, names: Names | None = None) -> str:
         parts.append(_listed([move_line(move, names) for move in plan.moves]))
     if plan.victims:
         parts.append(f"{_listed([member_name(victim, names) for victim in plan.victims])} to go")
-    return f"plan {plan.generation}.{plan.sequence}: {'; '.join(parts) or 'nothing moves'}"
+    return printable(f"plan {plan.generation}.{plan.sequence}: {'; '.join(parts) or 'nothing moves'}")
 
 
 # Members

@@ -17,11 +17,9 @@ from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 
+from loadtrim_agent.wire.ranges import REPLICAS_MAX
+
 __all__ = ["PolicyState", "StatePart", "read_state", "written_state"]
-
-
-WANTED_MAX = 1_000_000
-"""Replicas that a state may want: as many as a record may tell of. Chosen."""
 
 
 class StatePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +32,7 @@ class StatePart(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyState(StatePart, frozen=True, kw_only=True):
     """What every policy remembers; itself the state of those that remember no more."""
 
-    wanted: Annotated[int, msgspec.Meta(ge=0, le=WANTED_MAX)] | None = None
+    wanted: Annotated[int, msgspec.Meta(ge=0, le=REPLICAS_MAX)] | None = None
     """How many replicas the policy wanted last; None: it has not decided yet."""
 
     def interrupted(self) -> Self:

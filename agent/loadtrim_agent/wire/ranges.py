@@ -13,6 +13,7 @@ from msgspec import Meta
 __all__ = [
     "HANDOFF_SECONDS_MAX",
     "INT64_MAX",
+    "REPLICAS_MAX",
     "STARTUP_SECONDS_MAX",
     "Amount",
     "Count",
@@ -31,13 +32,14 @@ __all__ = [
 ]
 
 INT64_MAX = 2**63 - 1
+REPLICAS_MAX = 1_000_000
 HANDOFF_SECONDS_MAX = 86_400.0
 """Chosen: longer than any drain that a user sets."""
 STARTUP_SECONDS_MAX = 3600.0
 """Chosen: what takes longer from process start to the first partition was a spare member, and tells of no start-up."""
 
-Moment = Annotated[float, Meta(ge=0, le=253_402_300_799)]
-"""Seconds since the epoch, until the end of the year 9999: the last that calendars know."""
+Moment = Annotated[float, Meta(ge=0, le=253_370_764_800)]
+"""Seconds since the epoch, until the year 9999: the last that calendars know in every zone."""
 Generation = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
 """As Kafka numbers generations; -1: none."""
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -48,7 +50,7 @@ Order = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 """Number in a sequence: of a report, a decision, a JoinGroup, a release."""
 Count = Annotated[int, Meta(ge=0, le=10**12)]
 """Records or bytes in an interval, or records that wait."""
-Replicas = Annotated[int, Meta(ge=0, le=1_000_000)]
+Replicas = Annotated[int, Meta(ge=0, le=REPLICAS_MAX)]
 """Replicas or members of a group."""
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 """Length of time, also the age of a record whose time stamp is 0."""

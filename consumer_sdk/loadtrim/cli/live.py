@@ -29,6 +29,7 @@ from loadtrim_agent.observability.text import (
     manual_override_line,
     number,
     percent,
+    printable,
 )
 
 from .text import ago, in_time_words, latency_words, member_label, owns, partition_rows
@@ -132,10 +133,10 @@ def _group_panel(scene: Scene, height: int) -> Panel:
         grid.add_row("moves", f"{counted(state.moves, 'handover')} in the last {duration(state.window_seconds)}")
         if state.manual_override is not None:
             grid.add_row("brake", Text(manual_override_line(state.manual_override), "bold yellow"))
-    title = scene.title
+    title = Text(scene.title)
     if state is not None:
         generation = "" if state.generation is None else f", generation {state.generation}"
-        title = f"{title}: {state.group}{generation}"
+        title += Text(f": {printable(state.group)}{generation}")
     running = duration(max(0.0, round(scene.now - scene.started_at)))
     return Panel(grid, title=title, title_align="left", subtitle=running, subtitle_align="right", box=box.ROUNDED)
 
@@ -206,7 +207,7 @@ def _instance_row(instance: InstanceInfo, member: ObservedMember | None, now: fl
         words = Text(instance.phase.value, _STATE_STYLES.get(instance.phase.value, ""))
     owned = owns(member.partitions) if member is not None else ""
     failures = f"crashed {instance.failures} times in a row" if instance.failures else ""
-    return (instance.name, words, "", "", "", owned or Text(failures, "red"))
+    return (Text(instance.name), words, "", "", "", Text(owned) if owned else Text(failures, "red"))
 
 
 def _member_row(member: ObservedMember) -> tuple[RenderableType, ...]:
@@ -216,11 +217,11 @@ def _member_row(member: ObservedMember) -> tuple[RenderableType, ...]:
         busy = bar(member.utilization, 10) + Text(f" {percent(member.utilization)}")
     return (
         Text(member_label(member), "bold" if member.leader else ""),
-        Text(state, _STATE_STYLES.get(member.state, "")),
+        Text(printable(state), _STATE_STYLES.get(member.state, "")),
         busy,
         str(member.lag_records),
         duration(member.lag_seconds) if member.lag_records else "",
-        owns(member.partitions),
+        Text(owns(member.partitions)),
     )
 
 
@@ -230,14 +231,15 @@ def _partitions_panel(state: ObservedGroup) -> Panel:
     for index, header in enumerate(headers):
         table.add_column(header, justify="right" if index >= 3 else "left", no_wrap=True)
     for row in partition_rows(state.partitions):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return Panel(table, title="who owns what", title_align="left", box=box.ROUNDED)
 
 
 def _decision_panel(scene: Scene, state: ObservedGroup) -> Panel:
     if state.decision is None:
         return Panel(Text("none yet", "dim"), title="last decision", title_align="left", box=box.ROUNDED)
-    sentence = decision_line(state.decision, state.names)
+    # As text, not as a string: in one, what stands in brackets would be markup.
+    sentence = Text(decision_line(state.decision, state.names))
     return Panel(
         sentence, title=f"last decision, {ago(scene.now - state.decision.at)}", title_align="left", box=box.ROUNDED
     )
@@ -268,8 +270,16 @@ class LiveView:
         """Draw until cancelled; the terminal is as before then."""
         with self._live:
             while True:
-                self._live.update(render(self._scene(), self._console.height), refresh=True)
+                self._draw()
                 await asyncio.sleep(REFRESH_SECONDS)
+
+    def _draw(self) -> None:
+        """Draw once. A scene that cannot be drawn must not end the view: ``up`` would end all instances with it."""
+        try:
+            self._live.update(render(self._scene(), self._console.height), refresh=True)
+        except Exception as error:
+            words = f"The group cannot be drawn now ({type(error).__name__}: {printable(str(error))})."
+            self._live.update(Text(words, "red"), refresh=True)
 
 
 @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from loadtrim.observer.connection import Connection, add_arguments, connection_f
 from loadtrim.observer.control_topic import ControlTopic
 from loadtrim.observer.group import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupObserver
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from loadtrim_agent.wire.ranges import REPLICAS_MAX
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -77,7 +78,10 @@ def _told(manual_override: ManualOverrideRecord, connection: Connection, alive: 
         )
     elif manual_override.action == "scale":
         wanted = f"{manual_override.group} is to have {manual_override.replicas} replicas"
-        told = f"{wanted}, whatever its load.\n  Undo it with: {undo}"
+        told = (
+            f"{wanted}, whatever its load, within LOADTRIM_MIN_REPLICAS and LOADTRIM_MAX_REPLICAS of its members.\n"
+            f"  Undo it with: {undo}"
+        )
     else:
         hold = connection.command("hold", manual_override.group)
         told = f"{manual_override.group} is resumed: its leader plans by the load again.\n  Stop that with: {hold}"
@@ -87,8 +91,8 @@ def _told(manual_override: ManualOverrideRecord, connection: Connection, alive: 
 
 
 def _replicas(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not (text.isdecimal() and len(text) <= len(str(REPLICAS_MAX)) and 1 <= int(text) <= REPLICAS_MAX):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of replicas: 1 or more (a group without members has no leader)"
+            f"{text[:40]!r} is not a number of replicas: 1 (a group without members has no leader) to {REPLICAS_MAX}"
         )
     return int(text)

@@ -15,6 +15,7 @@ from loadtrim_agent.observability.text import (
     member_name,
     number,
     percent,
+    printable,
 )
 
 __all__ = [
@@ -56,7 +57,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: frozense
 def owns(partitions: Iterable[tuple[str, int]]) -> str:
     """``payments 0-2 5, refunds 1``: partitions by topic, runs of three and more as a range."""
     topics = groupby(sorted(partitions), key=lambda each: each[0])
-    return ", ".join(f"{topic} {_ranges([index for _, index in each])}" for topic, each in topics)
+    return printable(", ".join(f"{topic} {_ranges([index for _, index in each])}" for topic, each in topics))
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -77,7 +78,7 @@ def ago(seconds: float) -> str:
 
 def member_label(member: ObservedMember) -> str:
     """The instance, or a short member id; the leader with a star."""
-    name = member.instance or member_name(member.member)
+    name = printable(member.instance) or member_name(member.member)
     return f"{name} *" if member.leader else name
 
 
@@ -192,16 +193,16 @@ def _member_table(state: ObservedGroup) -> list[str]:
 def _member_words(member: ObservedMember, now: float) -> str:
     if member.state == "silent" and member.seen_at is not None:
         return f"silent for {duration(now - member.seen_at)}"
-    return "to go" if member.state == "victim" else member.state
+    return "to go" if member.state == "victim" else printable(member.state)
 
 
 def partition_rows(partitions: Iterable[ObservedPartition]) -> list[tuple[str, ...]]:
     """Cells of the table of partitions: partition, owner, state, records/s, cost, behind, oldest, handovers."""
     return [
         (
-            f"{each.topic}-{each.partition}",
-            each.instance or (member_name(each.member) if each.member else "NOBODY"),
-            each.state or "-",
+            printable(f"{each.topic}-{each.partition}"),
+            printable(each.instance) or (member_name(each.member) if each.member else "NOBODY"),
+            printable(each.state) or "-",
             "-" if each.arrival_rate is None else number(each.arrival_rate),
             "-" if each.cost_seconds is None else duration(each.cost_seconds),
             "-" if each.lag_records is None else str(each.lag_records),

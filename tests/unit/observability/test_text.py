@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -405,3 +406,24 @@ def test_every_record_of_the_log_in_a_line(record: Record, expected: str) -> Non
 
 def test_no_kind_of_record_is_forgotten() -> None:
     assert {type(record) for record, _ in RECORDS} == set(Record.__args__)
+
+
+def test_no_line_holds_what_a_terminal_would_obey() -> None:
+    odd = "x\x1b]0;title\x07\r\ny"
+    move = MovePlan(topic=odd, partition=0, source=odd, target=odd, reason=odd)
+    told = DecisionRecord(
+        group=odd, member=odd, at=253_370_764_800.0, generation=1, sequence=1, outcome=odd, reason=odd, moves=(move,),
+        victims=(odd,), members={odd: 1.0}, rejected=(RejectedPlan(replicas=1, reason=odd),), late={odd: 1},
+        baseline=BaselineUse(reason=odd, reason_code=odd), policy=odd, packer=odd,
+        manual_override=ManualOverrideRecord(group=odd, member=odd, at=1.0, action="hold"),
+    )  # fmt: skip
+    plan = PlanRecord(group=odd, member=odd, at=1.0, generation=1, sequence=1, moves=(move,), victims=(odd,))
+    lines = [*words.decision_lines(told), words.decision_line(told), words.record_line(plan), words.record_line(told)]
+    for zone in (UTC, timezone(timedelta(hours=14))):
+        lines += words.decision_lines(told, zone=zone)
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_line_is_cut() -> None:
+    assert len(words.printable("x" * 1_000_000)) == 2_000
+    assert words.printable("plain words, and ä") == "plain words, and ä"

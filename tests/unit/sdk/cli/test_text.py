@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
 import pytest
 from rich.console import Console
 
-from loadtrim.cli.live import Scene, bar, render, sparkline
+from loadtrim.cli.live import LiveView, Scene, bar, render, sparkline
 from loadtrim.cli.text import ago, group_line, owns, status_lines, table
 from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, InstanceInfo, OrchestratorEvent
@@ -179,3 +180,42 @@ def test_the_live_view_of_little() -> None:
     assert "elsewhere-1" in text
     assert "none yet" in text
     assert "no plans are made until" in text
+
+
+HOSTILE = "pod[/a][bold]\x1b]0;title\x07\x1b[2J\nowned"
+"""Markup that is never closed, escape sequences, a line of its own."""
+
+
+def hostile(at: float = 1.0) -> ObservedGroup:
+    topic = f"t{HOSTILE}"
+    return view(
+        base(14, {HOSTILE: (0, 1), "m-2": (3,)}),
+        report(HOSTILE, PartitionReport(topic=topic, partition=0, state=HOSTILE), instance=HOSTILE, late={HOSTILE: 3}),
+        decision(HOSTILE, reason=HOSTILE, victims=(HOSTILE,), members={HOSTILE: 1e30}, outcome=HOSTILE),
+    ).state(at)  # fmt: skip
+
+
+def test_text_of_the_control_topic_reaches_the_terminal_as_text() -> None:
+    """A reason with a bracket ended the live view, and with it all instances; ``status`` let escape sequences pass."""
+    state = hostile()
+    lines = "\n".join(status_lines(state, partitions=True))
+    picture = shown(Scene(now=1.0, started_at=0.0, state=state))
+    for text in (lines, picture, group_line(state)):
+        assert "\x1b" not in text.replace("\x1b[0m", "")
+        assert "\x07" not in text
+    assert "pod[/a][bold]?]0;title" in lines
+    assert "pod[/a]" in picture
+    assert not any(line.startswith("owned") for line in lines.splitlines())
+
+
+async def test_a_scene_that_cannot_be_drawn_does_not_end_the_view(looptime: object) -> None:
+    def scene() -> Scene:
+        raise ZeroDivisionError("no scene[/]")
+
+    console = Console(file=io.StringIO(), width=120, height=30, force_terminal=True)
+    task = asyncio.create_task(LiveView(scene, console).run())
+    await asyncio.sleep(2.0)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "cannot be drawn now (ZeroDivisionError: no scene[/])" in console.file.getvalue()  # type: ignore[attr-defined]
