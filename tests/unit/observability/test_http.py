@@ -272,6 +272,24 @@ def test_a_client_that_drips_is_cut_off(bench: Bench, monkeypatch: pytest.Monkey
     assert 0.25 < time.monotonic() - started < 3.0
 
 
+def test_a_client_that_does_not_read_its_answer_is_cut_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else eight of them would hold the places of all requests for ever."""
+    monkeypatch.setattr(ours, "WRITE_SECONDS", 0.05)
+    bench.add(agent=Agent(shown="x" * (16 << 20)))
+    listener: Any = bench.server._listener
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(WAIT_SECONDS)
+        connection.connect(("127.0.0.1", bench.port))
+        connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
+        assert connection.recv(1) == b"H", "it is being answered"
+        deadline = time.monotonic() + WAIT_SECONDS
+        while listener.connections._open and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert listener.connections._open == 0
+    assert bench.ask("/healthz").status == 200
+
+
 def test_more_requests_than_places_are_turned_away_and_do_not_stop_the_server(bench: Bench) -> None:
     inside, release = threading.Semaphore(0), threading.Event()
 

@@ -7,6 +7,7 @@ import pytest
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.wire.ownership_records import (
@@ -94,6 +95,19 @@ def test_the_receiver_is_who_the_plan_says_else_who_has_most_slack() -> None:
     leave(d)
     assigned = d.machine.partitions.assigned
     assert (assigned[P0].target, assigned[P1].target) == ("m2", "m3")
+
+
+def test_a_move_of_the_plan_that_was_dropped_is_still_where_a_leaver_gives_the_partition() -> None:
+    d = Driver().running(0, owns={ME: (0,), "m2": (), "m3": ()})
+    for member, slack in (("m2", 0.2), ("m3", 0.8)):
+        d.read(LoadRecord(group=GROUP, member=member, at=0.0, generation=1, slack=slack))
+    moves = (MovePlan(topic="orders", partition=0, source=ME, target="m2"),)
+    d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=1, moves=moves))
+    for failed in (True, False):
+        d.feed(e.LogFailedEvent, failed=failed)
+    assert d.machine.partitions.assigned[P0].state is AssignedState.RUNNING
+    leave(d)
+    assert d.machine.partitions.assigned[P0].target == "m2", "though m3 has more slack"
 
 
 def test_a_plan_counts_once_and_in_its_generation_only() -> None:

@@ -10,7 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+)
 from aiokafka.protocol.fetch import FetchResponse_v10
 from aiokafka.structs import TopicPartition
 
@@ -40,6 +45,7 @@ class Asked:
         self.wants = request._limits[1:3]
         """Bytes, at least and at most."""
         self.fetch = list(request._fetch)
+        self.session = request._session
         self.limits = dict(request._partition_max_bytes)
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -49,6 +55,14 @@ class Asked:
     def throttle(self) -> None:
         """As a broker does whose quota is used up: without a word about any partition."""
         self.answer.set_result(FetchResponse_v10(THROTTLE_MS, 0, 0, []))
+
+    def begin_session(self, number: int) -> None:
+        """The broker has one from now on; it has nothing to say."""
+        self.answer.set_result(FetchResponse_v10(0, 0, number, []))
+
+    def refuse(self, code: int) -> None:
+        """Of the request as a whole."""
+        self.answer.set_result(FetchResponse_v10(0, code, 0, []))
 
     def tell(self, code: int = 0, data: bytes = b"", partition: int = 0) -> None:
         """Of one partition."""
@@ -91,8 +105,12 @@ class Ends:
 
 @contextlib.asynccontextmanager
 async def fetching(
-    reset: str = "latest", on_chunk: Callable[[Chunk], object] = lambda chunk: None, **settings: Any
+    reset: str = "latest",
+    on_chunk: Callable[[Chunk], object] = lambda chunk: None,
+    expected: tuple[type[Exception], ...] = (),
+    **settings: Any,
 ) -> AsyncIterator[tuple[KafkaFetcher, Broker]]:
+    """A fetcher at work; ``expected``: the errors that user code is told of."""
     given = {"bootstrap_servers": "localhost:1", "retry_backoff_ms": 20, "auto_offset_reset": reset}
     fetcher = KafkaFetcher(given | settings)
     broker = Broker()
@@ -104,7 +122,7 @@ async def fetching(
     )
     try:
         yield fetcher, broker
-        assert errors == []
+        assert tuple(type(error) for error in errors) == expected
     finally:
         running.cancel()
         await fetcher.close()
@@ -186,6 +204,29 @@ async def test_what_was_fetched_ahead_and_is_ours_goes_where_the_reset_says() ->
         fetcher.keep(ONE)
         again.tell(code=OffsetOutOfRangeError.errno)
         assert (await broker.next()).fetch == [(ONE, LOG_END)]
+
+
+async def test_a_record_above_the_limit_is_told_once_and_skipped() -> None:
+    async with fetching(expected=(RecordTooLargeError,)) as (fetcher, broker):
+        fetcher.take(ONE, 100)
+        (await broker.next()).tell(data=CUT_OFF)
+        assert (await broker.next()).fetch == [(ONE, 101)]
+        assert fetcher.position(ONE) == 101
+
+
+@pytest.mark.parametrize(("code", "named"), [(70, 0), (71, 7)], ids=["unknown", "another epoch"])
+async def test_a_session_that_is_lost_begins_anew(code: int, named: int) -> None:
+    """One whose epoch is another is closed by being named; one that the broker does not know is not named again."""
+    async with fetching() as (fetcher, broker):
+        fetcher.take(ONE, 100)
+        first = await broker.next()
+        assert first.session == (0, 0)
+        first.begin_session(7)
+        second = await broker.next()
+        assert (second.session, second.fetch) == ((7, 1), [])
+        second.refuse(code)
+        third = await broker.next()
+        assert (third.session, third.fetch) == ((named, 0), [(ONE, 100)])
 
 
 async def polls(broker: Broker, count: int) -> list[Asked]:

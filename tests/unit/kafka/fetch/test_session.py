@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.kafka.fetch.session import FetchSession, SessionRequest
+from loadtrim_agent.kafka.fetch.session import EPOCH_MAX, FetchSession, SessionRequest
 
 PARTITIONS = [Partition("a", 0), Partition("a", 1), Partition("b", 0)]
 
@@ -123,3 +124,31 @@ def test_a_throttled_answer_tells_nothing() -> None:
     request = session.request()
     assert request is not None
     assert session.answered(broker.answer(request, slots=True)[1]) == [PARTITIONS[1]]
+
+
+def test_epochs_begin_anew_at_one_behind_the_largest() -> None:
+    """0 would begin another session, and a number above the largest cannot be sent."""
+    session, broker = FetchSession(), Broker()
+    session.want(PARTITIONS[0], (0, 1))
+    request = session.request()
+    assert request is not None
+    session.answered(broker.answer(request, slots=True)[1])
+    session.epoch = EPOCH_MAX
+    for epoch in (EPOCH_MAX, 1, 2):
+        request = session.request()
+        assert request is not None
+        assert (request.session, request.epoch) == (1, epoch)
+        session.answered(1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_only_a_session_that_the_broker_may_have_is_named_when_another_begins(known: bool) -> None:
+    """Naming it closes it (KIP-227); one that the broker does not know was not closed, but refused again."""
+    session, broker = FetchSession(), Broker()
+    session.want(PARTITIONS[0], (0, 1))
+    request = session.request()
+    assert request is not None
+    session.answered(broker.answer(request, slots=True)[1])
+    session.lost(known=known)
+    again = session.request()
+    assert again == SessionRequest(session=1 if known else 0, epoch=0, fetch=[(PARTITIONS[0], 0)], forget=[])
