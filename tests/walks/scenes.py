@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+import msgspec
 from aiokafka.structs import TopicPartition
 
 from loadtrim import Consumer, Settings
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.runtime.thread import AgentThread
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 
 from .broker import MemoryBroker, memory_broker
-from .recorder import Recorder
+from .recorder import Recorder, way_to
 
 METERING = ("loadtrim_agent/delivery/metering_task.py", "loadtrim_agent/runtime/services.py")
 """They see a record for the report's sake: that is a walk of its own."""
@@ -24,14 +27,22 @@ GROUP, TOPIC = "walk", "orders"
 USER, KAFKA = "user code", "Kafka"
 MEASURED_SECONDS = 4.0
 """Long enough for the leader to know what a record costs: it holds for 3 s."""
+SHARE_TEXT, SHARE = "0.98765", 0.98765
+USES, SIZING = ("sla_share", "objective_share"), "loadtrim_agent/planning/sizing/"
+"""Names of the setting, and where it is used first."""
 _OUTSIDE = {"walks/scenes.py": USER, "aiokafka/client.py": KAFKA}
 
 
 def forms(*names: str) -> Callable[[Any], str | None]:
-    """Tell an item's form by the name of its class; of an event of the log by the record in it."""
+    """Tell an item's form by the name of its class; of an event of the log by the record in it.
+
+    A commit of user code is carried as offsets by partition, and as work for the agent's thread.
+    """
     wanted = frozenset(names)
 
     def label(value: Any) -> str | None:
+        if "commit" in wanted and (_offsets(value) or getattr(value, "__qualname__", "") == "UserCommits.commit"):
+            return "commit"
         if type(value).__name__ == "LogReadEvent":
             value = value.record
         name = type(value).__name__
@@ -45,25 +56,27 @@ def forms(*names: str) -> Callable[[Any], str | None]:
     return label
 
 
+def _offsets(value: Any) -> bool:
+    """Offset and metadata by partition, as user code names them."""
+    if type(value) is not dict or not value:
+        return False
+    partition, offset = next(iter(value.items()))
+    return isinstance(partition, Partition) and type(offset) is tuple
+
+
 @contextlib.contextmanager
 def one_thread() -> Any:
     """Run agents in the loop of user code, so that one thread sees the item's whole way in its order."""
-    names = ("start", "run", "post", "stop")
+    names = ("start", "stop")
     before = {name: getattr(AgentThread, name) for name in names}
     alive = AgentThread.alive
 
     def start(self: AgentThread) -> None:
         self._loop = asyncio.get_running_loop()
 
-    async def run(self: AgentThread, work: Any) -> Any:
-        return await work
-
-    def post(self: AgentThread, call: Any, *args: Any) -> None:
-        asyncio.get_running_loop().call_soon(call, *args)
-
     async def stop(self: AgentThread) -> None: ...
 
-    for name, method in zip(names, (start, run, post, stop), strict=True):
+    for name, method in zip(names, (start, stop), strict=True):
         setattr(AgentThread, name, method)
     AgentThread.alive = property(lambda self: True)  # type: ignore[assignment,method-assign]
     try:
@@ -129,6 +142,7 @@ async def walk_record() -> Recorder:
             "FetchResponse",
             "Chunk",
             "ConsumerRecord",
+            "commit",
             "OffsetCommit",
             "CommitWantedEvent",
             "SendCommitCommand",
@@ -137,7 +151,7 @@ async def walk_record() -> Recorder:
         ),
         KAFKA,
         _OUTSIDE,
-        calls={"Stream.end": "done"},
+        calls={"Stream.end": "done", "Consumer.commit": "commit", "Positions.commit": "commit"},
         onlookers=METERING,
     )
     async with stage() as broker, consumer(broker) as one:
@@ -203,6 +217,8 @@ async def walk_report() -> Recorder:
         "Observation",
         "Estimate",
         "Forecast",
+        "View",
+        "Problem",
         "Sizing",
         "Placement",
         "DecisionRecord",
@@ -242,16 +258,35 @@ async def loaded(broker: MemoryBroker, one: Consumer) -> AsyncIterator[None]:
         working.cancel()
 
 
+def carries(value: Any, wanted: float, depth: int = 2) -> bool:
+    """Return whether a value of this project (a structure of fields) has a number in it."""
+    if type(value) is float:
+        return value == wanted
+    if not type(value).__module__.startswith("loadtrim") or depth < 0:
+        return False
+    if isinstance(value, msgspec.Struct):
+        names: Iterable[str] = type(value).__struct_fields__
+    elif dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    else:
+        return False
+    return any(carries(getattr(value, name, None), wanted, depth - 1) for name in names)
+
+
 async def walk_setting() -> Recorder:
-    """LOADTRIM_SLA_SHARE from the environment to its first use."""
+    """LOADTRIM_SLA_SHARE from the environment to its first use: the number, and what carries it."""
 
     def label(value: Any) -> str | None:
-        return "text" if value == "0.98765" else "number" if type(value) is float and value == 0.98765 else None
+        if value == SHARE_TEXT:
+            return "text"
+        if not carries(value, SHARE):
+            return None
+        return "number" if type(value) is float else type(value).__name__
 
-    recorder = Recorder(label, "environment", names=("sla_share", "objective_share"))
+    recorder = Recorder(label, "environment", {"walks/scenes.py": USER}, uses=USES)
     async with stage() as broker:
         with recorder.recording():
-            settings = Settings.from_env({"LOADTRIM_SLA_SHARE": "0.98765", "LOADTRIM_HTTP": "off"})
+            settings = Settings.from_env({"LOADTRIM_SLA_SHARE": SHARE_TEXT, "LOADTRIM_HTTP": "off"})
             one = made(broker, settings)
             await one.start()
         async with loaded(broker, one):
@@ -261,9 +296,9 @@ async def walk_setting() -> Recorder:
                 await asyncio.sleep(1.0)
         await one.stop()
     used = next(
-        number for number, step in enumerate(recorder.steps) if step.to.startswith("loadtrim_agent/planning/sizing/")
+        number for number, step in enumerate(recorder.steps) if step.form in USES and step.to.startswith(SIZING)
     )
-    del recorder.steps[used + 1 :]
+    recorder.steps[:] = way_to(recorder.steps, used)
     return recorder
 
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from .recorder import Step
+from .recorder import BACK, CALL, RESULT, THEN, Step
 
 __all__ = ["between", "diagram", "files", "parse", "transcript"]
 
-_STEP = re.compile(r"(.+?) (-->|->) (.+): (.+)")
+_STEP = re.compile(r"(.+?) (-->|->|-\^|~>) (.+): (.+)")
+_DRAWN = {CALL: "->>", RESULT: "-->>", BACK: "-)", THEN: "--)"}
+"""Arrow of a Mermaid sequence diagram by kind."""
 
 
 def transcript(steps: Sequence[Step]) -> str:
     """One line per step, then how many files of this project the item passes."""
-    lines = [f"{step.come_from} {'-->' if step.returned else '->'} {step.to}: {step.form}" for step in steps]
+    lines = [f"{step.come_from} {step.kind} {step.to}: {step.form}" for step in steps]
     return "\n".join([*lines, "", f"{len(files(steps))} files", ""])
 
 
 def parse(text: str) -> list[Step]:
     """The steps of a transcript."""
     found = (_STEP.fullmatch(line) for line in text.splitlines())
-    return [Step(m[1], m[3], m[4], m[2] == "-->") for m in found if m is not None]
+    return [Step(m[1], m[3], m[4], m[2]) for m in found if m is not None]
 
 
 def files(steps: Iterable[Step]) -> list[str]:
@@ -30,13 +32,13 @@ def files(steps: Iterable[Step]) -> list[str]:
 
 
 def diagram(steps: Sequence[Step]) -> str:
-    """A Mermaid sequence diagram: a solid arrow is a call, a dashed one a result."""
+    """A Mermaid sequence diagram; the page's legend says what the arrows mean."""
     names = {stop: f"p{number}" for number, stop in enumerate(_stops(steps))}
     lines = ["```mermaid", "sequenceDiagram"]
     lines += [f"    participant {name} as {_short(stop)}" for stop, name in names.items()]
     for step in steps:
-        arrow = "-->>" if step.returned else "->>"
-        lines.append(f"    {names[step.come_from]}{arrow}{names[step.to]}: {step.form}")
+        text = f"then: {step.form}" if step.kind == THEN else step.form
+        lines.append(f"    {names[step.come_from]}{_DRAWN[step.kind]}{names[step.to]}: {text}")
     return "\n".join([*lines, "```"])
 
 
