@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from .layers import breaks_layers, is_handed_in
 
-__all__ = ["CALL", "BACK", "RESULT", "THEN", "Recorder", "Step", "way_to"]
+__all__ = ["BACK", "CALL", "RESULT", "THEN", "Recorder", "Step", "way_to"]
 
 CALL, RESULT, BACK, THEN = "->", "-->", "-^", "~>"
 """Kinds of arrows."""
