@@ -40,6 +40,9 @@ log = logging.getLogger("loadtrim")
 
 POLL_SECONDS = 1.0
 """The broker answers a read as soon as there is a record; with none, after this long."""
+PAUSE_SECONDS = 0.02
+"""Chosen: least time between two reads while no record is waited for. A small group's records are farther apart; in a
+large one each would be read by each member with a request of its own, some thousand a second at one broker."""
 SILENT_SECONDS = 3.0
 """No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
 ANSWER_SECONDS = 1.0
@@ -135,8 +138,9 @@ class ControlLog:
 
     async def run(self) -> None:
         """Tail the log for ever."""
-        backoff = Backoff(self._connections.retry_backoff)
+        backoff, loop = Backoff(self._connections.retry_backoff), asyncio.get_running_loop()
         while True:
+            begun_at = loop.time()
             try:
                 await self._read_on()
             except UNREACHABLE as error:
@@ -147,6 +151,9 @@ class ControlLog:
                 self._answered_at = boot_time()
                 self._watch_silence()
                 backoff.succeeded()
+                pause = begun_at + PAUSE_SECONDS - loop.time()
+                if pause > 0 and not self._reader.awaits_log:
+                    await asyncio.sleep(pause)
 
     async def _read_on(self) -> None:
         """One read of the tail."""

@@ -19,6 +19,10 @@ class EventFeed(Protocol):
 class ControlLogReader(EventFeed, Protocol):
     """The reader takes records of the control topic."""
 
+    @property
+    def awaits_log(self) -> bool:
+        """The log is to be read without pauses: a record is waited for."""
+
     def unreadable(self) -> None:
         """A record is none of ours, or cannot be decoded."""
 

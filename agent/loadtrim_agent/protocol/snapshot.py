@@ -15,6 +15,8 @@ from .membership_table import Phase
 
 __all__ = ["AssignedView", "MachineSnapshot", "views"]
 
+_GOING = (AssignedState.PRE_COMMIT, AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
+
 
 class AssignedView(msgspec.Struct, frozen=True, kw_only=True):
     """One assigned partition, as it was when the snapshot was made."""
@@ -73,6 +75,17 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_leader(self) -> bool:
         return self.stable and self.leader == self.member
+
+    @property
+    def awaits_log(self) -> bool:
+        """A record of the log is waited for, or one may come that the group waits for this member to act on.
+
+        That is so in a rebalance, while a partition comes or goes, and while any member leaves.
+        """
+        if not self.stable or self.leaving or any(view.state in _GOING for view in self.assigned.values()):
+            return True
+        moves, owners = (self.plan.moves if self.plan is not None else ()), self.owners or {}
+        return any(m.target == self.member and owners.get(Partition(m.topic, m.partition)) == m.source for m in moves)
 
     @property
     def speaks_loadtrim(self) -> bool:

@@ -36,6 +36,10 @@ class ControlledMember(EventFeed, Protocol):
     def config(self) -> GroupConfig:
         """The protocol's settings in force."""
 
+    @property
+    def awaits_log(self) -> bool:
+        """The log is to be read without pauses."""
+
     def use_log(self, usable: bool) -> None:
         """Offer our protocol from the next JoinGroup on, or the standard ones only."""
 
@@ -66,6 +70,7 @@ class ControlAccess:
         self._settings = settings
         self._topic = topic
         self._member = member
+        self._group = member.config.group
         self._observer = observer
         self._boundary = boundary
         self._tasks = tasks
@@ -113,11 +118,16 @@ class ControlAccess:
 
     def feed(self, event: e.Event) -> None:
         """Hand on an event of this group's."""
-        if isinstance(event, e.LogReadEvent) and event.record.group != self._member.config.group:
+        if isinstance(event, e.LogReadEvent) and event.record.group != self._group:
             return  # the probe of a member that starts, or another group that was given the same topic
         self._member.feed(event)
         if isinstance(event, e.LogReadEvent):
             self._boundary.call("read", self._observer.read, event.record)
+
+    @property
+    def awaits_log(self) -> bool:
+        """The log is to be read without pauses."""
+        return self._member.awaits_log
 
     def unreadable(self) -> None:
         """Count a record that cannot be decoded."""

@@ -168,6 +168,11 @@ class MembershipDriver:
         """The protocol's settings in force."""
         return self.machine.snapshot().config
 
+    @property
+    def awaits_log(self) -> bool:
+        """The log is to be read without pauses."""
+        return self.machine.snapshot().awaits_log
+
     def snapshot(self) -> MachineSnapshot:
         """Return the membership and the assigned partitions of now."""
         return self.machine.snapshot()

@@ -14,7 +14,7 @@ from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
 from loadtrim_agent.kafka.partition_log import Fetched
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.wire.codec import Record, encode
-from loadtrim_agent.wire.ownership_records import AssignmentRecord
+from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 NO_READER: Any = SimpleNamespace(
@@ -247,3 +247,53 @@ async def test_the_newest_assignment_is_looked_for_among_those_of_the_own_group(
     await log.close()
     found = [event.assignment for event in told if isinstance(event, e.AssignmentFoundEvent)]
     assert found == [assignment("ours", 4), None]
+
+
+class BusyLog:
+    """A coordination log in a group so large that a record always waits."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        self.reads += 1
+        await asyncio.sleep(0.001)
+        value = encode(LoadRecord(group="ours", member="m", at=0.0, generation=1))
+        return Fetched([SimpleNamespace(offset=position, value=value)], position + 1, position + 1)
+
+
+@pytest.mark.parametrize(("awaits_log", "least", "most"), [(False, 45, 52), (True, 900, 1_001)])
+@pytest.mark.looptime
+async def test_a_log_on_which_nothing_is_awaited_is_read_fifty_times_a_second(
+    looptime: object, awaits_log: bool, least: int, most: int
+) -> None:
+    """A request for each record of each other member makes some ten thousand a second at one broker."""
+    log, there = make_log(), BusyLog()
+    partition: Any = there
+    log._coordination = partition
+    log._reader = SimpleNamespace(feed=lambda event: None, awaits_log=awaits_log)  # type: ignore[assignment]
+    running = asyncio.create_task(log.run())
+    await asyncio.sleep(1.0)
+    running.cancel()
+    assert least <= there.reads <= most
+    await log.close()
+
+
+@pytest.mark.looptime
+async def test_a_record_that_was_waited_for_is_followed_by_no_pause(looptime: object) -> None:
+    log, there = make_log(), BusyLog()
+    partition: Any = there
+    log._coordination = partition
+    read = there.read
+
+    async def seldom(position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        await asyncio.sleep(0.05)
+        return await read(position, wait_seconds=wait_seconds, timeout=timeout)
+
+    there.read = seldom  # type: ignore[method-assign]
+    log._reader = SimpleNamespace(feed=lambda event: None, awaits_log=False)  # type: ignore[assignment]
+    running = asyncio.create_task(log.run())
+    await asyncio.sleep(1.02)
+    running.cancel()
+    assert there.reads == 20, "one each 51 ms"
+    await log.close()

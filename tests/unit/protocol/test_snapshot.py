@@ -8,8 +8,10 @@ from pathlib import Path
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
+from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.membership_table import Phase
-from sim.driver import ME, OTHER, Driver, release
+from loadtrim_agent.wire.ownership_records import LeavingRecord, MovePlan, PlanRecord
+from sim.driver import GROUP, ME, OTHER, Driver, release
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 
@@ -69,3 +71,29 @@ def test_other_rooms_read_nothing_else_of_the_machine() -> None:
         for match in reach.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not found
+
+
+def test_the_log_is_awaited_in_a_rebalance_and_while_something_comes_or_goes() -> None:
+    d = Driver()
+    assert d.machine.snapshot().awaits_log, "it is not in a generation"
+    d.running(0, owns={ME: (0,), OTHER: (1,)})
+    assert not d.machine.snapshot().awaits_log
+    d.give(P0)
+    assert d.machine.snapshot().awaits_log, "its own release is to be read"
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.machine.snapshot().awaits_log
+
+
+def test_the_log_is_awaited_by_the_receiver_that_a_plan_names() -> None:
+    d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
+    move = MovePlan(topic="orders", partition=1, source=OTHER, target=ME)
+    d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=1, moves=(move,)))
+    assert d.machine.snapshot().awaits_log
+    d.read(release(1, 1, 0, OTHER, ME))
+    assert not d.machine.snapshot().awaits_log, "it has come"
+
+
+def test_the_log_is_awaited_while_a_member_leaves() -> None:
+    d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
+    d.read(LeavingRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    assert d.machine.snapshot().awaits_log, "it may give away what it has to any member"
