@@ -15,6 +15,7 @@ from .counters import ProtocolCount
 from .events import GroupAnswer, JoinAnsweredEvent
 from .group_config import LOADTRIM, GroupConfig
 from .join_sequence import JoinSequence
+from .missing_partitions import MissingPartitions
 from .ports import MembershipHooks
 
 __all__ = ["LeaderAssignment"]
@@ -45,6 +46,7 @@ class LeaderAssignment:
         self._topics_answered = False
         self._assigned_for: dict[str, int] = {}
         """Topic -> partitions that the last assignment was made for; empty where this member does not lead."""
+        self.missing = MissingPartitions()
         self._append: int | None = None
         self._pending: AssignmentRecord | None = None
         """The assignment that is being written to the log. Invariant: there is one iff ``_append`` is set."""
@@ -86,6 +88,7 @@ class LeaderAssignment:
         joined = self._joined
         if self.writing or self._lacks_newest(config) or self._lacks_topics(counts, late=late):
             return None
+        counts = self.missing.believed(now, joined.members, counts)
         self._assigned_for = {topic: counts.get(topic, 0) for m in joined.members for topic in m.topics}
         if joined.protocol != LOADTRIM:
             return assign_standard(joined.protocol, joined.members, counts)
@@ -138,13 +141,18 @@ class LeaderAssignment:
         self._join_sequence.learn(attempts)
         return known.is_stale(self._joined.members)
 
-    def topics_changed(self, counts: Mapping[str, int]) -> bool:
+    def topics_changed(self, now: float, counts: Mapping[str, int]) -> bool:
         """Metadata is there. True: the assignment in force was made for other numbers of partitions (rule 7)."""
         self._topics_answered = self._topics_answered or self._topics_asked is not None
-        changed = any(counts.get(topic, 0) != count for topic, count in self._assigned_for.items())
+        changed = self.missing.changed(now, self._assigned_for, counts)
         if changed:
             self.forget()
         return changed
+
+    def ask_for_missing(self, now: float) -> None:
+        """Ask for what is owned and not shown by metadata, while this member leads."""
+        if now >= self.missing.ask_at:
+            self._emit(FetchTopicsCommand(topics=self.missing.asked(now)))
 
     def too_large(self) -> None:
         """The broker could not store the answers: from now on assignments travel in the log."""

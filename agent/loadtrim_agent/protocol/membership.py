@@ -100,7 +100,8 @@ class Membership(MembershipState):
 
     def wakeup(self) -> float:
         """Return the time at which :meth:`tick` wants to be called at the latest."""
-        return min(self.session.wakeup, self.rebalance.wakeup(coordinator_known=self.coordinator_known))
+        due = min(self.session.wakeup, self.rebalance.wakeup(coordinator_known=self.coordinator_known))
+        return min(due, self._effects.leader_assignment.missing.ask_at) if self.stable else due
 
     def tick(self, now: float, overdue: bool) -> None:
         """Do all that is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
@@ -115,6 +116,8 @@ class Membership(MembershipState):
                 self._follow(now, self._answers.not_read())
             else:
                 self._fire(Trigger.OVERDUE, now)
+        if self.stable:
+            self._effects.leader_assignment.ask_for_missing(now)
         # Last, because what came before may have brought us back into a phase with heartbeats.
         self.session.send_heartbeat(now)
 
@@ -150,7 +153,7 @@ class Membership(MembershipState):
     def on_topics(self, now: float, partitions: dict[str, int]) -> None:
         """Metadata is there. Rule 7: only the leader's watch starts a rebalance for new partitions."""
         self.partitions = {**self.partitions, **partitions}
-        if self._effects.leader_assignment.topics_changed(self.partitions):
+        if self._effects.leader_assignment.topics_changed(now, self.partitions):
             self._emit(CountCommand(what=ProtocolCount.PARTITIONS_CHANGED))
             self.rejoin(now)
         self._follow(now, self._effects.assign(now))

@@ -71,6 +71,7 @@ class MembershipAnswers:
         if self._rebalance.protocol != LOADTRIM:
             self._hooks.stop_foreign(event.now)
         if event.leader != event.member:
+            self._leader_assignment.missing.forget()
             return Occurrence(Trigger.JOINED, {})
         if self._leader_assignment.judge(event):
             return self._stale_join()

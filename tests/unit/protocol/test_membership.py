@@ -535,13 +535,86 @@ def test_a_claim_beyond_what_the_leader_knows_makes_it_ask_again() -> None:
     assert beyond in d.only(c.SendSyncCommand).answers[ME].partitions
 
 
-def test_a_claim_of_what_is_really_gone_is_void() -> None:
+def test_a_claim_beyond_what_metadata_shows_is_believed_at_first() -> None:
+    """A broker that did not know the topic for a moment cost every owner of it its partitions."""
     d = Driver().joining()
-    beyond = Partition("orders", 5)
-    d.join_answered(leader=ME, members=(joined(ME, beyond),))
+    d.feed(e.TopicsEvent, partitions={"orders": 0})
+    d.join_answered(leader=ME, members=(joined(ME, P0, P1), joined(OTHER, P2)))
+    d.feed(e.AssignmentFoundEvent, assignment=None)
+    d.feed(e.TopicsEvent, partitions={"orders": 0})
+    answers = d.only(c.SendSyncCommand).answers
+    assert (answers[ME].partitions, answers[OTHER].partitions) == ((P0, P1), (P2,))
+    assert d.counted() == []
+
+
+def leading_without_metadata() -> Driver:
+    """This member leads and owns what there is, and metadata shows nothing of it any more."""
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME, P0, P1, P2, P3),))
+    d.sync_answered(assignment=d.only(c.SendSyncCommand).answers[ME].assignment)
+    d.feed(e.TopicsEvent, partitions={"orders": 0})
+    assert not d.all(c.SendJoinCommand)
+    return d
+
+
+def seconds_pass(d: Driver, seconds: int, shown: int) -> list[float]:
+    """Answer each question for metadata so, until a JoinGroup is sent; the times of the questions."""
+    asked, end = [], d.now + seconds
+    while d.now < end and not d.all(c.SendJoinCommand):
+        d.after(d.machine.wakeup() - d.now)
+        questions = d.all(c.FetchTopicsCommand)
+        if d.all(c.SendHeartbeatCommand):
+            d.heartbeat_answered(Code.NONE)
+        if questions:
+            asked.append(d.now)
+            d.feed(e.TopicsEvent, partitions={"orders": shown})
+    return asked
+
+
+def test_a_topic_that_metadata_loses_is_asked_for_each_second_and_nothing_moves() -> None:
+    d = leading_without_metadata()
+    before = d.now
+    d.after(0.9)
+    assert not d.all(c.FetchTopicsCommand)
+    d.after(0.1)
+    assert d.only(c.FetchTopicsCommand).topics == ("orders",)
+    assert d.machine.wakeup() <= before + 2.0
+    assert d.feed(e.TopicsEvent, partitions={"orders": 4}) == [], "it is back"
+    assert not d.all(c.SendJoinCommand)
+    d.heartbeat_answered(Code.NONE)
+    assert seconds_pass(d, 20, shown=4) == []
+    assert not d.all(c.SendJoinCommand)
+
+
+def test_a_topic_that_is_really_gone_is_given_up_after_a_while() -> None:
+    d = leading_without_metadata()
+    before = d.now
+    seconds_pass(d, 60, shown=0)
+    assert d.all(c.SendJoinCommand)
+    assert 10.0 <= d.now - before <= 11.1
+    d.join_answered(generation=2, leader=ME, members=(joined(ME, P0, P1, P2, P3, attempt=3),))
+    if d.all(c.FetchTopicsCommand):
+        d.feed(e.TopicsEvent, partitions={"orders": 0})
+    assert d.counted() == ["void_claim"] * 4
+    d.sync_answered(assignment=d.only(c.SendSyncCommand).answers[ME].assignment)
+    assert {p.partition for p in (command.partition for command in d.all(c.DropCommand))} <= {0, 1, 2, 3}
+    assert d.machine.partitions.assigned == {}
+    assert len(seconds_pass(d, 20, shown=0)) <= 1, "nobody asks any more"
+
+
+def test_who_leads_again_looks_anew() -> None:
+    d = leading_without_metadata()
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, **{ME: (0, 1), OTHER: (2, 3)})
     d.feed(e.TopicsEvent, partitions={"orders": 4})
-    assert beyond not in d.only(c.SendSyncCommand).answers[ME].partitions
-    assert d.counted() == ["void_claim"]
+    d.after(3_600.0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.feed(e.TopicsEvent, partitions={"orders": 0})
+    members = (joined(ME, P0, P1, attempt=4), joined(OTHER, P2, P3, attempt=4))
+    d.join_answered(generation=3, leader=ME, members=members)
+    d.feed(e.TopicsEvent, partitions={"orders": 0})
+    assert d.counted() == []
+    assert d.only(c.SendSyncCommand).answers[OTHER].partitions == (P2, P3)
 
 
 def test_only_the_leader_starts_a_barrier_for_new_partitions() -> None:
