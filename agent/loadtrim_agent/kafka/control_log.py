@@ -41,8 +41,8 @@ log = logging.getLogger("loadtrim")
 POLL_SECONDS = 1.0
 """The broker answers a read as soon as there is a record; with none, after this long."""
 PAUSE_SECONDS = 0.02
-"""Chosen: least time between two reads while no record is waited for. A small group's records are farther apart; in a
-large one each would be read by each member with a request of its own, some thousand a second at one broker."""
+"""Chosen: least time between two reads while no record is waited for. A small group's records are farther apart. In a
+large one each member would read each record with a request of its own, some thousand a second at one broker."""
 SILENT_SECONDS = 3.0
 """No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
 ANSWER_SECONDS = 1.0
