@@ -520,6 +520,5 @@ def without_believing_or_asking_for_what_is_claimed(patch: Patch) -> None:
 
 
 def test_7_a_claim_that_the_leader_does_not_know_is_looked_into() -> None:
-    fails_without(
-        without_believing_or_asking_for_what_is_claimed, new_leader_that_has_not_heard_of_new_partitions, "I4"
-    )
+    rule = without_believing_or_asking_for_what_is_claimed
+    fails_without(rule, new_leader_that_has_not_heard_of_new_partitions, "I4")
