@@ -9,7 +9,7 @@ SPARK_STAMP := $(VENV)/.installed-spark
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark lint ceilings types bench bench-spark papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark fuzz lint ceilings types bench bench-spark papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -54,6 +54,9 @@ $(SPARK_STAMP): $(STAMP)
 
 test-spark: $(SPARK_STAMP) ## Minutes: the Spark pipeline on a real Spark and a real Kafka (fetches some 430 MB, once)
 	$(BIN)/python -m pytest tests/spark -q
+
+fuzz: $(STAMP) ## Throw RECORDS (default 100000, a minute or two) random and mutated records at all that reads records (SEED=1)
+	PYTHONPATH=agent:consumer_sdk:tests $(BIN)/python -m fuzz --records $(or $(RECORDS),100000) --seed $(or $(SEED),1)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
