@@ -95,8 +95,8 @@ async def stage(partitions: int = 1) -> AsyncIterator[MemoryBroker]:
             yield broker
 
 
-def made(broker: MemoryBroker, settings: Settings) -> Consumer:
-    """A consumer of the group, not started."""
+def made(broker: MemoryBroker, settings: Settings, **options: Any) -> Consumer:
+    """A consumer of the group, not started; ``options`` are further arguments of its constructor."""
     return Consumer(
         TOPIC,
         bootstrap_servers=f"127.0.0.1:{broker.port}",
@@ -105,6 +105,7 @@ def made(broker: MemoryBroker, settings: Settings) -> Consumer:
         auto_commit_interval_ms=60_000,
         handle_signals=False,
         settings=settings,
+        **options,
     )
 
 

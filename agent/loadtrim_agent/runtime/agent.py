@@ -211,11 +211,15 @@ class Agent:
 
     def come_back(self) -> None:
         """Join again after having left for want of calls: as a newcomer, with a new id."""
-        if not self.condition.left.is_set() or self.condition.failure is not None:
-            return
-        self.condition.left.clear()
-        self.condition.leave_by = float("inf")
-        self.driver.join_again()
+        self.tasks.spawn(self._come_back(), "come-back")
+
+    async def _come_back(self) -> None:
+        # User code may ask for records while the leave is under way.
+        await self.condition.left.wait()
+        if self.condition.failure is None and not self.buffer.closing:
+            self.condition.left.clear()
+            self.condition.leave_by = float("inf")
+            self.driver.join_again()
 
     async def stop(self, drain_seconds: float, *, release: bool = True) -> None:
         """Leave the group within ``drain_seconds``, then close everything. Never raises for the network's sake.

@@ -14,6 +14,7 @@ from aiokafka.protocol import group, offset
 
 from loadtrim import Consumer, Settings
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.protocol import leave
 from loadtrim_agent.protocol.events import TickEvent
 from loadtrim_agent.protocol.machine import Machine
 from walks.broker import MemoryBroker
@@ -147,3 +148,42 @@ async def test_a_join_refused_for_good_ends_the_start_at_once() -> None:
         one = made(broker, Settings(http="off"))
         with pytest.raises(KafkaError, match="session_timeout_ms"):
             await asyncio.wait_for(one.start(), WAIT_SECONDS)
+
+
+async def test_a_task_of_membership_that_fails_is_raised_at_each_call_and_leaves() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    async with working() as (broker, one):
+        agent_of(one).tasks.spawn(broken(), "broken")
+        await until(lambda: has_left(broker))
+        for call in (one.getone, one.getmany):
+            with pytest.raises(ZeroDivisionError):
+                await call()
+        assert agent_of(one).options.observer._errors["broken"] == 0, "it is not contained"
+
+
+@pytest.mark.parametrize("under_way", [True, False], ids=["while it leaves", "when it has left"])
+async def test_user_code_that_asks_for_nothing_leaves_and_comes_back_at_its_next_call(
+    under_way: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-62: what it has in hand is given to another member, for nobody knows whether it will ever be done."""
+    monkeypatch.setattr(leave, "LAST_COMMIT_SECONDS", 0.05)
+    async with stage() as broker:
+        await broker.send(TOPIC, 0, b"0", b"1")
+        one = made(broker, Settings(http="off"), max_poll_interval_ms=100)
+        await one.start()
+        try:
+            assert (await asyncio.wait_for(one.getone(), WAIT_SECONDS)).value == b"0"
+            condition = agent_of(one).condition
+            await until(lambda: agent_of(one).buffer.expired if under_way else condition.left.is_set())
+            assert condition.left.is_set() != under_way
+            assert agent_of(one).options.observer._errors["max_poll_interval"] == 1
+            assert broker.committed(GROUP, TOPIC, 0) == 0
+            # While the member leaves the call still makes the record done, and the last commit has it.
+            record = await asyncio.wait_for(one.getone(), WAIT_SECONDS)
+            assert record.value == (b"1" if under_way else b"0")
+            assert broker.groups[GROUP].names == 2, "with a new id"
+            assert not has_left(broker)
+        finally:
+            await one.stop()
