@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
 
-from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
+from loadtrim_agent.kafka.connections import RECONNECT_SECONDS_MAX
+from loadtrim_agent.kafka.control_log import POLL_SECONDS, SILENT_SECONDS, ControlLog, TelemetryEntry, TelemetryTail
 from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
 from loadtrim_agent.kafka.partition_log import Fetched
 from loadtrim_agent.protocol import events as e
@@ -296,4 +297,38 @@ async def test_a_record_that_was_waited_for_is_followed_by_no_pause(looptime: ob
     await asyncio.sleep(1.02)
     running.cancel()
     assert there.reads == 20, "one each 51 ms"
+
+
+class SilentLog:
+    """A log that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.answers = False
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        await asyncio.sleep(wait_seconds if self.answers else timeout)
+        if not self.answers:
+            raise TimeoutError
+        return Fetched([], position, position)
+
+
+@pytest.mark.looptime
+async def test_a_silent_log_has_failed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it has, nothing may move: a release could be read late, or never."""
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("loadtrim_agent.kafka.control_log.boot_time", loop.time)
+    log, there = make_log(), SilentLog()
+    told: list[tuple[bool, float]] = []
+    partition: Any = there
+    log._coordination, log._answered_at = partition, loop.time()
+    log._reader = SimpleNamespace(feed=lambda event: told.append((event.failed, event.now)), awaits_log=False)  # type: ignore[assignment]
+    running = asyncio.create_task(log.run())
+    await asyncio.sleep(20.0)
+    ((failed, at),) = told
+    assert failed
+    assert SILENT_SECONDS < at <= 2 * SILENT_SECONDS + RECONNECT_SECONDS_MAX
+    there.answers = True
+    await asyncio.sleep(SILENT_SECONDS + RECONNECT_SECONDS_MAX + 2 * POLL_SECONDS)
+    assert [failed for failed, _ in told] == [True, False]
+    running.cancel()
     await log.close()
