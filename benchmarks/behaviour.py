@@ -57,7 +57,7 @@ class Probe:
         """Play it. Returns the digest of its figures; sentences in decisions do not count."""
         config = PlanConfig(
             group="probe",
-            objective_seconds=OBJECTIVE_SECONDS,
+            sla_seconds=OBJECTIVE_SECONDS,
             policy=self.policy,
             packer=self.packer,
             startup_seconds=STARTUP_SECONDS,

@@ -202,8 +202,8 @@ def config_of(job: ComparisonJob, scene: Scenario) -> PlanConfig:
     choice = choice_of(job.choice)
     return PlanConfig(
         group="compared",
-        objective_seconds=scene.objective_seconds,
-        objective_share=job.share,
+        sla_seconds=scene.objective_seconds,
+        sla_share=job.share,
         policy=choice.policy_for(scene),
         packer=choice.packer,
         startup_seconds=job.startup_seconds,

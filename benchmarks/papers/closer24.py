@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from benchmarks.papers.bench import Experiment, ExperimentContext, main
 from benchmarks.papers.closer24_optimal import optimal
@@ -30,7 +31,7 @@ from benchmarks.papers.runner import (
 from benchmarks.papers.table import AS_PUBLISHED, AS_RUN, FigureRow, FigureTable, PaperTables, Spread
 from benchmarks.papers.traces import loaded, taxi, three_humps
 from loadtrim.simulate import Costs, Load, Options, PlanConfig, protocol_of
-from loadtrim.simulate.model.simulation import REPORTS_SPREAD
+from loadtrim_agent.metering.readings import REPORTS_SPREAD
 
 __all__ = ["EXPERIMENT", "run"]
 
@@ -123,7 +124,7 @@ def job(
     protocol = replace(protocol_of("eager"), heartbeat_seconds=heartbeat, sync_seconds=rebalance)
     config = PlanConfig(
         group="papers",
-        objective_seconds=OBJECTIVE_SECONDS,
+        sla_seconds=OBJECTIVE_SECONDS,
         policy=policy,
         packer=packer,
         startup_seconds=STARTUP_SECONDS,
@@ -258,7 +259,7 @@ def _optimal_job(form: CloserForm, load: Load) -> SimulatedJob:
     plain = job(form, policy, "closer24", load)
     return replace(
         plain,
-        config=replace(plain.config, startup_seconds=0.0),
+        config=structs.replace(plain.config, startup_seconds=0.0),
         options=replace(plain.options, startup_seconds=0.0, protocol=protocol_of("loadtrim")),
     )
 

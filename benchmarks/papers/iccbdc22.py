@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
+from msgspec import structs
+
 from benchmarks.papers.bench import Experiment, ExperimentContext, main
 from benchmarks.papers.runner import (
     Part,
@@ -86,7 +88,7 @@ def job(form: IccbdcForm, load: Load, *, aware: bool = True, cooldown: float = 0
     """One run; ``aware`` False: the same policy, partitions by count and sticky under cooperative rebalancing."""
     config = PlanConfig(
         group="papers",
-        objective_seconds=OBJECTIVE_SECONDS,
+        sla_seconds=OBJECTIVE_SECONDS,
         policy=f"{form.policy},cooldown_seconds={cooldown:g}",
         packer=form.packer if aware else "sticky",
         startup_seconds=STARTUP_SECONDS,
@@ -152,7 +154,7 @@ def _aware(
     over = job(PUBLISHED, by_partition(rows, PUBLISHED.arrivals), aware=False)
     over = replace(
         over,
-        config=replace(over.config, policy=f"fixed:replicas={PARTITIONS}"),
+        config=structs.replace(over.config, policy=f"fixed:replicas={PARTITIONS}"),
         options=replace(over.options, replicas=PARTITIONS),
     )
     aware["2/over-provisioned"] = looks(over, times[:1])

@@ -75,7 +75,7 @@ def job(query: QueryLoad, policy: str, load: Load) -> SimulatedJob:
     """One run."""
     config = PlanConfig(
         group="papers",
-        objective_seconds=5.0,
+        sla_seconds=5.0,
         policy=policy,
         packer="roundrobin",
         max_replicas=REPLICAS_MAX,

@@ -202,7 +202,7 @@ def job(rates: list[float], policy: str, protocol: str, seed: int, *, stopped: b
     startup = STARTUP_SECONDS if stopped else STARTUP_SECONDS + WORKING_SYNC_SECONDS[protocol]
     config = PlanConfig(
         group="papers",
-        objective_seconds=OBJECTIVE_SECONDS,
+        sla_seconds=OBJECTIVE_SECONDS,
         policy=policy,
         packer="roundrobin",
         startup_seconds=startup,

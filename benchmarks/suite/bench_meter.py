@@ -51,7 +51,7 @@ class MeterResult:
 
 def run(case: MeterCase, seconds: float) -> MeterResult:
     """Simulate ``seconds`` of the load and measure the meter's own CPU time."""
-    meter = Meter(MeterConfig(group="bench", objective_seconds=1.0))
+    meter = Meter(MeterConfig(group="bench", sla_seconds=1.0))
     partitions = [Partition("bench", index) for index in range(case.partitions)]
     size = case.batch_records
     step = size / case.rate

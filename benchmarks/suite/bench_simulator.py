@@ -60,7 +60,7 @@ def _simulated(rates: LoadRates, startup_seconds: float, seed: int) -> Outcome:
         keys="fixed",
         source=rates.source,
     )
-    config = PlanConfig(group="bench", objective_seconds=OBJECTIVE_SECONDS)
+    config = PlanConfig(group="bench", sla_seconds=OBJECTIVE_SECONDS)
     options = Options(seed=seed, costs=Costs(mean_seconds=BUSY_SECONDS), startup_seconds=startup_seconds)
     return Simulation(load, config, options).run()
 
@@ -119,7 +119,7 @@ def _timed(policy: str, packer: str, seconds: int) -> tuple[float, Outcome]:
     load = parse_generator(
         f"cosine:mean=150,amplitude=50,period=600,seconds={seconds},noise=0.1,seed=1", SPEED_PARTITIONS
     )
-    config = PlanConfig(group="bench", objective_seconds=OBJECTIVE_SECONDS, policy=policy, packer=packer)
+    config = PlanConfig(group="bench", sla_seconds=OBJECTIVE_SECONDS, policy=policy, packer=packer)
     simulation = Simulation(load, config, Options(costs=Costs(mean_seconds=BUSY_SECONDS)))
     began = time.process_time()
     outcome = simulation.run()

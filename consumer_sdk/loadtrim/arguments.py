@@ -14,7 +14,6 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 
-from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.kafka.connections import TokensOfUser
 from loadtrim_agent.protocol.group_config import HEARTBEATS_PER_SESSION, GroupConfig
 
@@ -123,7 +122,7 @@ class Arguments:
             drain_seconds=settings.drain_seconds,
             auto_commit=self.enable_auto_commit,
             retry_backoff=self.retry_backoff_ms / 1000,
-            instance=instance_name(settings),
+            instance=settings.instance,
         )
 
 

@@ -7,10 +7,12 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -62,7 +64,7 @@ class ManagedConsumer:
         registry: Any,
     ) -> None:
         self._arguments = arguments
-        self._settings = settings
+        self._settings = settings = msgspec.structs.replace(settings, instance=instance_name(settings))
         self._user_loop = user_loop
         self.link = AgentLink(
             Subscription(topics=tuple(sorted(topics)), exclude_internal=arguments.exclude_internal_topics)
@@ -126,7 +128,7 @@ class ManagedConsumer:
             AgentOptions(
                 config=arguments.group_config(subscription.topics, settings),
                 subscription=subscription,
-                settings=arguments.kafka,
+                connection=arguments.kafka,
                 control_topic=topic,
                 fetcher=lambda: KafkaFetcher(arguments.fetcher),
                 user_loop=self._user_loop,

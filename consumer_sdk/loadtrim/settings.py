@@ -12,7 +12,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
-from loadtrim_agent.common.settings import AgentSettings, is_allowed, what_is_allowed
+from loadtrim_agent.common.settings import AgentSettings, out_of_range, what_is_allowed
 from loadtrim_agent.observability.http import parse_address
 from loadtrim_agent.planning.published.rate_sources import rate_source_of
 from loadtrim_agent.planning.registry import make_packer, make_policy
@@ -57,13 +57,8 @@ class Settings(AgentSettings, frozen=True, kw_only=True):
     """
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if (allowed := what_is_allowed(name)) and not is_allowed(name, getattr(self, name)):
-                raise _bad(name, getattr(self, name), allowed)
-        if self.max_replicas is not None and self.max_replicas < self.min_replicas:
-            raise _bad(
-                "max_replicas", self.max_replicas, f"at least LOADTRIM_MIN_REPLICAS, which is {self.min_replicas}"
-            )
+        for name, value, allowed in out_of_range(self):
+            raise _bad(name, value, allowed)
         for name, check in _CHECKS.items():
             try:
                 check(getattr(self, name))
@@ -73,8 +68,6 @@ class Settings(AgentSettings, frozen=True, kw_only=True):
                 ) from None
         if self.scaler == "webhook" and not self.scaler_url:
             raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
-        if self.scaler == "kubernetes":
-            raise _bad("scaler", self.scaler, "none or webhook: the Kubernetes backend is not part of this version")
         self._check_time_zone()
 
     def _check_time_zone(self) -> None:

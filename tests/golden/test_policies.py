@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.planning.history import Second
 from loadtrim_agent.planning.published.policies.li_ku import queueing
@@ -73,7 +74,7 @@ def decide(
         past: tuple[Second, ...] = seconds(
             now, done=done, busy=done / 200.0 / there, replicas=there, latency=latency, lag=lag, slope=slope
         )
-        config = replace(CONFIG, policy=choice, packer=packer)
+        config = structs.replace(CONFIG, policy=choice, packer=packer)
         picture = view(
             items,
             there,

@@ -30,7 +30,7 @@ RUNS = {
 
 def played(policy: str, packer: str, protocol: str) -> dict[str, object]:
     load = parse_generator("cosine:mean=150,amplitude=-120,period=60,seconds=60", 5)
-    config = PlanConfig(group="g", objective_seconds=0.5, policy=policy, packer=packer, startup_seconds=1.0)
+    config = PlanConfig(group="g", sla_seconds=0.5, policy=policy, packer=packer, startup_seconds=1.0)
     options = Options(costs=Costs(mean_seconds=0.0059), protocol=protocol_of(protocol))
     outcome = simulate(load, config, options)
     told = summary_of([outcome], policy=policy, packer=packer, protocol=protocol, slicing=False, seeds=(1,))

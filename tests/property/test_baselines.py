@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.values import PlanConfig
@@ -17,7 +18,7 @@ from loadtrim_agent.wire.baseline_records import TopicCurve
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from unit.planning.virtual_group import TOPIC, Fleet, T, noisy, steps
 
-CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=20.0)
+CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=20.0)
 SECONDS = 40
 
 
@@ -31,7 +32,7 @@ def groups(draw: st.DrawFn) -> Fleet:
     else:
         after = total * draw(st.floats(0.1, 4.0))
         rates = steps(count, (0, total), (draw(st.integers(1, SECONDS)), after))
-    config = replace(CONFIG, objective_share=draw(st.sampled_from([0.9, 0.99, 0.999])))
+    config = structs.replace(CONFIG, sla_share=draw(st.sampled_from([0.9, 0.99, 0.999])))
     return Fleet(config, rates, members=draw(st.integers(1, 4)), bursts=draw(st.booleans()))
 
 

@@ -22,7 +22,7 @@ T = 1_700_000_000.0
 W = 0.5
 COST = 0.01
 PARTITIONS = tuple(Partition("t", number) for number in range(3))
-CONFIG = MeterConfig(group="g", objective_seconds=W)
+CONFIG = MeterConfig(group="g", sla_seconds=W)
 
 
 @dataclass

@@ -35,7 +35,7 @@ def play(
     )
     return simulate(
         load,
-        PlanConfig(group="g", objective_seconds=0.5, startup_seconds=startup_seconds),
+        PlanConfig(group="g", sla_seconds=0.5, startup_seconds=startup_seconds),
         Options(seed=seed, costs=Costs(mean_seconds=COST), startup_seconds=startup_seconds, replicas=replicas),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.planning.history import Second
@@ -27,7 +28,7 @@ def views(draw: st.DrawFn) -> list[View]:
     partitions = draw(st.integers(0, 6))
     config = PlanConfig(
         group="g",
-        objective_seconds=draw(st.sampled_from([0.001, 0.5, 30.0])),
+        sla_seconds=draw(st.sampled_from([0.001, 0.5, 30.0])),
         min_replicas=draw(st.integers(1, 3)),
         max_replicas=draw(st.sampled_from([None, 3, 8])),
         packer=draw(st.sampled_from(["trim", "ffd", "mwf", "closer24", "sticky"])),
@@ -82,10 +83,10 @@ def views(draw: st.DrawFn) -> list[View]:
 
 
 def group_with(name: str, rates: Any, members: int, **changes: Any) -> Fleet:
-    config = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=3.0, policy=name, packer="sticky", **changes)
+    config = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=3.0, policy=name, packer="sticky", **changes)
     if name != "clairvoyant":
         return Fleet(config, rates, members=members)
-    group = Fleet(replace(config, policy="objective"), rates, members=members)
+    group = Fleet(structs.replace(config, policy="objective"), rates, members=members)
     future = Future(begins_at=T, partitions=tuple(group.partitions), records=tuple(tuple(rates(n)) for n in range(200)))
     group.planner = make_planner(config, future)
     return group

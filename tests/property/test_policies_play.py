@@ -49,7 +49,7 @@ UNPLAYED = {"fixed", "overprovisioned", "clairvoyant"}
 def play(name: str) -> Outcome:
     choice = f"{name}:{CHOICES[name]}" if CHOICES[name] else name
     config = PlanConfig(
-        group="g", objective_seconds=0.5, startup_seconds=2.0, policy=choice, packer=PACKERS.get(name, "sticky")
+        group="g", sla_seconds=0.5, startup_seconds=2.0, policy=choice, packer=PACKERS.get(name, "sticky")
     )
     rise = [LOW + (HIGH - LOW) * step / (TOP - RISE) for step in range(TOP - RISE)]
     per_second = [LOW] * RISE + rise + [HIGH] * (FALL - TOP) + [LOW] * (END - FALL)

@@ -1,12 +1,13 @@
 """The user's settings: one name, one default and one range each, handed down to whatever works by them.
 
 The name of a setting is its field's; ``loadtrim.Settings`` reads ``LOADTRIM_<FIELD>`` from the environment. The default
-stands at the field, the range in its type. A room's own configuration (``PlanConfig``, ``GroupConfig``) takes both from
-here.
+stands at the field, the range in its type. What a room is set to beside them stands in a subclass (``PlanConfig``,
+``MeterConfig``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
@@ -19,6 +20,7 @@ __all__ = [
     "Mode",
     "ScalerName",
     "is_allowed",
+    "out_of_range",
     "shown",
     "what_is_allowed",
     "without_secrets",
@@ -35,12 +37,16 @@ Share = Annotated[float, msgspec.Meta(ge=0.5, lt=1, description="a share of at l
 Replicas = Annotated[
     int, msgspec.Meta(ge=1, description="1 or more: with no member there is no leader to scale up again")
 ]
+MaxReplicas = Annotated[
+    Annotated[int, msgspec.Meta(ge=1)] | None,
+    msgspec.Meta(description="1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
+]
 Mode = Literal["active", "shadow"]
-ScalerName = Literal["none", "webhook", "kubernetes"]
+ScalerName = Literal["none", "webhook"]
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user may set. Durations in seconds. The constructor checks nothing; see :func:`is_allowed`."""
+    """What the user may set. Durations in seconds. The constructor checks nothing; see :func:`out_of_range`."""
 
     enabled: bool = True
     """False: a plain ``AIOKafkaConsumer`` underneath, same code."""
@@ -53,7 +59,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     catchup_seconds: Positive = 300.0
     """A backlog that is already late is to be worked off within this time."""
     min_replicas: Replicas = 1
-    max_replicas: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_replicas: MaxReplicas = None
     """None: as many as there are partitions. Invariant: at least ``min_replicas``."""
     policy: str = "objective"
     packer: str = "trim"
@@ -66,7 +72,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: Positive = 1.0
     """Busy seconds per second that this member can give."""
     instance: str = ""
-    """What the orchestrator calls this process; empty: the host's name."""
+    """What the orchestrator calls this process; empty: see :func:`~loadtrim_agent.common.host.instance_name`."""
     instance_type: str = ""
     """Members of one type have one speed."""
     scaler: ScalerName = "none"
@@ -107,6 +113,17 @@ def without_secrets(url: str) -> str:
 
 DEFAULTS = AgentSettings()
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(AgentSettings)}
+
+
+def out_of_range(settings: AgentSettings) -> Iterator[tuple[str, object, str]]:
+    """Yield name, value and what is allowed of each setting that is outside its range, or contradicts another one."""
+    for name in _TYPES:
+        value, allowed = getattr(settings, name), what_is_allowed(name)
+        if allowed and not is_allowed(name, value):
+            yield name, value, allowed
+    most = settings.max_replicas
+    if most is not None and most < settings.min_replicas:
+        yield "max_replicas", most, what_is_allowed("max_replicas")
 
 
 def is_allowed(name: str, value: object) -> bool:

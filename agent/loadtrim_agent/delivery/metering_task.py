@@ -20,6 +20,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
+from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.ownership_records import LoadRecord
@@ -30,9 +31,6 @@ from .record_buffer import RecordBuffer
 
 __all__ = ["MeteringTask", "process_started_at"]
 
-GATHER_SECONDS = 0.2
-REPORTS_SPREAD = 0.15
-"""Share of the report interval over which members spread their reports; the leader decides behind it."""
 FRESH_SECONDS = 1.0
 LOAD_SECONDS = 0.5
 LOAD_SECONDS_MAX = 1.0
@@ -54,14 +52,14 @@ class MeteringTask:
     Args:
         config: of the meter.
         metrics: where what was done is counted.
-        report_seconds: how often a report is due.
     """
 
-    def __init__(self, config: MeterConfig, metrics: Metrics, *, report_seconds: float) -> None:
+    def __init__(self, config: MeterConfig, metrics: Metrics) -> None:
         self.meter = Meter(config)
         self._metrics = metrics
-        self._report_seconds = report_seconds
-        self._report_phase = zlib.crc32(config.instance.encode()) / (1 << 32) * REPORTS_SPREAD * report_seconds
+        self._report_seconds = config.report_seconds
+        spread = REPORTS_SPREAD * config.report_seconds
+        self._report_phase = zlib.crc32(config.instance.encode()) / (1 << 32) * spread
         self._buffer: RecordBuffer | None = None
         self._fetcher: Fetcher | None = None
         self._fetched = asyncio.Event()
@@ -70,7 +68,7 @@ class MeteringTask:
         """Those of which something could become done, so that nobody looks at those that are quiet."""
         self._sequence = 0
         self._loaded: LoadRecord | None = None
-        self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.objective_seconds}))
+        self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.sla_seconds}))
         self._latencies: dict[int, int] = {}
         """Records done since the last report, by the bucket of their latency."""
         self.snapshot: MeterSnapshot = self.meter.snapshot(wall_time())

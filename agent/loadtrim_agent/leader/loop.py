@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from aiokafka.structs import TopicPartition
 
@@ -30,14 +31,14 @@ from loadtrim_agent.observability.text import decision_line
 from loadtrim_agent.planning.baseline import Ignored
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
-from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig, Rates
+from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig, Rates
 from loadtrim_agent.protocol.events import WeightsEvent
 from loadtrim_agent.wire.baseline_records import Baselines, TopicCurve
 from loadtrim_agent.wire.ownership_records import PlanRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 from .broker_rates import BrokerRates
-from .ports import LeaderOptions, LedGroup
+from .ports import LedGroup
 from .scaling.port import ScaleRequest
 from .scaling.reconciler import ScaleReconciler
 
@@ -54,9 +55,6 @@ BASELINE_SECONDS_MAX = 3.0
 """The same for what the history expects, which is read from another topic beside it."""
 THINKING_SECONDS_MAX = 1.0
 """A plan that takes longer is complained about."""
-DECISION_PHASE = 0.3
-"""How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
-due at the multiples and a little later, are there."""
 IN_FLIGHT_SECONDS = 5.0
 """An advised move that has not happened after this long is planned anew."""
 UNOWNED_LOOK_SECONDS = 5.0
@@ -258,7 +256,8 @@ class LeaderLoop:
     """One member's leadership, on and off.
 
     Args:
-        options: what it is set to.
+        config: what it is set to.
+        connection: the user's connection settings, for the baseline topic.
         group: the group as this member's agent knows it.
         metrics: where plans are counted.
         reconciler: asks the orchestrator; run and closed by the composition root.
@@ -268,23 +267,24 @@ class LeaderLoop:
 
     def __init__(
         self,
-        options: LeaderOptions,
+        config: PlanConfig,
+        connection: Mapping[str, Any],
         group: LedGroup,
         metrics: Metrics,
         reconciler: ScaleReconciler,
         boundary: ErrorBoundary,
         tasks: AgentTasks,
     ) -> None:
-        self._options = options
-        self._config = options.plan
+        self._config = config
+        self._connection = connection
         self._group = group
         self._metrics = metrics
         self._reconciler = reconciler
         self._boundary = boundary
         self._tasks = tasks
-        self._baselines = Baselines(self._config.group, LocalWeek(options.time_zone).slots)
-        self._view = GroupView(group, options.instance)
-        self._rates = BrokerRates(self._config, None, boundary)
+        self._baselines = Baselines(config.group, LocalWeek(config.time_zone).slots)
+        self._view = GroupView(group, config.instance)
+        self._rates = BrokerRates(config, None, boundary)
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
         """Set when a generation begins: members that came or went are planned for without waiting for the next tick."""
@@ -376,9 +376,8 @@ class LeaderLoop:
     async def _read_baselines(self, caught_up: asyncio.Event) -> None:
         """Know what the history expects, for as long as this member leads."""
         try:
-            if self._options.baseline_topic:
-                options = self._options
-                reader = BaselineReader(options.connection, options.baseline_topic, self._baselines, self._boundary)
+            if topic := self._config.baseline_topic:
+                reader = BaselineReader(self._connection, topic, self._baselines, self._boundary)
                 await reader.run(caught_up)
         except Exception:
             log.exception("Reading baselines broke; the group is planned without them.")
@@ -458,7 +457,7 @@ class LeaderLoop:
             )
         self._metrics.replicas("wanted", decision.replicas_wanted)
         self._metrics.replicas("actual", decision.replicas_actual)
-        if self._options.scales:
+        if self._config.asks:
             self._ask(decision, state)
 
     def _ask(self, decision: DecisionRecord, state: GroupState) -> None:

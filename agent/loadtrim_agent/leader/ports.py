@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
-
-import msgspec
+from collections.abc import Iterable
+from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.group_requests import FetchedOffsets
-from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.events import Event
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 
-__all__ = ["GroupOffsets", "LeaderOptions", "LedGroup"]
+__all__ = ["GroupOffsets", "LedGroup"]
 
 
 class GroupOffsets(Protocol):
@@ -45,19 +42,3 @@ class LedGroup(Protocol):
 
     def feed(self, event: Event) -> None:
         """Give the machine an event."""
-
-
-class LeaderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader's loop works by these options."""
-
-    plan: PlanConfig
-    instance: str = ""
-    """The orchestrator's name of this member's process."""
-    connection: Mapping[str, Any] = {}
-    """The user's connection settings, for the baseline topic."""
-    scales: bool = False
-    """Decisions are asked for at all: active mode, and a scaler."""
-    baseline_topic: str = ""
-    """Topic of what the history expects; empty: none."""
-    time_zone: str = "UTC"
-    """Of baselines that do not name theirs."""

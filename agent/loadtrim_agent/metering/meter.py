@@ -74,9 +74,9 @@ class Meter:
         self._clock = ClockOffset()
         self._parts: dict[Partition, PartitionMeter] = {}
         self._costs = TopicCosts()
-        self._judge = Judge(config.objective_seconds, config.concurrency)
+        self._judge = Judge(config.sla_seconds, config.concurrency)
         self._busy = BusyRing(config.concurrency)
-        self._slots = WorkSlots(config.grid, config.settle_seconds, config.settle_seconds_max)
+        self._slots = WorkSlots(self._grid, config.settle_seconds, config.settle_seconds_max)
         self._gone: dict[Partition, tuple[Flows, PartitionReport]] = {}
         """Lost since the last report."""
         self._handoffs: deque[float] = deque(maxlen=HANDOFFS_MAX)
@@ -185,7 +185,7 @@ class Meter:
             return
         at = self._log_time(now if answered_at is None else min(answered_at, now))
         at = max(at, part.acquired_at)
-        part.fetched(at, runs_of(timestamps, self._config.grid, at, counts), next_offset, end_offset, size_bytes)
+        part.fetched(at, runs_of(timestamps, self._grid, at, counts), next_offset, end_offset, size_bytes)
 
     def unpacked(self, partition: Partition, size_bytes: int) -> None:
         """Records of one partition turned out to be so large, uncompressed."""

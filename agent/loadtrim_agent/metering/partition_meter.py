@@ -106,7 +106,7 @@ class PartitionMeter:
         self._busy = busy
         self._busy_before_wait = busy.total
         self._grid = grid
-        self._objective = config.objective_seconds
+        self._objective = config.sla_seconds
         self._concurrency = config.concurrency
         self._ahead_since = at
         self._kept_out = False

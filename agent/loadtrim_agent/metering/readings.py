@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.common.settings import DEFAULTS
+from loadtrim_agent.common.settings import AgentSettings, out_of_range
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
 from .cost import Cost
 from .windows import SlotGrid
 
 __all__ = [
+    "GATHER_SECONDS",
     "OUT_OF_SIZING",
     "PARTITIONS_PER_PART",
+    "REPORTS_SPREAD",
     "Flows",
     "MeterConfig",
     "MeterSnapshot",
@@ -26,6 +28,10 @@ __all__ = [
     "split_report",
 ]
 
+GATHER_SECONDS = 0.2
+"""Time after which a member's meter is told what was done. Chosen."""
+REPORTS_SPREAD = 0.15
+"""Share of the report interval over which members spread their reports; the leader decides behind it."""
 PARTITIONS_PER_PART = 400
 """Partitions in one record of a split report: about 160 kB before compression, well below a broker's 1 MB."""
 
@@ -65,17 +71,10 @@ class Flows:
         return bool(self.arrived or self.bytes or self.done)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeterConfig:
-    """What a meter is set to. Times in seconds."""
+class MeterConfig(AgentSettings, frozen=True, kw_only=True):
+    """What a meter is set to: the user's settings, and beside them what they are measured with. Times in seconds."""
 
     group: str
-    objective_seconds: float
-    """W: from a record's timestamp until it is done."""
-    instance: str = ""
-    instance_type: str = ""
-    concurrency: float = DEFAULTS.concurrency
-    """Busy seconds per second that the member can give."""
     speed: float = 1.0
     started_at: float | None = None
     """When the process was started or asked for, own clock; None: no start-up time is told."""
@@ -87,17 +86,23 @@ class MeterConfig:
     """Age at which it is closed though a partition was not observed past it."""
     blocked_seconds: float = 5.0
     """Least time without progress after which a partition counts as blocked."""
-    grid: SlotGrid = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("objective_seconds", "concurrency", "speed", "blocked_seconds"):
+        for name, value, allowed in out_of_range(self):
+            raise ValueError(f"{name} is {value!r}, so nothing can be measured; allowed is {allowed}")
+        for name in ("speed", "blocked_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}, not above 0")
         if not 0 <= self.settle_seconds <= self.settle_seconds_max:
             raise ValueError(
                 f"settle_seconds is {self.settle_seconds}, not 0 .. settle_seconds_max ({self.settle_seconds_max})"
             )
-        object.__setattr__(self, "grid", SlotGrid.of(self.slot_seconds, self.windows_seconds))
+        _ = self.grid
+
+    @property
+    def grid(self) -> SlotGrid:
+        """The slots and windows that work is counted in."""
+        return SlotGrid.of(self.slot_seconds, self.windows_seconds)
 
 
 class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):

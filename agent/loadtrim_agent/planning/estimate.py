@@ -165,7 +165,7 @@ def _overhead(config: PlanConfig, handoff_seconds: float, cost: float) -> float:
     Half of it at most: one handoff that hung must not ask for twice the replicas.
     """
     needed = 1.5 * cost + (handoff_seconds if config.slicing else 0.0)
-    return min(max(config.handoff_seconds, needed), config.objective_seconds / 2)
+    return min(max(config.handoff_seconds, needed), config.sla_seconds / 2)
 
 
 def _or(value: float | None, default: float) -> float:
@@ -346,7 +346,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
             partition=partition, owner=owner, cost=cost, lag=lag, curve=NOTHING, sized=False, state=entry.state
         )
     persistent_backlog = max(entry.standing_records, waiting)
-    late = min(late_records(lag, entry.lag_seconds, inputs.config.objective_seconds), persistent_backlog)
+    late = min(late_records(lag, entry.lag_seconds, inputs.config.sla_seconds), persistent_backlog)
     rate = inputs.rates[partition]
     dispersion = entry.cost_variance / entry.cost * _speed(entry, inputs.members) if entry.cost else 0.0
     curve = _partition_curve(entry, rate * cost, rate, dispersion, inputs.shape)
@@ -410,10 +410,10 @@ def _mark_serial(entry: PartitionEstimate, fastest: float, config: PlanConfig) -
     """More than one member can do in time, whoever it is: replicas cannot help."""
     if not entry.sized or entry.work <= 0:
         return entry
-    if entry.work <= fastest and entry.persistent_backlog + max(entry.curve.mean) <= fastest * config.objective_seconds:
+    if entry.work <= fastest and entry.persistent_backlog + max(entry.curve.mean) <= fastest * config.sla_seconds:
         return entry  # most are: all that comes in the longest window is done within the objective alone
     too_large = entry.work > fastest or any(
-        entry.persistent_backlog + mean > fastest * (tau + config.objective_seconds)
+        entry.persistent_backlog + mean > fastest * (tau + config.sla_seconds)
         for tau, mean in zip(TAUS_SECONDS, entry.curve.mean, strict=True)
     )
     return msgspec.structs.replace(entry, unsplittable=True) if too_large else entry

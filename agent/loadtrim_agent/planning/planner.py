@@ -99,7 +99,7 @@ class Planner:
 
         For a simulator after its load has ended; ``replicas``: 1 or more.
         """
-        self._config = replace(self._config, min_replicas=replicas, max_replicas=replicas)
+        self._config = structs.replace(self._config, min_replicas=replicas, max_replicas=replicas)
 
     def observe(self, report: ReportRecord, received_at: float, logged_at: float | None = None) -> None:
         """Take in a member's report: live, or replayed from telemetry by a new leader (the last 5 minutes will do).
@@ -306,8 +306,8 @@ class Planner:
             sequence=self._sequence,
             outcome=Outcome.HOLD.value,
             reason="",
-            objective_seconds=config.objective_seconds,
-            objective_share=config.objective_share,
+            objective_seconds=config.sla_seconds,
+            objective_share=config.sla_share,
             policy=config.policy,
             packer=config.packer,
             monitor=config.monitor,

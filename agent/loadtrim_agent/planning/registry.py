@@ -40,8 +40,9 @@ Packers: which member owns which partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from functools import partial
+
+from msgspec import structs
 
 from loadtrim_agent.common.naming import check_parameters, chosen, parse_choice
 
@@ -179,7 +180,7 @@ def make_planner(config: PlanConfig, future: Future | None = None) -> Planner:
     policy = make_policy(config.policy, measured, config.parameters)
     packer = make_packer(config.packer)
     parameters = parse_choice(config.policy)[1] | dict(config.parameters)
-    return Planner(replace(config, parameters=parameters), policy, packer, future)
+    return Planner(structs.replace(config, parameters=parameters), policy, packer, future)
 
 
 def unmonitored(choice: str, monitor: str) -> str:

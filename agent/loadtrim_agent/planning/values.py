@@ -21,7 +21,7 @@ import msgspec
 
 from loadtrim_agent.common.checks import within
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.common.settings import DEFAULTS, AgentSettings, is_allowed
+from loadtrim_agent.common.settings import AgentSettings, out_of_range
 from loadtrim_agent.wire.baseline_records import TopicCurve
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
@@ -30,6 +30,7 @@ from .history import Second
 from .policy_state import PolicyState
 
 __all__ = [
+    "DECISION_PHASE",
     "TAUS_SECONDS",
     "ArrivalCurve",
     "Estimate",
@@ -54,6 +55,10 @@ __all__ = [
 
 TAUS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 """Window lengths of every work curve. The first is the limit of a window of no length: what arrives at one instant."""
+
+DECISION_PHASE = 0.3
+"""How long after a multiple of the decision interval it is decided, in intervals: when the members' reports, which are
+due at the multiples and a little later, are there."""
 
 SHARE_OF_Z_1 = 0.999
 """The share of records in time at which one standard deviation is kept free (z = 1)."""
@@ -101,87 +106,46 @@ class Reason(enum.StrEnum):
     """Somebody gave the number: the brake, or the policy ``fixed``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanConfig:
-    """What planning is set to. Times in seconds.
+class PlanConfig(AgentSettings, frozen=True, kw_only=True):
+    """What planning is set to: the user's settings, and beside them what is known of the group. Times in seconds.
 
     Raises:
-        ValueError: one is out of its range. Names (policy, packer, monitor) are looked up by who uses them.
+        ValueError: one is out of its range. Names (policy, packer, monitor) are looked up where they are used.
     """
 
     group: str = ""
-    objective_seconds: float = DEFAULTS.sla_seconds
-    """W: from a record's timestamp until it is done."""
-    objective_share: float = DEFAULTS.sla_share
-    """Share of the records that must meet it."""
-    catchup_seconds: float = DEFAULTS.catchup_seconds
-    """A backlog that is already late is to be worked off within this time."""
-    min_replicas: int = DEFAULTS.min_replicas
-    max_replicas: int | None = DEFAULTS.max_replicas
-    """None: as many as there are partitions."""
-    policy: str = DEFAULTS.policy
-    packer: str = DEFAULTS.packer
-    monitor: str = DEFAULTS.monitor
-    """Where arrival rates come from (:class:`.published.rate_sources.RateSourceName`)."""
-    mode: str = DEFAULTS.mode
-    """``active`` or ``shadow``."""
     can_scale: bool = True
     """False with scaler ``none``: the wanted number is only told, nobody becomes a victim for it."""
-    decision_seconds: float = DEFAULTS.decision_seconds
-    report_seconds: float = DEFAULTS.report_seconds
     startup_seconds: float = 10.0
     """Start-up time until one was measured."""
     handoff_seconds: float = 0.015
     """The p99 of a handoff until one was measured, and the least overhead that sizing keeps free."""
     slicing: bool = False
     """Do members pass partitions on inside the objective? Then sizing keeps the time of a handoff free."""
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, float] = {}
     """Parameters of the policy by name, which come before those in ``policy``; its ``mu`` is the packer's, too."""
 
     def __post_init__(self) -> None:
-        for name in ("objective_seconds", "catchup_seconds", "decision_seconds", "report_seconds"):
-            if not is_allowed(name.replace("objective", "sla"), value := getattr(self, name)):
-                raise ValueError(f"{name} is {value!r}, so nothing can be planned; give a finite number above 0")
+        for name, value, allowed in out_of_range(self):
+            raise ValueError(f"{name} is {value!r}, so nothing can be planned; allowed is {allowed}")
         for name in ("startup_seconds", "handoff_seconds"):
             if not within(value := getattr(self, name), 0.0):
                 raise ValueError(f"{name} is {value!r}, which no time is; give a finite number of 0 or more")
-        if not is_allowed("sla_share", self.objective_share):
-            raise ValueError(
-                f"objective_share is {self.objective_share}, which nothing can be sized for; give 0.5 to below 1"
-            )
-        least, most = self.min_replicas, self.max_replicas
-        replicas = is_allowed("min_replicas", least) and is_allowed("max_replicas", most)
-        if not (replicas and (most is None or least <= most)):
-            raise ValueError(
-                f"min_replicas is {least!r} and max_replicas {most!r}, which no group could keep to; give whole "
-                "numbers of at least 1, and a max_replicas that is no smaller"
-            )
-        if not is_allowed("mode", self.mode):
-            raise ValueError(f"mode is {self.mode!r}, so it is not known what plans are for; give active or shadow")
 
     @classmethod
     def of(cls, settings: AgentSettings, group: str, *, can_scale: bool) -> PlanConfig:
         """Return what the user's settings say to the planner of ``group``."""
-        return cls(
-            group=group,
-            objective_seconds=settings.sla_seconds,
-            objective_share=settings.sla_share,
-            catchup_seconds=settings.catchup_seconds,
-            min_replicas=settings.min_replicas,
-            max_replicas=settings.max_replicas,
-            policy=settings.policy,
-            packer=settings.packer,
-            monitor=settings.monitor,
-            mode=settings.mode,
-            can_scale=can_scale,
-            decision_seconds=settings.decision_seconds,
-            report_seconds=settings.report_seconds,
-        )
+        return cls(**msgspec.structs.asdict(settings), group=group, can_scale=can_scale)
+
+    @property
+    def asks(self) -> bool:
+        """Whether decisions are asked for at all: active mode, and a scaler."""
+        return self.can_scale and self.mode == "active"
 
     @property
     def z(self) -> float:
         """Standard deviations kept free: 1 at a share of 0.999, in proportion to the normal quantile for others."""
-        return _z_of(self.objective_share)
+        return _z_of(self.sla_share)
 
 
 @lru_cache(maxsize=16)  # asked for in every window of every decision, and of one share nearly always

@@ -55,7 +55,7 @@ class AgentOptions:
 
     config: GroupConfig
     subscription: Subscription
-    settings: Mapping[str, Any]
+    connection: Mapping[str, Any]
     """The user's constructor arguments."""
     control_topic: str
     fetcher: Callable[[], Fetcher]
@@ -69,9 +69,9 @@ class AgentOptions:
     @property
     def committed_timeout(self) -> float | None:
         """Seconds that a reader of committed offsets waits for an open transaction; None: it does not wait."""
-        if self.settings.get("isolation_level") != "read_committed":
+        if self.connection.get("isolation_level") != "read_committed":
             return None
-        return float(self.settings.get("request_timeout_ms", 40_000)) / 1000
+        return float(self.connection.get("request_timeout_ms", 40_000)) / 1000
 
 
 class Agent:
@@ -84,11 +84,11 @@ class Agent:
         self.boundary = ErrorBoundary(observer)
         self.tasks = AgentTasks(self, self.boundary)
         self.driver = MembershipDriver(config, self, observer, self.boundary)
-        deserializer = RecordDeserializer(options.settings)
+        deserializer = RecordDeserializer(options.connection)
         self.buffer = RecordBuffer(options.user_loop, asyncio.get_running_loop(), deserializer)
         self.listener = Listener(options.user_loop, self.boundary)
         request_timeout = config.rebalance_timeout + config.session_timeout
-        self._connections = Connections(options.settings, request_timeout=request_timeout)
+        self._connections = Connections(options.connection, request_timeout=request_timeout)
         coordinator = Coordinator(self._connections, config.group)
         self.requests = GroupRequests(config, coordinator, self.driver, self.tasks)
         self.fetcher = options.fetcher()
@@ -108,7 +108,7 @@ class Agent:
         )
         self.transactions = Transactions(self.driver, config.rebalance_timeout)
         self.control = ControlAccess(
-            options.settings, options.control_topic, self.driver, observer, self.boundary, self.tasks
+            options.connection, options.control_topic, self.driver, observer, self.boundary, self.tasks
         )
         self.topics = TopicWatch(self._connections.client, options.subscription, self)
         self.commits = UserCommits(self.driver, self.partitions, self.requests, options.committed_timeout)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time
-from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.leader.loop import LeaderLoop
-from loadtrim_agent.leader.ports import LeaderOptions
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -45,7 +44,7 @@ class Services(AgentObserver):
     """Metering, metrics, planning and HTTP of a real consumer.
 
     Args:
-        options: the settings; all of them are shown by ``/status``.
+        settings: of the user, with the name of this instance; all of them are shown by ``/status``.
         group: group id. client_id: of the consumer.
         registry: Prometheus registry; None: the default one.
 
@@ -55,30 +54,21 @@ class Services(AgentObserver):
     """
 
     def __init__(
-        self, options: AgentSettings, *, group: str, client_id: str, registry: CollectorRegistry | None
+        self, settings: AgentSettings, *, group: str, client_id: str, registry: CollectorRegistry | None
     ) -> None:
-        self._options = options
+        self._settings = settings
         self._group = group
         self._client_id = client_id
-        make_policy(options.policy)
-        make_packer(options.packer)
-        if options.monitor != REPORTS and (limits := unmonitored(options.policy, options.monitor)):
+        make_policy(settings.policy)
+        make_packer(settings.packer)
+        if settings.monitor != REPORTS and (limits := unmonitored(settings.policy, settings.monitor)):
             log.warning("%s", limits)
-        parse_address(options.http)
-        self._scaler = _make_scaler(options)
-        self.metrics = Metrics(registry, group, client_id, options.sla_seconds, clock=boot_time)
-        started_at = options.requested_at or process_started_at()
+        parse_address(settings.http)
+        self._scaler = _make_scaler(settings)
+        self.metrics = Metrics(registry, group, client_id, settings.sla_seconds, clock=boot_time)
+        started_at = settings.requested_at or process_started_at()
         self.metering = MeteringTask(
-            MeterConfig(
-                group=group,
-                objective_seconds=options.sla_seconds,
-                instance=instance_name(options),
-                instance_type=options.instance_type,
-                concurrency=options.concurrency,
-                started_at=started_at,
-            ),
-            self.metrics,
-            report_seconds=options.report_seconds,
+            MeterConfig(**msgspec.structs.asdict(settings), group=group, started_at=started_at), self.metrics
         )
         self._reports: MemberReports | None = None
         self._leader: LeaderLoop | None = None
@@ -89,19 +79,13 @@ class Services(AgentObserver):
     # -- life cycle ----------------------------------------------------------------------------------------------
 
     async def start(self, agent: Agent) -> None:
-        options = self._options
+        settings = self._settings
         self._reports = reports = MemberReports(agent)
         self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
-            LeaderOptions(
-                plan=PlanConfig.of(options, self._group, can_scale=self._scaler.scales),
-                instance=agent.options.config.instance,
-                connection=agent.options.settings,
-                scales=self._scaler.scales and options.mode == "active",
-                baseline_topic=options.baseline_topic,
-                time_zone=options.time_zone,
-            ),
+            PlanConfig.of(settings, self._group, can_scale=self._scaler.scales),
+            agent.options.connection,
             agent,
             self.metrics,
             reconciler,
@@ -114,7 +98,7 @@ class Services(AgentObserver):
         agent.tasks.spawn_contained(reconciler.run(), "scaler")
         agent.tasks.spawn_contained(agent.condition.watch_loop(), "watch")
         sources = StatusSources(
-            settings=options,
+            settings=settings,
             group=self._group,
             client_id=self._client_id,
             agent=agent,
@@ -124,7 +108,7 @@ class Services(AgentObserver):
             reconciler=reconciler,
             errors=self._errors,
         )
-        server = HttpServer.shared(options.http)
+        server = HttpServer.shared(settings.http)
         name = f"{self._group}/{self._client_id}"
         self._registration = server.register(name, StatusPage(sources), self.metrics.agent_error)
 
@@ -196,7 +180,7 @@ class Services(AgentObserver):
         self.metrics.scaler_request(outcome.answer.value)
 
 
-def _make_scaler(options: AgentSettings) -> Scaler:
-    if options.scaler == "webhook":
-        return WebhookScaler(options.scaler_url, options.scaler_token or None)
+def _make_scaler(settings: AgentSettings) -> Scaler:
+    if settings.scaler == "webhook":
+        return WebhookScaler(settings.scaler_url, settings.scaler_token or None)
     return NoneScaler()

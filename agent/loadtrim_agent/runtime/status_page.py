@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time, wall_time
-from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask
 from loadtrim_agent.leader.loop import LeaderLoop
@@ -104,7 +103,7 @@ class StatusPage:
             at=wall_time(),
             version=__version__,
             member=group.member,
-            instance=instance_name(self._sources.settings),
+            instance=self._sources.settings.instance,
             state=self._state(agent, group),
             state_since=agent.condition.since,
             protocol=group.protocol,

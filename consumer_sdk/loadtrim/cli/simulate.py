@@ -413,8 +413,8 @@ def _config(args: argparse.Namespace, choice: str) -> PlanConfig:
     policy, _, packer = choice.partition("/")
     return PlanConfig(
         group="simulated",
-        objective_seconds=args.sla,
-        objective_share=args.share,
+        sla_seconds=args.sla,
+        sla_share=args.share,
         min_replicas=args.min,
         max_replicas=args.max,
         policy=policy,

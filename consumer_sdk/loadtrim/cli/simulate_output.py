@@ -46,7 +46,7 @@ def head_lines(task: Task) -> list[str]:
     """Return what is played, in words, for what comes before the table."""
     load, options, config = task.load, task.options, task.configs[0]
     what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions, "
-    group = f"W = {config.objective_seconds:g} s, {config.objective_share * 100:.10g}% of the records; "
+    group = f"W = {config.sla_seconds:g} s, {config.sla_share * 100:.10g}% of the records; "
     group += f"{options.costs}; start-up {options.startup_seconds:g} s; protocol {options.protocol.name}"
     group += ", members slice" if options.slicing else ""
     group += f"; baselines of {task.arguments['baselines'].name}" if options.baselines else ""
@@ -64,7 +64,7 @@ def text_lines(task: Task, runs: Sequence[PolicyResult], *, decisions: bool) -> 
     summaries = [run.summary for run in runs]
     terminal = sys.stdout.isatty()
     lines = table_lines(summaries, shutil.get_terminal_size().columns if terminal else None, bold=terminal)
-    lines += [_left(run, task.configs[0].objective_seconds) for run in runs if run.summary.left]
+    lines += [_left(run, task.configs[0].sla_seconds) for run in runs if run.summary.left]
     lines += ["", *legend_lines(summaries)]
     for run in runs if decisions else ():
         lines += ["", f"{run.name}, seed {run.summary.seeds[0]}:", *decision_lines(run.first)]
@@ -86,7 +86,7 @@ def json_of(task: Task, runs: Sequence[PolicyResult], *, curves: bool, decisions
     told = {
         "load": _load(task.load),
         "notes": list(task.notes),
-        "objective": {"seconds": task.configs[0].objective_seconds, "share": task.configs[0].objective_share},
+        "objective": {"seconds": task.configs[0].sla_seconds, "share": task.configs[0].sla_share},
         "costs": _costs(task.options),
         "group": _group(task),
         "arguments": task.arguments,

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from loadtrim_agent.common.settings import DEFAULTS
+from loadtrim.settings import Settings
 
 from .events import EventLog
 from .instances import CommandNotFoundError, EventKind, InstanceInfo, OrchestratorEvent, OrchestratorOptions
@@ -337,7 +337,9 @@ class LocalOrchestrator:
 def _supervisor_config(options: OrchestratorOptions, env: Mapping[str, str]) -> SupervisorConfig:
     stop_seconds = options.stop_seconds
     if stop_seconds is None:
-        stop_seconds = _drain_seconds(env) + STOP_MARGIN_SECONDS
+        # The instances read the same variable and refuse the same values; no drain of theirs is to be cut short.
+        own = {name: text for name, text in env.items() if name == "LOADTRIM_DRAIN_SECONDS"}
+        stop_seconds = Settings.from_env(own).drain_seconds + STOP_MARGIN_SECONDS
     return SupervisorConfig(
         name=options.name,
         replicas=options.replicas,
@@ -348,14 +350,6 @@ def _supervisor_config(options: OrchestratorOptions, env: Mapping[str, str]) -> 
         surplus_seconds=options.surplus_seconds,
         backoff_seconds=options.backoff_seconds,
     )
-
-
-def _drain_seconds(env: Mapping[str, str]) -> float:
-    """The instances read the same variable and refuse what cannot be read, so a default is right here."""
-    try:
-        return max(0.0, float(env.get("LOADTRIM_DRAIN_SECONDS", DEFAULTS.drain_seconds)))
-    except ValueError:
-        return DEFAULTS.drain_seconds
 
 
 def _instance_env(

@@ -5,7 +5,7 @@ Record by record, with the planner that runs in the agent and the meters that ru
     from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simulate
 
     load = parse_generator("step:before=50,after=300,at=60,seconds=180", partitions=9)
-    outcome = simulate(load, PlanConfig(objective_seconds=0.5), Options(costs=Costs(mean_seconds=0.005)))
+    outcome = simulate(load, PlanConfig(sla_seconds=0.5), Options(costs=Costs(mean_seconds=0.005)))
     print(outcome.share_in_time, outcome.replica_minutes)
 
 ``loadtrim simulate`` is the same on the command line; docs/simulator.md says what is modelled and what is not.

@@ -7,6 +7,8 @@ import datetime
 import os
 import zoneinfo
 
+from loadtrim_agent.common.settings import DEFAULTS
+
 __all__ = ["add_calendar", "count", "day", "pair", "positive"]
 
 BUCKET_MINUTES = (5, 10, 15, 20, 30, 60)
@@ -25,7 +27,8 @@ def add_calendar(parser: argparse.ArgumentParser, bucket_minutes: int | None, bu
                         help=f"how finely a week is told (default: {bucket_default})")  # fmt: skip
     parser.add_argument("--weeks", type=_weeks, default=6,
                         help=f"how far back to look, 1 to {WEEKS_MAX} (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--time-zone", type=_zone, default=os.environ.get("LOADTRIM_TIME_ZONE", "UTC"), metavar="ZONE",
+    zone = os.environ.get("LOADTRIM_TIME_ZONE", DEFAULTS.time_zone)
+    parser.add_argument("--time-zone", type=_zone, default=zone, metavar="ZONE",
                         help="whose days and weeks the load follows, such as Europe/Berlin "
                         "(default: $LOADTRIM_TIME_ZONE, else UTC)")  # fmt: skip
 

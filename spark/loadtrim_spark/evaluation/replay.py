@@ -91,8 +91,8 @@ def played(
     )
     config = PlanConfig(
         group="replayed",
-        objective_seconds=setup.objective_seconds,
-        objective_share=setup.objective_share,
+        sla_seconds=setup.objective_seconds,
+        sla_share=setup.objective_share,
         startup_seconds=setup.startup_seconds,
     )
     with_them = simulate(load, config, replace(options, baselines=tuple(baselines)), progress)

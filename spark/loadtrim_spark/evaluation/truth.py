@@ -20,6 +20,7 @@ from random import Random
 from loadtrim.simulate import Load
 from loadtrim.simulate.loads.load import poisson
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.settings import DEFAULTS
 
 __all__ = ["SCENARIOS", "Busy", "Spell", "Truth"]
 
@@ -97,7 +98,7 @@ class Truth:
     seed: int
     end: int
     weeks: int
-    zone: str = "UTC"
+    zone: str = DEFAULTS.time_zone
     night: float = 20.0
     busy: tuple[Busy, ...] = ()
     weekend: float = 0.3

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_spark.learning.days import MINUTE_SECONDS, WHOLE_TOPIC
 
 __all__ = ["QUANTILES", "Calendar", "backtest", "learn", "rates", "slot", "with_week_before", "without_outages"]
@@ -79,7 +80,7 @@ class Calendar:
     """
 
     as_of: int
-    zone: str = "UTC"
+    zone: str = DEFAULTS.time_zone
     bucket_seconds: int = 900
     weeks: int = 6
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.wire.topic_names import BASELINE_TOPIC
 from loadtrim_spark.errors import JAVA_ERRORS, explained
 from loadtrim_spark.learning.days import DAY_COLUMNS, READ, WHOLE_TOPIC, day_rows
@@ -118,7 +119,7 @@ def current_days(
 
 def publish(
     spark: SparkSession, source: Source, tables: Tables, calendar: Calendar | None = None, *,
-    zone: str = "UTC", bucket_seconds: int = BUCKET_SECONDS, weeks: int = 6, topic: str = BASELINE_TOPIC,
+    zone: str = DEFAULTS.time_zone, bucket_seconds: int = BUCKET_SECONDS, weeks: int = 6, topic: str = BASELINE_TOPIC,
     tell: Tell | None = None,
 ) -> Published:  # fmt: skip
     """Learn, and write what was learnt to the compacted baseline topic.

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_spark.evaluation.backtest import told
 from loadtrim_spark.learning.learn import Calendar
 from loadtrim_spark.learning.local_days import spans
@@ -37,7 +38,7 @@ class Period:
 
     begin: int
     end: int
-    zone: str = "UTC"
+    zone: str = DEFAULTS.time_zone
 
     @property
     def interval_seconds(self) -> int:

@@ -31,6 +31,7 @@ from benchmarks.compare.runs import (
 )
 from benchmarks.compare.scenarios import OTHERS, SCENARIOS, Scenario, scenario_of
 from benchmarks.compare.targets import RANGE_SEEDS, RANGED, TargetVerdict, extra_jobs, on_front, rivals, verdicts
+from msgspec import structs
 
 from demo.datasets import LANDAU_NAME, TAXI_NAME, WORLD_CUP_NAME
 from loadtrim.simulate import Costs, Options, PlanConfig, parse_generator, simulate
@@ -93,7 +94,7 @@ def test_late_alone_is_what_a_replica_for_every_partition_cannot_save(seed: int)
     """Beside a simulation that has them all from the start: the same records are late."""
     rate = random.Random(seed).uniform(150.0, 400.0)
     load = parse_generator(f"constant:rate={rate},seconds=30,noise=0.5,seed={seed}", 3)
-    config = PlanConfig(objective_seconds=0.5, policy="fixed:replicas=3", packer="roundrobin")
+    config = PlanConfig(sla_seconds=0.5, policy="fixed:replicas=3", packer="roundrobin")
     options = Options(seed=seed, costs=Costs(mean_seconds=0.0059), replicas=3)
     outcome = simulate(load, config, options)
     assert outcome.moves == 0
@@ -337,7 +338,9 @@ def test_a_run_that_would_be_another_is_played_anew(monkeypatch: pytest.MonkeyPa
         patched.setattr(Choice, "policy_for", lambda choice, scene: choice.policy.format(mean=7, worth=82.0))
         assert (digest(told) != before[told], digest(untold) == before[untold]) == (True, True)
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "config_of", lambda job, scene: replace(config_of(job, scene), decision_seconds=2.0))
+        patched.setattr(
+            runs, "config_of", lambda job, scene: structs.replace(config_of(job, scene), decision_seconds=2.0)
+        )
         assert all(digest(job) != before[job] for job in (told, untold))
 
     def busier(name: str, quick: bool) -> Scenario:

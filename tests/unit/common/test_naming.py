@@ -90,25 +90,3 @@ def test_an_unknown_monitor_is_refused_with_all_names_and_the_nearest() -> None:
     """The group then held: nobody told what arrived."""
     with pytest.raises(UnknownNameError, match="iccbdc22, landau24, reports .the nearest is 'landau24'"):
         make_planner(PlanConfig(monitor="landau"))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"objective_seconds": 0.0},
-        {"objective_share": 1.0},
-        {"objective_share": 0.4},
-        {"min_replicas": 0},
-        {"min_replicas": 3, "max_replicas": 2},
-        {"mode": "dry"},
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="is|does not hold"):
-        PlanConfig(**wrong)  # type: ignore[arg-type]
-
-
-def test_z_follows_the_share() -> None:
-    assert PlanConfig(objective_share=0.999).z == pytest.approx(1.0)
-    assert PlanConfig(objective_share=0.5).z == 0.0
-    assert PlanConfig(objective_share=0.99).z == pytest.approx(2.3263 / 3.0902, abs=1e-3)

@@ -60,7 +60,7 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
     registry = CollectorRegistry()
     metrics = Metrics(registry, "group", "client", 1.0)
     Metrics(registry, "group", "client", 0.7)
-    metering = MeteringTask(MeterConfig(group="group", objective_seconds=1.0), metrics, report_seconds=1.0)
+    metering = MeteringTask(MeterConfig(group="group", sla_seconds=1.0), metrics)
     buffer = RecordBuffer(
         asyncio.get_running_loop(),
         asyncio.get_running_loop(),

@@ -220,9 +220,8 @@ async def test_what_is_done_while_it_is_gathered_is_told_the_next_time() -> None
     buffer.put(stream)
     buffer.feed(stream, chunk(ONE, 0, 10))
     metering = MeteringTask(
-        MeterConfig(group="group", objective_seconds=1.0),
+        MeterConfig(group="group", sla_seconds=1.0),
         Metrics(CollectorRegistry(), "group", "client", 1.0),
-        report_seconds=1.0,
     )
     metering.attach(buffer, FixedFetcher())  # type: ignore[arg-type]
     metering.acquired(stream, None)
@@ -282,9 +281,8 @@ async def test_quiet_partitions_are_not_looked_at() -> None:
 
     buffer = handout_of()
     metering = MeteringTask(
-        MeterConfig(group="group", objective_seconds=1.0),
+        MeterConfig(group="group", sla_seconds=1.0),
         Metrics(CollectorRegistry(), "group", "client", 1.0),
-        report_seconds=1.0,
     )
     metering.attach(buffer, FixedFetcher())  # type: ignore[arg-type]
     streams = [Counted(Partition("topic", number), number, 0) for number in range(100)]

@@ -97,10 +97,10 @@ async def test_planning_that_broke_does_not_read_the_same_again(
 
     counts: list[str] = []
     boundary = ErrorBoundary(SimpleNamespace(error=counts.append))
-    options: Any = SimpleNamespace(plan=CONFIG, instance="pod-1", time_zone="UTC", baseline_topic="", scales=False)
+    config = PlanConfig(group="g", baseline_topic="")
     group: Any = SimpleNamespace(log=SimpleNamespace(telemetry=telemetry), queries=None)
     nothing: Any = SimpleNamespace()
-    leader = LeaderLoop(options, group, nothing, nothing, boundary, AgentTasks(nothing, boundary))
+    leader = LeaderLoop(config, {}, group, nothing, nothing, boundary, AgentTasks(nothing, boundary))
     leader.last = DecisionRecord(
         group="g", member="a", at=T, generation=1, sequence=41, outcome="none", reason="because"
     )

@@ -14,7 +14,7 @@ W = 0.5
 P = Partition("orders", 0)
 Q = Partition("orders", 1)
 OTHER = Partition("payments", 0)
-CONFIG = MeterConfig(group="g", objective_seconds=W, instance="pod-1", instance_type="small")
+CONFIG = MeterConfig(group="g", sla_seconds=W, instance="pod-1", instance_type="small")
 
 
 class Feed:

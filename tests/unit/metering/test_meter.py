@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.metering.meter import HANDOFFS_MAX, QUEUES_MAX, Meter, MeterConfig, MeterSnapshot, split_report
@@ -18,7 +18,7 @@ class TestConfig:
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"objective_seconds": 0.0},
+            {"sla_seconds": 0.0},
             {"concurrency": 0.0},
             {"speed": math.inf},
             {"settle_seconds": 2.0},
@@ -27,8 +27,8 @@ class TestConfig:
         ],
     )
     def test_what_makes_no_sense_is_refused(self, wrong: dict[str, float]) -> None:
-        with pytest.raises(ValueError, match=r"windows|settle|objective|concurrency|speed"):
-            MeterConfig(**{"group": "g", "objective_seconds": 1.0, **wrong})  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"windows|settle|sla|concurrency|speed"):
+            MeterConfig(**{"group": "g", "sla_seconds": 1.0, **wrong})  # type: ignore[arg-type]
 
 
 class TestReport:
@@ -147,7 +147,7 @@ class TestReport:
         assert reports[0] == reports[1]
 
     def test_startup_is_told_once_and_handoffs_with_the_interval(self) -> None:
-        meter = Meter(replace(CONFIG, started_at=T - 2.5))
+        meter = Meter(structs.replace(CONFIG, started_at=T - 2.5))
         meter.report(T - 1.0, "m1", 7, 0)
         meter.acquired(P, T, 0, 0, 0.007)
         meter.acquired(Q, T, 0, 0)
@@ -391,7 +391,7 @@ class TestAcquisition:
 
 class TestLoadAndSnapshot:
     def test_slack_is_what_is_neither_worked_nor_arriving(self) -> None:
-        feed = Feed(Meter(replace(CONFIG, concurrency=2.0, speed=0.5)))
+        feed = Feed(Meter(structs.replace(CONFIG, concurrency=2.0, speed=0.5)))
         feed.acquire(T)
         assert feed.meter.load(T, "m1", 7).slack == 1.0
         bursts(feed, 11, 50, 0.01)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.planning import baseline, planner
 from loadtrim_agent.planning.baseline import Comparison, Ignored, quantile_at
@@ -20,7 +21,7 @@ from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, R
 from unit.planning.baseline_feed import MONDAY, record, utc_slots
 from unit.planning.virtual_group import COST, TOPIC, Fleet, T, even, steps
 
-CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=20.0)
+CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=20.0)
 CAPACITY = 1.0 / COST
 RATE = 112.0
 """Records/s of the baselines where their level is 1: whole records for each of 8 partitions, times 0.5 to 4."""
@@ -332,7 +333,7 @@ def test_a_last_hour_of_another_shape_speaks_against_it() -> None:
     def turns(second: int) -> list[float]:
         return [(3.5 * RATE if second // 60 % 2 else 0.5 * RATE) / 8] * 8
 
-    group = Expecting(turns, lambda at: 2.0, config=replace(CONFIG, startup_seconds=2.0), members=3)
+    group = Expecting(turns, lambda at: 2.0, config=structs.replace(CONFIG, startup_seconds=2.0), members=3)
     group.run(240)
     assert {decision.baseline and decision.baseline.reason_code for decision in group.history[-60:]} == {"contradicted"}
     assert "the last hour was off" in group.history[-1].reason

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.planning.estimate import estimate_of, late_records, quantile, unit_curve
 from loadtrim_agent.planning.observation import Observation
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, PlanConfig
 from unit.planning.virtual_group import COST, Fleet, even, partition
 
-CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=7.0, handoff_seconds=0.02)
+CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=7.0, handoff_seconds=0.02)
 AT = {tau: index for index, tau in enumerate(TAUS_SECONDS)}
 
 
@@ -135,11 +136,11 @@ def test_what_was_measured_replaces_what_was_set() -> None:
     seen = made(fleet, handoffs_seconds=(0.01,) * 99 + (0.05,), startups_seconds=(2.0, 4.0, 3.0))
     assert seen.handoff_seconds in (0.02, 0.01)
     assert seen.startup_seconds == 4.0
-    slicing = made(fleet, replace(CONFIG, slicing=True), handoffs_seconds=(0.05,) * 10)
+    slicing = made(fleet, structs.replace(CONFIG, slicing=True), handoffs_seconds=(0.05,) * 10)
     assert slicing.handoff_seconds == pytest.approx(0.05)
     assert slicing.overhead_seconds > seen.overhead_seconds
-    hung = made(fleet, replace(CONFIG, slicing=True), handoffs_seconds=(9.0,))
-    assert hung.overhead_seconds <= CONFIG.objective_seconds / 2
+    hung = made(fleet, structs.replace(CONFIG, slicing=True), handoffs_seconds=(9.0,))
+    assert hung.overhead_seconds <= CONFIG.sla_seconds / 2
 
 
 def test_a_backlog_splits_into_late_and_not_yet_late() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.planning.explain import attribute, explain, format_list, member_names
@@ -74,9 +75,9 @@ def test_moves_and_victims() -> None:
 
 
 def test_who_is_not_scaled_is_told() -> None:
-    assert "shadow" in explain(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, mode="shadow"))
-    assert "advice" in explain(sizing(3), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
-    assert "advice" not in explain(sizing(1), NOWHERE, (), group("a"), replace(CONFIG, can_scale=False))
+    assert "shadow" in explain(sizing(3), NOWHERE, (), group("a"), structs.replace(CONFIG, mode="shadow"))
+    assert "advice" in explain(sizing(3), NOWHERE, (), group("a"), structs.replace(CONFIG, can_scale=False))
+    assert "advice" not in explain(sizing(1), NOWHERE, (), group("a"), structs.replace(CONFIG, can_scale=False))
 
 
 def test_how_few_could_do_is_said_where_it_adds_something() -> None:
@@ -87,7 +88,7 @@ def test_how_few_could_do_is_said_where_it_adds_something() -> None:
     assert said in explain(replace(sizing(2), reason=Reason.AT_MAX), three, (), group("a", "b"), CONFIG)
     assert said not in explain(sizing(2), three, (), group("a", "b"), CONFIG), "a group left as it is, a little fuller"
     assert said not in explain(replace(sizing(4), reason=Reason.STABILIZING), three, (), group(*members), CONFIG)
-    assert said not in explain(sizing(3), three, (), group("a", "b", "c"), replace(CONFIG, slicing=True))
+    assert said not in explain(sizing(3), three, (), group("a", "b", "c"), structs.replace(CONFIG, slicing=True))
     one = replace(NOWHERE, opened=1, bound=1)
     assert "fewer" not in explain(sizing(1), one, (), group("a"), CONFIG)
 

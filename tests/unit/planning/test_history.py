@@ -98,7 +98,7 @@ def test_the_parts_of_a_split_report_count_once() -> None:
 
 def test_members_tell_how_long_their_records_took() -> None:
     """Three records of 0.1, 0.2 and 0.9 s by a clock that is 0.05 s ahead of the log's, one of them late."""
-    meter = Meter(MeterConfig(group="g", objective_seconds=0.5))
+    meter = Meter(MeterConfig(group="g", sla_seconds=0.5))
     meter.clock_offset(0.05)
     meter.acquired(P0, T, 0, 3)
     meter.fetched(P0, T, [T - 0.3, T - 0.2, T - 0.9], next_offset=3, end_offset=3)

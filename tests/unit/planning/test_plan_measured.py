@@ -17,7 +17,7 @@ from unit.planning.virtual_group import noisy
 T = 1_700_000_000.0
 COST = 0.005
 P, Q = Partition("orders", 0), Partition("orders", 1)
-CONFIG = PlanConfig(group="g", objective_seconds=0.5)
+CONFIG = PlanConfig(group="g", sla_seconds=0.5)
 
 
 class Member:
@@ -26,7 +26,7 @@ class Member:
     def __init__(self, name: str, partition: Partition) -> None:
         self.name = name
         self.partition = partition
-        self.meter = Meter(MeterConfig(group="g", objective_seconds=0.5, instance=name))
+        self.meter = Meter(MeterConfig(group="g", sla_seconds=0.5, instance=name))
         self.meter.acquired(partition, T, 0, 0)
         self.offset = 0
         self.sequence = 0

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.common.naming import UnknownNameError
@@ -19,13 +20,13 @@ from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from unit.planning.virtual_group import COST, Fleet, T, even, noisy, partition, steps
 
-CONFIG = PlanConfig(group="g", objective_seconds=0.5, startup_seconds=3.0)
+CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=3.0)
 CAPACITY = 1.0 / COST
 """Records/s that one member can do."""
 
 
 def fleet(rates: Callable[[int], list[float]], members: int = 2, **changes: object) -> Fleet:
-    return Fleet(replace(CONFIG, **changes), rates, members=members)  # type: ignore[arg-type]
+    return Fleet(structs.replace(CONFIG, **changes), rates, members=members)  # type: ignore[arg-type]
 
 
 def wanted(group: Fleet) -> list[int]:
@@ -60,7 +61,7 @@ def test_before_anything_is_measured_who_comes_gets_a_share_by_number(mode: str)
         owners={partition(index): "m1" for index in range(4)},
         in_flight={partition(3): "m1"},
     )
-    decision = make_planner(replace(CONFIG, mode=mode)).decide(T, state)
+    decision = make_planner(structs.replace(CONFIG, mode=mode)).decide(T, state)
     assert (decision.outcome, decision.reason_code) == ("hold", "not_ready")
     assert [(move.source, move.target) for move in decision.moves] == [("m1", "m2")] * 2
     assert 3 not in [move.partition for move in decision.moves], "it is on its way"
@@ -157,8 +158,8 @@ def test_members_that_are_there_are_not_given_up_by_a_hold() -> None:
     """Eight are there and four allowed: the orchestrator must not choose among them."""
     held = msgspec.structs.replace(decision(8), outcome="hold", replicas_actual=8, state={"wanted": 8.0})
     state = group_of({0: "m1"}, m1="x")
-    assert scale_request(held, state, replace(CONFIG, max_replicas=4)).replicas == 8
-    assert scale_request(decision(8), state, replace(CONFIG, max_replicas=4)).replicas == 4
+    assert scale_request(held, state, structs.replace(CONFIG, max_replicas=4)).replicas == 8
+    assert scale_request(decision(8), state, structs.replace(CONFIG, max_replicas=4)).replicas == 4
 
 
 def test_a_hold_in_the_middle_of_a_scale_down_does_not_let_the_orchestrator_choose() -> None:
@@ -419,7 +420,7 @@ def test_a_leader_change_forgets_nothing() -> None:
 def test_another_policys_memory_is_left_alone() -> None:
     group = fleet(even(8, 300.0), members=3)
     decision = group.run(5)
-    planner = make_planner(replace(CONFIG, policy="fixed"))
+    planner = make_planner(structs.replace(CONFIG, policy="fixed"))
     planner.remember(decision)
     answer = planner.decide(group.now, group.state())
     assert answer.sequence == decision.sequence + 1
@@ -549,9 +550,9 @@ def test_late_records_are_said_once_with_their_cause() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="objective"):
-        make_planner(replace(CONFIG, policy="objektive"))
+        make_planner(structs.replace(CONFIG, policy="objektive"))
     with pytest.raises(UnknownNameError, match="trim"):
-        make_planner(replace(CONFIG, packer="trimm"))
+        make_planner(structs.replace(CONFIG, packer="trimm"))
 
 
 @pytest.mark.slow
@@ -573,7 +574,7 @@ from unit.planning.virtual_group import Fleet, noisy
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.codec import encode
 for policy in ("objective", "closer24"):
-    group = Fleet(PlanConfig(group="g", objective_seconds=0.5, policy=policy), noisy(12, 500.0, 0.3, 3), members=2)
+    group = Fleet(PlanConfig(group="g", sla_seconds=0.5, policy=policy), noisy(12, 500.0, 0.3, 3), members=2)
     group.run_scaled(40, startup=2)
     print(b"".join(encode(entry) for entry in group.history).decode())
 """

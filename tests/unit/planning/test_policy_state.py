@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.planning.planner import UNREADABLE
 from loadtrim_agent.planning.policy_state import PolicyState, StatePart, read_state, written_state
@@ -50,7 +49,7 @@ def test_what_cannot_be_read_is_no_exception(wrong: dict[str, float]) -> None:
 
 
 def test_a_new_leader_says_that_it_could_not_read_a_state_and_starts_anew() -> None:
-    config = PlanConfig(group="g", objective_seconds=0.5)
+    config = PlanConfig(group="g", sla_seconds=0.5)
     group = Fleet(config, even(8, 300.0), members=3)
     decision = group.run(5)
     planner = make_planner(config)
@@ -61,6 +60,6 @@ def test_a_new_leader_says_that_it_could_not_read_a_state_and_starts_anew() -> N
     assert first.reason.endswith(UNREADABLE)
     assert first.state["wanted"] == first.replicas_wanted
     assert UNREADABLE not in second.reason
-    other = make_planner(replace(config, policy="fixed"))
+    other = make_planner(structs.replace(config, policy="fixed"))
     other.remember(msgspec.structs.replace(decision, state={"wanted": 2.5}))
     assert UNREADABLE not in other.decide(group.now, group.state()).reason, "another policy's"

@@ -164,7 +164,7 @@ class Monitored(Fleet):
 @pytest.mark.parametrize("monitor", [name for name in RateSourceName if name is not RateSourceName.REPORTS])
 def test_a_monitor_that_does_not_tell_holds(monitor: RateSourceName) -> None:
     """No fewer without it (I7), and it says why; with it the policy goes by what it tells."""
-    config = PlanConfig(group="g", objective_seconds=0.5, policy="linear", packer="sticky", monitor=monitor)
+    config = PlanConfig(group="g", sla_seconds=0.5, policy="linear", packer="sticky", monitor=monitor)
     group = Monitored(config, even(4, 40.0), members=3)
     blind = group.run(8)
     assert (blind.outcome, blind.reason_code, blind.replicas_wanted) == ("hold", "blind", 3)
@@ -186,7 +186,7 @@ def records(total: float) -> Rates:
 def watched(policy: str, total: float) -> Monitored:
     """One member that can do 200 records/s; the reports tell ``total``."""
     packer = "mwf" if policy == "landau24" else "sticky"
-    config = PlanConfig(group="g", objective_seconds=0.5, policy=policy, packer=packer, monitor="iccbdc22")
+    config = PlanConfig(group="g", sla_seconds=0.5, policy=policy, packer=packer, monitor="iccbdc22")
     return Monitored(config, even(4, total), members=1)
 
 

@@ -15,17 +15,17 @@ from loadtrim_agent.planning.values import ArrivalCurve, GroupState, MemberState
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"objective_seconds": 0.0}, "objective_seconds"),
-        ({"objective_share": 1.0}, "objective_share"),
-        ({"objective_share": 0.4}, "objective_share"),
+        ({"sla_seconds": 0.0}, "sla_seconds"),
+        ({"sla_share": 1.0}, "sla_share"),
+        ({"sla_share": 0.4}, "sla_share"),
         ({"min_replicas": 0}, "replicas"),
         ({"min_replicas": 3, "max_replicas": 2}, "replicas"),
         ({"min_replicas": 1.5}, "min_replicas is 1.5"),
-        ({"max_replicas": math.nan}, "max_replicas nan"),
+        ({"max_replicas": math.nan}, "max_replicas is nan"),
         ({"mode": "off"}, "off"),
         *(
-            ({f"{name}_seconds": value}, f"{name}_seconds is .*; give a finite number above 0")
-            for name in ("objective", "catchup", "decision", "report")
+            ({f"{name}_seconds": value}, f"{name}_seconds is .*; allowed is a number of seconds above 0")
+            for name in ("sla", "catchup", "decision", "report")
             for value in (math.nan, math.inf, -1.0, 0.0, None)
         ),
         *(

@@ -11,6 +11,7 @@ import pytest
 
 from loadtrim.settings import Settings, SettingsError
 from loadtrim_agent.common.settings import AgentSettings, without_secrets
+from loadtrim_agent.metering.readings import MeterConfig
 from loadtrim_agent.planning.registry import POLICIES
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.group_config import GroupConfig
@@ -64,9 +65,10 @@ def test_an_unknown_monitor_stops_the_start_with_those_there_are_and_the_nearest
         ("decision_seconds", math.inf, "a number of seconds above 0"),
         ("sla_share", 1.0, "a share of at least 0.5 and below 1, e.g. 0.999"),
         ("min_replicas", 0, "1 or more: with no member there is no leader to scale up again"),
-        ("max_replicas", 0, "at least LOADTRIM_MIN_REPLICAS, which is 1"),
+        ("max_replicas", 0, "1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
         ("mode", "ghost", "active, shadow"),
-        ("scaler", "nomad", "none, webhook, kubernetes"),
+        ("scaler", "nomad", "none, webhook"),
+        ("scaler", "kubernetes", "none, webhook"),
         ("scaler", "webhook", "webhook only together with LOADTRIM_SCALER_URL"),
         ("time_zone", "Moon/Base", "an IANA name such as UTC or Europe/Berlin"),
     ],
@@ -81,6 +83,24 @@ def test_the_rooms_take_their_defaults_from_the_settings() -> None:
     """One default per setting: a planner and a group that are told nothing else work by it."""
     assert PlanConfig.of(Settings(), "g", can_scale=True) == PlanConfig(group="g")
     assert GroupConfig(group="g", topics=()).drain_seconds == Settings().drain_seconds
+
+
+@pytest.mark.parametrize("config", [PlanConfig, MeterConfig])
+def test_a_room_defines_no_setting_anew(config: type[AgentSettings]) -> None:
+    """Planning and metering had names, defaults and ranges of their own for what the user sets."""
+    names = AgentSettings.__struct_fields__
+    assert config.__struct_fields__[: len(names)] == names
+    assert set(names).isdisjoint(config.__annotations__)
+    for wrong in ({"sla_seconds": 0.0}, {"sla_share": 1.0}, {"min_replicas": 3, "max_replicas": 2}, {"mode": "dry"}):
+        with pytest.raises(ValueError, match="allowed is"):
+            config(**{"group": "g", **wrong})
+
+
+@pytest.mark.parametrize("text", ["nomad", "kubernetes"])
+def test_no_scaler_is_offered_that_there_is_not(text: str) -> None:
+    """The sentence offered `kubernetes`, which was refused in turn."""
+    with pytest.raises(SettingsError, match="LOADTRIM_SCALER=.* cannot be used: allowed is none, webhook$"):
+        Settings.from_env({"LOADTRIM_SCALER": text})
 
 
 def test_utc_needs_no_time_zone_database(monkeypatch: pytest.MonkeyPatch) -> None:

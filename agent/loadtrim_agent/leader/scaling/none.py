@@ -20,7 +20,7 @@ class NoneScaler:
         return ScaleOutcome(
             Answer.REFUSED,
             f"{wanted.replicas} replicas wanted, but there is nobody to ask: LOADTRIM_SCALER is none. Start or stop "
-            "consumers by hand, or set LOADTRIM_SCALER to webhook or kubernetes.",
+            "consumers by hand, or set LOADTRIM_SCALER to webhook.",
         )
 
     async def close(self) -> None:

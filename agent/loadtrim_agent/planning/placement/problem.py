@@ -222,7 +222,7 @@ class Limits:
 def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:
     """What a member of this group must do within its objective."""
     return Limits(
-        objective_seconds=config.objective_seconds,
+        objective_seconds=config.sla_seconds,
         overhead_seconds=estimate.overhead_seconds,
         z=config.z,
         correlation=estimate.correlation,

@@ -47,7 +47,7 @@ class ScalingEffect(StatePart, frozen=True, kw_only=True):
 def before_up(view: View, state: ScalingEffect) -> ScalingEffect:
     """Return the state with what has to be known to judge later whether the replicas helped."""
     estimate = view.estimate
-    saturated = estimate.backlog + estimate.late >= view.config.objective_seconds * view.capacity(view.replicas)
+    saturated = estimate.backlog + estimate.late >= view.config.sla_seconds * view.capacity(view.replicas)
     return structs.replace(
         state,
         up_from=float(view.replicas),
@@ -83,7 +83,7 @@ def watch(view: View, state: ScalingEffect) -> tuple[ScalingEffect, int]:
     state = structs.replace(state, up_saturated=0.0)
     backlog = view.estimate.backlog + view.estimate.late
     should = (state.up_rate or 0.0) * (1.0 + EFFECT_SHARE * (view.replicas / start - 1.0)) if start else 0.0
-    if backlog < view.config.objective_seconds * view.capacity(view.replicas) or done_rate >= should:
+    if backlog < view.config.sla_seconds * view.capacity(view.replicas) or done_rate >= should:
         return structs.replace(state, ineffective_seconds=None), 0
     seconds = SECONDS if state.ineffective_seconds is None else state.ineffective_seconds
     state = structs.replace(

@@ -63,7 +63,7 @@ def least_benefit(view: View, state: BenefitHistory, wanted: int | None) -> tupl
     # What has been as it is for so long is expected to go on for as long: what was saved up buys no smaller group that
     # has to grow again as soon as it is spent.
     onward = 0.0 if ahead.slope else ahead.window_seconds / view.config.decision_seconds
-    permitted = (1.0 - view.config.objective_share) * (work + onward * level)
+    permitted = (1.0 - view.config.sla_share) * (work + onward * level)
     # The least also where the share is missed with every one of them: a replica that brings nothing keeps no share.
     chosen = BENEFITS[-1]
     before, there = view.replicas if wanted is None else wanted, 0

@@ -102,7 +102,7 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
         mean, stddev = level * estimate.curve.mean[index], level * estimate.curve.stddev[index]
         work = estimate.backlog + mean + config.z * math.sqrt(stddev * stddev + mean * estimate.dispersion)
         # What exceeds one member in a single partition is late whatever the number of members: not to be answered.
-        able = fastest * (tau + config.objective_seconds)
+        able = fastest * (tau + config.sla_seconds)
         work -= sum(max(0.0, item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
@@ -118,7 +118,7 @@ def _catching_up(view: View, level: float) -> float:
     than twice the group.
     """
     estimate, config = view.estimate, view.config
-    permitted = (1.0 - config.objective_share) * SOON_OF_SECONDS
+    permitted = (1.0 - config.sla_share) * SOON_OF_SECONDS
     soon = max(SOON_SECONDS, SOON_STARTUPS * estimate.startup_seconds, permitted)
     return max(estimate.late / config.catchup_seconds, min(estimate.late / soon, level))
 
@@ -152,7 +152,7 @@ def misfit(view: View, need: Need, replicas: int) -> str:
 
 def explain(view: View, need: Need) -> str:
     """What comes, what it takes, and what replicas cannot help."""
-    ahead, within = view.forecast, f"{view.config.objective_seconds:g} s"
+    ahead, within = view.forecast, f"{view.config.sla_seconds:g} s"
     text = f"{number(ahead.level)} busy seconds/s arrive"
     if ahead.ahead > ahead.level * 1.005:
         text += f", {number(ahead.ahead)} expected in {ahead.horizon_seconds:.1f} s"
@@ -163,7 +163,7 @@ def explain(view: View, need: Need) -> str:
         text += f"; to do a burst within {within} takes {number(need.required)}"
     else:
         text += f"; to do what comes in {need.tau_seconds:g} s within {within} takes {number(need.required)}"
-    level, permitted = max(ahead.level, 1e-9), 1.0 - view.config.objective_share
+    level, permitted = max(ahead.level, 1e-9), 1.0 - view.config.sla_share
     if need.replicas > need.pool:
         text += f"; with {need.pool} about {_percent(need.late_pool / level)} would be late, because whole partitions "
         text += f"divide badly, and the share permits {_percent(permitted)} over time"

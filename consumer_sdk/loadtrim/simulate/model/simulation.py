@@ -22,11 +22,12 @@ from random import Random
 from loadtrim_agent.common.checks import is_count, within
 from loadtrim_agent.common.local_week import LocalWeek
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.published.rate_sources import RateSourceName, rate_source_of
 from loadtrim_agent.planning.registry import make_planner, make_policy
 from loadtrim_agent.planning.sizing.policy import Future, UnmeasuredError
-from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.baseline_records import BaselineRecord, Baselines
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
@@ -46,12 +47,6 @@ REPORT_SECONDS = 0.01
 """From a report's making until the leader has heard it."""
 JOIN_SECONDS = 0.05
 """A replica that is ready needs this long to join."""
-REPORTS_SPREAD = 0.15
-DECISION_PHASE = 0.3
-"""Members report at the multiples of the interval and a little later; the leader decides after that
-(docs/decisions/control-topic.md)."""
-GATHER_SECONDS = 0.2
-"""The time after which a member's measuring is told what was done, as in the agent."""
 BEGINS_AT_MAX = 1e11
 """The year 5138: what is above is milliseconds."""
 DRAIN_SECONDS = 60.0
@@ -250,7 +245,7 @@ class Simulation:
             world.acquire(members[queue.index % len(members)], queue.index, None)
         agenda.at(world.begin, self._second, 0)
         agenda.at(self._beat(self._config.decision_seconds, DECISION_PHASE), self._tick)
-        until = self._end + drain_seconds(self._config.objective_seconds)
+        until = self._end + drain_seconds(self._config.sla_seconds)
         while agenda.now <= until and not self._over():
             agenda.step()
         for member in world.present():
@@ -259,7 +254,7 @@ class Simulation:
             seconds=self._load.seconds,
             partitions=self._load.partitions,
             waited=world.waited(),
-            objective_seconds=self._config.objective_seconds,
+            objective_seconds=self._config.sla_seconds,
             cost_seconds=self._options.costs.mean_seconds,
         )
 

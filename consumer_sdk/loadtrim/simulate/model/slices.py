@@ -90,10 +90,10 @@ class Slicer:
         self._end = end
         self._cost = world.costs.mean_seconds
         handoff = config.handoff_seconds
-        margin = min(handoff + 1.5 * self._cost, config.objective_seconds / 2.0)
+        margin = min(handoff + 1.5 * self._cost, config.sla_seconds / 2.0)
         self._limits = {
             soft: Limits(
-                objective_seconds=config.objective_seconds, margin_seconds=margin, handoff_seconds=handoff, soft=soft
+                objective_seconds=config.sla_seconds, margin_seconds=margin, handoff_seconds=handoff, soft=soft
             )
             for soft in (False, True)
         }
@@ -217,7 +217,7 @@ class Slicer:
         waiting = {index: self._waiting(member, index) for index in worker.owned}
         total = sum(count for count, _ in waiting.values()) * cost
         capacity = self._capacity(member)
-        if total < QUIET_SHARE * world.config.objective_seconds * capacity:
+        if total < QUIET_SHARE * world.config.sla_seconds * capacity:
             return False
         kept = {order.promise.index: order.until_position for order in self._orders.get(member.name, ())}
         own = []

@@ -146,7 +146,7 @@ class World:
         speed = self.machines.speed(number)
         config = MeterConfig(
             group=self.config.group,
-            objective_seconds=self.config.objective_seconds,
+            sla_seconds=self.config.sla_seconds,
             instance=name,
             concurrency=float(self.machines.concurrency),
             speed=speed,
@@ -224,7 +224,7 @@ class World:
             if told.busies:
                 queue = self.queues[index]
                 member.meter.done(queue.partition, now, told.latencies, told.busies, queue.position)
-                self.tally.done(self.second(), index, told.latencies, self.config.objective_seconds)
+                self.tally.done(self.second(), index, told.latencies, self.config.sla_seconds)
                 queue.compact(member.fetched.get(index, queue.position))
 
     def _fetch(self, member: Member, index: int) -> None:

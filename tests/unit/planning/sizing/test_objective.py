@@ -51,7 +51,7 @@ class Run:
 
 def test_the_mean_rate_may_take_98_percent() -> None:
     """W is long, so that only the rate binds: 1.95 of 2 members fit, 1.97 do not."""
-    config = replace(CONFIG, objective_seconds=5.0)
+    config = structs.replace(CONFIG, sla_seconds=5.0)
     assert Run(1, config=config).at(1.95).replicas == 2
     assert Run(1, config=config).at(1.97).replicas == 3
 
@@ -86,14 +86,14 @@ def test_late_work_is_worked_off_soon_where_a_doubled_group_can() -> None:
     assert Run(2, late=1.0).at(1.5).replicas == 2, "0.1 of a member for 10 s"
     assert Run(2, late=12.0).at(1.5).replicas == 3, "1.2 members for 10 s"
     assert Run(2, late=12.0, startup_seconds=20.0).at(1.5).replicas == 2, "a replica must stay longer than it starts"
-    easy = replace(CONFIG, objective_share=0.8)
+    easy = structs.replace(CONFIG, sla_share=0.8)
     assert Run(2, late=12.0, config=easy).at(1.5).replicas == 2, "a minute of late records in five is permitted"
 
 
 def test_a_large_late_backlog_at_most_doubles_the_group_unless_its_time_asks_for_more() -> None:
     assert Run(2, late=200.0).at(1.9).replicas == 4
     assert Run(2, late=3000.0).at(1.9).replicas == 13, "3000 s in 300 s take 10 members"
-    quick = replace(CONFIG, catchup_seconds=30.0)
+    quick = structs.replace(CONFIG, catchup_seconds=30.0)
     assert Run(2, late=200.0, config=quick).at(1.9).replicas == 9
 
 
@@ -143,7 +143,7 @@ def test_what_a_move_mends_asks_for_nobody() -> None:
     """0.96 and 0.98 after an exchange of the first ones."""
     badly = lying({"m0": (0.49, 0.32, 0.32), "m1": (0.32, 0.49)})
     assert answer_of(make_policy("objective"), view(badly, 2)).replicas == 2
-    counting = replace(CONFIG, packer="sticky")
+    counting = structs.replace(CONFIG, packer="sticky")
     assert answer_of(make_policy("objective"), view(badly, 2, config=counting)).replicas == 3
 
 
@@ -215,7 +215,7 @@ def wanted_at(share: float, loads: list[float]) -> list[int]:
     for second, load in enumerate(loads):
         part = load / 5
         items = tuple(entry(number, part * PER_MEMBER, mean=(part,) * 5 + (2 * part, 5 * part)) for number in range(5))
-        config = replace(CONFIG, objective_share=share)
+        config = structs.replace(CONFIG, sla_share=share)
         there = answers[-1] if answers else 1
         given = view(items, there, config=config, now=1000.0 + second, curve=at_once)
         sizing = answer_of(make_policy("objective"), given, memory)
@@ -230,7 +230,7 @@ def test_the_price_counts_the_replicas_that_there_are_not_those_that_would_be_ke
     """With the margin of giving back one more would be kept: as long as it is not there, its good is not either."""
     at_once = ArrivalCurve((1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 5.0), (0.0,) * 7)
     items = in_bursts([load / 5] * 5, noise=0.058)
-    config = replace(CONFIG, objective_share=0.99)
+    config = structs.replace(CONFIG, sla_share=0.99)
     memory: dict[str, float] = {}
     wanted = 1
     for second in range(25):
@@ -519,6 +519,6 @@ def test_a_backlog_that_went_away_is_not_futile() -> None:
 
 
 def test_z_follows_the_share() -> None:
-    assert PlanConfig(objective_share=0.999).z == pytest.approx(1.0)
-    assert PlanConfig(objective_share=0.5).z == pytest.approx(0.0)
-    assert PlanConfig(objective_share=0.99).z == pytest.approx(2.326 / 3.090, abs=1e-3)
+    assert PlanConfig(sla_share=0.999).z == pytest.approx(1.0)
+    assert PlanConfig(sla_share=0.5).z == pytest.approx(0.0)
+    assert PlanConfig(sla_share=0.99).z == pytest.approx(2.326 / 3.090, abs=1e-3)

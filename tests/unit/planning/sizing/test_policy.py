@@ -31,7 +31,7 @@ from loadtrim_agent.planning.values import (
 from unit.planning.virtual_group import COST, T, bins, item, partition
 
 EVERYTHING = MEASURED | {Measure.FUTURE}
-CONFIG = PlanConfig(group="g", objective_seconds=0.5)
+CONFIG = PlanConfig(group="g", sla_seconds=0.5)
 SMOOTH = ArrivalCurve(TAUS_SECONDS, (0.0,) * len(TAUS_SECONDS))
 
 
@@ -63,7 +63,7 @@ def view(
 ) -> View:
     """A group of equal members at a load that is known exactly."""
     if least is not None:
-        config = replace(config, min_replicas=least)
+        config = structs.replace(config, min_replicas=least)
     total = sum(one.work for one in items)
     level = total if level is None else level
     estimate = Estimate(
@@ -89,7 +89,7 @@ def view(
         capacity_typical=member_capacity,
         past=steady(items, replicas, now) if past is None else past,
     )
-    limits = Limits(objective_seconds=config.objective_seconds, overhead_seconds=0.015, z=config.z)
+    limits = Limits(objective_seconds=config.sla_seconds, overhead_seconds=0.015, z=config.z)
 
     def longest_first(factor: float) -> LongestFirst:
         return LongestFirst(items, replace(limits, load_factor=factor))

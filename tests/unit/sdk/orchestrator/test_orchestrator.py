@@ -27,6 +27,7 @@ from loadtrim.orchestrator.orchestrator import (
     OrchestratorOptions,
 )
 from loadtrim.orchestrator.supervisor import Phase
+from loadtrim.settings import SettingsError
 
 # Waits for the signal instead of handling it: a handler that runs just before pause() leaves it waiting for ever.
 POLITE = """
@@ -376,3 +377,10 @@ async def test_instances_end_even_when_the_guard_is_killed_too(
     process.kill()
     process.wait()
     assert all([await gone(each) for each in ids])
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "inf", "nan", "soon"])
+def test_a_drain_that_no_instance_would_take_is_refused(text: str) -> None:
+    """It was read in a way of its own, so that instances were never killed, or at once."""
+    with pytest.raises(SettingsError, match="LOADTRIM_DRAIN_SECONDS"):
+        LocalOrchestrator(["true"], OrchestratorOptions(env={"LOADTRIM_DRAIN_SECONDS": text}))

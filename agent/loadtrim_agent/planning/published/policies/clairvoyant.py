@@ -64,7 +64,7 @@ class Clairvoyant:
         given = self._given
         mu, limit = view.service_rate(given.mu), given.limit_records_per_second
         if limit is None and mu is not None:
-            limit = mu * min(view.config.objective_seconds, 1.0)
+            limit = mu * min(view.config.sla_seconds, 1.0)
         if view.future is None or limit is None:
             return held(view, state, Reason.NOT_READY, "what will come, or what a record costs, is not known")
         ahead = view.estimate.startup_seconds + view.config.decision_seconds if given.with_startup else 0.0

@@ -72,7 +72,7 @@ class Flas:
     def decide(self, view: View, state: FlasState) -> Sizing:
         """See :class:`...sizing.policy.Policy`."""
         given = self._given
-        upper = given.upper_seconds or view.config.objective_seconds
+        upper = given.upper_seconds or view.config.sla_seconds
         lower = min(given.lower_seconds or LOWER_SHARE * upper, upper)
         if (left := cooling(view, state, given.cooldown_seconds)) > 0:
             return held(

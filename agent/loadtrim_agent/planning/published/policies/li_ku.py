@@ -72,7 +72,7 @@ class LiKu:
             return held(
                 view, state, Reason.STABILIZING, f"the cool-down after the last scaling takes {left:.0f} s more"
             )
-        queue = queueing(rate, mu, view.config.objective_seconds)
+        queue = queueing(rate, mu, view.config.sla_seconds)
         buffer = before + buffered(view.lag, mu * before * given.buffer_seconds) * given.weight
         target = min(max(queue, buffer), float(view.replicas_max))
         text = f"{rate:.0f} records/s arrive and {view.lag} wait; the queueing model asks for {_shown(queue)}, "

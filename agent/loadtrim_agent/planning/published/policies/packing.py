@@ -16,7 +16,7 @@ __all__ = ["after_burst", "before_burst", "member_size", "opened", "opened_in_on
 def member_size(view: View, fill: float, mu: float | None, *, whole_lag: bool = True) -> BinSize:
     """What a member takes: ``mu x fill`` records/s and ``mu x W x fill`` records that wait."""
     capacity = view.capacity(view.replicas) / view.replicas
-    return bin_size(view.items, capacity, view.config.objective_seconds, fill, mu, whole_lag=whole_lag)
+    return bin_size(view.items, capacity, view.config.sla_seconds, fill, mu, whole_lag=whole_lag)
 
 
 def opened(view: View, items: Sequence[Item], size: BinSize, extra_lag_seconds: float = 0.0) -> int:

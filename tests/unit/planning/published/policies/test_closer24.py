@@ -17,7 +17,7 @@ from loadtrim_agent.planning.values import PlanConfig, Reason, Sizing
 from unit.planning.sizing.test_policy import answer_of, entry, memory_of, view
 from unit.planning.virtual_group import Fleet, steps
 
-SETTING = PlanConfig(group="g", objective_seconds=0.5, policy="closer24")
+SETTING = PlanConfig(group="g", sla_seconds=0.5, policy="closer24")
 
 
 def decide(
@@ -180,7 +180,7 @@ def test_without_load_one_is_enough(rates: list[float]) -> None:
 @pytest.mark.parametrize("name", ["closer24", "closer24_algorithm_1", "closer24_as_run"])
 def test_after_a_down_those_that_stay_share_the_work(name: str) -> None:
     """100/s on 5 partitions take two members of 80/s, three partitions and two: bins of 180/s would leave one idle."""
-    config = PlanConfig(group="g", objective_seconds=0.5, policy=name, packer=name.removesuffix("_algorithm_1"))
+    config = PlanConfig(group="g", sla_seconds=0.5, policy=name, packer=name.removesuffix("_algorithm_1"))
     group = Fleet(config, steps(5, (0, 800.0), (30, 100.0)), members=1)
     for _ in range(60):
         group.run_scaled(1)

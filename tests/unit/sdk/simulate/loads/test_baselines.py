@@ -40,7 +40,7 @@ def at_nine(second: int) -> float:
 
 
 def play(baselines: tuple[BaselineRecord, ...], begins_at: float = BEGIN, text: str = CALM, **changes: Any) -> Outcome:
-    config = PlanConfig(group="g", objective_seconds=1.0, startup_seconds=STARTUP)
+    config = PlanConfig(group="g", sla_seconds=1.0, startup_seconds=STARTUP)
     given: dict[str, Any] = {"costs": Costs(mean_seconds=COST), "startup_seconds": STARTUP, "begins_at": begins_at}
     load = replace(parse_generator(text, 4), arrivals="even")
     return simulate(load, config, Options(**(given | {"baselines": baselines} | changes)))

@@ -33,7 +33,7 @@ COST = 0.005
 
 def play(text: str, partitions: int = 5, policy: str = "objective", packer: str = "trim", **changes: object) -> Outcome:
     given: dict[str, object] = {"costs": Costs(mean_seconds=COST)} | changes
-    config = PlanConfig(group="g", objective_seconds=0.5, policy=policy, packer=packer, startup_seconds=1.0)
+    config = PlanConfig(group="g", sla_seconds=0.5, policy=policy, packer=packer, startup_seconds=1.0)
     return simulate(parse_generator(text, partitions), config, Options(**given))  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_what_costs_and_scales_is_counted_to_the_loads_end(protocol: str) -> Non
     paid for them. The same load goes on without a record, and is looked at up to that second."""
     # The leader decides 50 ms after a burst, before anybody has told of it, and again 50 ms after the load's end.
     options = Options(costs=Costs(mean_seconds=COST), protocol=PROTOCOLS[protocol], phase_seconds=0.25)
-    config = PlanConfig(objective_seconds=0.5, policy="closer24:mu=200", startup_seconds=1.0)
+    config = PlanConfig(sla_seconds=0.5, policy="closer24:mu=200", startup_seconds=1.0)
     load = Load(
         per_second=(60.0,) * 19 + (6000.0,),
         partitions=tuple(Partition("t", at) for at in range(5)),
@@ -153,7 +153,7 @@ def test_who_looks_at_all_members_at_once_sees_the_burst_of_each() -> None:
     )
     # Nothing is done in its warm-up, but each decision says what it saw.
     policy = "closer24:mu=200,sampled_lag=1,warmup_seconds=100"
-    config = PlanConfig(objective_seconds=0.5, policy=policy, packer="sticky")
+    config = PlanConfig(sla_seconds=0.5, policy=policy, packer="sticky")
     waiting: dict[float, list[int]] = {}
     for spread in (0.0, 0.25):
         options = Options(costs=Costs(mean_seconds=COST), replicas=2, phase_seconds=0.99, reports_spread=spread)
@@ -209,12 +209,12 @@ def test_a_rising_load_is_answered_and_given_back() -> None:
 def test_who_knows_the_future_has_replicas_there_in_time() -> None:
     """The step comes at second 30; a replica takes 8 s to start, and 80 records/s to do a second's burst in time."""
     load = parse_generator("step:before=40,after=200,at=30,seconds=60", 6)
-    config = PlanConfig(objective_seconds=0.5, policy="clairvoyant", packer="closer24", startup_seconds=8.0)
+    config = PlanConfig(sla_seconds=0.5, policy="clairvoyant", packer="closer24", startup_seconds=8.0)
     options = Options(costs=Costs(mean_seconds=COST), startup_seconds=8.0)
     outcome = simulate(load, config, options)
     assert set(outcome.curves.replicas[:20]) == {1}
     assert outcome.curves.replicas[29] >= 3
-    blind = simulate(load, PlanConfig(objective_seconds=0.5, startup_seconds=8.0), options)
+    blind = simulate(load, PlanConfig(sla_seconds=0.5, startup_seconds=8.0), options)
     assert outcome.in_time > blind.in_time
 
 
@@ -262,7 +262,7 @@ def test_no_load_at_all_and_one_second_are_played() -> None:
 
 def test_a_partition_larger_than_any_member_ends_and_is_late() -> None:
     load = Load(per_second=(400.0,) * 20, partitions=(Partition("t", 0), Partition("t", 1)), shares=((0.9, 0.1),))
-    outcome = simulate(load, PlanConfig(objective_seconds=0.5), Options(costs=Costs(mean_seconds=COST)))
+    outcome = simulate(load, PlanConfig(sla_seconds=0.5), Options(costs=Costs(mean_seconds=COST)))
     assert outcome.arrived == outcome.done + outcome.left
     assert outcome.share_in_time < 0.3
     assert outcome.replicas_max <= 2
@@ -324,7 +324,7 @@ def test_silence_after_a_load_changes_nothing_of_it(policy: str, packer: str) ->
     """Partitions were placed without asking the policy there: linear came out 11 points better, landau24 18 worse."""
     load = parse_generator("step:before=100,after=700,at=20,seconds=40", 5)
     silent = replace(load, per_second=(*load.per_second, *(0.0,) * 60))
-    config = PlanConfig(objective_seconds=20.0, policy=policy, packer=packer, min_replicas=2, max_replicas=2)
+    config = PlanConfig(sla_seconds=20.0, policy=policy, packer=packer, min_replicas=2, max_replicas=2)
     options = Options(costs=Costs(mean_seconds=0.006), replicas=2)
     ends, goes_on = (simulate(each, config, options) for each in (load, silent))
     assert ends.share_in_time == goes_on.share_in_time < 0.95
@@ -382,7 +382,7 @@ def test_an_objective_longer_than_a_minute_is_waited_for() -> None:
     """What was not done a minute after the load's end was late, however long it had."""
     load = Load(per_second=(100.0,), partitions=(Partition("t", 0),), shares=((1.0,),))
     for objective, share in ((50.0, 0.49), (100.0, 0.99), (200.0, 1.0)):
-        config = PlanConfig(policy="fixed", objective_seconds=objective)
+        config = PlanConfig(policy="fixed", sla_seconds=objective)
         outcome = simulate(load, config, Options(costs=Costs(mean_seconds=1.0)))
         assert outcome.share_in_time == share
 
@@ -402,10 +402,10 @@ def test_one_seed_plays_one_way_under_any_hash_seed() -> None:
         "load = parse_generator('spike:rate=60,height=400,at=10,width=10,seconds=30,noise=0.2', 5)\n"
         "for protocol in PROTOCOLS.values():\n"
         "    options = Options(costs=Costs(mean_seconds=0.005, kind='exponential'), protocol=protocol)\n"
-        "    outcome = simulate(load, PlanConfig(objective_seconds=0.5), options)\n"
+        "    outcome = simulate(load, PlanConfig(sla_seconds=0.5), options)\n"
         "    print(protocol.name, sum(outcome.latencies), outcome.moves, outcome.replica_minutes)\n"
         "options = Options(costs=Costs(mean_seconds=0.005, kind='exponential'), replicas=3, slicing=True)\n"
-        "outcome = simulate(load, PlanConfig(objective_seconds=0.5), options)\n"
+        "outcome = simulate(load, PlanConfig(sla_seconds=0.5), options)\n"
         "print(sum(outcome.latencies), outcome.moves, outcome.slices)\n"
     )
     assert printed.count("\n") == len(PROTOCOLS) + 1
@@ -423,7 +423,7 @@ def test_a_constant_load_keeps_the_share_and_nothing_scales_after_the_first_minu
     """With 10 % of noise: each of these went to and fro, or held too few without end (docs/decisions/sizing.md)."""
     load = parse_generator(f"constant:rate={level * BURST_RECORDS!r},seconds=180,noise=0.1,seed={seed}", 5)
     load = replace(load, keys="fixed")
-    config = PlanConfig(group="g", objective_seconds=0.5, policy="objective", startup_seconds=1.0)
+    config = PlanConfig(group="g", sla_seconds=0.5, policy="objective", startup_seconds=1.0)
     there = math.ceil(load.per_second[0] * CONSTANT_COST_SECONDS / 0.5)
     options = Options(seed=seed, costs=Costs(mean_seconds=CONSTANT_COST_SECONDS), startup_seconds=1.0, replicas=there)
     outcome = simulate(load, config, options)

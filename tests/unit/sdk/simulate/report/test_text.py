@@ -13,7 +13,7 @@ SEEDS = (3, 4)
 
 def play(policy: str, packer: str, seed: int) -> Outcome:
     load = parse_generator("step:before=50,after=250,at=5,seconds=15", 4)
-    return simulate(load, PlanConfig(policy=policy, packer=packer, objective_seconds=0.5), Options(seed=seed))
+    return simulate(load, PlanConfig(policy=policy, packer=packer, sla_seconds=0.5), Options(seed=seed))
 
 
 @pytest.fixture(scope="module")
