@@ -81,8 +81,9 @@ class BrokenPlans:
 PLANNERS: list[BrokenPlans] = []
 
 
+@pytest.mark.looptime
 async def test_planning_that_broke_does_not_read_the_same_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, looptime: object
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The last 300 s were replayed, so that planning broke every 10 s for five minutes."""
     clock = SimpleNamespace(now=T)

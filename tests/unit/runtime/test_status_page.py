@@ -42,7 +42,8 @@ def test_an_agent_that_failed_is_not_well() -> None:
     assert failed.health() == (False, "the agent has failed: RuntimeError('fenced')")
 
 
-async def test_the_loop_is_seen_to_run(looptime: object, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.looptime
+async def test_the_loop_is_seen_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     monkeypatch.setattr("loadtrim_agent.runtime.condition.boot_time", loop.time)
     condition = AgentCondition()

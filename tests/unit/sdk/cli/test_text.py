@@ -208,7 +208,8 @@ def test_text_of_the_control_topic_reaches_the_terminal_as_text() -> None:
     assert not any(line.startswith("owned") for line in lines.splitlines())
 
 
-async def test_a_scene_that_cannot_be_drawn_does_not_end_the_view(looptime: object) -> None:
+@pytest.mark.looptime
+async def test_a_scene_that_cannot_be_drawn_does_not_end_the_view() -> None:
     def scene() -> Scene:
         raise ZeroDivisionError("no scene[/]")
 
