@@ -119,6 +119,9 @@ def _bad(name: str, value: object, allowed: str) -> SettingsError:
 
 
 def _warn_unknown(variable: str, known: list[str]) -> None:
-    nearest = difflib.get_close_matches(variable, known, n=1)
-    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    # Without the prefix, which any two of them share.
+    nearest = difflib.get_close_matches(
+        variable.removeprefix(PREFIX), [name.removeprefix(PREFIX) for name in known], n=1
+    )
+    hint = f" Did you mean {PREFIX}{nearest[0]}?" if nearest else ""
     log.warning("%s is no setting of loadtrim and is ignored.%s", variable, hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import zoneinfo
 from typing import Any
@@ -63,6 +64,8 @@ def test_an_unknown_monitor_stops_the_start_with_those_there_are_and_the_nearest
         ("sla_seconds", 0, "a number of seconds above 0"),
         ("catchup_seconds", math.nan, "a number of seconds above 0"),
         ("decision_seconds", math.inf, "a number of seconds above 0"),
+        ("drain_seconds", 0, "a number of seconds above 0"),
+        ("drain_seconds", math.nan, "a number of seconds above 0"),
         ("sla_share", 1.0, "a share of at least 0.5 and below 1, e.g. 0.999"),
         ("min_replicas", 0, "1 or more: with no member there is no leader to scale up again"),
         ("max_replicas", 0, "1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
@@ -142,3 +145,72 @@ def test_secrets_are_not_in_what_a_program_may_log() -> None:
 )
 def test_addresses_without_their_secrets(url: str, told: str) -> None:
     assert without_secrets(url) == told
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        (
+            {"MIN_REPLICAS": "4", "MAX_REPLICAS": "3"},
+            "LOADTRIM_MAX_REPLICAS=3 cannot be used: .*no less than LOADTRIM_MIN_REPLICAS",
+        ),
+        ({"MIN_REPLICAS": "0"}, "LOADTRIM_MIN_REPLICAS='0' cannot be used: .*>= 1"),
+        ({"DRAIN_SECONDS": "-1"}, "LOADTRIM_DRAIN_SECONDS='-1' cannot be used: .*> 0"),
+        ({"SCALER": "webhook"}, "LOADTRIM_SCALER=webhook cannot be used: .*LOADTRIM_SCALER_URL"),
+        ({"SCALER": "kubernetes"}, "LOADTRIM_SCALER='kubernetes' cannot be used: allowed is none, webhook"),
+        ({"TIME_ZONE": "Europe/Atlantis"}, "LOADTRIM_TIME_ZONE=Europe/Atlantis cannot be used: .*IANA name"),
+    ],
+)
+def test_a_variable_out_of_its_range_stops_the_start_with_one_line(environment: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named) as caught:
+        Settings.from_env({f"LOADTRIM_{name}": value for name, value in environment.items()})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "settings"),
+    [
+        ({"MIN_REPLICAS": "3", "MAX_REPLICAS": "3"}, {"min_replicas": 3, "max_replicas": 3}),
+        ({"SCALER": "webhook", "SCALER_URL": "http://h/s"}, {"scaler": "webhook", "scaler_url": "http://h/s"}),
+        ({"TIME_ZONE": "Europe/Berlin"}, {"time_zone": "Europe/Berlin"}),
+        ({"SLA_SECONDS": "", "MAX_REPLICAS": " ", "MODE": "", "ENABLED": ""}, {}),
+        ({"SLA_SECONDS": " 0.5 "}, {"sla_seconds": 0.5}),
+    ],
+)
+def test_variables_that_may_be_set_and_those_that_are_empty(
+    environment: dict[str, str], settings: dict[str, Any]
+) -> None:
+    """An empty value is as good as none: deployments have variables that are not filled in."""
+    assert Settings.from_env({f"LOADTRIM_{name}": value for name, value in environment.items()}) == Settings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "enabled"),
+    [
+        ("yes", True),
+        ("On", True),
+        ("TRUE", True),
+        ("1", True),
+        ("no", False),
+        ("OFF", False),
+        ("false", False),
+        ("0", False),
+    ],
+)
+def test_a_switch_is_on_or_off_in_any_of_the_usual_words(text: str, enabled: bool) -> None:
+    assert Settings.from_env({"LOADTRIM_ENABLED": text}).enabled is enabled
+
+
+def test_another_word_for_a_switch_is_refused() -> None:
+    with pytest.raises(SettingsError, match="LOADTRIM_ENABLED='maybe' cannot be used"):
+        Settings.from_env({"LOADTRIM_ENABLED": "maybe"})
+
+
+def test_a_variable_that_is_none_is_warned_about_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+    environment = {"LOADTRIM_MAX_REPLICA": "3", "LOADTRIM_XYZZY": "1", "LOADTRIM_DATA": "/data", "OTHER": "1"}
+    with caplog.at_level(logging.WARNING, "loadtrim"):
+        assert Settings.from_env(environment) == Settings()
+    assert caplog.messages == [
+        "LOADTRIM_MAX_REPLICA is no setting of loadtrim and is ignored. Did you mean LOADTRIM_MAX_REPLICAS?",
+        "LOADTRIM_XYZZY is no setting of loadtrim and is ignored.",
+    ]
