@@ -117,7 +117,7 @@ class Member:
     def check(self) -> None:
         """It is in a generation and owns something, or becomes so soon."""
         for _ in range(200):
-            if self._machine.snapshot().stable and self._machine.settled and self._machine.log_works:
+            if self._machine.snapshot().stable and self._machine.snapshot().settled and self._machine.log_works:
                 return
             self._now += 0.1
             self._feed(e.TickEvent)

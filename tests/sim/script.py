@@ -55,7 +55,7 @@ class Script(World):
         return all(
             m.machine.snapshot().stable
             and m.machine.snapshot().generation == self.coordinator.generation
-            and m.machine.settled
+            and m.machine.snapshot().settled
             for m in self.alive
         )
 

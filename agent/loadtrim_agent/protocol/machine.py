@@ -201,11 +201,6 @@ class Machine:
         self._log_failed = not usable
 
     @property
-    def settled(self) -> bool:
-        """In a generation, with everything held being handed out or given away, as far as it depends on us."""
-        return self.membership.stable and all(h.opened or h.held_up for h in self.partitions.assigned.values())
-
-    @property
     def lease_until(self) -> float:
         """Nothing is handed out at or after this time."""
         return self._lease.until

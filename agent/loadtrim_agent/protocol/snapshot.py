@@ -25,6 +25,8 @@ class AssignedView(msgspec.Struct, frozen=True, kw_only=True):
     state: AssignedState
     committed: int | None
     """Last offset that the broker acknowledged for this acquisition, or that it started at by a release."""
+    held_up: bool
+    """See :attr:`.assigned_partition.AssignedPartition.held_up`."""
 
     @property
     def opened(self) -> bool:
@@ -73,6 +75,11 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase is Phase.STABLE
 
     @property
+    def settled(self) -> bool:
+        """In a generation, with everything held being delivered or given away, as far as it depends on this member."""
+        return self.stable and all(view.opened or view.held_up for view in self.assigned.values())
+
+    @property
     def is_leader(self) -> bool:
         return self.stable and self.leader == self.member
 
@@ -96,6 +103,8 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 def views(assigned: Mapping[Partition, AssignedPartition]) -> dict[Partition, AssignedView]:
     """Return what a snapshot shows of the assigned partitions."""
     return {
-        p: AssignedView(acquisition_id=entry.acquisition_id, state=entry.state, committed=entry.committed)
+        p: AssignedView(
+            acquisition_id=entry.acquisition_id, state=entry.state, committed=entry.committed, held_up=entry.held_up
+        )
         for p, entry in list(assigned.items())  # a copy in one step: other threads may ask
     }

@@ -393,7 +393,7 @@ class CommandExecutor:
             opening = self._opening[:]
             self._opening.clear()
             self._agent.partitions.open(opening)
-        if not self._agent.condition.settled.is_set() and machine.settled:
+        if not self._agent.condition.settled.is_set() and machine.snapshot().settled:
             self._agent.condition.settled.set()
 
     # -- the group -----------------------------------------------------------------------------------------------

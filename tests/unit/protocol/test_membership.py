@@ -57,7 +57,7 @@ def test_a_newcomer_from_the_start_to_its_first_record() -> None:
     assert (opening.partition, opening.offset) == (P0, 5)
     d.feed(e.OpenedEvent, partition=P0, acquisition_id=opening.acquisition_id, position=5)
     assert d.kinds() == ["Run"]
-    assert d.machine.settled
+    assert d.machine.snapshot().settled
 
 
 def test_the_lease_runs_from_when_the_request_was_sent() -> None:

@@ -140,7 +140,7 @@ def test_what_the_broker_assigns_is_held_as_in_any_mixed_group() -> None:
     assert d.kinds() == ["Entered", "FetchCommitted"]
     assert d.only(c.EnteredCommand).protocol == BROKER_ASSIGNS
     d.open_all()
-    assert d.machine.settled
+    assert d.machine.snapshot().settled
     assert not d.machine.membership.speaks_loadtrim
     d.feed(e.MoveWantedEvent, partition=P0, target="other")
     assert d.counted() == ["move_not_possible"]

@@ -86,7 +86,7 @@ def test_a_start_that_is_refused_for_good_is_tried_again() -> None:
     d.commit_answered(TOPIC_AUTHORIZATION_FAILED)
     refused = d.only(c.CountCommand)
     assert (refused.what.label, refused.partition, refused.code) == ("pin_refused", P0, TOPIC_AUTHORIZATION_FAILED)
-    assert d.machine.settled, "the start of the consumer need not wait for somebody to grant the right"
+    assert d.machine.snapshot().settled, "the start of the consumer need not wait for somebody to grant the right"
     assert d.after(0.9) == []
     d.after(0.1)
     assert d.only(c.SendCommitCommand).offsets == {P0: (-1, "")}
@@ -119,7 +119,7 @@ def test_an_offset_that_is_refused_holds_up_its_own_partition_only() -> None:
     opening = d.only(c.OpenCommand)
     assert (opening.partition, opening.offset) == (P1, 5)
     d.feed(e.OpenedEvent, partition=P1, acquisition_id=opening.acquisition_id, position=5)
-    assert d.machine.settled
+    assert d.machine.snapshot().settled
     assert d.after(0.9) == []
     d.after(0.1)
     assert d.only(c.FetchCommittedCommand).partitions == (P0,)

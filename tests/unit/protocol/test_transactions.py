@@ -28,13 +28,13 @@ def test_an_open_transaction_holds_up_its_own_partitions_only() -> None:
     fetched(d, d.only(c.FetchCommittedCommand).fetch, {P1: 7}, P0)
     assert [(o.partition, o.offset) for o in d.all(c.OpenCommand)] == [(P1, 7)]
     d.feed(e.OpenedEvent, partition=P1, acquisition_id=d.acquisition_of(P1), position=7)
-    assert d.machine.settled, "how long the transaction lasts is not ours: the start does not wait for it"
+    assert d.machine.snapshot().settled, "how long the transaction lasts is not ours: the start does not wait for it"
     d.after(0.1)
     again = d.only(c.FetchCommittedCommand)
     assert again.partitions == (P0,)
     fetched(d, again.fetch, {P0: 4})
     assert [(o.partition, o.offset) for o in d.all(c.OpenCommand)] == [(P0, 4)]
-    assert not d.machine.settled
+    assert not d.machine.snapshot().settled
 
 
 def test_a_handoff_starts_at_the_offset_that_is_stable() -> None:
