@@ -8,7 +8,6 @@ says what a trigger leads to in which phase, and :mod:`~.membership_effects` has
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.wire.ownership_records import AssignmentRecord
@@ -57,13 +56,13 @@ class Membership(MembershipState):
 
     # -- the table -----------------------------------------------------------------------------------------------
 
-    def _fire(self, trigger: Trigger, now: float, detail: Any = None) -> None:
-        """Change the phase as the table says, then call the effects with the time and ``detail``.
+    def _fire(self, occurrence: Occurrence, now: float) -> None:
+        """Change the phase as the table says, then carry the effects out.
 
         Raises:
             InvariantError: the trigger cannot come in this phase.
         """
-        before = self.phase
+        trigger, before = occurrence.trigger, self.phase
         row = TRANSITIONS[before]
         if trigger not in row:
             raise InvariantError(f"membership: {trigger.name} in {before.name}", story=self.story())
@@ -73,11 +72,11 @@ class Membership(MembershipState):
         self.history.append((now, before, trigger))
         self.phase = transition.to
         for effect in transition.effects:
-            self._follow(now, getattr(self._effects, effect)(now, detail))
+            self._follow(now, self._effects.methods[effect](now, occurrence))
 
     def _follow(self, now: float, occurrence: Occurrence | None) -> None:
         if occurrence is not None:
-            self._fire(occurrence.trigger, now, occurrence.detail)
+            self._fire(occurrence, now)
 
     # -- wishes and times ----------------------------------------------------------------------------------------
 
@@ -88,7 +87,7 @@ class Membership(MembershipState):
 
     def rejoin(self, now: float) -> None:
         """Begin a rebalance, or note that one more is needed after the one going on."""
-        self._fire(Trigger.REBALANCE_WANTED, now)
+        self._fire(Occurrence(Trigger.REBALANCE_WANTED), now)
 
     def maybe_join(self, now: float) -> None:
         """Send the JoinGroup as soon as nothing stands in its way."""
@@ -96,7 +95,7 @@ class Membership(MembershipState):
 
     def left(self, now: float) -> None:
         """The member is out of the group."""
-        self._fire(Trigger.LEFT, now)
+        self._fire(Occurrence(Trigger.LEFT), now)
 
     def wakeup(self) -> float:
         """Return the time at which :meth:`tick` wants to be called at the latest."""
@@ -108,14 +107,14 @@ class Membership(MembershipState):
         if overdue:
             self.session.member_overdue(now)
         if now >= self.rebalance.retry_at and self.coordinator_known and self.phase is Phase.JOINING:
-            self._fire(Trigger.RETRY_DUE, now)
+            self._fire(Occurrence(Trigger.RETRY_DUE), now)
         if now >= self.rebalance.deadline:
             if self.phase in (Phase.SYNCING, Phase.READING):
                 self._emit(CountCommand(what=ProtocolCount.ASSIGNMENT_UNANSWERED))
             if self.phase is Phase.READING:
                 self._follow(now, self._answers.not_read())
             else:
-                self._fire(Trigger.OVERDUE, now)
+                self._fire(Occurrence(Trigger.OVERDUE), now)
         if self.stable:
             self._effects.leader_assignment.ask_for_missing(now)
         # Last, because what came before may have brought us back into a phase with heartbeats.
@@ -126,7 +125,7 @@ class Membership(MembershipState):
     def coordinator_found(self, now: float) -> None:
         """Requests go to the coordinator from now on."""
         self.coordinator_known = True
-        self._fire(Trigger.COORDINATOR_FOUND, now)
+        self._fire(Occurrence(Trigger.COORDINATOR_FOUND), now)
 
     def coordinator_lost(self) -> None:
         """A request was answered by a broker that is not the coordinator, or by none."""

@@ -57,7 +57,7 @@ class MembershipAnswers:
             if event.code in COORDINATOR_MOVED:
                 self._session.coordinator_lost()
             return Occurrence(Trigger.JOIN_POSTPONED)
-        return Occurrence(Trigger.REFUSED_FOR_GOOD, event.code)
+        return Occurrence(Trigger.REFUSED_FOR_GOOD, code=event.code)
 
     def _joined(self, event: JoinAnsweredEvent) -> Occurrence:
         self._session.joined(event.now, event.sent_at, event.generation)
@@ -72,7 +72,7 @@ class MembershipAnswers:
             self._hooks.stop_foreign(event.now)
         if event.leader != event.member:
             self._leader_assignment.missing.forget()
-            return Occurrence(Trigger.JOINED, {})
+            return Occurrence(Trigger.JOINED, answers={})
         if self._leader_assignment.judge(event):
             return self._stale_join()
         return Occurrence(Trigger.JOINED_AS_LEADER)
@@ -109,7 +109,7 @@ class MembershipAnswers:
             self._leader_assignment.too_large()
             return Occurrence(Trigger.SYNC_REFUSED)
         if code not in (Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS, *RETRIABLE):
-            return Occurrence(Trigger.REFUSED_FOR_GOOD, code)
+            return Occurrence(Trigger.REFUSED_FOR_GOOD, code=code)
         if code in COORDINATOR_MOVED:
             self._session.coordinator_lost()
         return Occurrence(Trigger.SYNC_REFUSED)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -16,13 +15,16 @@ from .group_config import LOADTRIM, STANDARD_PROTOCOLS, GroupConfig
 from .join_sequence import JoinSequence
 from .leader_assignment import LeaderAssignment
 from .membership_state import MembershipState, Occurrence
-from .membership_table import Phase, Trigger
+from .membership_table import Effect, Phase, Trigger
 from .ongoing_rebalance import NEVER, OngoingRebalance, attempts_of
 from .ports import MembershipHooks
 from .retry_backoff import RetryBackoff
 from .session import Session
 
 __all__ = ["MembershipEffects"]
+
+Method = Callable[[float, Occurrence], Occurrence | None]
+"""Carries one effect out, at this time and because of that; returns what follows from it."""
 
 ASSIGNMENT_APPEND_SECONDS = 1.0
 """Chosen: without its place in the log the assignment is answered as attempts, and nothing moves in the generation."""
@@ -35,7 +37,7 @@ UNREADABLE_WAIT_SECONDS = 1.0
 
 
 class MembershipEffects:
-    """One method for each effect of the table, called with the time and the detail of the trigger.
+    """One method for each effect of the table, called with the time and what happened.
 
     An effect does not change the phase: it returns the trigger that follows from it, where one does.
     """
@@ -58,6 +60,28 @@ class MembershipEffects:
         self._restarts = RetryBackoff(config.session_timeout)
         self._join_sequence = JoinSequence()
         self.leader_assignment = LeaderAssignment(hooks, emit, self._join_sequence)
+        self.methods: Mapping[Effect, Method] = {
+            Effect.ASSIGN: self.assign,
+            Effect.ASSIGN_WITHOUT_MORE: self.assign_without_more,
+            Effect.AWAIT_ASSIGNMENT: self.await_assignment,
+            Effect.BACK_OFF: self.back_off,
+            Effect.BEGIN_ASSIGNING: self.begin_assigning,
+            Effect.COMPLETE: self.complete,
+            Effect.ENTER: self.enter,
+            Effect.FAIL: self.fail,
+            Effect.FORGET: self.forget,
+            Effect.HEARTBEAT_NOW: self.heartbeat_now,
+            Effect.JOIN_AT_NEW_COORDINATOR: self.join_at_new_coordinator,
+            Effect.JOIN_ON_NEW_CONNECTION: self.join_on_new_connection,
+            Effect.MAYBE_JOIN: self.maybe_join,
+            Effect.NOTE_AGAIN: self.note_again,
+            Effect.RETRY_LATER: self.retry_later,
+            Effect.RETRY_SOON: self.retry_soon,
+            Effect.SEND_JOIN: self.send_join,
+            Effect.SEND_SYNC: self.send_sync,
+            Effect.STOP_WAITING: self.stop_waiting,
+            Effect.STOP_WAITING_FOR_ANSWER: self.stop_waiting_for_answer,
+        }
 
     def use_log(self, usable: bool) -> None:
         """Offer our protocol too from the next JoinGroup on, or the standard ones only."""
@@ -65,17 +89,17 @@ class MembershipEffects:
 
     # -- JoinGroup -----------------------------------------------------------------------------------------------
 
-    def note_again(self, now: float, _: Any) -> None:
+    def note_again(self, now: float, _: Occurrence) -> None:
         """Have another rebalance begin after the one going on."""
         self._rebalance.again = True
 
-    def maybe_join(self, now: float, _: Any = None) -> Occurrence | None:
+    def maybe_join(self, now: float, _: Occurrence | None = None) -> Occurrence | None:
         """Have the JoinGroup sent as soon as nothing stands in its way."""
         if self._state.phase is not Phase.REVOKING or self._rebalance.held_back(now):
             return None
         return Occurrence(Trigger.READY) if self._hooks.ready_to_join(now) else None
 
-    def send_join(self, now: float, _: Any = None, *, fresh: bool = False) -> None:
+    def send_join(self, now: float, _: Occurrence | None = None, *, fresh: bool = False) -> None:
         """Send the JoinGroup, unless the coordinator must be found first.
 
         Args:
@@ -116,52 +140,52 @@ class MembershipEffects:
             self._hooks.append(RejoinRecord(group=group, member=state.member, at=at, generation=state.generation))
         self._session.end_announced()
 
-    def join_on_new_connection(self, now: float, _: Any) -> None:
+    def join_on_new_connection(self, now: float, _: Occurrence) -> None:
         """Send the JoinGroup that was not answered in time again."""
         # Rule 12: the JoinGroup may have been lost while heartbeats keep us alive, and the rebalance waits for us.
         self._session.stop_heartbeats()
         self._emit(CountCommand(what=ProtocolCount.JOIN_UNANSWERED))
         self.send_join(now, fresh=True)
 
-    def join_at_new_coordinator(self, now: float, _: Any) -> None:
+    def join_at_new_coordinator(self, now: float, _: Occurrence) -> None:
         """Send the JoinGroup to the coordinator just found, unless a retry is about to."""
         # Also where a JoinGroup is parked: it may be parked at a broker that is not the coordinator any more.
         if self._rebalance.retry_at == NEVER:
             self.send_join(now)
 
-    def back_off(self, now: float, _: Any) -> None:
+    def back_off(self, now: float, _: Occurrence) -> None:
         """Begin the rebalance again after a pause that grows with each time in a row."""
         # What was answered may be answered again, by a broker that cannot do better for a while.
         pause = self._restarts.failed(self._state.member)
         self._rebalance.held_until = now + pause if pause else NEVER
 
-    def heartbeat_now(self, now: float, _: Any) -> None:
+    def heartbeat_now(self, now: float, _: Occurrence) -> None:
         """Have the coordinator just found asked at once whether it knows the member."""
         self._session.hurry_heartbeat(now)
 
-    def retry_soon(self, now: float, _: Any) -> None:
+    def retry_soon(self, now: float, _: Occurrence) -> None:
         """Send the JoinGroup again after a moment."""
         self._rebalance.retry_at = now + self._config.retry_backoff
 
-    def retry_later(self, now: float, _: Any) -> None:
+    def retry_later(self, now: float, _: Occurrence) -> None:
         """Join again after a while, with an assignment that cannot be read."""
         # What cannot be read stays so perhaps for as long as its leader leads: joining again at once would make
         # everybody rebalance all the time.
         self._rebalance.deadline = NEVER
         self._rebalance.retry_at = now + UNREADABLE_WAIT_SECONDS
 
-    def fail(self, now: float, code: int) -> None:
+    def fail(self, now: float, occurrence: Occurrence) -> None:
         """The user is told what aiokafka would tell."""
-        self._emit(FailCommand(code=code))
+        self._emit(FailCommand(code=occurrence.code))
 
     # -- the leader's assignment ---------------------------------------------------------------------------------
 
-    def begin_assigning(self, now: float, _: Any) -> None:
+    def begin_assigning(self, now: float, _: Occurrence) -> None:
         """Begin an assignment; topics are waited for until the deadline."""
         self._rebalance.deadline = now + TOPICS_WAIT_SECONDS
         self.leader_assignment.begin()
 
-    def assign(self, now: float, _: Any = None) -> Occurrence | None:
+    def assign(self, now: float, _: Occurrence | None = None) -> Occurrence | None:
         """Answer with the assignment as soon as everything it needs is there."""
         if self._state.phase is not Phase.ASSIGNING or self.leader_assignment.writing:
             return None
@@ -177,14 +201,15 @@ class MembershipEffects:
             return None
         return _assigned(self.leader_assignment.appended(append, offset))
 
-    def assign_without_more(self, now: float, _: Any) -> Occurrence | None:
+    def assign_without_more(self, now: float, _: Occurrence) -> Occurrence | None:
         """Waiting takes too long: the leader assigns without the rest (rules 7 and 8)."""
         return _assigned(self.leader_assignment.without_more()) or self.assign(now)
 
     # -- SyncGroup and the generation ----------------------------------------------------------------------------
 
-    def send_sync(self, now: float, answers: dict[str, GroupAnswer]) -> None:
+    def send_sync(self, now: float, occurrence: Occurrence) -> None:
         """Send the SyncGroup, with everybody's answer where this member leads."""
+        assert occurrence.answers is not None, "JOINED and ASSIGNED tell them"
         rebalance = self._rebalance
         rebalance.deadline = now + self._config.rebalance_timeout / 2
         rebalance.outstanding = True
@@ -193,17 +218,19 @@ class MembershipEffects:
                 attempt=rebalance.attempt,
                 member=self._state.member,
                 generation=rebalance.generation,
-                answers=answers,
+                answers=occurrence.answers,
             )
         )
 
-    def await_assignment(self, now: float, answer: GroupAnswer) -> None:
+    def await_assignment(self, now: float, occurrence: Occurrence) -> None:
         """Wait for the assignment in the log, but not for long."""
+        answer = _answer_of(occurrence)
         self._rebalance.answer = answer
         self._rebalance.deadline = now + ASSIGNMENT_WAIT_SECONDS
 
-    def enter(self, now: float, answer: GroupAnswer) -> Occurrence | None:
+    def enter(self, now: float, occurrence: Occurrence) -> Occurrence | None:
         """Enter the generation; another rebalance follows where one is wanted already."""
+        answer = _answer_of(occurrence)
         state, rebalance = self._state, self._rebalance
         state.generation = rebalance.generation
         state.protocol = rebalance.protocol
@@ -227,8 +254,9 @@ class MembershipEffects:
             return Occurrence(Trigger.REBALANCE_WANTED)
         return None
 
-    def complete(self, now: float, answer: GroupAnswer) -> None:
+    def complete(self, now: float, occurrence: Occurrence) -> None:
         """Take in the assignment of the generation entered without it: all that moved since then comes after it."""
+        answer = _answer_of(occurrence)
         state = self._state
         assert answer.assignment is not None, "it was read from the log"
         state.assignment = answer.assignment
@@ -242,15 +270,15 @@ class MembershipEffects:
 
     # -- the way out ---------------------------------------------------------------------------------------------
 
-    def stop_waiting_for_answer(self, now: float, _: Any) -> None:
+    def stop_waiting_for_answer(self, now: float, _: Occurrence) -> None:
         """The phase may last from now on; a retry stays due."""
         self._rebalance.deadline = NEVER
 
-    def stop_waiting(self, now: float, _: Any) -> None:
+    def stop_waiting(self, now: float, _: Occurrence) -> None:
         """Nothing is waited for any more."""
         self._rebalance.stop_waiting()
 
-    def forget(self, now: float, _: Any) -> None:
+    def forget(self, now: float, _: Occurrence) -> None:
         """The coordinator does not know the member (rule 9): own nothing, forget all, take a new id."""
         self._rebalance.deadline = NEVER
         self._emit(CountCommand(what=ProtocolCount.FORGOTTEN))
@@ -267,4 +295,9 @@ class MembershipEffects:
 
 
 def _assigned(answers: dict[str, GroupAnswer] | None) -> Occurrence | None:
-    return Occurrence(Trigger.ASSIGNED, answers) if answers is not None else None
+    return Occurrence(Trigger.ASSIGNED, answers=answers) if answers is not None else None
+
+
+def _answer_of(occurrence: Occurrence) -> GroupAnswer:
+    assert occurrence.answer is not None, f"{occurrence.trigger.name} comes with the answer to the SyncGroup"
+    return occurrence.answer

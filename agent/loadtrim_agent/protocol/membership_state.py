@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loadtrim_agent.wire.ownership_records import AssignmentRecord
 
 from .blind_generation import BlindGeneration
+from .events import GroupAnswer
 from .group_config import BROKER_ASSIGNS, LOADTRIM
 from .membership_table import Phase, Trigger
 
@@ -18,10 +19,15 @@ HISTORY_ENTRIES_MAX = 50
 
 
 class Occurrence(NamedTuple):
-    """A trigger that is to be fired next, with the detail that its effects need."""
+    """A trigger that is to be fired next, with what its effects need."""
 
     trigger: Trigger
-    detail: Any = None
+    answer: GroupAnswer | None = None
+    """ASSIGNMENT_HERE, ASSIGNMENT_IN_LOG: the answer to the SyncGroup."""
+    answers: dict[str, GroupAnswer] | None = None
+    """JOINED, ASSIGNED: everybody's answers, which the SyncGroup takes along; those of a follower are empty."""
+    code: int = 0
+    """REFUSED_FOR_GOOD: the coordinator's error."""
 
 
 class MembershipState:

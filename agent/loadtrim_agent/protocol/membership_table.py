@@ -35,7 +35,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["IGNORED", "TRANSITIONS", "Phase", "Transition", "Trigger", "diagram"]
+__all__ = ["IGNORED", "TRANSITIONS", "Effect", "Phase", "Transition", "Trigger", "diagram"]
 
 
 class Phase(enum.Enum):
@@ -86,24 +86,49 @@ class Trigger(enum.Enum):
     LEFT = "LeaveGroup"
 
 
+class Effect(enum.Enum):
+    """A step that a transition takes: the method of :class:`~.membership_effects.MembershipEffects` with this name."""
+
+    ASSIGN = "assign"
+    ASSIGN_WITHOUT_MORE = "assign_without_more"
+    AWAIT_ASSIGNMENT = "await_assignment"
+    BACK_OFF = "back_off"
+    BEGIN_ASSIGNING = "begin_assigning"
+    COMPLETE = "complete"
+    ENTER = "enter"
+    FAIL = "fail"
+    FORGET = "forget"
+    HEARTBEAT_NOW = "heartbeat_now"
+    JOIN_AT_NEW_COORDINATOR = "join_at_new_coordinator"
+    JOIN_ON_NEW_CONNECTION = "join_on_new_connection"
+    MAYBE_JOIN = "maybe_join"
+    NOTE_AGAIN = "note_again"
+    RETRY_LATER = "retry_later"
+    RETRY_SOON = "retry_soon"
+    SEND_JOIN = "send_join"
+    SEND_SYNC = "send_sync"
+    STOP_WAITING = "stop_waiting"
+    STOP_WAITING_FOR_ANSWER = "stop_waiting_for_answer"
+
+
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The phase that follows, and the effects: methods of :class:`~.membership_effects.MembershipEffects`, in order."""
+    """The phase that follows, and the effects in order."""
 
     to: Phase
-    effects: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
 
 
 IGNORED = None
 """The trigger may come in this phase and changes nothing."""
 
-_FORGET = Transition(Phase.REVOKING, ("back_off", "forget", "maybe_join"))
-_LEAVE = Transition(Phase.LEFT, ("stop_waiting",))
-_RESTART = Transition(Phase.REVOKING, ("stop_waiting_for_answer", "back_off", "maybe_join"))
+_FORGET = Transition(Phase.REVOKING, (Effect.BACK_OFF, Effect.FORGET, Effect.MAYBE_JOIN))
+_LEAVE = Transition(Phase.LEFT, (Effect.STOP_WAITING,))
+_RESTART = Transition(Phase.REVOKING, (Effect.STOP_WAITING_FOR_ANSWER, Effect.BACK_OFF, Effect.MAYBE_JOIN))
 
 TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     Phase.IDLE: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, ("maybe_join",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, (Effect.MAYBE_JOIN,)),
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.LEFT: _LEAVE,
@@ -111,64 +136,64 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     Phase.REVOKING: {
         Trigger.REBALANCE_WANTED: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
-        Trigger.READY: Transition(Phase.JOINING, ("send_join",)),
+        Trigger.READY: Transition(Phase.JOINING, (Effect.SEND_JOIN,)),
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.JOINING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.JOINING, ("note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.JOINING, (Effect.NOTE_AGAIN,)),
         Trigger.GENERATION_ENDS: IGNORED,
-        Trigger.ID_GIVEN: Transition(Phase.JOINING, ("send_join",)),
-        Trigger.JOIN_POSTPONED: Transition(Phase.JOINING, ("retry_soon",)),
-        Trigger.RETRY_DUE: Transition(Phase.JOINING, ("send_join",)),
-        Trigger.COORDINATOR_FOUND: Transition(Phase.JOINING, ("join_at_new_coordinator",)),
-        Trigger.JOINED: Transition(Phase.SYNCING, ("send_sync",)),
-        Trigger.JOINED_AS_LEADER: Transition(Phase.ASSIGNING, ("begin_assigning", "assign")),
+        Trigger.ID_GIVEN: Transition(Phase.JOINING, (Effect.SEND_JOIN,)),
+        Trigger.JOIN_POSTPONED: Transition(Phase.JOINING, (Effect.RETRY_SOON,)),
+        Trigger.RETRY_DUE: Transition(Phase.JOINING, (Effect.SEND_JOIN,)),
+        Trigger.COORDINATOR_FOUND: Transition(Phase.JOINING, (Effect.JOIN_AT_NEW_COORDINATOR,)),
+        Trigger.JOINED: Transition(Phase.SYNCING, (Effect.SEND_SYNC,)),
+        Trigger.JOINED_AS_LEADER: Transition(Phase.ASSIGNING, (Effect.BEGIN_ASSIGNING, Effect.ASSIGN)),
         Trigger.STALE_JOIN: _RESTART,
-        Trigger.OVERDUE: Transition(Phase.JOINING, ("join_on_new_connection",)),
-        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("stop_waiting", "fail")),
+        Trigger.OVERDUE: Transition(Phase.JOINING, (Effect.JOIN_ON_NEW_CONNECTION,)),
+        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, (Effect.STOP_WAITING, Effect.FAIL)),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.ASSIGNING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.ASSIGNING, ("note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.ASSIGNING, (Effect.NOTE_AGAIN,)),
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.STALE_JOIN: _RESTART,
-        Trigger.ASSIGNED: Transition(Phase.SYNCING, ("send_sync",)),
-        Trigger.OVERDUE: Transition(Phase.ASSIGNING, ("assign_without_more",)),
+        Trigger.ASSIGNED: Transition(Phase.SYNCING, (Effect.SEND_SYNC,)),
+        Trigger.OVERDUE: Transition(Phase.ASSIGNING, (Effect.ASSIGN_WITHOUT_MORE,)),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.SYNCING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.SYNCING, ("note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.SYNCING, (Effect.NOTE_AGAIN,)),
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
-        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("enter",)),
-        Trigger.ASSIGNMENT_IN_LOG: Transition(Phase.READING, ("await_assignment",)),
-        Trigger.ASSIGNMENT_UNREADABLE: Transition(Phase.JOINING, ("retry_later",)),
+        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, (Effect.ENTER,)),
+        Trigger.ASSIGNMENT_IN_LOG: Transition(Phase.READING, (Effect.AWAIT_ASSIGNMENT,)),
+        Trigger.ASSIGNMENT_UNREADABLE: Transition(Phase.JOINING, (Effect.RETRY_LATER,)),
         Trigger.STALE_ASSIGNMENT: _RESTART,
         Trigger.SYNC_REFUSED: _RESTART,
         Trigger.OVERDUE: _RESTART,
-        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, ("stop_waiting", "fail")),
+        Trigger.REFUSED_FOR_GOOD: Transition(Phase.FAILED, (Effect.STOP_WAITING, Effect.FAIL)),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.READING: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.READING, ("note_again",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.READING, (Effect.NOTE_AGAIN,)),
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
-        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("enter",)),
+        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, (Effect.ENTER,)),
         Trigger.STALE_ASSIGNMENT: _RESTART,
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
     Phase.STABLE: {
-        Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, ("maybe_join",)),
-        Trigger.GENERATION_ENDS: Transition(Phase.REVOKING, ("maybe_join",)),
-        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, ("complete",)),
-        Trigger.COORDINATOR_FOUND: Transition(Phase.STABLE, ("heartbeat_now",)),
+        Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, (Effect.MAYBE_JOIN,)),
+        Trigger.GENERATION_ENDS: Transition(Phase.REVOKING, (Effect.MAYBE_JOIN,)),
+        Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, (Effect.COMPLETE,)),
+        Trigger.COORDINATOR_FOUND: Transition(Phase.STABLE, (Effect.HEARTBEAT_NOW,)),
         Trigger.FORGOTTEN: _FORGET,
         Trigger.LEFT: _LEAVE,
     },
@@ -198,7 +223,7 @@ def diagram() -> str:
     arrows: dict[tuple[Phase, Phase], list[str]] = {}
     for phase, row in TRANSITIONS.items():
         for trigger, transition in row.items():
-            noted = transition is not None and transition.effects == ("note_again",)
+            noted = transition is not None and transition.effects == (Effect.NOTE_AGAIN,)
             if transition is None or noted or (trigger in everywhere and phase is not Phase.STABLE):
                 continue
             arrows.setdefault((phase, transition.to), []).append(trigger.value)

@@ -8,8 +8,8 @@ import pytest
 
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.protocol.assigned_partition import AssignedEvent
-from loadtrim_agent.protocol.membership_effects import MembershipEffects
-from loadtrim_agent.protocol.membership_table import TRANSITIONS, Phase, Trigger
+from loadtrim_agent.protocol.membership_state import Occurrence
+from loadtrim_agent.protocol.membership_table import TRANSITIONS, Effect, Phase, Trigger
 from sim.diagrams import PAGE, drawn
 from sim.driver import Driver
 
@@ -26,9 +26,11 @@ def test_every_phase_is_reached() -> None:
     assert reached == set(Phase) - {Phase.IDLE}
 
 
-def test_every_effect_is_a_method() -> None:
-    effects = {effect for row in TRANSITIONS.values() for t in row.values() if t is not None for effect in t.effects}
-    assert all(callable(getattr(MembershipEffects, effect)) for effect in effects)
+def test_every_effect_is_used_and_is_the_method_of_its_name() -> None:
+    used = {effect for row in TRANSITIONS.values() for t in row.values() if t is not None for effect in t.effects}
+    methods = Driver().machine.membership._effects.methods
+    assert used == set(Effect) == set(methods)
+    assert {effect.value: method.__name__ for effect, method in methods.items()} == {e.value: e.value for e in Effect}
 
 
 def test_what_may_come_at_any_time_is_in_every_row() -> None:
@@ -49,7 +51,7 @@ def test_what_the_table_does_not_name_is_a_contradiction(phase: Phase, trigger: 
     membership = Driver().machine.membership
     membership.phase = phase
     with pytest.raises(InvariantError, match=f"membership: {trigger.name} in {phase.name}"):
-        membership._fire(trigger, 0.0)
+        membership._fire(Occurrence(trigger), 0.0)
     assert membership.phase is phase
 
 
