@@ -1,8 +1,13 @@
-"""Template of a packer: the largest partition first, to the member with the most room.
+"""The packer ``most_room``, a template: the largest partition first, to the member with the most room.
 
-To add a packer, copy this file to ``agent/loadtrim_agent/planning/published/packers/<name>.py``, make the imports
-relative, and add two lines to ``planning/registry.py``: one to its docstring and one to ``PACKERS``. The contract suite
-``tests/contract/test_packer_contract.py`` takes every entry of ``PACKERS``.
+To add a packer:
+
+1. Copy this file to ``agent/loadtrim_agent/planning/published/packers/<name>.py``. Make the imports relative, rename
+   the class, and let the first line and the source below be yours.
+2. ``agent/loadtrim_agent/planning/registry.py``: a line in the docstring's list, an import, an entry of ``PACKERS``.
+3. ``docs/packers.md``: a row of the table.
+4. ``.venv/bin/ruff check --fix .`` sorts the imports; then ``make test-unit lint types``. The contract suite
+   ``tests/contract/test_packer_contract.py`` takes every entry of ``PACKERS``.
 
 Source: the paper, section and algorithm. Changed: what is different here, and why.
 """

@@ -1,9 +1,17 @@
-"""Template of a policy: so many waiting records per replica.
+"""The policy ``lag_per_replica``, a template: so many waiting records per replica.
 
-To add a policy, copy this file to ``agent/loadtrim_agent/planning/published/policies/<name>.py``, make the imports
-relative, and add two lines to ``planning/registry.py``: one to its docstring and one to ``POLICIES``. The contract
-suite ``tests/contract/test_policy_contract.py`` takes every entry of ``POLICIES``; ``docs/policies.md`` is made from
-the docstrings (``tests/unit/planning/published/page.py``).
+To add a policy:
+
+1. Copy this file to ``agent/loadtrim_agent/planning/published/policies/<name>.py``. Make the imports relative, rename
+   the classes, and let the first line and the source below be yours.
+2. ``agent/loadtrim_agent/planning/registry.py``: a line in the docstring's list, an import, an entry of ``POLICIES``.
+3. ``tests/golden/test_policies.py``: its answers to the two steps of the load, worked by hand, in ``UP`` and ``DOWN``.
+4. ``tests/property/test_policies_play.py``: its parameters for a load of three minutes in ``CHOICES``. A policy that
+   scales with no load goes into ``UNPLAYED``.
+5. ``benchmarks/compare/runs.py``: a row of ``CHOICES``, so that ``make compare`` plays it.
+6. ``docs/policies.md`` is made from docstrings and parameters: ``cd tests && python -m unit.planning.published.page``.
+7. ``.venv/bin/ruff check --fix .`` sorts the imports; then ``make test-unit lint types``. The contract suite
+   ``tests/contract/test_policy_contract.py`` takes every entry of ``POLICIES``.
 
 Source: the paper, section and equation. Changed: what is different here, and why.
 """
@@ -24,7 +32,7 @@ __all__ = ["LagPerReplica"]
 
 
 class LagParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set. Every field has a type with its range, a description and a default; names end in the unit."""
+    """The parameters. Every field has a type with its range, a description and a default; names end in the unit."""
 
     lag_records: Annotated[Positive, Meta(description="records that may wait per replica")] = 1_000.0
     every_seconds: Annotated[Positive, Meta(description="how often it looks")] = 10.0
@@ -32,13 +40,13 @@ class LagParameters(Parameters, frozen=True, kw_only=True):
 
 
 class LagState(PaperState, frozen=True, kw_only=True):
-    """What must not be forgotten: it travels with every decision, also to the next leader.
+    """The memory of the policy: it travels with every decision, also to the next leader.
 
     Every field is a number, a tuple or a dict of numbers, and has a default: an earlier version's state lacks it.
     """
 
     looked_at: float | None = None
-    """When it looked last, seconds since the epoch."""
+    """Time of the last look, seconds since the epoch; None: there was none."""
 
 
 class LagPerReplica:

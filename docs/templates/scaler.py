@@ -1,13 +1,17 @@
-"""A scaler to copy: the leader's way to ask *your* orchestrator for replicas.
+"""The scaler ``template``, to copy: the leader's way to ask *your* orchestrator for replicas.
 
-1. Copy this file to ``agent/loadtrim_agent/leader/scaling/<name>.py`` and rename the classes.
+1. Copy this file to ``agent/loadtrim_agent/leader/scaling/<name>.py``. Make the imports relative, and rename the
+   classes and ``name``.
 2. Fill in :meth:`Orchestrator.put`: one call of your orchestrator's API. Keep ``FakeOrchestrator`` for the test.
-3. Run the contract suite on the copy: ``SCALER=<path of the copy> pytest tests/contract/test_scaler_contract.py``.
-4. Name it in ``ScalerName`` (``common/settings.py``) and make it in ``_make_scaler`` (``runtime/services.py``).
+3. ``SCALER=<path of the copy> pytest tests/contract/test_scaler_contract.py`` runs the contract suite on the copy.
+4. ``agent/loadtrim_agent/common/settings.py``: its name in ``ScalerName``.
+5. ``agent/loadtrim_agent/runtime/services.py``: make it in ``_make_scaler``.
+6. ``docs/reference.md``: its name at ``LOADTRIM_SCALER``.
+7. ``.venv/bin/ruff check --fix .`` sorts the imports; then ``make test-unit lint types``.
 
-What the suite asks of every scaler: the request is the *wanted state*, so sending it again changes nothing and the
-newest one replaces all before it; whatever the other side does is an outcome, never an exception; a request ends in
-bounded time; after ``close()`` nothing is sent.
+The suite asks four things of every scaler. A request is the *wanted state*: to send it again changes nothing, and the
+newest one replaces all before it. Whatever the other side does is an outcome, never an exception. A request ends in
+bounded time. After ``close()`` nothing is sent.
 """
 
 from __future__ import annotations
@@ -27,11 +31,11 @@ class Orchestrator(Protocol):
     """The other side."""
 
     async def put(self, group: str, replicas: int, victims: tuple[str, ...]) -> None:
-        """Store the wanted state. Raises PermissionError where it is refused, OSError where nobody answers."""
+        """Store the wanted state. It raises PermissionError where it is refused, OSError without an answer."""
 
 
 class TemplateScaler:
-    """Asks an orchestrator. Implements :class:`loadtrim_agent.leader.scaling.port.Scaler`.
+    """The leader asks an orchestrator through it, as :class:`loadtrim_agent.leader.scaling.port.Scaler` says.
 
     Args:
         orchestrator: the other side.

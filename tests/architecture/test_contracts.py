@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from architecture.tree import ROOT, ROOTS, ours
+from architecture.tree import ROOT, ROOTS, Module, ours
 
 CONTRACTS = [
     each["id"] for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -165,3 +166,22 @@ def test_violations_are_found(copy: Path, contract: str) -> None:
     answers = linted(copy, [(contract, edits) for edits in violations.values()])
     missed = [name for name, printed in zip(violations, answers, strict=True) if "0 kept, 1 broken." not in printed]
     assert not missed, "\n".join([f"{contract} does not find: {missed}", *answers])
+
+
+def test_imports_of_the_agent_are_relative_inside_a_room_and_absolute_across_rooms() -> None:
+    wrong = [
+        f"{module.name}: {'.' * node.level}{node.module or ''}"
+        for module in ours()
+        if module.package == "loadtrim_agent" and module.name.count(".") > 1
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and _style_is_wrong(module, node)
+    ]
+    assert not wrong
+
+
+def _style_is_wrong(module: Module, node: ast.ImportFrom) -> bool:
+    assert module.path is not None
+    own = module.name.split(".") + ["__init__"] * (module.path.name == "__init__.py")
+    if node.level:
+        return len(own) - node.level < 2  # it leads out of the room
+    return (node.module or "").split(".")[:2] == own[:2]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from architecture import language
-from architecture.tree import Module
+from architecture.tree import ROOT, Module
+
+TEMPLATES = sorted((ROOT / "docs" / "templates").glob("*.py"))
 
 
 def module(text: str) -> Module:
@@ -83,3 +88,9 @@ def test_older_words_are_found_in_prose_and_names(text: str, count: int) -> None
 
 def test_counts_are_kept_by_room() -> None:
     assert language.older_words([module("# lull"), module("# lull")]) == {"pack": 2}
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("check", [language.first_words, language.long_sentences, language.older_words])
+def test_a_copy_of_a_template_adds_nothing_to_the_lists(path: Path, check: Callable[..., dict[str, int]]) -> None:
+    assert check([Module("pack", path.read_text())]) == {"pack": 0}

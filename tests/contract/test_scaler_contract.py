@@ -8,6 +8,7 @@ the template itself.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Callable
@@ -25,6 +26,7 @@ from loadtrim_agent.leader.scaling.port import DETAIL_MAX, Answer, ScaleOutcome,
 from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 
 TOKEN = "s3cret-t0ken"
+AGENT = "loadtrim_agent"
 TEMPLATE = Path(__file__).parents[2] / "docs" / "templates" / "scaler.py"
 
 
@@ -104,8 +106,12 @@ async def template_harness() -> AsyncIterator[Harness]:
 
 
 def load_template() -> Any:
-    """Load the file as a module."""
-    spec = importlib.util.spec_from_file_location("scaler_template", os.environ.get("SCALER", TEMPLATE))
+    """Load the file as a module; a copy in the agent as the module that it is, for its imports are relative."""
+    path = Path(os.environ.get("SCALER", TEMPLATE))
+    if AGENT in path.parts:
+        parts = path.with_suffix("").parts
+        return importlib.import_module(".".join(parts[len(parts) - parts[::-1].index(AGENT) - 1 :]))
+    spec = importlib.util.spec_from_file_location("scaler_template", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

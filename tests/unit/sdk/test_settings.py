@@ -6,12 +6,12 @@ import contextlib
 import logging
 import math
 import zoneinfo
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from loadtrim.settings import Settings, SettingsError
-from loadtrim_agent.common.settings import AgentSettings, without_secrets
+from loadtrim_agent.common.settings import AgentSettings, ScalerName, without_secrets
 from loadtrim_agent.metering.readings import MeterConfig
 from loadtrim_agent.planning.registry import POLICIES
 from loadtrim_agent.planning.values import PlanConfig
@@ -70,8 +70,8 @@ def test_an_unknown_monitor_stops_the_start_with_those_there_are_and_the_nearest
         ("min_replicas", 0, "1 or more: with no member there is no leader to scale up again"),
         ("max_replicas", 0, "1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
         ("mode", "ghost", "active, shadow"),
-        ("scaler", "nomad", "none, webhook"),
-        ("scaler", "kubernetes", "none, webhook"),
+        ("scaler", "nomad", ", ".join(get_args(ScalerName))),
+        ("scaler", "kubernetes", ", ".join(get_args(ScalerName))),
         ("scaler", "webhook", "webhook only together with LOADTRIM_SCALER_URL"),
         ("time_zone", "Moon/Base", "an IANA name such as UTC or Europe/Berlin"),
     ],

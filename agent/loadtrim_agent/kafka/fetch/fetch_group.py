@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from loadtrim_agent.kafka.connections import Backoff
-
+from ..connections import Backoff
 from .channels import PAUSE_SECONDS, BrokerChannels, FetchChannel, FetchConnection
 
 __all__ = ["FetchGroup"]

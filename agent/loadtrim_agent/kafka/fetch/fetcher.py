@@ -13,15 +13,15 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.kafka.connections import UNREACHABLE, Backoff, Connections
-from loadtrim_agent.kafka.fetch.port import FetchSink
 
+from ..connections import UNREACHABLE, Backoff, Connections
 from .channels import PAUSE_BYTES_MAX, BrokerChannels, ChannelRequest, FetchChannel, fetch_group_for
 from .chunk import frame
 from .fetch_group import FetchGroup
 from .fetch_settings import FetchSettings
 from .fetch_tasks import FetchTasks
 from .offsets import EARLIEST, LATEST, OffsetQueries
+from .port import FetchSink
 from .receiving import ReceivingClient
 from .request import SessionFetchRequest
 from .state import Budget, Route, Taken
