@@ -50,6 +50,9 @@ async def test_leaders_are_moved(three: LocalKafka, tmp_path: Path) -> None:
                 await group.start_all("c")
         assert await group.end("a", signal.SIGTERM) == 0
         await until_fresh(group)
+        for member in ("b", "c"):
+            errors = (await group.members[member].status())["errors"]
+            assert "log_gap" not in errors, "a new leader that has all records is no gap"
         verdict = await group.finish()
     assert verdict.spotless, str(verdict)
 

@@ -58,9 +58,10 @@ async def test_a_read_waits_for_a_record(quick_kafka: Cluster) -> None:
         reading = asyncio.create_task(log.read(0, wait_seconds=30.0, timeout=35.0))
         await log.append(b"first")
         fetched = await asyncio.wait_for(reading, 5.0)
+        assert fetched.epochs == (0, 0), "the leader has never changed"
         assert [record.value for record in fetched.records] == [b"first"]
         assert (fetched.following, fetched.end) == (1, 1)
-        assert await log.read(1, wait_seconds=0.0, timeout=5.0) == ([], 1, 1)
+        assert await log.read(1, wait_seconds=0.0, timeout=5.0) == ([], 1, 1, None)
 
 
 async def test_a_position_that_is_gone(quick_kafka: Cluster) -> None:

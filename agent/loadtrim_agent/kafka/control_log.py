@@ -26,7 +26,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
 
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
-from .partition_log import Appended, PartitionLog
+from .partition_log import Appended, Fetched, PartitionLog
 from .ports import ControlLogReader
 
 __all__ = [
@@ -92,6 +92,8 @@ class ControlLog:
         self._telemetry = self._partition(TELEMETRY, Channel.TELEMETRY, Channel.REPORT, compressed=True)
         self._position = 0
         """Of the tail: offset read next."""
+        self._epoch: int | None = None
+        """Of the tail: leader epoch of the batch read last; None: not known."""
         self._answered_at = boot_time()
         self._failed = False
         self._clock_ahead: float | None = None
@@ -159,9 +161,11 @@ class ControlLog:
         """One read of the tail."""
         try:
             fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
+            await self._compare(fetched)
         except OffsetOutOfRangeError:
             # Rule 9: the end comes before the JoinGroup that the gap causes, so that no release after it is missed.
             self._position = await self._coordination.end()
+            self._epoch = None
             self._reader.feed(LogGapEvent(now=boot_time()))
             return
         now, position = boot_time(), self._position
@@ -175,6 +179,24 @@ class ControlLog:
         self._position = fetched.following
         if fetched.records:
             self._reader.feed(LogPositionEvent(now=now, position=position))
+
+    async def _compare(self, fetched: Fetched) -> None:
+        """Look whether the log still has what was read of it.
+
+        A new leader may not have all that the one before had: the log is cut, and it may have grown past the position
+        again before anybody asks. Then the record read last is another leader's.
+
+        Raises:
+            OffsetOutOfRangeError: it has not, or that cannot be told.
+        """
+        if fetched.epochs is None:
+            return
+        first, last = fetched.epochs
+        if self._epoch not in (None, first):
+            there = await self._coordination.read(self._position - 1, wait_seconds=0.0, timeout=ANSWER_SECONDS)
+            if there.epochs is None or there.epochs[0] != self._epoch:
+                raise OffsetOutOfRangeError(f"{self.topic} was cut below {self._position} and has grown again")
+        self._epoch = last
 
     def _watch_silence(self) -> None:
         failed = boot_time() - self._answered_at > SILENT_SECONDS

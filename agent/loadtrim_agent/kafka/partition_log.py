@@ -7,6 +7,7 @@ unless somebody asks, and whoever asks decides how long to wait and when to try 
 from __future__ import annotations
 
 import asyncio
+import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from loadtrim_agent.common.partition import Partition
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .fetch.request import NO_SESSION, SessionFetchRequest
 
-__all__ = ["Appended", "Fetched", "PartitionLog"]
+__all__ = ["Appended", "Fetched", "PartitionLog", "leader_epochs"]
 
 FETCH_BYTES_MAX = 1 << 20
 BATCH_BYTES_MAX = 1 << 16
@@ -36,6 +37,10 @@ REQUEST_SECONDS = 5.0
 FIRST_OFFSET, END_OFFSET = -2, -1
 """Stand for a time in ListOffsets."""
 GZIP = 1
+BATCH_VERSION = 2
+_BATCH_BEGIN = struct.Struct(">qiib")
+_LENGTH_BEHIND = 12
+"""Bytes of a batch before those that its length counts."""
 APPEND_TIME = 1
 """Timestamp type: the broker's clock."""
 
@@ -49,6 +54,8 @@ class Fetched(NamedTuple):
     """Offset to fetch next: behind the last record, and behind what holds no records for users."""
     end: int
     """Offset behind the last record that there was."""
+    epochs: tuple[int, int] | None = None
+    """Leader epochs of the first and the last batch: the leaders that took them. None: no batch, or not known."""
 
 
 class Appended(NamedTuple):
@@ -153,7 +160,7 @@ class PartitionLog:
             return Fetched([], position, position)
         reader = PartitionRecords(self._at, MemoryRecords(raw), [], position, None, None, True, READ_UNCOMMITTED)
         records = list(reader)
-        return Fetched(records, int(reader.next_fetch_offset), int(end))
+        return Fetched(records, int(reader.next_fetch_offset), int(end), leader_epochs(raw))
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -258,3 +265,21 @@ class PartitionLog:
         if error.invalid_metadata:
             self._connections.client.force_metadata_update()
         raise error(f"{self._at}")
+
+
+def leader_epochs(batches: bytes) -> tuple[int, int] | None:
+    """Return the leader epochs of the first and the last whole batch; None where one is not known.
+
+    Source: Kafka's record batch, version 2: base offset, length of what follows, leader epoch, version.
+    """
+    epochs: list[int] = []
+    at = 0
+    while at + _BATCH_BEGIN.size <= len(batches):
+        _, length, epoch, version = _BATCH_BEGIN.unpack_from(batches, at)
+        at += _LENGTH_BEHIND + length
+        if length <= 0 or at > len(batches):
+            break
+        if version != BATCH_VERSION or epoch < 0:
+            return None
+        epochs.append(epoch)
+    return (epochs[0], epochs[-1]) if epochs else None

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from loadtrim_agent.kafka.connections import RECONNECT_SECONDS_MAX
 from loadtrim_agent.kafka.control_log import POLL_SECONDS, SILENT_SECONDS, ControlLog, TelemetryEntry, TelemetryTail
 from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
-from loadtrim_agent.kafka.partition_log import Fetched
+from loadtrim_agent.kafka.partition_log import Fetched, leader_epochs
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.wire.codec import Record, encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
@@ -332,3 +333,92 @@ async def test_a_silent_log_has_failed_until_it_answers(monkeypatch: pytest.Monk
     assert [failed for failed, _ in told] == [True, False]
     running.cancel()
     await log.close()
+
+
+class Replaced:
+    """A coordination log that was cut and has grown again while nobody read: offset -> leader epoch."""
+
+    def __init__(self, *epochs: int) -> None:
+        self.epochs = list(epochs)
+        self.reads: list[int] = []
+        self.first_offset = 0
+
+    async def end(self) -> int:
+        return len(self.epochs)
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        self.reads.append(position)
+        if position > len(self.epochs) or position < self.first_offset:
+            raise OffsetOutOfRangeError
+        if position == len(self.epochs):
+            return Fetched([], position, position)
+        value = encode(LoadRecord(group="ours", member="m", at=0.0, generation=1))
+        records = [SimpleNamespace(offset=n, value=value) for n in range(position, len(self.epochs))]
+        return Fetched(records, len(self.epochs), len(self.epochs), (self.epochs[position], self.epochs[-1]))
+
+
+def following(there: Replaced) -> tuple[ControlLog, list[e.Event]]:
+    log, told = make_log(), list[e.Event]()
+    partition: Any = there
+    log._coordination = partition
+    log._reader = SimpleNamespace(feed=told.append, awaits_log=False)  # type: ignore[assignment]
+    return log, told
+
+
+async def test_a_log_that_was_cut_and_has_grown_past_the_position_has_a_gap() -> None:
+    """Members that had read what was cut folded another history: a release in it made two owners, or none."""
+    there = Replaced(5, 5, 5, 5)
+    log, told = following(there)
+    await log._read_on()
+    told.clear()
+    there.epochs = [5, 5, 6, 6, 6, 6]  # a leader that had not copied the last two records
+    await log._read_on()
+    assert [type(event) for event in told] == [e.LogGapEvent]
+    assert log._position == 6
+    there.epochs.append(6)
+    await log._read_on()
+    assert [type(event) for event in told] == [e.LogGapEvent, e.LogReadEvent, e.LogPositionEvent]
+    await log.close()
+
+
+async def test_a_new_leader_that_has_all_records_is_no_gap() -> None:
+    there = Replaced(5, 5, 5, 5)
+    log, told = following(there)
+    await log._read_on()
+    told.clear()
+    there.epochs += [6, 7]
+    await log._read_on()
+    assert [type(event) for event in told] == [e.LogReadEvent, e.LogReadEvent, e.LogPositionEvent]
+    there.reads.clear()
+    there.epochs += [7, 7]
+    await log._read_on()
+    assert there.reads == [6], "nothing is looked up while the leader stays"
+    await log.close()
+
+
+async def test_a_record_that_is_not_there_to_be_compared_any_more_is_a_gap() -> None:
+    there = Replaced(5, 5)
+    log, told = following(there)
+    await log._read_on()
+    told.clear()
+    there.epochs += [6]
+    there.first_offset = 2  # retention
+    await log._read_on()
+    assert [type(event) for event in told] == [e.LogGapEvent]
+    await log.close()
+
+
+def test_leader_epochs_are_read_from_the_batches() -> None:
+    def batch(offset: int, epoch: int) -> bytes:
+        builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 16)
+        builder.append(0, None, None, b"value", [])
+        data = bytearray(builder.build())
+        data[0:8], data[12:16] = offset.to_bytes(8, "big"), epoch.to_bytes(4, "big", signed=True)
+        return bytes(data)
+
+    assert leader_epochs(batch(7, 3)) == (3, 3)
+    three = batch(7, 3) + batch(8, 4) + batch(9, 9)
+    assert leader_epochs(three) == (3, 9)
+    assert leader_epochs(three[:-1]) == (3, 4), "the last one is not whole"
+    assert leader_epochs(b"") is None
+    assert leader_epochs(batch(7, -1)) is None, "not known"
