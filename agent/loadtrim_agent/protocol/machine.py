@@ -88,8 +88,8 @@ class Machine:
         config: what the protocol must know.
         wall_offset: wall-clock time minus boot-time clock, seconds: only for the ``at`` of records.
 
-    Cost: O(held partitions) per event at most; O(1) for heartbeats, ticks and log records of others, with a look at all
-    members once in about two seconds. Entering a generation costs O(partitions + members).
+    Cost: O(held partitions) per event at most; O(1) for heartbeats, ticks and log records of others. About every two
+    seconds one event looks at all members. Entering a generation costs O(partitions + members).
     """
 
     def __init__(self, config: GroupConfig, *, wall_offset: float = 0.0) -> None:
