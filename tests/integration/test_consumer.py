@@ -224,6 +224,21 @@ async def test_a_dead_agent_is_told_and_can_be_stopped(quick_kafka: Cluster) -> 
     await asyncio.wait_for(consumer.stop(), WAIT_SECONDS)
 
 
+async def test_an_agent_that_failed_leaves_its_partitions_to_the_others(quick_kafka: Cluster) -> None:
+    """At once: it went on heartbeating, so that not even the session's end would have freed them."""
+    topic, group = quick_kafka.create_topic(partitions=2), new_group()
+    both = {TopicPartition(topic, index) for index in range(2)}
+    session: dict[str, Any] = {"group": group, "session_timeout_ms": 30_000, "heartbeat_interval_ms": 1_000}
+    async with started(quick_kafka, topic, **session) as one, started(quick_kafka, topic, **session) as two:
+        await eventually(lambda: one.assignment() | two.assignment() == both, "both are in the group")
+        link = one._client.link  # type: ignore[union-attr]
+        link.post(link.need_agent().raise_to_user, KafkaError("broken"))
+        await eventually(lambda: two.assignment() == both, "the other has all", timeout_seconds=10.0)
+        with pytest.raises(KafkaError, match="broken"):
+            await one.getone()
+        await asyncio.wait_for(one.stop(), 10.0)
+
+
 async def test_a_failed_membership_is_raised_at_each_call(quick_kafka: Cluster) -> None:
     topic = quick_kafka.create_topic(partitions=1)
     async with started(quick_kafka, topic, group=new_group()) as consumer:
