@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import FailureSink
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.port import Fetcher
 
@@ -24,6 +25,7 @@ class ChunkIntake:
         prefetching: keeps what was fetched before a partition is owned.
         observer: told of what was fetched.
         boundary: contains what the observer raises.
+        failures: takes what ends fetching.
     """
 
     def __init__(
@@ -33,12 +35,14 @@ class ChunkIntake:
         prefetching: Prefetching,
         observer: DeliveryObserver,
         boundary: ErrorBoundary,
+        failures: FailureSink,
     ) -> None:
         self._buffer = buffer
         self._fetcher = fetcher
         self.prefetching = prefetching
         self._observer = observer
         self._boundary = boundary
+        self._failures = failures
         self._untold: dict[Partition, list[Chunk]] = {}
         """Fetched of partitions whose records are not delivered yet: measured from then on."""
 
@@ -80,8 +84,11 @@ class ChunkIntake:
                 untold.append(chunk)
 
     def failed(self, error: Exception, *, for_good: bool) -> None:
-        """Raise in user code what fetching raised."""
-        self._buffer.fail(error, for_good=for_good)
+        """Raise in user code what fetching raised. A member that fetches no more leaves its group."""
+        if for_good:
+            self._failures.raise_to_user(error)
+        else:
+            self._buffer.fail(error)
 
     def _tell(self, stream: Stream, chunk: Chunk) -> None:
         end_offset = self._fetcher.end_offset(chunk.partition)

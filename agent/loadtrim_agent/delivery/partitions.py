@@ -48,7 +48,9 @@ class Partitions:
         self._agent = parts.agent
         self._tasks = parts.tasks
         self.prefetching = Prefetching(parts.fetcher, parts.tasks, parts.offsets)
-        self.intake = ChunkIntake(parts.buffer, parts.fetcher, self.prefetching, parts.observer, parts.boundary)
+        self.intake = ChunkIntake(
+            parts.buffer, parts.fetcher, self.prefetching, parts.observer, parts.boundary, parts.agent
+        )
         self._opener = PartitionOpener(parts, self.intake)
         self.positions = StreamPositions(parts.buffer, parts.fetcher, self._opener)
         self._lingering: dict[Partition, Stream] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import NoOffsetForPartitionError
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
@@ -90,6 +90,7 @@ class House:
         loop = asyncio.get_running_loop()
         self.tasks: list[asyncio.Task[None]] = []
         self.events: list[e.Event] = []
+        self.failures: list[BaseException] = []
         self.changed = asyncio.Event()
         self.fetcher = QuietFetcher(self.changed)
         self.calls = Calls(self.changed)
@@ -113,7 +114,8 @@ class House:
             )
         )
 
-    def raise_to_user(self, error: BaseException) -> None: ...
+    def raise_to_user(self, error: BaseException) -> None:
+        self.failures.append(error)
 
     def waits_for_user(self) -> None: ...
 
@@ -350,3 +352,13 @@ async def test_where_only_user_code_can_say_the_start_its_last_seek_counts(late:
     house.partitions.intake.chunk(_one_record(FIRST, 20))
     assert house.buffer.take_one().offset == 20
     assert house.partitions.without_offset == frozenset()
+
+
+async def test_fetching_that_has_ended_ends_the_member_and_other_errors_are_raised_once() -> None:
+    """A member that fetched no more stayed in the group, and held its partitions."""
+    house = House()
+    once, ended = KafkaError("once"), KafkaError("ended")
+    house.partitions.intake.failed(once, for_good=False)
+    assert (house.failures, house.buffer.error, house.buffer.failed) == ([], once, False)
+    house.partitions.intake.failed(ended, for_good=True)
+    assert house.failures == [ended]

@@ -27,6 +27,14 @@ class FetchTasks:
         """Where chunks and errors go; None: the fetcher does not run yet."""
         self.closed = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._broken: KafkaError | None = None
+        """An error from before the fetcher ran, which ended fetching."""
+
+    def serve(self, sink: FetchSink) -> None:
+        """Give chunks and errors to ``sink`` from now on."""
+        self.sink = sink
+        if self._broken is not None:
+            sink.failed(self._broken, for_good=True)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task."""
@@ -42,6 +50,8 @@ class FetchTasks:
             ended = KafkaError(f"Unexpected error during data retrieval: {error!r}")
             if self.sink is not None:
                 self.sink.failed(ended, for_good=True)
+            else:
+                self._broken = ended
 
     def tell_error(self, error: Exception) -> None:
         """Raise an error in user code; fetching goes on."""

@@ -118,7 +118,7 @@ class KafkaFetcher:
         await self._client.close()
 
     async def run(self, sink: FetchSink) -> None:
-        self._tasks.sink = sink
+        self._tasks.serve(sink)
         for fetch_group in self._fetch_groups.values():
             self._start_channels(fetch_group)
         await asyncio.get_running_loop().create_future()
