@@ -21,12 +21,21 @@ from typing import Any, Protocol
 
 from .error_boundary import ErrorBoundary
 
-__all__ = ["AgentTasks", "FailureSink", "Spawner"]
+__all__ = ["AgentTasks", "FailureSink", "Spawner", "is_being_cancelled"]
 
 log = logging.getLogger("loadtrim")
 
 PREFIX = "loadtrim-"
 """The names of all tasks begin with this."""
+
+
+def is_being_cancelled() -> bool:
+    """Return whether the task that runs is being cancelled.
+
+    If not, a CancelledError that reaches it is of something it waited for: user code in another loop, say.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class FailureSink(Protocol):
@@ -98,14 +107,14 @@ class AgentTasks:
 
     async def _failing(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
-            await work
+            await _ended_by_itself(work, name)
         except Exception as error:
             log.error("The agent's task %s failed", PREFIX + name, exc_info=error)
             self._failures.raise_to_user(error)
 
     async def _contained(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
-            await work
+            await _ended_by_itself(work, name)
         except Exception as error:
             log.error("%s broke and is off from now on; the consumer goes on.", PREFIX + name, exc_info=error)
             self._boundary.broke(name)
@@ -116,3 +125,13 @@ class AgentTasks:
         if self._owner is not None:
             self._owner.cancel()
             await asyncio.gather(self._owner, return_exceptions=True)
+
+
+async def _ended_by_itself(work: Coroutine[Any, Any, None], name: str) -> None:
+    """Await a task's work; a cancellation that is not the task's own is an error: it would end in silence."""
+    try:
+        await work
+    except asyncio.CancelledError as error:
+        if is_being_cancelled():
+            raise
+        raise RuntimeError(f"What the agent's task {PREFIX}{name} waited for was cancelled") from error

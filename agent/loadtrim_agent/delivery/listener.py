@@ -12,6 +12,7 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import is_being_cancelled
 
 __all__ = ["Listener", "RebalanceListener"]
 
@@ -56,16 +57,10 @@ class Listener:
                 await asyncio.wrap_future(call)
             except (Exception, asyncio.CancelledError) as error:
                 # User code that awaits a task of its own that was cancelled ends with a cancellation too.
-                if isinstance(error, asyncio.CancelledError) and _cancelled():
+                if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                     raise
                 self._boundary.broke("listener")
                 log.exception("%s raised; the group goes on as if it had returned", name)
-
-
-def _cancelled() -> bool:
-    """Return whether the task that runs is being cancelled itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def _run(method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:

@@ -19,6 +19,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.tasks import is_being_cancelled
 
 from .client import Client
 
@@ -89,7 +90,12 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
         """Raises what the user's provider raises, and TimeoutError."""
         async with asyncio.timeout(self._timeout):
             asked = asyncio.run_coroutine_threadsafe(self._provider.token(), self._loop)
-            return str(await asyncio.wrap_future(asked))
+            try:
+                return str(await asyncio.wrap_future(asked))
+            except asyncio.CancelledError as error:
+                if is_being_cancelled():
+                    raise
+                raise KafkaError("sasl_oauth_token_provider was cancelled and gave no token") from error
 
     def extensions(self) -> dict[str, str]:
         found: dict[str, str] = self._provider.extensions()

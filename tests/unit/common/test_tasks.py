@@ -55,3 +55,23 @@ async def test_nothing_is_started_after_the_end() -> None:
     assert agent.tasks.spawn_contained(broken(), "late") is None
     await asyncio.sleep(0)
     assert (agent.failures, agent.contained) == ([], [])
+
+
+async def test_a_task_that_waits_for_something_cancelled_does_not_end_in_silence() -> None:
+    """It was no task of the agent's that was cancelled, and nobody else would tell."""
+    agent = Agent()
+    await agent.tasks.open()
+    elsewhere: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    elsewhere.cancel()
+
+    async def waits() -> None:
+        await elsewhere
+
+    agent.tasks.spawn(waits(), "heartbeat")
+    agent.tasks.spawn_contained(waits(), "reports")
+    await asyncio.sleep(0.01)
+    assert [str(failure) for failure in agent.failures] == [
+        "What the agent's task loadtrim-heartbeat waited for was cancelled"
+    ]
+    assert agent.contained == ["reports"]
+    await agent.tasks.close()

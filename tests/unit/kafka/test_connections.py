@@ -6,12 +6,13 @@ import asyncio
 import logging
 
 import pytest
-from aiokafka.errors import NodeNotReadyError
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaError, NodeNotReadyError
 from aiokafka.structs import BrokerMetadata
 
 from loadtrim.testing.ports import free_ports
 from loadtrim_agent.kafka import connections as module
-from loadtrim_agent.kafka.connections import Backoff, Channel, Connections
+from loadtrim_agent.kafka.connections import Backoff, Channel, Connections, TokensOfUser
 
 NODE = 1
 
@@ -77,3 +78,17 @@ async def test_no_answer_in_time_closes_the_connection() -> None:
             await connections.send(NODE, Channel.TAIL, None, timeout=0.05)
         await asyncio.wait_for(closed.wait(), 5.0)
     await connections.close()
+
+
+class CancelledProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """The user's own task for tokens was cancelled."""
+
+    async def token(self) -> str:
+        raise asyncio.CancelledError
+
+
+async def test_a_token_that_is_cancelled_in_user_code_is_a_connection_that_failed() -> None:
+    """It ended the agent's task, a heartbeat say, without a word."""
+    tokens = TokensOfUser(CancelledProvider(), asyncio.get_running_loop(), timeout=5.0)
+    with pytest.raises(KafkaError, match="gave no token"):
+        await tokens.token()
