@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from architecture.tree import ROOT, ROOTS, Module, ours
+from architecture.tree import ROOT, ROOTS, Module, ours, packages
 
-CONTRACTS = [
-    each["id"] for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-]
+TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+LINTER = TOOLS["importlinter"]
+CONTRACTS = [each["id"] for each in LINTER["contracts"]]
 
 AGENT = "agent/loadtrim_agent"
 SDK = "consumer_sdk/loadtrim"
@@ -36,6 +36,7 @@ VIOLATIONS: dict[str, dict[str, Edits]] = {
     },
     "no-tests": {
         "the SDK imports the simulator of the tests": {f"{SDK}/testing/ports.py": "from sim import world\n"},
+        "an example imports the walks": {"examples/payments/service.py": "from walks import broker\n"},
         "a benchmark imports a test": {"benchmarks/run_cache.py": "import tests.unit.common.test_clock\n"},
     },
     "agent": {
@@ -153,6 +154,33 @@ def linted(copy: Path, cases: list[tuple[str, Edits]]) -> list[str]:
 def test_contracts_hold(copy: Path) -> None:
     [printed] = linted(copy, [("", {})])
     assert f"Contracts: {len(CONTRACTS)} kept, 0 broken." in printed, printed
+
+
+def test_every_package_is_under_the_contracts() -> None:
+    """An example that is new takes a place in the layers; without one it could import the laboratory."""
+    [layers, no_tests] = [each for each in LINTER["contracts"] if each["id"] in ("packages", "no-tests")]
+    layered = [name.strip() for layer in layers["layers"] for name in layer.split("|")]
+    listed = {
+        "root_packages": LINTER["root_packages"],
+        "packages": layered,
+        "no-tests": no_tests["source_modules"],
+        "mypy": TOOLS["mypy"]["packages"],
+    }
+    assert {name: sorted(names) for name, names in listed.items()} == dict.fromkeys(listed, packages(ROOT))
+
+
+def test_packages_are_the_folders_with_python_files(tmp_path: Path) -> None:
+    for folder in ("agent/one", "consumer_sdk", "spark", "examples/fresh", "examples/pictures", "benchmarks"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("agent/one/a.py", "examples/fresh/__init__.py", "benchmarks/b.py"):
+        (tmp_path / file).touch()
+    assert packages(tmp_path) == ["benchmarks", "fresh", "one"]
+
+
+def test_everything_below_tests_is_forbidden_to_what_is_shipped() -> None:
+    [contract] = [each for each in LINTER["contracts"] if each["id"] == "no-tests"]
+    there = {path.stem for path in (ROOT / "tests").iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))}
+    assert sorted(contract["forbidden_modules"]) == sorted({"tests", *there})
 
 
 def test_every_contract_has_a_violation() -> None:

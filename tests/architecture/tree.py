@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-__all__ = ["ROOT", "ROOTS", "Definition", "Function", "Module", "modules", "ours", "statements"]
+__all__ = ["ROOT", "ROOTS", "Definition", "Function", "Module", "modules", "ours", "packages", "statements"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,15 @@ ROOTS = ("agent", "consumer_sdk", "spark", "examples", ".")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
-PACKAGES = ("loadtrim_agent", "loadtrim", "loadtrim_spark", "batches", "demo", "nexmark", "payments", "benchmarks")
+
+def packages(root: Path) -> list[str]:
+    """Return the names of the packages of a copy of the repository: folders with Python files below the roots."""
+    homes = [folder for place in ROOTS if place != "." for folder in (root / place).iterdir() if folder.is_dir()]
+    return sorted(folder.name for folder in (*homes, root / LABORATORY) if next(folder.rglob("*.py"), None))
+
+
+LABORATORY = "benchmarks"
+"""The one package that lies in the repository itself, beside the roots."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def modules(root: Path) -> list[Module]:
     """Return the modules of every package below a copy of the repository, by name."""
     found = []
     for place in ROOTS:
-        for package in PACKAGES:
+        for package in packages(root):
             for path in sorted((root / place / package).rglob("*.py")):
                 parts = path.relative_to(root / place).with_suffix("").parts
                 name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
