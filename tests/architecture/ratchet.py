@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-__all__ = ["EXCEPTIONS", "Ceiling", "Refused", "problems", "read", "tightened", "written"]
+__all__ = ["EXCEPTIONS", "Ceiling", "Refused", "grown", "problems", "read", "tightened", "written"]
 
 EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
 
@@ -107,6 +107,21 @@ def tightened(ceiling: Ceiling, measured: Mapping[str, int], listed: Mapping[str
         text = "\n  ".join([f"[{ceiling.title}] may only shrink; {ceiling.advice}:", *refused])
         raise Refused(text, smaller | gone if homeless else smaller)
     return over
+
+
+def grown(ceilings: Iterable[Ceiling], now: Mapping[str, dict[str, int]], before: Mapping[str, dict[str, int]]) -> str:
+    """Return what the list of now has more than an earlier one; empty: nothing.
+
+    A table that the earlier list does not have is a check that is new.
+    """
+    texts = []
+    for ceiling in ceilings:
+        if ceiling.title in before:
+            try:
+                tightened(ceiling, now.get(ceiling.title, {}), before[ceiling.title])
+            except Refused as error:
+                texts.append(str(error))
+    return "\n".join(texts)
 
 
 def read(text: str) -> dict[str, dict[str, int]]:
