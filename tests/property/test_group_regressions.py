@@ -378,6 +378,29 @@ def test_10_release_not_found() -> None:
     fails_without(without_doubt, log_loses_the_release, "I5")
 
 
+# -- 11: leaving ---------------------------------------------------------------------------------------------------
+
+
+def leaves_with_records_done_and_not_committed() -> None:
+    """A has done five records since its last commit, and leaves."""
+    world = Script()
+    a, b = world.members_in(2)
+    world.produce(P0, 5)
+    world.run(1.0)
+    assert world.owner(P0) is a
+    a.leave()
+    world.run(5.0)
+    assert world.owner(P0) is b
+
+
+def with_a_leave_at_once(patch: Patch) -> None:
+    patch.setattr(Leave, "_leave_step", lambda self, now, leave: self._send_leave(now))
+
+
+def test_11_what_was_done_is_committed_before_leaving() -> None:
+    fails_without(with_a_leave_at_once, leaves_with_records_done_and_not_committed, "I3")
+
+
 # -- 12: the lease -------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.group_config import GroupConfig
+from loadtrim_agent.protocol.leave import LAST_COMMIT_SECONDS
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import LoadRecord, MovePlan, PlanRecord
@@ -53,6 +54,10 @@ class SimMember:
         self.crashed = False
         self.frozen = False
         self.stalled = False
+        self._gone_well = False
+        """It has left, with all it did committed: it gave up its lease by itself, which excuses nothing."""
+        self._last_commit_until = NEVER
+        """From then on a leave does not wait for the answer to its last commit."""
         self.excused_at = 0.0
         """When it was last seen without a valid lease, or to have gone without having finished."""
         self.wanted_moves: set[Partition] = set()
@@ -142,13 +147,14 @@ class SimMember:
         self._comes_back = come_back
         self.leave_deadline = self._scheduler.now + self.config.drain_seconds
         deadline = self.leave_deadline
+        self._last_commit_until = deadline if release else self._scheduler.now + LAST_COMMIT_SECONDS
         self.feed(lambda now: e.LeaveWantedEvent(now=now, deadline=deadline, release=release))
 
     def _left(self) -> None:
         if not self._comes_back:
             self._end()
             return
-        self._comes_back = False
+        self._comes_back = self._gone_well = False
         self.machine = self.machine.successor()
         self.leave_deadline = NEVER
         self.excused_at = self._scheduler.now
@@ -221,7 +227,9 @@ class SimMember:
                 self._run[type(command)](command)
 
     def _look_at_lease(self) -> None:
-        if (self._scheduler.now >= self.machine.lease_until or self.unaware) and not self.gone:
+        if self.gone or self._gone_well:
+            return
+        if self._scheduler.now >= self.machine.lease_until or self.unaware:
             self.excused_at = self._scheduler.now
 
     def _set_timer(self) -> None:
@@ -380,8 +388,9 @@ class SimMember:
         self._heartbeats.ask(request, answered, timeout_seconds=self.config.session_timeout / 4)
 
     def _send_leave(self, command: c.SendLeaveCommand) -> None:
-        if self.user.busy or self._scheduler.now >= self.leave_deadline:
+        if self.user.busy or self._scheduler.now >= self._last_commit_until:
             self.excused_at = NEVER
+        self._gone_well = True
         self._heartbeats.ask(
             LeaveRequest(command.member),
             lambda code: self.feed(lambda now: e.LeaveAnsweredEvent(now=now)),
