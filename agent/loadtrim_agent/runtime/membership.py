@@ -355,7 +355,7 @@ class CommandExecutor:
         self._broker_assigns = False
         """In the generation entered last the broker assigns; said once each time it begins."""
         requests, partitions, commits = agent.requests, agent.partitions, agent.commits
-        self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
+        self._handlers: dict[type[c.Command], Callable[[Any], object]] = {
             c.FindCoordinatorCommand: requests.find_coordinator,
             c.SendJoinCommand: requests.join,
             c.SendSyncCommand: requests.sync,

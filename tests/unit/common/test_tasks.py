@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
+from pathlib import Path
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
-from loadtrim_agent.common.tasks import AgentTasks
+from loadtrim_agent.common.tasks import AgentTasks, OwnedTasks
 
 
 class Agent:
@@ -75,3 +78,35 @@ async def test_a_task_that_waits_for_something_cancelled_does_not_end_in_silence
     ]
     assert agent.contained == ["reports"]
     await agent.tasks.close()
+
+
+async def test_loops_see_the_end_though_their_cancellation_was_swallowed() -> None:
+    """``asyncio.wait_for`` may do so, and its loop would go on for ever."""
+    tasks, rounds = OwnedTasks(Agent()), 0
+
+    async def deaf() -> None:
+        nonlocal rounds
+        while not tasks.closed:
+            rounds += 1
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    await tasks.open()
+    tasks.spawn(deaf(), "deaf")
+    await asyncio.sleep(0)
+    await tasks.close()
+    assert (rounds, tasks.closed) == (1, True)
+
+
+def test_every_task_has_an_owner() -> None:
+    """The fetcher started its tasks by itself, with an error path of its own; a task without an owner outlives it."""
+    bare = re.compile(r"asyncio\.create_task|loop\(?\)?\.create_task|ensure_future")
+    agent = Path(__file__).parents[3] / "agent" / "loadtrim_agent"
+    found = {
+        path.relative_to(agent).as_posix(): len(bare.findall(path.read_text(encoding="utf-8")))
+        for path in agent.rglob("*.py")
+    }
+    assert {path: count for path, count in found.items() if count} == {
+        "common/tasks.py": 1,  # the owner itself
+        "runtime/agent.py": 1,  # waits that end within the function
+    }

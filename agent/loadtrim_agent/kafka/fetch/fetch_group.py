@@ -18,7 +18,8 @@ class FetchGroup:
         self.number = number
         """Among those of its broker."""
         self.wakes = {channel: asyncio.Event() for channel in FetchChannel}
-        self.tasks: list[asyncio.Task[None]] = []
+        self.started = False
+        """The channels run."""
         self.backoff = backoff
         self.wait_seconds = 0.0
         """Before it is asked again; 0 while it answers."""

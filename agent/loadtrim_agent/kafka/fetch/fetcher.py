@@ -13,13 +13,14 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.common.tasks import OwnedTasks
 
 from ..connections import UNREACHABLE, Backoff, Connections
 from .channels import PAUSE_BYTES_MAX, BrokerChannels, ChannelRequest, FetchChannel, fetch_group_for
 from .chunk import frame
+from .fetch_errors import FetchErrors
 from .fetch_group import FetchGroup
 from .fetch_settings import FetchSettings
-from .fetch_tasks import FetchTasks
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .port import FetchSink
 from .receiving import ReceivingClient
@@ -97,7 +98,8 @@ class KafkaFetcher:
         """Not fetched because the buffers of all are full."""
         self._numbers = 0
         self._topics: frozenset[str] = frozenset()
-        self._tasks = FetchTasks()
+        self._errors = FetchErrors()
+        self._tasks = OwnedTasks(self._errors)
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
@@ -110,6 +112,7 @@ class KafkaFetcher:
         return self._budget
 
     async def start(self) -> None:
+        await self._tasks.open()
         await self._client.bootstrap()
         self._client.cluster.add_listener(self._metadata_changed)
 
@@ -118,16 +121,16 @@ class KafkaFetcher:
         await self._client.close()
 
     async def run(self, sink: FetchSink) -> None:
-        self._tasks.serve(sink)
+        self._errors.serve(sink)
         for fetch_group in self._fetch_groups.values():
             self._start_channels(fetch_group)
         await asyncio.get_running_loop().create_future()
 
     def _start_channels(self, fetch_group: FetchGroup) -> None:
-        if self._tasks.sink is not None and not fetch_group.tasks:
-            fetch_group.tasks = [
-                self._tasks.spawn(self._run_channel(fetch_group, channel), channel.value) for channel in FetchChannel
-            ]
+        if self._errors.sink is not None and not fetch_group.started:
+            fetch_group.started = True
+            for channel in FetchChannel:
+                self._tasks.spawn(self._run_channel(fetch_group, channel), channel.value)
 
     # -- what is fetched -----------------------------------------------------------------------------------------
 
@@ -410,14 +413,14 @@ class KafkaFetcher:
             )
         except errors.CorruptRecordException as error:
             if not state.ahead:
-                self._tasks.tell_error(error)
+                self._errors.tell(error)
             self._rest(state)
             return
         if chunk is None and state.ahead:
             self._rest(state)
             return
         if chunk is None:
-            self._tasks.tell_error(
+            self._errors.tell(
                 errors.RecordTooLargeError(
                     f"The record at {state.partition}, offset {state.offset}, is larger than the fetch size "
                     f"{self._settings.max_partition_fetch_bytes} and the broker cannot send it. It is skipped. Raise "
@@ -432,8 +435,8 @@ class KafkaFetcher:
         if chunk.batches:
             state.buffer(chunk)
             self._budget.grew(chunk.size_bytes)
-            assert self._tasks.sink is not None
-            self._tasks.sink.chunk(chunk)
+            assert self._errors.sink is not None
+            self._errors.sink.chunk(chunk)
 
     def _go_nearer(self, state: Taken, replica: int) -> None:
         if self._client.cluster.broker_metadata(replica) is None:
@@ -459,13 +462,13 @@ class KafkaFetcher:
         elif code == errors.OffsetOutOfRangeError.errno:
             if self._settings.auto_offset_reset == "none":
                 at = TopicPartition(*state.partition)
-                self._tasks.tell_error(errors.OffsetOutOfRangeError({at: state.offset}))
+                self._errors.tell(errors.OffsetOutOfRangeError({at: state.offset}))
                 self._rest(state)
             else:
                 state.resetting = True
                 self._tasks.spawn(self._reset_offset(state), "reset-offset")
         elif code == errors.TopicAuthorizationFailedError.errno:
-            self._tasks.tell_error(errors.TopicAuthorizationFailedError(state.partition.topic))
+            self._errors.tell(errors.TopicAuthorizationFailedError(state.partition.topic))
             self._rest(state)
         else:
             self._rest(state)
@@ -492,7 +495,7 @@ class KafkaFetcher:
                 if error.invalid_metadata:
                     self._client.force_metadata_update()
                 elif not error.retriable:
-                    self._tasks.tell_error(error)
+                    self._errors.tell(error)
                 await asyncio.sleep(self._retry_backoff)
                 continue
             if self._states.get(state.partition) is state:
