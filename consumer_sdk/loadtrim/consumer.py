@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -14,7 +14,8 @@ from aiokafka.errors import ConsumerStoppedError
 from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 from .arguments import Arguments, loop_of
-from .managed import ManagedConsumer
+from .last_record import coroutine_function
+from .managed import Batches, ManagedConsumer
 from .plain import PlainConsumer
 from .settings import Settings
 from .signals import StopSignals
@@ -115,23 +116,25 @@ class Consumer:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+    @coroutine_function
+    def getone(self, *partitions: TopicPartition) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
         """The next record, of any partition held or of those given; waits for one.
 
         Raises:
             ConsumerStoppedError: the consumer is stopping.
         """
-        return await self._client.getone(*partitions)
+        return self._client.getone(*partitions)
 
-    async def getmany(
+    @coroutine_function
+    def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+    ) -> Coroutine[Any, Any, Batches]:
         """Records that are there, 1,024 where no limit is given; waits ``timeout_ms`` for the first, or until stopped.
 
         Raises:
             ConsumerStoppedError: the consumer was stopping already. ValueError: ``max_records`` is not positive.
         """
-        return await self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        return self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
         if self._client.closed:

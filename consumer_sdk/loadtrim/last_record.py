@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 
-__all__ = ["abandon_unless_worked_on"]
+__all__ = ["abandon_unless_worked_on", "coroutine_function"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def coroutine_function(function: Function) -> Function:
+    """Mark a function that returns a coroutine as one, for whoever asks with ``asyncio.iscoroutinefunction``.
+
+    A plain function is called in the task of its caller, which ``wait_for(consumer.getone(), ...)`` and ``create_task``
+    hide from a coroutine. The caller is the task that works on the record.
+    """
+    if mark := getattr(inspect, "markcoroutinefunction", None):
+        mark(function)
+        return function
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return function
 
 
 def abandon_unless_worked_on(buffer: RecordBuffer, stopping: asyncio.Task[Any] | None) -> None:

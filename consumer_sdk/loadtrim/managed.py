@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeAlias
 
 import msgspec
 from aiokafka.abc import ConsumerRebalanceListener
@@ -27,7 +27,7 @@ from loadtrim_agent.wire.topic_names import control_topic
 from .agent_link import AgentLink
 from .arguments import Arguments, check_subscription, compiled
 from .cluster_queries import ClusterQueries
-from .last_record import abandon_unless_worked_on
+from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
 from .settings import Settings
 from .watch import AgentWatch
@@ -36,6 +36,7 @@ __all__ = ["ManagedConsumer"]
 
 NO_RECORDS_WAIT_SECONDS = 1.0
 """The longest sleep of user code before it looks again: for a lease that came back without a record."""
+Batches: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 _ALL: frozenset[Partition] = frozenset()
 """No partition named: records of any."""
 
@@ -179,23 +180,39 @@ class ManagedConsumer:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+    @coroutine_function
+    def getone(self, *partitions: TopicPartition) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
+        return self._getone(partitions, asyncio.current_task(self._user_loop))
+
+    async def _getone(
+        self, partitions: tuple[TopicPartition, ...], caller: asyncio.Task[Any] | None
+    ) -> ConsumerRecord[Any, Any]:
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
         buffer, watch = self._open(wanted)
         while True:
             watch.raise_error(wanted)
             record = buffer.take_one(wanted)
             if record is not None:
-                buffer.hand.taken()
+                buffer.hand.taken(caller)
                 return record
             if buffer.closing:
                 raise ConsumerStoppedError()
             await buffer.wait(NO_RECORDS_WAIT_SECONDS)
             watch.raise_if_died()
 
-    async def getmany(
+    @coroutine_function
+    def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+    ) -> Coroutine[Any, Any, Batches]:
+        return self._getmany(partitions, timeout_ms, max_records, asyncio.current_task(self._user_loop))
+
+    async def _getmany(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        timeout_ms: int,
+        max_records: int | None,
+        caller: asyncio.Task[Any] | None,
+    ) -> Batches:
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
@@ -206,6 +223,7 @@ class ManagedConsumer:
         while True:
             watch.raise_error(wanted)
             taken = buffer.take_many(wanted, limit)
+            buffer.hand.taken(caller)
             if ending:
                 raise ConsumerStoppedError()
             # The clock is read only where there is time left to wait: that costs as much as looking for records.

@@ -26,11 +26,14 @@ KNOWN_ELSEWHERE = frozenset(
     {
         "LOADTRIM_DATA",
         "LOADTRIM_KAFKA_VERSION",
+        "LOADTRIM_SIM_FIRST",
         "LOADTRIM_SIM_SEEDS",
         "LOADTRIM_SPARK_JARS",
         "LOADTRIM_SPARK_MASTER",
         "LOADTRIM_SPARK_MEMORY",
         "LOADTRIM_SPARK_STATE",
+        "LOADTRIM_WHOLE_FIRST",
+        "LOADTRIM_WHOLE_SEEDS",
     }
 )
 """Variables of the test tools and of the Spark pipeline: known, and none of the consumer's business."""

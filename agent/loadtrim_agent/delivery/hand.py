@@ -24,9 +24,13 @@ class Hand:
         self.streams: list[Stream] = []
         """Streams with something in hand, those given up meanwhile included."""
 
-    def taken(self) -> None:
-        """Note the task that runs: it took what is in hand."""
-        self._taker = asyncio.current_task(self._loop)
+    def taken(self, task: asyncio.Task[object] | None = None) -> None:
+        """Note the task that works on what is in hand.
+
+        Args:
+            task: the one that asked for it; None: the task that runs.
+        """
+        self._taker = task or asyncio.current_task(self._loop)
 
     @property
     def taker(self) -> asyncio.Task[object] | None:

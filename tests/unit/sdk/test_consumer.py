@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import warnings
 from typing import Any
@@ -36,7 +37,7 @@ async def test_each_call_is_answered_by_both(name: str, enabled: bool) -> None:
     parts: list[Any] = [consumer._client, consumer._positions, consumer._cluster]
     call = next(getattr(part, name) for part in parts if hasattr(part, name))
     mine = getattr(consumer, name)
-    assert inspect.iscoroutinefunction(call) == inspect.iscoroutinefunction(mine)
+    assert asyncio.iscoroutinefunction(call) == asyncio.iscoroutinefunction(mine)
     assert list(inspect.signature(call).parameters) == list(inspect.signature(mine).parameters)
 
 

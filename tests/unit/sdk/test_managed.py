@@ -98,3 +98,25 @@ async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> 
     await asyncio.wait_for(asyncio.create_task(work()), 5.0)
     await asyncio.wait_for(stopping[0], 5.0)
     assert agent.buffer.streams[ONE].done is None
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_a_stop_waits_for_a_record_that_was_asked_for_with_a_time_limit(call: str) -> None:
+    client, agent = started()
+    taken, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        assert await asyncio.create_task(getattr(client, call)())  # as `wait_for` does before Python 3.12
+        taken.set()
+        await go_on.wait()
+        with pytest.raises(ConsumerStoppedError):
+            await getattr(client, call)()
+
+    working = asyncio.create_task(work())
+    await taken.wait()
+    stopping = asyncio.create_task(client.stop(at_once=False))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not agent.left.is_set()
+    go_on.set()
+    await asyncio.gather(working, stopping)
