@@ -45,6 +45,13 @@ test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
 	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto --dist worksteal -q \
 		$(CORE) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
 
+SEEDS ?= 2000
+WHOLE ?= 100
+FIRST ?= 0
+sim: $(STAMP) ## Random schedules with faults: SEEDS of the protocol alone, WHOLE of the whole product, from FIRST on
+	PYTHONPATH=agent:tests $(BIN)/python -m seeds sim --seeds $(SEEDS) --first $(FIRST)
+	PYTHONPATH=agent:tests $(BIN)/python -m seeds whole --seeds $(WHOLE) --first $(FIRST)
+
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 	$(BIN)/python -m pytest tests/integration tests/chaos -q -n $(KAFKA_WORKERS) --dist worksteal
 

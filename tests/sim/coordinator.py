@@ -6,7 +6,7 @@ Not modelled: static members, group size limits, authorization, ``group.initial.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,7 @@ class GroupState(enum.Enum):
 class JoinRequest:
     member: str
     protocols: tuple[str, ...]
-    metadata: JoinedMember
+    metadata: Any
     """What the member says of itself; equal metadata stands for equal bytes."""
     session_timeout_seconds: float
     rebalance_timeout_seconds: float
@@ -54,20 +54,20 @@ class JoinReply:
     generation: int = -1
     protocol: str = ""
     leader: str = ""
-    members: tuple[JoinedMember, ...] = ()
+    members: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
     member: str
     generation: int
-    answers: dict[str, GroupAnswer]
+    answers: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
     code: int
-    answer: GroupAnswer | None = None
+    answer: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ Reply = Callable[[Any], None]
 class _Member:
     member: str
     protocols: tuple[str, ...]
-    metadata: JoinedMember
+    metadata: Any
     session_timeout: float
     rebalance_timeout: float
     session_ends: float = float("inf")
@@ -118,7 +118,7 @@ class _Stored:
     protocol: str = ""
     leader: str = ""
     members: dict[str, JoinRequest] = field(default_factory=dict)
-    answers: dict[str, GroupAnswer] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -138,9 +138,11 @@ class Coordinator:
         self.refuses_sync: Callable[[], bool] = lambda: False
         self.on_commit: Callable[[str, Partition, int], None] = lambda member, partition, offset: None
         self.on_stable: Callable[[], None] = lambda: None
+        self.name_member: Callable[[str, Any, str], Any] = _named
+        """(member, its metadata, the protocol in use) -> what the leader is told of it."""
         self._pending: set[str] = set()
         """Given an id (MEMBER_ID_REQUIRED) and not come back with it: the barrier waits for them."""
-        self._answers: dict[str, GroupAnswer] = {}
+        self._answers: dict[str, Any] = {}
         self._stored = _Stored()
         self._names = 0
         self._barrier = 0
@@ -259,7 +261,9 @@ class Coordinator:
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
-            members=tuple(_named(m) for m in self.members.values()) if leads else (),
+            members=tuple(self.name_member(m.member, m.metadata, self.protocol) for m in self.members.values())
+            if leads
+            else (),
         )
 
     # -- SyncGroup -----------------------------------------------------------------------------------------------
@@ -280,12 +284,12 @@ class Coordinator:
             if request.member == self.leader:
                 self._store(request.answers)
 
-    def _store(self, answers: dict[str, GroupAnswer]) -> None:
+    def _store(self, answers: Mapping[str, Any]) -> None:
         if self.refuses_sync():
             self._answer_syncs(SyncReply(Code.COORDINATOR_NOT_AVAILABLE))
             self._prepare()
             return
-        self._answers = answers
+        self._answers = dict(answers)
         self.state = GroupState.STABLE
         self._keep()
         for member in list(self.members.values()):
@@ -450,9 +454,8 @@ def _member(request: JoinRequest) -> _Member:
     )
 
 
-def _named(member: _Member) -> JoinedMember:
-    said = member.metadata
-    return JoinedMember(member=member.member, topics=said.topics, owned=said.owned, attempt=said.attempt)
+def _named(member: str, said: JoinedMember, protocol: str) -> JoinedMember:
+    return JoinedMember(member=member, topics=said.topics, owned=said.owned, attempt=said.attempt)
 
 
 def _refusal(request: Any, code: int) -> Any:

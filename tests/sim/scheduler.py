@@ -47,6 +47,15 @@ class Scheduler:
     def after(self, delay_seconds: float, action: Callable[..., None], *args: Any) -> Timer:
         return self.at(self.now + delay_seconds, action, *args)
 
+    @property
+    def due(self) -> bool:
+        """Return whether an action is due now."""
+        return bool(self._heap) and self._heap[0][0] <= self.now
+
+    def pass_time(self, seconds: float) -> None:
+        """Let a moment pass in which no action is begun."""
+        self.now += seconds
+
     def step(self, until: float) -> bool:
         """Run the next action. False: nothing is due before ``until``, which is now the time."""
         while self._heap:
@@ -56,7 +65,7 @@ class Scheduler:
             heapq.heappop(self._heap)
             if timer.cancelled:
                 continue
-            self.now = time
+            self.now = max(self.now, time)
             self.steps += 1
             timer.action(*timer.args)
             return True

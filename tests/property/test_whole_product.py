@@ -1,0 +1,91 @@
+"""The whole product on virtual time: real consumers and agents, a model of the broker, many programs, faults.
+
+``LOADTRIM_WHOLE_SEEDS=100 pytest tests/property/test_whole_product.py`` plays that many seeds instead of a few;
+``LOADTRIM_WHOLE_FIRST`` is the first of them. A failure names its seed and the one command that replays it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import loadtrim.managed
+from loadtrim_agent.delivery.listener import Listener
+from whole.chaos import Chaos, simulate
+from whole.journal import Violation
+from whole.world import Options
+
+FEW = 6
+"""More, and others at each commit: ``make sim`` and ``.ci/run``."""
+SEEDS = int(os.environ.get("LOADTRIM_WHOLE_SEEDS", FEW))
+FIRST = int(os.environ.get("LOADTRIM_WHOLE_FIRST", 0))
+FAILED_ONCE = (432,)
+"""Each has found a fault of the product. 432: a stop gave away the record of a task that waits with a limit."""
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")
+"""Processes that are killed leave coroutines that nobody awaits."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What the product logs in a thousand faults is kept nowhere."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*FAILED_ONCE, *range(FIRST, FIRST + SEEDS)])
+def test_seed(seed: int) -> None:
+    try:
+        simulate(seed)
+    except Exception as error:
+        pytest.fail(f"seed {seed}: {error}\nreplay: PYTHONPATH=agent:tests python -m whole {seed}")
+
+
+QUIET = Options(members=2, members_max=2, partitions=2, fault_seconds=5.0, drift_max=0.0, moves_per_second=0.0)
+
+
+def test_nothing_is_violated_or_repeated_without_faults() -> None:
+    report = simulate(1, QUIET)
+    assert report.repeats == 0
+    assert report.delivered > 0
+
+
+@pytest.mark.slow
+def test_same_seed_same_run() -> None:
+    assert simulate(3) == simulate(3)
+    assert simulate(3) != simulate(4)
+
+
+# -- the journal sees what it is there to see: each of these takes a rule out of the product
+
+
+def violated(options: Options) -> str:
+    """Return the names of what is violated by some seed."""
+    for seed in range(20):
+        try:
+            Chaos(seed, options).run()
+        except Violation as violation:
+            return violation.name
+    return "nothing"
+
+
+@pytest.mark.slow
+def test_a_stop_that_abandons_what_another_task_works_on_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loadtrim.managed, "abandon_unless_worked_on", lambda buffer, stopping: buffer.abandon())
+    options = Options(rates=(("join", 0.3), ("stop", 0.5)), members_max=4, fault_seconds=10.0)
+    assert violated(options) in ("I1", "I3")
+
+
+@pytest.mark.slow
+def test_a_listener_that_never_returns_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def for_ever(self: Listener, partitions: object) -> None:
+        await asyncio.sleep(1e6)
+
+    monkeypatch.setattr(Listener, "assigned", for_ever)
+    assert violated(QUIET) in ("I2", "I5")

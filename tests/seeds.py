@@ -1,0 +1,148 @@
+"""``python -m seeds sim|whole [--seeds N] [--first SEED] [--jobs N] [--json]``: plays many seeds.
+
+``sim`` is the simulation of the pure machine, ``whole`` that of the whole product. Each seed that violates something is
+named with the command that replays it. Exit codes: 0 nothing was violated, 1 something was, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+PROGRESS_SECONDS = 10.0
+AT_ONCE = {"sim": 50, "whole": 4}
+"""Seeds that a worker takes at a time: a second or so of work."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What some seeds came to."""
+
+    runs: int = 0
+    virtual_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    records: int = 0
+    failures: dict[int, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    """sim: what the world counts; whole: "fault, phase that it met"."""
+
+    def add(self, other: Tally) -> None:
+        self.runs += other.runs
+        self.virtual_seconds += other.virtual_seconds
+        self.cpu_seconds += other.cpu_seconds
+        self.records += other.records
+        self.failures.update(other.failures)
+        self.counts.update(other.counts)
+
+
+def play(kind: str, first: int, count: int) -> Tally:
+    """Play seeds in this process."""
+    logging.disable(logging.CRITICAL)
+    tally = Tally()
+    began = time.process_time()
+    for seed in range(first, first + count):
+        tally.runs += 1
+        try:
+            _one(kind, seed, tally)
+        except Exception as error:
+            tally.failures[seed] = f"{type(error).__name__}: {error}"
+    tally.cpu_seconds = time.process_time() - began
+    return tally
+
+
+def _one(kind: str, seed: int, tally: Tally) -> None:
+    if kind == "sim":
+        from sim.chaos import simulate
+
+        report = simulate(seed)
+        tally.records += report.records
+        tally.counts.update(report.counts)
+    else:
+        from whole.chaos import simulate as play_whole
+
+        played = play_whole(seed)
+        tally.records += played.delivered
+        tally.counts.update({f"{fault}, {phase}": n for (fault, phase), n in played.counts.items()})
+        report = played  # type: ignore[assignment]
+    tally.virtual_seconds += report.virtual_seconds
+
+
+def _batches(kind: str, first: int, count: int) -> Iterator[tuple[int, int]]:
+    step = AT_ONCE[kind]
+    for at in range(first, first + count, step):
+        yield at, min(step, first + count - at)
+
+
+def play_all(kind: str, first: int, count: int, jobs: int) -> Tally:
+    """Play seeds in ``jobs`` processes; progress goes to stderr."""
+    total = Tally()
+    told_at = time.monotonic()
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = [pool.submit(play, kind, at, size) for at, size in _batches(kind, first, count)]
+        for done in as_completed(waiting):
+            total.add(done.result())
+            if time.monotonic() - told_at > PROGRESS_SECONDS:
+                told_at = time.monotonic()
+                print(f"{total.runs} of {count} seeds, {len(total.failures)} violated", file=sys.stderr, flush=True)
+    return total
+
+
+def table(kind: str, first: int, total: Tally, seconds: float) -> str:
+    """Return the outcome for people."""
+    per_minute = 60 * total.runs / max(total.cpu_seconds, 1e-9)
+    lines = [
+        f"{kind}: {total.runs:,} seeds from {first} on, {len(total.failures)} violated",
+        f"{total.virtual_seconds / 3600:,.1f} h of virtual time, {total.records:,} records delivered",
+        f"{seconds:,.0f} s by the clock, {per_minute:,.0f} runs a minute of a core",
+        "",
+    ]
+    if kind == "whole":
+        lines += _coverage(total.counts)
+    else:
+        lines += [f"{name:<40} {n:>12,}" for name, n in sorted(total.counts.items())]
+    for seed, error in sorted(total.failures.items()):
+        lines += ["", f"seed {seed}: {error}", f"  replay: PYTHONPATH=agent:tests python -m {kind} {seed}"]
+    return "\n".join(lines)
+
+
+def _coverage(counts: Counter[str]) -> list[str]:
+    """How often each fault met a member in each phase."""
+    met = {tuple(name.split(", ")): n for name, n in counts.items()}
+    phases = sorted({phase for _, phase in met})
+    lines = [f"{'fault':<14}" + "".join(f"{phase:>11}" for phase in phases)]
+    lines += [
+        f"{fault:<14}" + "".join(f"{met.get((fault, phase), 0):>11,}" for phase in phases)
+        for fault in sorted({fault for fault, _ in met})
+    ]
+    return lines
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m seeds", description=__doc__)
+    parser.add_argument("kind", choices=sorted(AT_ONCE))
+    parser.add_argument("--seeds", type=int, default=1_000, metavar="N", help="how many (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    total = play_all(options.kind, options.first, options.seeds, options.jobs)
+    if options.json:
+        rows = {"first": options.first, "runs": total.runs, "violated": total.failures, "counts": dict(total.counts)}
+        print(json.dumps(rows, sort_keys=True))
+    else:
+        print(table(options.kind, options.first, total, time.monotonic() - began))
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

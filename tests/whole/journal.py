@@ -1,0 +1,171 @@
+"""What user code was handed and finished, what was committed, and what must hold of it (I1 to I5).
+
+The journal knows nothing of the product's insides but the lease that it believes to have. Everything else is what an
+observer from outside sees: records, commits, time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loadtrim_agent.common.partition import Partition
+
+if TYPE_CHECKING:
+    from .world import Member, World
+
+__all__ = ["Journal", "Violation"]
+
+STANDSTILL_SECONDS = 6.0
+"""A partition whose owner is well, with records to deliver and user code that asks for them, delivers one within this
+time: a second for the sleep of user code, two to find a new leader, the rest for slow networks. Chosen."""
+LOOK_SECONDS = 0.25
+
+
+class Violation(AssertionError):
+    """Something that must hold does not."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+
+
+@dataclass(slots=True)
+class _Handed:
+    member: Member
+    at: float
+    excused: bool = False
+
+
+@dataclass(slots=True)
+class _Partition:
+    end: int = 0
+    done: set[int] = field(default_factory=set)
+    done_below: int = 0
+    handed: dict[int, _Handed] = field(default_factory=dict)
+    committed: int = 0
+    sought: bool = False
+    """User code set its position: commits may go back."""
+    waits_since: float | None = None
+
+    def finish(self, offset: int) -> None:
+        self.done.add(offset)
+        while self.done_below in self.done:
+            self.done.discard(self.done_below)
+            self.done_below += 1
+
+
+class Journal:
+    """One run's. Violations are raised by the kernel after the round in which they were found."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.partitions: dict[Partition, _Partition] = {}
+        self.delivered_count = 0
+        self.repeats = 0
+
+    def _violated(self, name: str, text: str) -> None:
+        self._world.violated(name, text)
+
+    def of(self, partition: Partition) -> _Partition:
+        return self.partitions.setdefault(partition, _Partition())
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def produced(self, partition: Partition, offset: int) -> None:
+        self.of(partition).end = offset + 1
+
+    def delivered(self, member: Member, partition: Partition, offset: int) -> None:
+        """User code of a member has a record in hand."""
+        world, data = self._world, self.of(partition)
+        self.delivered_count += 1
+        data.waits_since = None
+        world.note(member.name, f"has {partition}:{offset}")
+        if not member.has_lease and not member.foreign:
+            self._violated("I1", f"{member.name} was handed {partition}:{offset} without a lease")
+        for other in world.members:
+            if other is member or world.mixed_lately or member.unaware or other.unaware:
+                continue
+            # What was taken under a lease that has ended since is in its hands still; it cannot be committed.
+            taken = [o for o, at in other.in_hand.get(partition, {}).items() if not other.excused_since(at)]
+            if taken and other.has_lease:
+                self._violated(
+                    "I1", f"{partition}:{offset} is in the hands of {member.name} while {other.name} works on "
+                    f"{partition}:{sorted(taken)}, both with a lease",
+                )  # fmt: skip
+        mine = member.in_hand.get(partition, {})
+        if offset > data.done_below and any(
+            o not in data.done and o not in mine for o in range(data.done_below, offset)
+        ):
+            self._violated("I2", f"{member.name} was handed {partition}:{offset}, {data.done_below} was never done")
+        before = data.handed.get(offset)
+        if before is not None:
+            self.repeats += 1
+            excused = before.excused or before.member.excused_since(before.at) or member.unaware or world.mixed_lately
+            by_hand = not world.options.auto_commit and offset >= data.committed
+            if not excused and not by_hand:
+                self._violated("I3", f"{partition}:{offset} was handed to {before.member.name}, now to {member.name}")
+        data.handed[offset] = _Handed(member, world.kernel.now, excused=member.unaware)
+
+    def done(self, member: Member, partition: Partition, offset: int) -> None:
+        self._world.note(member.name, f"did {partition}:{offset}")
+        self.of(partition).finish(offset)
+
+    def sought(self, partition: Partition, offset: int) -> None:
+        """User code goes back: what it was handed from there on comes again."""
+        data = self.of(partition)
+        data.sought = True
+        for at, handed in data.handed.items():
+            if at >= offset:
+                handed.excused = True
+
+    def committed(self, member: str, partition: Partition, offset: int) -> None:
+        """The coordinator accepted a commit."""
+        world, data = self._world, self.of(partition)
+        if world.trace is not None:
+            world.note("", f"committed {partition} at {offset} by {member}")
+        # aiokafka's own auto-commit commits what is in hand.
+        if offset > data.done_below and not world.mixed_lately:
+            self._violated(
+                "I2", f"{member} committed {partition} at {offset}, done is what lies below {data.done_below}"
+            )
+        if offset < data.committed and world.options.auto_commit and not data.sought and not world.may_go_back:
+            self._violated("I3", f"{member} committed {partition} at {offset}, which was at {data.committed}")
+        data.committed = offset
+
+    # -- what must hold as time passes ---------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """I4: no partition stands still while its owner is well. Called every :data:`LOOK_SECONDS`."""
+        world = self._world
+        now = world.kernel.now
+        for partition, data in self.partitions.items():
+            owner = next((m for m in world.members if m.well and partition in m.delivers), None)
+            waits = owner is not None and owner.waits_for_records and data.end > owner.position(partition)
+            if not waits or world.disturbed_lately:
+                data.waits_since = None
+            elif data.waits_since is None:
+                data.waits_since = now
+            elif now - data.waits_since > STANDSTILL_SECONDS:
+                assert owner is not None
+                self._violated("I4", f"{partition} stands still at {owner.name} since {data.waits_since:.2f}")
+
+    def owners(self, partition: Partition) -> list[str]:
+        return [member.name for member in self._world.members if partition in member.delivers]
+
+    def owned_once(self) -> bool:
+        return all(len(self.owners(partition)) == 1 for partition in self.partitions)
+
+    def healed(self) -> None:
+        """I5 and I2: everything has an owner, and everything produced is done and committed."""
+        world = self._world
+        for partition, data in sorted(self.partitions.items()):
+            owners = self.owners(partition)
+            if len(owners) != 1:
+                self._violated("I5", f"{partition} is delivered by {owners}")
+            if data.done_below < data.end:
+                self._violated("I2", f"{partition} ends at {data.end}, done is only what lies below {data.done_below}")
+            if world.options.auto_commit and data.end and data.committed != data.end:
+                self._violated("I2", f"{partition} is done up to {data.end} and committed at {data.committed}")
+        if world.kernel.violation is not None:
+            raise world.kernel.violation

@@ -1,0 +1,110 @@
+"""A process with the product in it: ``loadtrim.Consumer``, its agent, and a program of user code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from prometheus_client import CollectorRegistry
+
+import loadtrim.managed
+import loadtrim_agent.leader.loop
+from loadtrim import Consumer
+from loadtrim.settings import Settings
+from loadtrim_agent.runtime.agent import Agent
+from loadtrim_agent.runtime.thread import AgentThread
+
+from .kernel import Kernel, Process, SimLoop
+from .network import FIRST_PORT, HOST
+
+__all__ = ["GROUP", "SimConsumer", "foreign_consumer", "threads_in_charge"]
+
+GROUP = "orders"
+
+
+class _LoopThread(AgentThread):
+    """The agent's thread, as one more loop of the simulated process."""
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self._sim = loop.process.loop()
+        self._loop = self._sim
+
+    @property
+    def alive(self) -> bool:
+        return not self._sim.stopped
+
+    def where(self) -> str:
+        return ""
+
+    async def stop(self) -> None:
+        self._sim.forget()
+
+
+class _InlineThread:
+    """A thread that has done all its work when it is started."""
+
+    def __init__(self, target: Any, **_: Any) -> None:
+        self._target = target
+
+    def start(self) -> None:
+        self._target()
+
+
+@contextlib.contextmanager
+def threads_in_charge() -> Iterator[None]:
+    """Within this block the product's threads are loops of simulated processes, or calls."""
+    managed, leader = loadtrim.managed, loadtrim_agent.leader.loop
+    before = managed.AgentThread, leader.threading
+    managed.AgentThread = _LoopThread  # type: ignore[misc]
+    leader.threading = SimpleNamespace(Thread=_InlineThread)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        managed.AgentThread, leader.threading = before  # type: ignore[misc]
+
+
+def _connection(kernel: Kernel) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": [f"{HOST}:{FIRST_PORT + node}" for node in range(3)],
+        "metadata_max_age_ms": int(kernel.rng.uniform(1_000, 5_000)),
+        "retry_backoff_ms": 100,
+    }
+
+
+class SimConsumer(Consumer):
+    """The product's consumer, with its agent in reach of the simulation."""
+
+    def __init__(self, kernel: Kernel, name: str, *topics: str, settings: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(
+            *topics,
+            settings=Settings(http="off", instance=name, **settings),
+            handle_signals=False,
+            registry=CollectorRegistry(),
+            group_id=GROUP,
+            client_id=name,
+            **_connection(kernel),
+            **kwargs,
+        )
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent, once there is one."""
+        return self._client.link.agent  # type: ignore[union-attr]
+
+
+def foreign_consumer(kernel: Kernel, name: str, *topics: str, **kwargs: Any) -> AIOKafkaConsumer:
+    """Return a plain aiokafka consumer of the same group."""
+    return AIOKafkaConsumer(*topics, group_id=GROUP, client_id=name, **_connection(kernel), **kwargs)
+
+
+def process_of(consumer: Consumer) -> Process:  # pragma: no cover - for use in a debugger
+    """Return the process that runs a consumer."""
+    loop = asyncio.get_event_loop()
+    assert isinstance(loop, SimLoop)
+    return loop.process

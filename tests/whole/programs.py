@@ -1,0 +1,161 @@
+"""User code as people write it: each takes records from a consumer and says when it has done them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError
+from aiokafka.structs import TopicPartition
+
+from loadtrim_agent.common.partition import Partition
+
+if TYPE_CHECKING:
+    from .world import Member
+
+__all__ = ["LISTENERS", "PROGRAMS", "Program"]
+
+Program = Callable[["Member"], Awaitable[None]]
+
+
+async def iterates(member: Member) -> None:
+    """``async for``, one record at a time."""
+    async for record in member.consumer:
+        await member.work(record)
+
+
+async def waits_with_a_limit(member: Member) -> None:
+    """``wait_for(getone())``: the wait is cancelled again and again."""
+    while True:
+        try:
+            record = await asyncio.wait_for(member.consumer.getone(), member.rng.uniform(0.02, 0.5))
+        except TimeoutError:
+            continue
+        except ConsumerStoppedError:
+            return
+        await member.work(record)
+
+
+async def gathers_batches(member: Member) -> None:
+    """``getmany`` and ``gather``."""
+    while True:
+        try:
+            batches = await member.consumer.getmany(timeout_ms=200, max_records=member.rng.randint(1, 20))
+        except ConsumerStoppedError:
+            return
+        records = [record for batch in batches.values() for record in batch]
+        for record in records:
+            member.took(record)
+        await asyncio.gather(*(asyncio.sleep(member.cost()) for _ in records))
+        for record in records:
+            member.did(record)
+
+
+async def commits_by_hand(member: Member) -> None:
+    """``commit()`` after a few records, or of one record's offset."""
+    count = 0
+    async for record in member.consumer:
+        await member.work(record)
+        count += 1
+        if count % member.rng.randint(1, 4) == 0:
+            at = TopicPartition(record.topic, record.partition)
+            try:
+                await member.consumer.commit({at: record.offset + 1} if member.rng.random() < 0.5 else None)
+            except (CommitFailedError, IllegalStateError):
+                continue  # the partition went to another member
+
+
+async def goes_back(member: Member) -> None:
+    """``seek`` to an earlier record, now and then."""
+    async for record in member.consumer:
+        await member.work(record)
+        if member.world.faulty and member.rng.random() < 0.05:
+            offset = max(0, record.offset - member.rng.randint(0, 3))
+            try:
+                member.consumer.seek(TopicPartition(record.topic, record.partition), offset)
+            except IllegalStateError:
+                continue  # it is not held any more
+            member.world.journal.sought(Partition(record.topic, record.partition), offset)
+
+
+async def pauses(member: Member) -> None:
+    """``pause`` and ``resume`` of whatever is held."""
+    consumer = member.consumer
+
+    async def resume(at: TopicPartition) -> None:
+        await asyncio.sleep(member.rng.uniform(0.1, 2.0))
+        if at in consumer.assignment():
+            consumer.resume(at)
+
+    resuming = set()
+    async for record in consumer:
+        await member.work(record)
+        held = sorted(consumer.assignment())
+        if held and member.rng.random() < 0.1:
+            at = member.rng.choice(held)
+            consumer.pause(at)
+            resuming.add(asyncio.ensure_future(resume(at)))
+
+
+async def computes(member: Member) -> None:
+    """Code that blocks its loop: the agent's goes on."""
+    async for record in member.consumer:
+        member.took(record)
+        if member.world.faulty and member.rng.random() < 0.2:
+            member.block(member.rng.uniform(0.05, 3.0))
+        await asyncio.sleep(member.cost())
+        member.did(record)
+
+
+PROGRAMS: dict[str, Program] = {
+    program.__name__: program
+    for program in (iterates, waits_with_a_limit, gathers_batches, goes_back, pauses, computes)
+}
+"""By name; ``commits_by_hand`` goes with groups that do not commit by themselves."""
+
+
+class _Listener(ConsumerRebalanceListener):
+    """A rebalance listener that does what ``action`` does."""
+
+    def __init__(self, action: Callable[[], Awaitable[Any]]) -> None:
+        self._action = action
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        await self._action()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        await self._action()
+
+
+def _slow(member: Member) -> ConsumerRebalanceListener:
+    async def sleep() -> None:
+        await asyncio.sleep(member.rng.uniform(0.0, 0.5))
+
+    return _Listener(sleep)
+
+
+def _raises(member: Member) -> ConsumerRebalanceListener:
+    async def fail() -> None:
+        if member.rng.random() < 0.5:
+            raise RuntimeError("a listener of user code failed")
+
+    return _Listener(fail)
+
+
+def _cancels(member: Member) -> ConsumerRebalanceListener:
+    async def await_cancelled() -> None:
+        if member.rng.random() < 0.5:
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            task.cancel()
+            await task
+
+    return _Listener(await_cancelled)
+
+
+LISTENERS: dict[str, Callable[[Member], ConsumerRebalanceListener]] = {
+    "slow": _slow,
+    "raises": _raises,
+    "cancels": _cancels,
+}

@@ -1,0 +1,338 @@
+"""The whole product on a model of Kafka: processes with real consumers and agents, a cluster, a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+from loadtrim_agent.common.errors import InvariantError
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.group_config import LOADTRIM
+from loadtrim_agent.runtime.agent import Agent
+
+from .broker import Cluster
+from .journal import LOOK_SECONDS, Journal, Violation
+from .kernel import Clock, Kernel, Process
+from .member import GROUP, SimConsumer, foreign_consumer
+from .network import Network
+from .programs import LISTENERS, PROGRAMS, commits_by_hand
+
+__all__ = ["Member", "Options", "World"]
+
+TOPIC = "load"
+DISTURBED_SECONDS = 8.0
+"""So long after a fault a partition may stand still: connections and metadata are looked for anew. Chosen."""
+WORK_OFF_COST_SECONDS_MAX = 0.005
+"""Longest that a record takes once the faults are over, so that what waits is worked off."""
+MIXED_SECONDS = 8.0
+"""So long after a foreign member has gone the rules of mixed groups hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run is made of."""
+
+    members: int = 3
+    members_max: int = 5
+    partitions: int = 5
+    session_timeout_seconds: float = 6.0
+    drain_seconds: float = 2.0
+    auto_commit: bool = True
+    records_per_second: float = 10.0
+    fault_seconds: float = 30.0
+    drift_max: float = 0.05
+    """Clocks run at most so much faster or slower than the broker's, as a share."""
+    cost_seconds_max: float = 0.1
+    slow_record_share: float = 0.02
+    slow_record_seconds_max: float = 3.0
+    moves_per_second: float = 0.5
+    listeners: bool = False
+    rates: tuple[tuple[str, float], ...] = ()
+    """Fault -> how often, per second."""
+
+
+class Member:
+    """One process of the group with user code; a new one for each start."""
+
+    def __init__(self, world: World, name: str, program: str, listener: str, *, foreign: bool) -> None:
+        self.world = world
+        self.name = name
+        self.program = program
+        self.foreign = foreign
+        options, rng = world.options, world.kernel.rng
+        drift = rng.uniform(-options.drift_max, options.drift_max)
+        self.process = Process(world.kernel, name, Clock(rate=1 + drift, skew_seconds=rng.uniform(-2.0, 2.0)))
+        self.rng = random.Random(rng.random())
+        self.in_hand: dict[Partition, dict[int, float]] = {}
+        """Partition -> offset -> when user code was given it."""
+        self.consumer: Any = None
+        self.excused_at = -1.0
+        """Virtual time of the last moment from which on what it had done may be repeated."""
+        self.removed = ""
+        """Id under which an administrator removed it from the group."""
+        self.stopping_at: float | None = None
+        self.left = False
+        self._had_lease = False
+        self.waits_for_records = False
+        self._listener = listener
+        self._stop_task: asyncio.Task[None] | None = None
+        self._work = (foreign and _plain) or (PROGRAMS[program] if options.auto_commit else commits_by_hand)
+        self.task = self.process.run(self._main())
+        self.task.add_done_callback(self._ended)
+
+    # -- the process ---------------------------------------------------------------------------------------------
+
+    async def _main(self) -> None:
+        options, kernel = self.world.options, self.world.kernel
+        kwargs: dict[str, Any] = {
+            "auto_offset_reset": "earliest",
+            "session_timeout_ms": int(options.session_timeout_seconds * 1000),
+            "enable_auto_commit": options.auto_commit,
+            "auto_commit_interval_ms": 1000,
+        }
+        if self.foreign:
+            self.consumer = foreign_consumer(kernel, self.name, TOPIC, **kwargs)
+        else:
+            settings = {"drain_seconds": options.drain_seconds}
+            self.consumer = SimConsumer(kernel, self.name, settings=settings, **kwargs)
+            listener = LISTENERS[self._listener](self) if self._listener else None
+            self.consumer.subscribe([TOPIC], listener=listener)
+        try:
+            await self.consumer.start()
+            await self._work(self)
+        finally:
+            self.stopping_at = kernel.now
+            await self.consumer.stop()
+            self.left = True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """User code may be told of the outside's faults, and of nothing else."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self.world.note(self.name, f"ended with {error!r}")
+        self.excused_at = self.world.kernel.now
+        if not self.foreign and not _expected(error):
+            self.world.violated("user", f"user code of {self.name} was told {error!r}")
+
+    def stop(self) -> None:
+        """Another task of the process calls ``stop()``, as a shutdown hook does."""
+        if self._stop_task is None and self.consumer is not None and not self.process.gone:
+            self.stopping_at = self.world.kernel.now
+            self._stop_task = self.process.run(self.consumer.stop())
+
+    def end(self) -> None:
+        """SIGTERM: the iteration ends after the record in hand, and user code calls ``stop()``."""
+        if self.foreign or self.agent is None:
+            self.stop()
+        else:
+            self.stopping_at = self.world.kernel.now
+            self.consumer._client.end_iteration(False)
+
+    def crash(self) -> None:
+        """``kill -9``."""
+        self.excused_at = self.world.kernel.now
+        self.in_hand.clear()
+        self.process.kill()
+
+    def block(self, seconds: float) -> None:
+        self.process.block(self.process.loops[0], seconds)
+
+    # -- user code -----------------------------------------------------------------------------------------------
+
+    def cost(self) -> float:
+        options = self.world.options
+        if self.world.faulty and self.rng.random() < options.slow_record_share:
+            return self.rng.uniform(0.0, options.slow_record_seconds_max)
+        most = options.cost_seconds_max if self.world.faulty else WORK_OFF_COST_SECONDS_MAX
+        return self.rng.uniform(0.001, most)
+
+    def took(self, record: Any) -> None:
+        partition = Partition(record.topic, record.partition)
+        self.world.journal.delivered(self, partition, record.offset)
+        self.in_hand.setdefault(partition, {})[record.offset] = self.world.kernel.now
+
+    def did(self, record: Any) -> None:
+        partition = Partition(record.topic, record.partition)
+        offsets = self.in_hand.get(partition)
+        if offsets is not None:
+            offsets.pop(record.offset, None)
+            if not offsets:
+                del self.in_hand[partition]
+        self.world.journal.done(self, partition, record.offset)
+
+    async def work(self, record: Any) -> None:
+        self.took(record)
+        await asyncio.sleep(self.cost())
+        self.did(record)
+
+    # -- what is seen of it --------------------------------------------------------------------------------------
+
+    @property
+    def agent(self) -> Agent | None:
+        return None if self.foreign or self.consumer is None else self.consumer.agent
+
+    @property
+    def alive(self) -> bool:
+        return not self.process.gone and not self.left and not self.task.done()
+
+    @property
+    def has_lease(self) -> bool:
+        agent = self.agent
+        return agent is not None and not self.process.gone and self.process.boot_time < agent.buffer.lease_until
+
+    @property
+    def unaware(self) -> bool:
+        """Return whether it was removed from the group and has not heard of that: no protocol could help."""
+        agent = self.agent
+        return agent is not None and bool(self.removed) and agent.snapshot().member == self.removed
+
+    @property
+    def well(self) -> bool:
+        """Return whether nothing keeps it from delivering: in a generation, with a lease, not stopping or frozen."""
+        agent = self.agent
+        if agent is None or not self.alive or self.process.frozen or self.stopping_at is not None:
+            return False
+        return agent.snapshot().stable and self.has_lease
+
+    @property
+    def mixed(self) -> bool:
+        """Return whether it makes the group a mixed one, or is in one."""
+        agent = self.agent
+        return self.foreign or (agent is not None and agent.snapshot().protocol not in ("", LOADTRIM))
+
+    @property
+    def delivers(self) -> set[Partition]:
+        agent = self.agent
+        if agent is None or not self.alive:
+            return set()
+        return {p for p, stream in agent.buffer.streams.items() if stream.running}
+
+    def position(self, partition: Partition) -> int:
+        agent = self.agent
+        assert agent is not None
+        stream = agent.buffer.streams[partition]
+        return stream.position if not stream.paused else 1 << 62
+
+    def excused_since(self, at: float) -> bool:
+        return self.excused_at >= at or self.unaware
+
+    def look(self) -> None:
+        """Note what excuses repeats: a lease that ended, a drain that took too long."""
+        agent, world = self.agent, self.world
+        if agent is None or self.process.gone:
+            return
+        buffer = agent.buffer
+        self.waits_for_records = not self.in_hand and buffer.sleep.asleep
+        if self.has_lease:
+            self._had_lease = True
+        elif self._had_lease and not self.left:
+            self.excused_at = world.kernel.now
+        if self.unaware:
+            self.excused_at = world.kernel.now
+        if self.stopping_at is not None and world.kernel.now > self.stopping_at + world.options.drain_seconds * 0.9:
+            self.excused_at = world.kernel.now
+        self._look_for_breakage(agent)
+
+    def _look_for_breakage(self, agent: Agent) -> None:
+        failure = agent.condition.failure
+        if isinstance(failure, InvariantError) or (failure is not None and not _expected(failure)):
+            self.world.violated("agent", f"the agent of {self.name} failed: {failure!r}")
+        errors = self.consumer._client.services._errors
+        for where in ("planning", "gathering", "reports", "loads", "leading"):
+            if errors[where]:
+                self.world.violated("agent", f"{where} broke in {self.name}")
+
+
+async def _plain(member: Member) -> None:
+    async for record in member.consumer:
+        await member.work(record)
+
+
+def _expected(failure: BaseException) -> bool:
+    from aiokafka.errors import KafkaError
+
+    return isinstance(failure, KafkaError | OSError | TimeoutError)
+
+
+class World:
+    """See the module's text. Use within ``kernel.in_charge()`` and ``threads_in_charge()``."""
+
+    def __init__(self, seed: int, options: Options, *, trace: bool = False) -> None:
+        self.options = options
+        self.kernel = Kernel(seed)
+        self.cluster = Cluster(self.kernel)
+        self.network = Network(self.kernel, self.cluster)
+        self.journal = Journal(self)
+        self.members: list[Member] = []
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """(fault, phase of the member that it met)."""
+        self.trace: deque[str] | None = deque(maxlen=20_000) if trace else None
+        self.faulty = True
+        self.commits_may_go_back = False
+        """A commit may have reached the coordinator late, after a newer one (docs/protocol.md, rule 13)."""
+        self._names = 0
+        self._disturbed_at = float("-inf")
+        self._mixed_at = float("-inf")
+        self.cluster.create(TOPIC, options.partitions)
+        for index in range(options.partitions):
+            self.journal.of(Partition(TOPIC, index))
+        self.cluster.group(GROUP).on_commit = self.journal.committed
+        self._tick()
+
+    # -- levers --------------------------------------------------------------------------------------------------
+
+    def join(self, program: str, listener: str = "", *, foreign: bool = False) -> Member:
+        self._names += 1
+        member = Member(self, f"{'f' if foreign else 'p'}{self._names}", program, listener, foreign=foreign)
+        self.members.append(member)
+        self.note(member.name, f"starts: {program} {listener}")
+        return member
+
+    def produce(self, index: int) -> None:
+        partition = Partition(TOPIC, index)
+        self.journal.produced(partition, self.cluster.put(partition, b"x"))
+
+    def disturbed(self) -> None:
+        """A fault happens: partitions may stand still for a while."""
+        self._disturbed_at = self.kernel.now
+
+    # -- what is asked -------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> list[Member]:
+        return [m for m in self.members if m.alive]
+
+    @property
+    def disturbed_lately(self) -> bool:
+        return self.kernel.now < self._disturbed_at + DISTURBED_SECONDS
+
+    @property
+    def mixed_lately(self) -> bool:
+        return self.kernel.now < self._mixed_at + MIXED_SECONDS
+
+    @property
+    def may_go_back(self) -> bool:
+        """Return whether a commit below an earlier one is no fault of the product's."""
+        return self.mixed_lately or self.commits_may_go_back
+
+    def note(self, who: str, text: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.kernel.now:10.4f} {who:4} {text}")
+
+    def violated(self, name: str, text: str) -> None:
+        """Say that something does not hold; the first one counts."""
+        if self.kernel.violation is None:
+            self.kernel.violation = Violation(name, f"{text} (at {self.kernel.now:.4f})")
+
+    def _tick(self) -> None:
+        if any(m.alive and m.mixed for m in self.members):
+            self._mixed_at = self.kernel.now
+        for member in self.members:
+            if not member.left:
+                member.look()
+        self.journal.look()
+        self.kernel.scheduler.after(LOOK_SECONDS / 5, self._tick)
