@@ -157,17 +157,9 @@ class Consumer:
                 return
             yield record
 
-    async def __anext__(self) -> ConsumerRecord[Any, Any]:
-        buffer = self._client.buffer
-        if buffer is not None and buffer.error is None:
-            record = buffer.take_one()
-            if record is not None:
-                buffer.hand.taken()
-                return record
-        try:
-            return await self._client.getone()
-        except ConsumerStoppedError:
-            raise StopAsyncIteration from None
+    @coroutine_function
+    def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
+        return _next(self._client.getone())
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -298,3 +290,11 @@ class Consumer:
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """When :meth:`highwater` was updated last, milliseconds."""
         return self._cluster.last_poll_timestamp(partition)
+
+
+async def _next(asked: Coroutine[Any, Any, ConsumerRecord[Any, Any]]) -> ConsumerRecord[Any, Any]:
+    """Await a record of an iteration, which ends where the consumer stops."""
+    try:
+        return await asked
+    except ConsumerStoppedError:
+        raise StopAsyncIteration from None

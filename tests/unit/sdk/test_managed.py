@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import ConsumerStoppedError
 
+from loadtrim import Consumer
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -24,16 +25,19 @@ class PlayedAgent:
         self.buffer = buffer
         self.partitions = SimpleNamespace(without_offset=frozenset())
         self.left = asyncio.Event()
+        self._drained = asyncio.Event()
         buffer.agent.owner = self  # type: ignore[assignment]
         for stream in buffer.streams.values():
             stream.listening = True
 
     def drained(self, stream: Any) -> None:
-        if stream.in_hand is None:
-            self.left.set()
+        self._drained.set()
 
     async def stop(self, drain_seconds: float, *, release: bool) -> None:
-        await self.left.wait()
+        while any(stream.in_hand is not None for stream in self.buffer.streams.values()):
+            self._drained.clear()
+            await self._drained.wait()
+        self.left.set()
 
 
 class SameThread:
@@ -50,8 +54,8 @@ class SameThread:
     async def stop(self) -> None: ...
 
 
-def started() -> tuple[ManagedConsumer, PlayedAgent]:
-    client = make()._client
+def started(consumer: Consumer | None = None) -> tuple[ManagedConsumer, PlayedAgent]:
+    client = (consumer or make())._client
     assert isinstance(client, ManagedConsumer)
     agent: Any = PlayedAgent(handout_of(ONE))
     thread: Any = SameThread()
@@ -75,7 +79,8 @@ async def test_a_stop_waits_for_the_record_of_another_task_until_its_next_call(c
     working = asyncio.create_task(work())
     await taken.wait()
     stopping = asyncio.create_task(client.stop(at_once=False))
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
     assert client.closed
     assert not agent.left.is_set()
     go_on.set()
@@ -91,13 +96,66 @@ async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> 
     async def work() -> None:
         await client.getone()
         stopping.append(asyncio.create_task(client.stop(at_once=False)))
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         assert not agent.left.is_set()
         await client.stop(at_once=False)
 
     await asyncio.wait_for(asyncio.create_task(work()), 5.0)
     await asyncio.wait_for(stopping[0], 5.0)
     assert agent.buffer.streams[ONE].done is None
+
+
+async def asked(consumer: Consumer) -> None:
+    await consumer.getone()
+
+
+async def with_a_limit(consumer: Consumer) -> None:
+    await asyncio.wait_for(consumer.getone(), 5.0)
+
+
+async def a_batch_with_a_limit(consumer: Consumer) -> None:
+    await asyncio.wait_for(consumer.getmany(max_records=1), 5.0)
+
+
+async def the_next_with_a_limit(consumer: Consumer) -> None:
+    await asyncio.wait_for(consumer.__anext__(), 5.0)
+
+
+async def beside_a_signal(consumer: Consumer) -> None:
+    getting, stopped = asyncio.create_task(consumer.getone()), asyncio.create_task(asyncio.Event().wait())
+    await asyncio.wait([getting, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own stop", "another's stop"])
+@pytest.mark.parametrize("ask", [asked, with_a_limit, a_batch_with_a_limit, the_next_with_a_limit, beside_a_signal])
+async def test_the_task_that_asked_has_the_record_whatever_ran_the_call(ask: Any, own: bool) -> None:
+    """``wait_for`` and its like run the call in a task of its own, which has ended when the record is there."""
+    consumer = make()
+    client, agent = started(consumer)
+    taken, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        for _ in range(2):
+            await ask(consumer)
+        taken.set()
+        await go_on.wait()
+        if own:
+            await asyncio.wait_for(client.stop(at_once=False), 5.0)
+
+    working = asyncio.create_task(work())
+    await taken.wait()
+    if not own:
+        stopping = asyncio.create_task(client.stop(at_once=False))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not agent.left.is_set()
+        go_on.set()  # it ends, and gives the record up
+        await asyncio.wait_for(stopping, 5.0)
+    go_on.set()
+    await working
+    assert agent.left.is_set()
 
 
 @pytest.mark.parametrize("call", ["getone", "getmany"])
