@@ -60,8 +60,8 @@ class Control:
     releases: int = 0
     sequence: int = 1_000_000
     """Far above the leader's, so that members heed these plans and not its own."""
-    _reader: Any = None
-    _producer: Any = None
+    _reader: Any = field(init=False, default=None)
+    _producer: Any = field(init=False, default=None)
     _task: asyncio.Task[None] | None = None
 
     @property

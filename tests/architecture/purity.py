@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from architecture.tree import ROOT, Module
+from architecture.tree import ROOT, Module, imported_from
 
 __all__ = ["impurities", "in_pure_rooms", "pure_rooms"]
 
@@ -82,11 +82,7 @@ def _imports(node: ast.Import | ast.ImportFrom, module: Module) -> Iterator[tupl
         for alias in node.names:
             yield alias.name, "", alias.asname or alias.name.partition(".")[0]
         return
-    source = node.module or ""
-    if node.level:
-        is_package = module.path is not None and module.path.name == "__init__.py"
-        parts = module.name.split(".") if is_package else module.name.split(".")[:-1]
-        source = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [source])])
+    source = imported_from(node, module)
     for alias in node.names:
         yield source, alias.name, alias.asname or alias.name
 

@@ -57,6 +57,63 @@ def test_a_property_is_one_method() -> None:
     assert ceilings.methods([module(text)]) == {"pack.room.mod.C": 2}
 
 
+def test_methods_in_a_branch_and_of_bases_count() -> None:
+    """Both were ways to stay below the ceiling."""
+    base = """\
+        class Base:
+            def a(self): ...
+            def b(self): ...
+        """
+    text = """\
+        from typing import TYPE_CHECKING, Generic, Protocol
+        from ..base import Base as Above
+        class C(Above, Generic[T], dict[str, int]):
+            def b(self): ...
+            if TYPE_CHECKING:
+                def c(self): ...
+            else:
+                def d(self): ...
+        class D(C): ...
+        """
+    counted = ceilings.methods([module(text), module(base, "pack.base")])
+    assert counted == {"pack.room.mod.C": 4, "pack.room.mod.D": 4, "pack.base.Base": 2}
+
+
+def test_a_class_that_names_itself_as_its_base_ends() -> None:
+    assert ceilings.methods([module("class C(C):\n    def a(self): ...\n")]) == {"pack.room.mod.C": 1}
+
+
+def test_members_of_ports() -> None:
+    text = """\
+        import typing
+        from asyncio import Protocol as Received
+        from typing import Protocol
+        class Port(Protocol):
+            name: str
+            @property
+            def now(self) -> float: ...
+            async def ask(self) -> None: ...
+        class Other(Port, typing.Protocol[T]):
+            def more(self) -> None: ...
+        class Connection(Received):
+            def data_received(self, data): ...
+        """
+    assert ceilings.members([module(text)]) == {"pack.room.mod.Port": 3, "pack.room.mod.Other": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ("a: Any\n    b: 'Any | None'\n    c: typing.Any", 3),
+        ("a: dict[str, Any]\n    b: AnyFit", 0),
+        ("a: Any = field(init=False, default=None)", 0),
+        ("def __init__(self, a: Any, b: int, *, c: SimpleNamespace): ...", 2),
+    ],
+)
+def test_parameters_of_any_type(fields: str, count: int) -> None:
+    assert ceilings.anything([module(f"class C:\n    {fields}\n")]) == {"pack.room.mod.C": count}
+
+
 def test_attributes_are_counted_wherever_they_are_assigned() -> None:
     text = """\
         class C:
@@ -92,6 +149,21 @@ def test_attributes_are_counted_wherever_they_are_assigned() -> None:
 def test_callables_of_fields(fields: str, count: int) -> None:
     text = f"Send = Callable[[bytes], None]\nclass C:\n    {fields}\n"
     assert ceilings.callables([module(text)]) == {"pack.room.mod.C": count}
+
+
+def test_aliases_of_callables_are_found_through_unions_imports_and_other_aliases() -> None:
+    """``Send = Callable[...] | None`` was taken for none, and a class of an alias' name elsewhere for a callable."""
+    aliases = "Send = Callable[[bytes], None] | None\nAgain: TypeAlias = Send\nCost = Callable[[int], float]\n"
+    text = """\
+        from .aliases import Again as Twice, Send
+        class C:
+            a: Send
+            b: Twice
+            c: list[Twice]
+        """
+    other = "class Cost: ...\nclass D:\n    a: Cost\n    b: Cost\n"
+    modules = [module(text), module(aliases, "pack.room.aliases"), module(other, "pack.other")]
+    assert ceilings.callables(modules) == {"pack.room.mod.C": 3, "pack.other.Cost": 0, "pack.other.D": 0}
 
 
 def test_callables_of_a_constructor_hide_those_of_fields() -> None:

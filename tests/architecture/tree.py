@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-__all__ = ["ROOT", "ROOTS", "Definition", "Function", "Module", "modules", "ours", "packages", "statements"]
+__all__ = [
+    "ROOT",
+    "ROOTS",
+    "Definition",
+    "Function",
+    "Module",
+    "imported_from",
+    "modules",
+    "ours",
+    "packages",
+    "statements",
+]
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,6 +89,15 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
                 yield child
             if not isinstance(child, Definition):
                 yield from statements(child)
+
+
+def imported_from(node: ast.ImportFrom, module: Module) -> str:
+    """Return the full name of the module that an import takes something from; relative ones are resolved."""
+    if not node.level:
+        return node.module or ""
+    is_package = module.path is not None and module.path.name == "__init__.py"
+    parts = module.name.split(".") if is_package else module.name.split(".")[:-1]
+    return ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [node.module])])
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Definition]]:

@@ -61,7 +61,7 @@ class AnswersProtocol(asyncio.BufferedProtocol):
         before: the protocol it had; it still hears of the connection's life.
     """
 
-    def __init__(self, connection: Any, before: Any) -> None:
+    def __init__(self, connection: Any, before: asyncio.Protocol) -> None:
         self._connection = connection
         self._before = before
         self._buffer = memoryview(bytearray(BUFFER_BYTES_MIN))
