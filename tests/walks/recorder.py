@@ -77,6 +77,7 @@ class Recorder:
         calls: dict[str, str] | None = None,
         onlookers: Iterable[str] = (),
     ) -> None:
+        is_handed_in("", "")  # what it reads of the tree takes a while, for which the walk would stand still
         self._label = label
         self._outside = outside or {}
         self._uses = frozenset(uses)
