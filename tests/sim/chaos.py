@@ -14,6 +14,7 @@ from .coordinator import CommitRequest, FetchRequest
 from .member import SimMember
 from .network import Fate
 from .options import SimOptions, drawn_options
+from .scheduler import START_SECONDS
 from .world import World
 
 __all__ = ["Chaos", "Report", "simulate"]
@@ -72,7 +73,7 @@ class Chaos:
         return Report(
             seed=self.seed,
             steps=world.scheduler.steps,
-            virtual_seconds=world.scheduler.now,
+            virtual_seconds=world.scheduler.now - START_SECONDS,
             records=records,
             counts=dict(sorted(world.counts.items())),
         )

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sim.scheduler import START_SECONDS
+
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 from loadtrim_agent.wire.topic_names import control_topic
@@ -21,6 +23,8 @@ __all__ = ["Chaos", "Report", "drawn_options", "simulate"]
 HEALED_SECONDS = 12.0
 """Beside the rebalance timeout: new metadata, a coordinator found, members restarted. Chosen."""
 WORK_OFF_SECONDS = 40.0
+SETTLE_SECONDS = 2.0
+"""After the last fault, before all is looked at for the first time."""
 FOREIGN_STAY_SECONDS_MAX = 8.0
 REFUSALS = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
@@ -125,13 +129,14 @@ class Chaos:
             self._arm()
             kernel.run(options.fault_seconds)
             self._heal()
-            kernel.run(2 * options.session_timeout_seconds + HEALED_SECONDS)
-            kernel.run_until(self._all_done, seconds=WORK_OFF_SECONDS)
+            kernel.run(SETTLE_SECONDS)
+            bound = 2 * options.session_timeout_seconds + HEALED_SECONDS + WORK_OFF_SECONDS
+            kernel.run_until(self._all_done, seconds=bound)
             world.journal.healed()
             return Report(
                 seed=self.seed,
                 rounds=kernel.rounds,
-                virtual_seconds=kernel.now,
+                virtual_seconds=kernel.now - START_SECONDS,
                 delivered=world.journal.delivered_count,
                 repeats=world.journal.repeats,
                 requests=world.cluster.counts.total(),
