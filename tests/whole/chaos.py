@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim.scheduler import START_SECONDS
-
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 from loadtrim_agent.wire.topic_names import control_topic
+from sim.scheduler import START_SECONDS
 
 from .member import GROUP, threads_in_charge
 from .programs import LISTENERS, PROGRAMS
