@@ -93,7 +93,7 @@ async def pauses(member: Member) -> None:
     async for record in consumer:
         await member.work(record)
         held = sorted(consumer.assignment())
-        if held and member.rng.random() < 0.1:
+        if held and member.world.faulty and member.rng.random() < 0.1:
             at = member.rng.choice(held)
             consumer.pause(at)
             resuming.add(asyncio.ensure_future(resume(at)))

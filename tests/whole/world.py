@@ -253,9 +253,9 @@ async def _plain(member: Member) -> None:
 
 
 def _expected(failure: BaseException) -> bool:
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import ConsumerStoppedError, KafkaError
 
-    return isinstance(failure, KafkaError | OSError | TimeoutError)
+    return isinstance(failure, KafkaError | ConsumerStoppedError | OSError | TimeoutError)
 
 
 class World:
