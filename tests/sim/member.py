@@ -147,7 +147,8 @@ class SimMember:
         self._comes_back = come_back
         self.leave_deadline = self._scheduler.now + self.config.drain_seconds
         deadline = self.leave_deadline
-        self._last_commit_until = deadline if release else self._scheduler.now + LAST_COMMIT_SECONDS
+        last_commit_until = deadline if release else self._scheduler.now + LAST_COMMIT_SECONDS
+        self._last_commit_until = min(self._last_commit_until, last_commit_until)
         self.feed(lambda now: e.LeaveWantedEvent(now=now, deadline=deadline, release=release))
 
     def _left(self) -> None:
@@ -155,6 +156,7 @@ class SimMember:
             self._end()
             return
         self._comes_back = self._gone_well = False
+        self._last_commit_until = NEVER
         self.machine = self.machine.successor()
         self.leave_deadline = NEVER
         self.excused_at = self._scheduler.now
