@@ -1,13 +1,18 @@
-"""Links of the documentation lead somewhere: files, headings, and paths that prose and docstrings name."""
+"""Links of the documentation lead somewhere: files, headings, paths, and what docstrings refer to."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
+
+from architecture.tree import Module, ours
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = "agent|benchmarks|consumer_sdk|docs|examples|spark|tests"
@@ -82,3 +87,85 @@ def test_decisions_are_named_by_page_and_all_are_in_the_index() -> None:
     assert {target for target in LINK.findall(index) if "/" not in target} == pages
     numbered = re.compile(r"\(decisions? \d+\b|\bdocs/decisions/\d")
     assert [name for name in (*tracked("*.py"), *PAGES) if numbered.search((ROOT / name).read_text())] == []
+
+
+ROLE = re.compile(r":(mod|class|func|meth|data|attr|exc):`~?([.\w]+)`")
+
+
+@cache
+def names() -> frozenset[str]:
+    """Everything that our modules define, by its full name, and what their classes get from classes of ours."""
+    found: set[str] = set()
+    for module in ours():
+        found.add(module.name)
+        found |= {f"{module.name}.{name}" for name in _bound(module.tree)}
+        for name, node in module.definitions:
+            found.add(name)
+            if isinstance(node, ast.ClassDef):
+                found |= {f"{name}.{each}" for each in _bound(node)}
+    return frozenset(found)
+
+
+def _bound(node: ast.Module | ast.ClassDef) -> set[str]:
+    """Names that are assigned, annotated, imported or set on ``self`` below a module or a class."""
+    found: set[str] = set()
+    for each in ast.walk(node) if isinstance(node, ast.ClassDef) else node.body:
+        if isinstance(each, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in each.names}
+        targets = each.targets if isinstance(each, ast.Assign) else [each.target] if _annotated(each) else []
+        for target in (one for each in targets for one in (each.elts if isinstance(each, ast.Tuple) else [each])):
+            if isinstance(target, ast.Name):
+                found.add(target.id)
+            elif isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                found.add(target.attr)
+    return found
+
+
+def _annotated(node: ast.AST) -> TypeGuard[ast.AnnAssign]:
+    return isinstance(node, ast.AnnAssign)
+
+
+def leads_nowhere(module: Module, target: str) -> bool:
+    """Return whether a role's target is nothing of ours. What is named without its module may be of any."""
+    assert module.path is not None
+    if target.startswith("."):
+        dots = len(target) - len(target.lstrip("."))
+        own = module.name.split(".") + ["__init__"] * (module.path.name == "__init__.py")
+        return ".".join([*own[: len(own) - dots], target.lstrip(".")]) not in names()
+    if target.partition(".")[0] in PACKAGES:
+        return target not in names()
+    if target.partition(".")[0] in FOREIGN:
+        return False
+    return not any(name.endswith(f".{target}") for name in names())
+
+
+PACKAGES = frozenset(module.package for module in ours())
+FOREIGN = sys.stdlib_module_names | {"aiokafka", "msgspec", "prometheus_client", "pyspark"}
+
+
+def test_what_docstrings_refer_to_exists() -> None:
+    dead = [
+        f"{module.name}: :{role}:`{target}`"
+        for module in ours()
+        for role, target in ROLE.findall(module.text)
+        if leads_nowhere(module, target)
+    ]
+    assert dead == []
+
+
+@pytest.mark.parametrize(
+    ("target", "nowhere"),
+    [
+        ("loadtrim_agent.kafka.shell", True),
+        ("loadtrim_agent.protocol.machine", False),
+        ("loadtrim_agent.protocol.machine.Machine", False),
+        (".membership", False),
+        (".shell", True),
+        ("..kafka.control_log", False),
+        ("Machine.handle", False),
+        ("Machine.hand_out", True),
+    ],
+)
+def test_a_target_is_looked_up_from_the_module_that_names_it(target: str, nowhere: bool) -> None:
+    [machine] = [module for module in ours() if module.name == "loadtrim_agent.protocol.machine"]
+    assert leads_nowhere(machine, target) is nowhere

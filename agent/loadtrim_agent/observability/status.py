@@ -138,7 +138,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_decision: DecisionRecord | None = None
     """The group's last one that this member read or made."""
     last_decision_words: str = ""
-    """The same as a sentence (``words.decision_line``)."""
+    """The same as a sentence (:func:`.text.decision_line`)."""
     errors: dict[str, int] = {}
     """What was contained, by place, since the start."""
     settings: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The one door of the protocol core: ``Machine.handle(event) -> list[Command]``.
 
-Deterministic: the same events give the same commands, byte for byte. Nothing else changes its state. The shell
-(:mod:`loadtrim_agent.kafka.shell`) carries the commands out in order and feeds the answers back as events.
+Deterministic: the same events give the same commands, byte for byte. Nothing else changes its state.
+``runtime/membership.py`` carries the commands out in order and feeds the answers back as events.
 """
 
 from __future__ import annotations

@@ -341,7 +341,7 @@ class CommandTargets(FailureSink, Protocol):
 
 
 class CommandExecutor:
-    """Implements :class:`~.CommandSink`.
+    """Implements :class:`CommandSink`.
 
     Args:
         agent: what commands act on.
@@ -384,11 +384,11 @@ class CommandExecutor:
         }
 
     def carry_out(self, command: c.Command) -> None:
-        """See :class:`~.CommandSink`."""
+        """See :class:`CommandSink`."""
         self._handlers[type(command)](command)
 
     def finish(self, machine: Machine) -> None:
-        """See :class:`~.CommandSink`."""
+        """See :class:`CommandSink`."""
         if self._opening:
             opening = self._opening[:]
             self._opening.clear()
@@ -428,7 +428,7 @@ class CommandExecutor:
         self._agent.requests.leave(command)
 
     def leave_group(self, member: str) -> None:
-        """See :class:`~.CommandSink`."""
+        """See :class:`CommandSink`."""
         self._agent.tasks.spawn(self._leave_group(member), "leave-group")
 
     async def _leave_group(self, member: str) -> None:

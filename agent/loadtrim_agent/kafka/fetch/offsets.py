@@ -103,7 +103,7 @@ class OffsetQueries:
         them take seconds. Each waits, fails and is tried again for itself only.
 
         Raises:
-            KafkaError: the leader could not be asked, or refused; :attr:`retriable` says whether to try again.
+            KafkaError: the leader could not be asked, or refused; ``retriable`` says whether to try again.
         """
         (leader,) = await self._by_leader((partition,))
         together = self._together.setdefault((leader, timestamp), {})
@@ -161,7 +161,7 @@ class OffsetQueries:
         """(offset, timestamp) per partition, asked once of each leader.
 
         Raises:
-            KafkaError: one of them could not be asked, or refused; :attr:`retriable` says whether to try again.
+            KafkaError: one of them could not be asked, or refused; ``retriable`` says whether to try again.
         """
         by_leader: dict[int, dict[str, list[tuple[int, int]]]] = {}
         for leader, partitions in (await self._by_leader(timestamps)).items():

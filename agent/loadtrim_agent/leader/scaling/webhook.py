@@ -46,7 +46,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes over the wire: ``contracts.md``, "Scaling webhook"."""
+    """The body of a request, as docs/reference.md tells."""
 
     group: str
     replicas: int
