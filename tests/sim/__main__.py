@@ -13,15 +13,15 @@ def main(arguments: list[str]) -> int:
     lines = int(arguments[1]) if len(arguments) > 1 else 200
     chaos = Chaos(seed, trace=True)
     print(chaos.options)
+    told, failed = "", 0
     try:
-        print(chaos.run())
+        told = str(chaos.run())
     except Exception:
-        assert chaos.world.trace is not None
-        for line in list(chaos.world.trace)[-lines:]:
-            print(line)
-        traceback.print_exc()
-        return 1
-    return 0
+        told, failed = traceback.format_exc().rstrip(), 1
+    assert chaos.world.trace is not None
+    print(*list(chaos.world.trace)[-lines:], sep="\n")
+    print(told)
+    return failed
 
 
 if __name__ == "__main__":
