@@ -14,7 +14,7 @@ from loadtrim.observer.group import GroupObserver
 from loadtrim_agent.common.local_week import LocalWeek
 from loadtrim_agent.kafka.consumer_protocol import decode_answer, decode_member
 from loadtrim_agent.kafka.control_log import ControlLog
-from loadtrim_agent.observability.text import decision_lines, record_line
+from loadtrim_agent.observability.text import decision_lines
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import GroupState, PlanConfig
@@ -302,9 +302,7 @@ class Reader:
     def hear(self, record: Record, now: float) -> None:
         """Fold it in, and tell it in words."""
         self._view.apply(record, now)
-        lines = [record_line(record, self._view.names)]
-        if isinstance(record, DecisionRecord):
-            lines += decision_lines(record, self._view.names)
+        lines = decision_lines(record, self._view.names) if isinstance(record, DecisionRecord) else []
         assert all(line.isprintable() for line in lines)
 
     def show(self, now: float) -> None:

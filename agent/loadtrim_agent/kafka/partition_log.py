@@ -41,8 +41,6 @@ BATCH_VERSION = 2
 _BATCH_BEGIN = struct.Struct(">qiib")
 _LENGTH_BEHIND = 12
 """Bytes of a batch before those that its length counts."""
-APPEND_TIME = 1
-"""Timestamp type: the broker's clock."""
 
 
 class Fetched(NamedTuple):

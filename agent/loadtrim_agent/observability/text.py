@@ -1,5 +1,4 @@
-"""Decisions, plans, brakes and members in plain English: for INFO logs, ``loadtrim explain`` and the live
-view.
+"""Decisions and manual overrides in plain English: for INFO logs, ``loadtrim explain`` and the live view.
 
 Pure functions: same input, same words. A *line* is one line without an end; *lines* are a block for people.
 Members are called by their instance where ``names`` has it, else by a short form of their member id.
@@ -12,22 +11,11 @@ from datetime import UTC, datetime, tzinfo
 
 from loadtrim_agent.planning.baseline import Ignored
 from loadtrim_agent.planning.explain import short_member
-from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import (
-    AssignmentRecord,
-    HelloRecord,
-    LeavingRecord,
-    LeftRecord,
-    LoadRecord,
     ManualOverrideRecord,
     MovePlan,
-    PlanRecord,
-    RejoinRecord,
-    ReleaseRecord,
 )
-from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, ReportRecord
-
-from .status import AgentState, Status
+from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord
 
 __all__ = [
     "baseline_line",
@@ -41,11 +29,7 @@ __all__ = [
     "move_line",
     "number",
     "percent",
-    "plan_line",
     "printable",
-    "record_line",
-    "state_line",
-    "status_line",
     "time_of_day",
 ]
 
@@ -60,15 +44,6 @@ _OUTCOMES = {
     "up": "scales up",
     "down": "scales down",
     "hold": "holds",
-}
-_STATES = {
-    AgentState.STARTING: "is starting",
-    AgentState.JOINING: "is joining its group",
-    AgentState.STABLE: "is in its group",
-    AgentState.MIXED: "is in a mixed group (a member without the agent is there: nothing moves)",
-    AgentState.LEAVING: "is leaving",
-    AgentState.STOPPED: "has stopped",
-    AgentState.FAILED: "has failed",
 }
 _CAUSES = {
     "serial": "a partition too large for one member",
@@ -273,77 +248,3 @@ def _used(use: BaselineUse) -> list[str]:
     if use.reason:
         parts.append(f"some are ignored ({use.reason})" if use.ignored else use.reason)
     return parts
-
-
-def plan_line(plan: PlanRecord, names: Names | None = None) -> str:
-    """The leader's advice in one line."""
-    parts = []
-    if plan.moves:
-        parts.append(_listed([move_line(move, names) for move in plan.moves]))
-    if plan.victims:
-        parts.append(f"{_listed([member_name(victim, names) for victim in plan.victims])} to go")
-    return printable(f"plan {plan.generation}.{plan.sequence}: {'; '.join(parts) or 'nothing moves'}")
-
-
-# Members
-
-
-def state_line(status: Status) -> str:
-    """What a member is doing: ``pod-a is in its group, leads generation 7``."""
-    name = status.instance or member_name(status.member) or status.client_id
-    line = f"{name} {_STATES[status.state]}"
-    if status.state in (AgentState.STABLE, AgentState.MIXED):
-        line += f", {'leads' if status.leads else 'follows in'} generation {status.generation}"
-    return f"{line}, is to go" if status.victim else line
-
-
-def status_line(status: Status) -> str:
-    """The same with what it owns: ``..., owns 3 partitions, 12 records behind (0.1 s), busy 62 %``."""
-    parts = [state_line(status), f"owns {counted(len(status.partitions), 'partition')}"]
-    lags = [owned.lag_records for owned in status.partitions if owned.lag_records is not None]
-    oldest = max((owned.lag_seconds for owned in status.partitions if owned.lag_seconds is not None), default=0.0)
-    if sum(lags):
-        parts.append(f"{counted(sum(lags), 'record')} behind ({duration(oldest)})")
-    if status.utilization is not None:
-        parts.append(f"busy {percent(status.utilization)}")
-    if status.log != "ok":
-        parts.append(f"coordination log: {status.log} (nothing moves)")
-    return ", ".join(parts)
-
-
-# The coordination log
-
-
-def record_line(record: Record, names: Names | None = None) -> str:
-    """Any record of the control topic in one line, for DEBUG logs and for reading the topic."""
-    who = member_name(record.member, names)
-    match record:
-        case HelloRecord():
-            return f"{who} joins"
-        case RejoinRecord():
-            return f"{who} was told of a rebalance in generation {record.generation}"
-        case LeavingRecord():
-            return f"{who} is leaving generation {record.generation}: please drain it"
-        case LeftRecord():
-            return f"{who} left"
-        case AssignmentRecord():
-            owned = sum(len(partitions) for entry in record.members.values() for _, partitions in entry.owns)
-            size = f"{counted(len(record.members), 'member')}, {counted(owned, 'partition')} owned"
-            return f"{who} starts generation {record.generation}: {size}"
-        case ReleaseRecord():
-            target = member_name(record.target, names)
-            where = f"{record.key} at offset {record.offset} (version {record.version})"
-            return f"{member_name(record.source, names)} gives {where} to {target}"
-        case LoadRecord():
-            waiting = sum(queue.queue_seconds for queue in record.queues)
-            return f"{who} can give {number(record.slack)} more, {duration(waiting)} of work waits"
-        case ReportRecord():
-            done = sum(partition.done for partition in record.partitions)
-            busy = duration(record.busy_seconds)
-            return f"{who} did {counted(done, 'record')} in {duration(record.interval)}, busy for {busy}"
-        case PlanRecord():
-            return f"{who}: {plan_line(record, names)}"
-        case ManualOverrideRecord():
-            return f"{who}: {manual_override_line(record)}"
-        case DecisionRecord():
-            return f"{who} {decision_line(record, names)}"

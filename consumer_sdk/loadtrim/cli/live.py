@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich import box
@@ -34,10 +33,9 @@ from loadtrim_agent.observability.text import (
 
 from .text import ago, in_time_words, latency_words, member_label, owns, partition_rows
 
-__all__ = ["LiveView", "Scene", "bar", "render", "showing", "sparkline"]
+__all__ = ["LiveView", "Scene", "bar", "render", "sparkline"]
 
 REFRESH_SECONDS = 0.25
-EVENTS_KEPT = 200
 EVENTS_SHOWN = 6
 OTHER_LINES = 30
 """Lines that everything but the tables of members and partitions takes: the partitions are drawn where they fit below,
@@ -280,15 +278,3 @@ class LiveView:
         except Exception as error:
             words = f"The group cannot be drawn now ({type(error).__name__}: {printable(str(error))})."
             self._live.update(Text(words, "red"), refresh=True)
-
-
-@contextlib.asynccontextmanager
-async def showing(scene: Callable[[], Scene], console: Console | None = None) -> AsyncIterator[None]:
-    """Draw while inside the block."""
-    task = asyncio.create_task(LiveView(scene, console).run(), name="live view")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

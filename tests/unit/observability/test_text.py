@@ -11,28 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtrim_agent.observability import text as words
-from loadtrim_agent.observability.status import AgentState, OwnedPartition, Status
-from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import (
-    AssignmentRecord,
-    HelloRecord,
-    LeavingRecord,
-    LeftRecord,
-    LoadRecord,
     ManualOverrideRecord,
-    MemberEntry,
     MovePlan,
-    PartitionLoad,
-    PlanRecord,
-    RejoinRecord,
-    ReleaseRecord,
 )
 from loadtrim_agent.wire.telemetry_records import (
     BaselineUse,
     DecisionRecord,
-    PartitionReport,
     RejectedPlan,
-    ReportRecord,
 )
 
 A = "payments-0f1e2d3c-1111-2222-3333-444455556666"
@@ -278,13 +264,6 @@ def test_a_move_from_nobody_without_a_reason() -> None:
     assert words.move_line(MovePlan(topic="t", partition=0, source="", target=B), NAMES) == "t-0 from nobody to pod-b"
 
 
-def test_plans() -> None:
-    plan = PlanRecord(group="g", member=A, at=0.0, generation=7, sequence=2, moves=(MOVE,), victims=(B,))
-    assert words.plan_line(plan, NAMES) == ("plan 7.2: orders-3 from pod-a to pod-b: spreads the work; pod-b to go")
-    empty = PlanRecord(group="g", member=A, at=0.0, generation=7, sequence=3)
-    assert words.plan_line(empty) == "plan 7.3: nothing moves"
-
-
 def test_brakes() -> None:
     hold = ManualOverrideRecord(group="payments", member="cli", at=0.0, action="hold")
     resume = ManualOverrideRecord(group="payments", member="cli", at=0.0, action="resume")
@@ -300,112 +279,7 @@ def test_no_late_records_are_no_words() -> None:
 # Members
 
 
-def status(**changes: Any) -> Status:
-    fields: dict[str, Any] = {
-        "group": "payments",
-        "client_id": "payments",
-        "at": 0.0,
-        "member": A,
-        "instance": "pod-a",
-        "state": AgentState.STABLE,
-        "generation": 7,
-        "leads": True,
-        "utilization": 0.62,
-        "partitions": (
-            OwnedPartition(topic="t", partition=0, lag_records=10, lag_seconds=0.1),
-            OwnedPartition(topic="t", partition=1, lag_records=2, lag_seconds=0.05),
-            OwnedPartition(topic="t", partition=2),
-        ),
-    }
-    return Status(**(fields | changes))
-
-
-def test_a_member_in_a_line() -> None:
-    assert words.status_line(status()) == (
-        "pod-a is in its group, leads generation 7, owns 3 partitions, 12 records behind (100 ms), busy 62 %"
-    )
-
-
-def test_a_member_with_nothing() -> None:
-    nothing = status(instance="", leads=False, partitions=(), utilization=None, victim=True)
-    assert words.status_line(nothing) == (
-        "payments-0f1e2d is in its group, follows in generation 7, is to go, owns no partitions"
-    )
-
-
-def test_a_broken_log_is_said() -> None:
-    line = words.status_line(status(log="not readable for 3 s", partitions=(), utilization=None))
-    assert line.endswith("coordination log: not readable for 3 s (nothing moves)")
-
-
-@pytest.mark.parametrize("state", list(AgentState))
-def test_every_state_has_words(state: AgentState) -> None:
-    line = words.state_line(status(state=state, member="", instance=""))
-    assert line.startswith("payments ")
-    assert state.value not in ("stable",) or "is in its group" in line
-    assert ("generation" in line) is (state in (AgentState.STABLE, AgentState.MIXED))
-
-
 # The log
-
-COMMON: dict[str, Any] = {"group": "payments", "member": A, "at": 0.0}
-RECORDS: list[tuple[Record, str]] = [
-    (HelloRecord(**COMMON), "pod-a joins"),
-    (RejoinRecord(**COMMON, generation=7), "pod-a was told of a rebalance in generation 7"),
-    (LeavingRecord(**COMMON, generation=7), "pod-a is leaving generation 7: please drain it"),
-    (LeftRecord(**COMMON), "pod-a left"),
-    (
-        AssignmentRecord(**COMMON, generation=7, members={A: MemberEntry(attempt=1, owns=(("t", (0, 1)),))}),
-        "pod-a starts generation 7: 1 member, 2 partitions owned",
-    ),
-    (
-        ReleaseRecord(
-            **COMMON,
-            generation=7,
-            topic="t",
-            partition=0,
-            version=2,
-            source=A,
-            target=B,
-            offset=99,
-        ),
-        "pod-a gives t-0 at offset 99 (version 2) to pod-b",
-    ),
-    (
-        LoadRecord(
-            **COMMON,
-            generation=7,
-            slack=0.25,
-            queues=(PartitionLoad(topic="t", partition=0, queue_seconds=0.3),),
-        ),
-        "pod-a can give 0.25 more, 300 ms of work waits",
-    ),
-    (
-        ReportRecord(
-            **COMMON,
-            sequence=1,
-            generation=7,
-            busy_seconds=0.5,
-            partitions=(PartitionReport(topic="t", partition=0, done=85),),
-        ),
-        "pod-a did 85 records in 1 s, busy for 500 ms",
-    ),
-    (
-        PlanRecord(**COMMON, generation=7, sequence=3),
-        "pod-a: plan 7.3: nothing moves",
-    ),
-    (MANUAL_OVERRIDE, "cli: brake on: 3 replicas until `loadtrim resume payments`"),
-    (decision(), "pod-a scales up, 3 -> 4 replicas, 1 move: The load rises by 12 records/s each second."),
-]
-
-
-@pytest.mark.parametrize(("record", "expected"), RECORDS, ids=[type(record).__name__ for record, _ in RECORDS])
-def test_every_record_of_the_log_in_a_line(record: Record, expected: str) -> None:
-    assert words.record_line(record, NAMES) == expected
-
-
-def test_no_kind_of_record_is_forgotten() -> None:
-    assert {type(record) for record, _ in RECORDS} == set(Record.__args__)
 
 
 def test_no_line_holds_what_a_terminal_would_obey() -> None:
@@ -417,8 +291,7 @@ def test_no_line_holds_what_a_terminal_would_obey() -> None:
         baseline=BaselineUse(reason=odd, reason_code=odd), policy=odd, packer=odd,
         manual_override=ManualOverrideRecord(group=odd, member=odd, at=1.0, action="hold"),
     )  # fmt: skip
-    plan = PlanRecord(group=odd, member=odd, at=1.0, generation=1, sequence=1, moves=(move,), victims=(odd,))
-    lines = [*words.decision_lines(told), words.decision_line(told), words.record_line(plan), words.record_line(told)]
+    lines = [*words.decision_lines(told), words.decision_line(told)]
     for zone in (UTC, timezone(timedelta(hours=14))):
         lines += words.decision_lines(told, zone=zone)
     assert all(line.isprintable() for line in lines)

@@ -123,10 +123,6 @@ class Worker:
                 return hand.finish
         return None
 
-    def busy_until(self) -> float | None:
-        """Return when the last record in hand will be done; None: none is."""
-        return max((hand.finish for hand in self._hands), default=None)
-
     def advance(self, until: float) -> None:
         """Work until then. What is begun before ``until`` is begun."""
         if until <= self.now:
