@@ -9,7 +9,7 @@ To add a policy:
 4. ``tests/property/test_policies_play.py``: its parameters for a load of three minutes in ``CHOICES``. A policy that
    scales with no load goes into ``UNPLAYED``.
 5. ``benchmarks/compare/runs.py``: a row of ``CHOICES``, so that ``make compare`` plays it.
-6. ``docs/policies.md`` is made from docstrings and parameters: ``cd tests && python -m unit.planning.published.page``.
+6. ``loadtrim policies <name>`` prints the module's docstring and the parameters: read what users will read.
 7. ``.venv/bin/ruff check --fix .`` sorts the imports; then ``make test-unit lint types``. The contract suite
    ``tests/contract/test_policy_contract.py`` takes every entry of ``POLICIES``.
 

@@ -50,14 +50,13 @@ def test_a_policy_a_packer_and_a_scaler_are_added_by_the_steps_of_their_template
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path), "HYPOTHESIS_PROFILE": "fast"}
     environment |= {"SCALER": str(tree / "agent/loadtrim_agent/leader/scaling/hook.py")}
 
-    def runs(*command: str, folder: Path = tree) -> str:
+    def runs(*command: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True
+            [sys.executable, "-m", *command], cwd=tree, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-5000:]}\n{done.stderr[-2000:]}"
         return done.stdout
 
-    runs("unit.planning.published.page", folder=tree / "tests")
     runs("ruff", "check", "--fix", "agent", "benchmarks", "tests")
     runs("ruff", "format", "agent", "benchmarks", "tests")
     told = runs("pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *JUDGES)

@@ -2,7 +2,7 @@
 
 A field is ``name: Annotated[type, Meta(range, description, extra)] = default``. Names end in their unit. ``mu``
 (records/s), ``f_up``, ``f_down`` (shares of a member), ``weight`` (Li & Ku's w, replicas) and ``n`` (Landau'24's,
-members) are the papers' own. The page ``docs/policies.md`` and its test are made from these fields.
+members) are the papers' own. ``loadtrim policies`` prints these fields.
 """
 
 from __future__ import annotations
