@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from contract import webhook_receiver as receiver
-from loadtrim_agent.leader.scaling.fake import FakeScaler
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import DETAIL_MAX, Answer, ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.webhook import WebhookScaler
+from unit.leader.scaling.fake import FakeScaler
 
 TOKEN = "s3cret-t0ken"
 AGENT = "loadtrim_agent"

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from loadtrim_agent.leader.scaling.fake import FakeScaler
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import Cadence, ScaleReconciler
+from unit.leader.scaling.fake import FakeScaler
 
 pytestmark = [pytest.mark.looptime, pytest.mark.asyncio]
 

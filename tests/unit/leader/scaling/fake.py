@@ -1,13 +1,11 @@
-"""An orchestrator in memory, for tests of what uses the port. It keeps to the same contract as the real
-ones.
-"""
+"""The scaler in memory, for tests of what uses the port; it keeps to the contract of the real ones."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-from .port import Answer, ScaleOutcome, ScaleRequest
+from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, ScaleRequest
 
 __all__ = ["FakeScaler"]
 
