@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 
 from architecture.tree import ROOT, ROOTS, Module, ours, packages
@@ -181,6 +182,19 @@ def test_everything_below_tests_is_forbidden_to_what_is_shipped() -> None:
     [contract] = [each for each in LINTER["contracts"] if each["id"] == "no-tests"]
     there = {path.stem for path in (ROOT / "tests").iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))}
     assert sorted(contract["forbidden_modules"]) == sorted({"tests", *there})
+
+
+def test_the_map_counts_the_rooms_and_the_arrows_between_them() -> None:
+    graph = grimp.build_graph("loadtrim_agent", cache_dir=None)
+    room = {module: module.split(".")[1] for module in graph.modules if "." in module}
+    arrows = {
+        (room[one], room[other])
+        for one in room
+        for other in graph.find_modules_directly_imported_by(one)
+        if other in room and room[one] != room[other]
+    }
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert f"it is {len(set(room.values()))} rooms on 7 floors with {len(arrows)} arrows and none" in page
 
 
 def test_every_contract_has_a_violation() -> None:
