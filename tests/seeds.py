@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
+WORKER_BATCHES = 10
+"""A worker is replaced after so many."""
 PROGRESS_SECONDS = 10.0
 AT_ONCE = {"sim": 50, "whole": 4}
 """Seeds that a worker takes at a time: a second or so of work."""
@@ -86,7 +88,9 @@ def play_all(kind: str, first: int, count: int, jobs: int) -> Tally:
     """Play seeds in ``jobs`` processes; progress goes to stderr."""
     total = Tally()
     told_at = time.monotonic()
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    # What a process that is killed leaves behind stays in memory.
+    with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=WORKER_BATCHES) as pool:
         waiting = [pool.submit(play, kind, at, size) for at, size in _batches(kind, first, count)]
         for done in as_completed(waiting):
             total.add(done.result())

@@ -67,7 +67,7 @@ class Member:
         self.process = Process(world.kernel, name, Clock(rate=1 + drift, skew_seconds=rng.uniform(-2.0, 2.0)))
         self.rng = random.Random(rng.random())
         self.in_hand: dict[Partition, dict[int, float]] = {}
-        """Partition -> offset -> when user code was given it."""
+        """Partition -> offset -> when user code was given it; minus infinity: at a time when it was unaware."""
         self.consumer: Any = None
         self.excused_at = -1.0
         """Virtual time of the last moment from which on what it had done may be repeated."""
@@ -153,7 +153,8 @@ class Member:
     def took(self, record: Any) -> None:
         partition = Partition(record.topic, record.partition)
         self.world.journal.delivered(self, partition, record.offset)
-        self.in_hand.setdefault(partition, {})[record.offset] = self.world.kernel.now
+        taken_at = self.world.kernel.now if not self.unaware else float("-inf")
+        self.in_hand.setdefault(partition, {})[record.offset] = taken_at
 
     def did(self, record: Any) -> None:
         partition = Partition(record.topic, record.partition)
