@@ -32,6 +32,8 @@ ASSIGNMENT_WAIT_SECONDS = 2.0
 """Chosen: a member that does not find the assignment in the log by then enters the generation without it."""
 TOPICS_WAIT_SECONDS = 5.0
 """Chosen: the whole group waits for a leader without metadata."""
+RESTART_PAUSE_SHARE = 0.2
+"""Chosen: longest pause before a JoinGroup, as a share of the session timeout. Its answer renews the lease."""
 UNREADABLE_WAIT_SECONDS = 1.0
 """Chosen: each retry is a rebalance of the whole group."""
 
@@ -57,7 +59,7 @@ class MembershipEffects:
         self._rebalance = rebalance
         self._hooks = hooks
         self._emit = emit
-        self._restarts = RetryBackoff(config.session_timeout)
+        self._restarts = RetryBackoff(RESTART_PAUSE_SHARE * config.session_timeout)
         self._join_sequence = JoinSequence()
         self.leader_assignment = LeaderAssignment(hooks, emit, self._join_sequence)
         self.methods: Mapping[Effect, Method] = {

@@ -8,19 +8,17 @@ __all__ = ["RetryBackoff"]
 
 FIRST_SECONDS = 0.05
 """Chosen: the pause before the second try in a row. The first one comes at once: mostly it is enough."""
-SESSION_SHARE_MAX = 0.2
-"""Derived: longest pause as a share of the session timeout. The answer before it has renewed the session."""
 
 
 class RetryBackoff:
     """Pauses between tries in a row: none, then one that doubles up to a bound, different for each member.
 
     Args:
-        session_timeout: seconds.
+        most_seconds: longest pause.
     """
 
-    def __init__(self, session_timeout: float) -> None:
-        self._most_seconds = SESSION_SHARE_MAX * session_timeout
+    def __init__(self, most_seconds: float) -> None:
+        self._most_seconds = most_seconds
         self._failures = 0
 
     def failed(self, member: str) -> float:

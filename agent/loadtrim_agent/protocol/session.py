@@ -18,6 +18,8 @@ from .retry_backoff import RetryBackoff
 __all__ = ["Session"]
 
 NEVER = float("inf")
+HEARTBEAT_PAUSE_SHARE = 0.05
+"""Chosen: longest pause after heartbeats to wrong brokers, as a share of the session timeout. The lease runs on."""
 OVERDUE_HEARTBEAT_SECONDS = 0.25
 """Chosen: an eviction is noticed this late at most, without a heartbeat for each tick."""
 
@@ -34,7 +36,9 @@ class Session:
         self._state = state
         self._lease = lease
         self._emit = emit
-        self._heartbeats = Heartbeats(config.heartbeat_interval, RetryBackoff(config.session_timeout))
+        self._heartbeats = Heartbeats(
+            config.heartbeat_interval, RetryBackoff(HEARTBEAT_PAUSE_SHARE * config.session_timeout)
+        )
         self._joined_generation = -1
         """Generation of the last JoinGroup answer: the coordinator takes heartbeats of it before it is entered."""
         self._noticed_generation = -1

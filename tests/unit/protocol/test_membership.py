@@ -428,7 +428,7 @@ def test_heartbeats_to_brokers_that_do_not_coordinate_come_less_and_less_often()
             d.feed(e.CoordinatorFoundEvent)
         else:
             d.after(max(ROUND_TRIP_SECONDS, d.machine.wakeup() - d.now))
-    assert 5 <= heartbeats <= 12
+    assert 10 <= heartbeats <= 25, "the lease is not renewed meanwhile: some are sent in each second"
     if not d.all(c.SendHeartbeatCommand):
         d.after(d.machine.wakeup() - d.now)
     d.heartbeat_answered(Code.NONE)
