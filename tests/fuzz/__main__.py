@@ -50,8 +50,8 @@ class Outcome:
         return self.memory[-1] - warm
 
 
-def throw(records: int, seed: int, *, tell: bool = False) -> Outcome:
-    """Make so many records and throw each at everything that reads records."""
+def throw(records: int, seed: int, *, seconds: float = float("inf"), tell: bool = False) -> Outcome:
+    """Make so many records, or as many as there is time for, and throw each at everything that reads records."""
     rng, outcome = Random(seed), Outcome()
     decoders, reader, now = Decoders(), Reader(), 1_800_000_000.0
     live = Live("payments-service", ("c-1", "c-2", "c-3"), "payments", 8, now)
@@ -86,13 +86,15 @@ def throw(records: int, seed: int, *, tell: bool = False) -> Outcome:
             if len(outcome.crashes) == CRASHES_SHOWN:
                 break
             member = Member(live)
+        if time.monotonic() - began > seconds:
+            break
         if number % max(1, records // 50) == 0:
             gc.collect()
             outcome.memory.append(_resident())
             if tell:
                 speed = (number + 1) / (time.monotonic() - began)
                 print(f"\r{number} of {records}, {speed:.0f}/s, {outcome.memory[-1] >> 20} MB", end="", file=sys.stderr)
-    outcome.records = records
+    outcome.records = number + 1
     outcome.memory.append(_resident())
     outcome.others["machine"] = member.counted
     outcome.generations = member.generations
@@ -143,12 +145,13 @@ def main() -> int:
     """Return the exit code: 1 for a crash, a planner that broke, or memory that grew."""
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     logging.disable(logging.CRITICAL)
 
     async def run() -> Outcome:
-        return throw(args.records, args.seed, tell=sys.stderr.isatty() or args.records >= 100_000)
+        return throw(args.records, args.seed, seconds=args.seconds, tell=sys.stderr.isatty() or args.records >= 100_000)
 
     began = time.monotonic()
     outcome = asyncio.run(run())

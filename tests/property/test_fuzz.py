@@ -11,7 +11,7 @@ import pytest
 from fuzz.__main__ import Leader, Outcome, table, throw
 from loadtrim_agent.planning.planner import Planner
 
-RECORDS = 1_500
+RECORDS = 1_000
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_no_record_crashes_starves_or_passes_uncounted(seed: int) -> None:
     outcome = throw(RECORDS, seed)
     assert not outcome.crashes, "\n".join(outcome.crashes)
