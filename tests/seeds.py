@@ -7,6 +7,8 @@ named with the command that replays it. Exit codes: 0 nothing was violated, 1 so
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import itertools
 import json
 import logging
 import multiprocessing
@@ -19,7 +21,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 WORKER_BATCHES = 10
-"""A worker is replaced after so many."""
+"""Batches after which a worker is replaced: what a killed program leaves behind stays in memory."""
+BATCH_SECONDS = 600.0
+"""A batch that takes longer is stuck: its worker prints where, and ends the run."""
 PROGRESS_SECONDS = 10.0
 AT_ONCE = {"sim": 50, "whole": 4}
 """Seeds that a worker takes at a time: a second or so of work."""
@@ -49,6 +53,7 @@ class Tally:
 def play(kind: str, first: int, count: int) -> Tally:
     """Play seeds in this process."""
     logging.disable(logging.CRITICAL)
+    faulthandler.dump_traceback_later(BATCH_SECONDS, exit=True)
     tally = Tally()
     began = time.process_time()
     for seed in range(first, first + count):
@@ -58,6 +63,7 @@ def play(kind: str, first: int, count: int) -> Tally:
         except Exception as error:
             tally.failures[seed] = f"{type(error).__name__}: {error}"
     tally.cpu_seconds = time.process_time() - began
+    faulthandler.cancel_dump_traceback_later()
     return tally
 
 
@@ -88,16 +94,26 @@ def play_all(kind: str, first: int, count: int, jobs: int) -> Tally:
     """Play seeds in ``jobs`` processes; progress goes to stderr."""
     total = Tally()
     told_at = time.monotonic()
-    spawn = multiprocessing.get_context("spawn")
-    # What a process that is killed leaves behind stays in memory.
-    with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=WORKER_BATCHES) as pool:
-        waiting = [pool.submit(play, kind, at, size) for at, size in _batches(kind, first, count)]
-        for done in as_completed(waiting):
-            total.add(done.result())
-            if time.monotonic() - told_at > PROGRESS_SECONDS:
-                told_at = time.monotonic()
-                print(f"{total.runs} of {count} seeds, {len(total.failures)} violated", file=sys.stderr, flush=True)
+    for tally in _tallies(kind, first, count, jobs):
+        total.add(tally)
+        if time.monotonic() - told_at > PROGRESS_SECONDS:
+            told_at = time.monotonic()
+            print(f"{total.runs} of {count} seeds, {len(total.failures)} violated", file=sys.stderr, flush=True)
     return total
+
+
+def _tallies(kind: str, first: int, count: int, jobs: int) -> Iterator[Tally]:
+    """Play the batches, with new workers for every ``jobs * WORKER_BATCHES`` of them.
+
+    ``ProcessPoolExecutor(max_tasks_per_child=...)`` would do the same and stands still for ever where its last worker
+    retires while tasks are queued (CPython issue 115634).
+    """
+    spawn = multiprocessing.get_context("spawn")
+    batches = _batches(kind, first, count)
+    while some := list(itertools.islice(batches, jobs * WORKER_BATCHES)):
+        with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
+            for done in as_completed([pool.submit(play, kind, at, size) for at, size in some]):
+                yield done.result()
 
 
 def table(kind: str, first: int, total: Tally, seconds: float) -> str:

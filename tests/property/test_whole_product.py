@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 import loadtrim.managed
+import seeds
 from loadtrim_agent.delivery.listener import Listener
 from whole.chaos import Chaos, simulate
 from whole.journal import Violation
@@ -45,6 +46,14 @@ def test_seed(seed: int) -> None:
         simulate(seed)
     except Exception as error:
         pytest.fail(f"seed {seed}: {error}\nreplay: PYTHONPATH=agent:tests python -m whole {seed}")
+
+
+@pytest.mark.slow
+def test_workers_of_many_seeds_are_replaced_without_an_end_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool that retired its last worker with tasks in its queue stood still for ever."""
+    monkeypatch.setattr(seeds, "WORKER_BATCHES", 2)
+    monkeypatch.setitem(seeds.AT_ONCE, "sim", 1)
+    assert seeds.play_all("sim", first=1, count=5, jobs=1).runs == 5
 
 
 QUIET = Options(members=2, members_max=2, partitions=2, fault_seconds=5.0, drift_max=0.0, moves_per_second=0.0)
