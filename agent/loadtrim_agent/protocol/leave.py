@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Leave"]
 
 LAST_COMMIT_SECONDS = 1.0
+"""Chosen: how long the last answer is waited for: to the last commit, or to the JoinGroup that tells the member's id."""
 NEVER = float("inf")
 
 
@@ -39,10 +40,14 @@ class Leave:
         """Something was put down whose subscription has come back since: the next map is to give it to somebody."""
         self._last_commit_until: float | None = None
         """Set when the drain time is over and only the last commit is waited for."""
+        self._id_until: float | None = None
+        """Set when only the member's id is waited for, without which the group cannot be left."""
 
     def wakeup(self) -> float:
         if self.request is None or self._sent:
             return NEVER
+        if self._id_until is not None:
+            return self._id_until
         return self.request.deadline if self._last_commit_until is None else self._last_commit_until
 
     def wanted(self, event: LeaveWantedEvent) -> None:
@@ -117,7 +122,11 @@ class Leave:
             if now >= self._last_commit_until or self._all_relinquished():
                 self._send_leave(now)
         elif membership.generation < 0 and not partitions.assigned:
-            self._send_leave(now)
+            # The broker waits for whom it has just given an id as for a member, in each rebalance.
+            if membership.awaits_id and self._id_until is None:
+                self._id_until = now + LAST_COMMIT_SECONDS
+            if not membership.awaits_id or (self._id_until is not None and now >= self._id_until):
+                self._send_leave(now)
         elif now >= leave.deadline or not leave.release:
             # The drain time is over: hand nothing more out, commit what is done, wait a moment for the answer, leave.
             self._last_commit_until = now + LAST_COMMIT_SECONDS

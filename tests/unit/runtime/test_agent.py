@@ -131,6 +131,43 @@ async def test_a_start_that_is_cancelled_leaves() -> None:
         assert has_left(broker)
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["an id on its way", "no answer"])
+async def test_a_start_that_is_cancelled_while_its_id_is_on_its_way_gives_the_id_back(
+    told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker waits for whom it gave an id as for a member: each rebalance lasted until the session's end."""
+    monkeypatch.setattr(leave, "LAST_COMMIT_SECONDS", 0.5 if told else 0.05)
+    asked, answer = asyncio.Event(), asyncio.Event()
+    left: list[str] = []
+    async with stage() as broker:
+
+        async def give_an_id(request: Any) -> Any:
+            asked.set()
+            await answer.wait()
+            return group.JoinGroupResponse_v2(
+                throttle_time_ms=0,
+                error_code=79,
+                generation_id=-1,
+                group_protocol="",
+                leader_id="",
+                member_id="given",
+                members=[],
+            )
+
+        broker.play(JOIN_GROUP, give_an_id)
+        broker.play(LEAVE_GROUP, lambda request: left.append(request.member_id))
+        one = made(broker, Settings(http="off"))
+        starting = asyncio.create_task(one.start())
+        await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
+        starting.cancel()
+        if told:
+            await until(lambda: agent_of(one).condition.leave_by < float("inf"))
+            answer.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(starting, WAIT_SECONDS)
+        assert left == (["given"] if told else [])
+
+
 async def test_a_join_refused_for_good_ends_the_start_at_once() -> None:
     async with stage() as broker:
         broker.play(
