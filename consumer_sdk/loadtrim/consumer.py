@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
@@ -139,12 +140,19 @@ class Consumer:
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
         if self._client.closed:
             raise ConsumerStoppedError()
-        return self._records()
+        return self._records(asyncio.current_task())
 
-    async def _records(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
-        """Yield records: a generator costs less per record than a coroutine of ``__anext__`` each."""
+    async def _records(self, begun_by: asyncio.Task[Any] | None) -> AsyncIterator[ConsumerRecord[Any, Any]]:
+        """Yield records: a generator costs less per record than a coroutine of ``__anext__`` each.
+
+        Args:
+            begun_by: the task that works on the records, also where it has the next one asked for by another:
+                ``wait_for(anext(records), ...)`` does so before Python 3.12.
+        """
         # The hot path: it talks to the record buffer itself, and awaits only where that has nothing.
         buffer, getone = self._client.buffer, self._client.getone
+        if buffer is not None:
+            buffer.hand.iterated_by(begun_by)
         while True:
             while buffer is not None and buffer.error is None:
                 record = buffer.take_one()
@@ -155,6 +163,8 @@ class Consumer:
                 record = await getone()
             except ConsumerStoppedError:
                 return
+            if buffer is not None:
+                buffer.hand.iterated_by(begun_by)
             yield record
 
     @coroutine_function

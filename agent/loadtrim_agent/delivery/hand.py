@@ -16,11 +16,13 @@ class Hand:
         loop: the loop that user code runs in.
     """
 
-    __slots__ = ("_loop", "_taker", "streams")
+    __slots__ = ("_iterating", "_loop", "_taker", "streams")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._taker: asyncio.Task[object] | None = None
+        self._iterating: asyncio.Task[object] | None = None
+        """The task that began the iteration in which the last record was asked for; None: it was asked for otherwise."""
         self.streams: list[Stream] = []
         """Streams with something in hand, those given up meanwhile included."""
 
@@ -31,6 +33,12 @@ class Hand:
             task: the one that asked for it; None: the task that runs.
         """
         self._taker = task or asyncio.current_task(self._loop)
+        if task is not None:
+            self._iterating = None
+
+    def iterated_by(self, task: asyncio.Task[object] | None) -> None:
+        """Note that records are asked for in the iteration that this task began."""
+        self._iterating = task
 
     @property
     def taker(self) -> asyncio.Task[object] | None:
@@ -39,4 +47,8 @@ class Hand:
         The task is noted at a call and where a run of records of one partition begins, not for each record: with two
         tasks that iterate one consumer it may be the other one.
         """
-        return self._taker if self.streams else None
+        if not self.streams:
+            return None
+        # A task that only asked for the record, with a time limit say, ends when the record is there.
+        asked_only = self._taker is not None and self._taker.done() and self._iterating is not None
+        return self._iterating if asked_only else self._taker

@@ -122,6 +122,15 @@ async def the_next_with_a_limit(consumer: Consumer) -> None:
     await asyncio.wait_for(consumer.__anext__(), 5.0)
 
 
+async def the_next_of_an_iteration_with_a_limit(consumer: Consumer) -> None:
+    await asyncio.wait_for(anext(aiter(consumer)), 5.0)
+
+
+async def the_next_of_an_iteration_in_a_task(consumer: Consumer) -> None:
+    """As ``wait_for`` has it before Python 3.12."""
+    await asyncio.ensure_future(anext(aiter(consumer)))
+
+
 async def beside_a_signal(consumer: Consumer) -> None:
     getting, stopped = asyncio.create_task(consumer.getone()), asyncio.create_task(asyncio.Event().wait())
     await asyncio.wait([getting, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +138,18 @@ async def beside_a_signal(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its own stop", "another's stop"])
-@pytest.mark.parametrize("ask", [asked, with_a_limit, a_batch_with_a_limit, the_next_with_a_limit, beside_a_signal])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        asked,
+        with_a_limit,
+        a_batch_with_a_limit,
+        the_next_with_a_limit,
+        the_next_of_an_iteration_with_a_limit,
+        the_next_of_an_iteration_in_a_task,
+        beside_a_signal,
+    ],
+)
 async def test_the_task_that_asked_has_the_record_whatever_ran_the_call(ask: Any, own: bool) -> None:
     """``wait_for`` and its like run the call in a task of its own, which has ended when the record is there."""
     consumer = make()
