@@ -145,6 +145,9 @@ class Session:
             self._emit(FailCommand(code=event.code))
         elif event.code not in RETRIABLE:
             self._emit(CountCommand(what=ProtocolCount.HEARTBEAT_REFUSED, code=event.code))
+            # What the code means is not known. It may pass, as long as the lease lasts; then nothing is delivered.
+            if event.now >= self._lease.until and state.phase is not Phase.LEFT:
+                self._emit(FailCommand(code=event.code))
         return None
 
     def commit_refused(self, now: float, member: str, generation: int, code: int) -> Occurrence | None:

@@ -16,8 +16,8 @@ log = logging.getLogger("loadtrim")
 
 _TEXTS = {
     ProtocolCount.HEARTBEAT_REFUSED: (
-        "The coordinator refuses this member's heartbeats ({error}). What is owned is delivered until the lease ends. "
-        "The broker's log says why."
+        "The coordinator refuses this member's heartbeats ({error}). What is owned is delivered until the lease "
+        "ends; refused still then, the next call of user code raises it. The broker's log says why."
     ),
     ProtocolCount.OFFSETS_REFUSED: (
         "The committed offset of {partition} cannot be read ({error}), so none of its records is delivered. It is "

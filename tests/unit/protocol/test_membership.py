@@ -160,6 +160,27 @@ def test_a_heartbeat_refused_otherwise_is_counted_and_renews_nothing() -> None:
     assert d.counted() == [], "it says by itself to be over soon"
 
 
+def test_heartbeats_that_are_refused_until_the_lease_is_over_fail() -> None:
+    """Nothing was delivered any more, and user code waited for ever: only a warning had told why."""
+    d = Driver().running(0)
+    until = d.machine.lease_until
+    while d.now < until:
+        d.heartbeat_answered(-1)
+        assert d.all(c.FailCommand) == []
+        d.now = min(until, d.now + 2.0)
+    d.heartbeat_answered(-1)
+    assert d.only(c.FailCommand).code == -1
+
+
+def test_one_refusal_behind_a_lease_that_other_reasons_ended_fails_nothing_that_comes_back() -> None:
+    """The process was frozen, say: the first answer is what counts, and it is no refusal."""
+    d = Driver().running(0)
+    d.now = d.machine.lease_until + 1.0
+    d.heartbeat_answered(0)
+    d.heartbeat_answered(-1)
+    assert d.all(c.FailCommand) == []
+
+
 def test_sync_refused_for_good_fails() -> None:
     d = Driver().joining()
     d.join_answered()

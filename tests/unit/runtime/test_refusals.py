@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError, UnknownError
 from aiokafka.protocol import commit, group
 from aiokafka.structs import TopicPartition
 
@@ -23,6 +23,7 @@ from walks.scenes import GROUP, TOPIC, consumer, stage, until
 
 OFFSET_COMMIT, OFFSET_FETCH, HEARTBEAT = 8, 9, 12
 TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED = 29, 30
+UNKNOWN_SERVER_ERROR = -1
 FIRST, SECOND = Partition("a", 0), Partition("a", 1)
 WAIT_SECONDS = 10.0
 
@@ -117,4 +118,14 @@ async def test_a_heartbeat_that_is_refused_for_good_raises_in_user_code() -> Non
         agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
         agent.feed(CoordinatorFoundEvent(now=boot_time()))  # a heartbeat follows at once
         with pytest.raises(GroupAuthorizationFailedError, match="allow it READ"):
+            await asyncio.wait_for(one.getone(), WAIT_SECONDS)
+
+
+async def test_heartbeats_that_are_refused_otherwise_raise_in_user_code_when_the_lease_is_over() -> None:
+    async with stage() as broker, consumer(broker) as one:
+        broker.play(HEARTBEAT, lambda request: group.HeartbeatResponse_v0(error_code=UNKNOWN_SERVER_ERROR))
+        agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
+        agent.driver.machine._lease.revoke()  # time passes
+        agent.feed(CoordinatorFoundEvent(now=boot_time()))  # a heartbeat follows at once
+        with pytest.raises(UnknownError, match="start it again"):
             await asyncio.wait_for(one.getone(), WAIT_SECONDS)
