@@ -22,7 +22,7 @@ class Hand:
         self._loop = loop
         self._taker: asyncio.Task[object] | None = None
         self._iterating: asyncio.Task[object] | None = None
-        """The task that began the iteration in which the last record was asked for; None: it was asked for otherwise."""
+        """The task that began the iteration in which a record was asked for last; None: it was asked for otherwise."""
         self.streams: list[Stream] = []
         """Streams with something in hand, those given up meanwhile included."""
 

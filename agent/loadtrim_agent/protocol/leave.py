@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Leave"]
 
 LAST_COMMIT_SECONDS = 1.0
-"""Chosen: how long the last answer is waited for: to the last commit, or to the JoinGroup that tells the member's id."""
+"""Chosen: how long the last answer is waited for: to the last commit, or to the JoinGroup that tells the id."""
 NEVER = float("inf")
 
 
@@ -122,10 +122,11 @@ class Leave:
             if now >= self._last_commit_until or self._all_relinquished():
                 self._send_leave(now)
         elif membership.generation < 0 and not partitions.assigned:
-            # The broker waits for whom it has just given an id as for a member, in each rebalance.
-            if membership.awaits_id and self._id_until is None:
+            # In each rebalance the broker waits for an id that it has just given as it waits for a member.
+            awaits_id = not membership.member and membership.rebalance.outstanding
+            if awaits_id and self._id_until is None:
                 self._id_until = now + LAST_COMMIT_SECONDS
-            if not membership.awaits_id or (self._id_until is not None and now >= self._id_until):
+            if not awaits_id or (self._id_until is not None and now >= self._id_until):
                 self._send_leave(now)
         elif now >= leave.deadline or not leave.release:
             # The drain time is over: hand nothing more out, commit what is done, wait a moment for the answer, leave.

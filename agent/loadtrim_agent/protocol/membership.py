@@ -93,11 +93,6 @@ class Membership(MembershipState):
         """Send the JoinGroup as soon as nothing stands in its way."""
         self._follow(now, self._effects.maybe_join(now))
 
-    @property
-    def awaits_id(self) -> bool:
-        """The JoinGroup is on its way whose answer tells the member's id."""
-        return not self.member and self.rebalance.outstanding
-
     def left(self, now: float) -> None:
         """The member is out of the group."""
         self._fire(Occurrence(Trigger.LEFT), now)

@@ -43,6 +43,6 @@ def group_error(code: int, config: GroupConfig, *, spoken: str = "") -> KafkaErr
     if code == Code.GROUP_AUTHORIZATION_FAILED:
         return kind(f"This principal may not use group {config.group}: allow it READ on the group.")
     return kind(
-        f"Group {config.group} refused this member (error {code}, {kind.__name__}). It takes no part in the group any more, "
-        "and the other members get its partitions. The broker's log says why; then start it again."
+        f"Group {config.group} refused this member (error {code}, {kind.__name__}). It takes no part in the group any "
+        "more, and the other members get its partitions. The broker's log says why; then start it again."
     )
