@@ -15,6 +15,7 @@ from aiokafka.protocol import group, offset
 from loadtrim import Consumer, Settings
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.protocol import leave
+from loadtrim_agent.protocol.commands import LeaseCommand
 from loadtrim_agent.protocol.events import TickEvent
 from loadtrim_agent.protocol.machine import Machine
 from walks.broker import MemoryBroker
@@ -54,6 +55,15 @@ async def test_a_failure_for_good_commits_leaves_and_is_raised_at_each_call() ->
             with pytest.raises(KafkaError, match="broken"):
                 await one.getone()
         assert one.assignment() == set()
+
+
+async def test_a_failure_for_good_takes_no_lease_any_more() -> None:
+    """A heartbeat that was on its way is answered while the member leaves."""
+    async with working() as (_, one):
+        agent = agent_of(one)
+        agent.raise_to_user(KafkaError("broken"))
+        agent.driver.sink.carry_out(LeaseCommand(until=boot_time() + 100.0))
+        assert agent.buffer.lease_until == 0.0
 
 
 async def test_an_error_of_the_machine_leaves_too(monkeypatch: pytest.MonkeyPatch) -> None:
