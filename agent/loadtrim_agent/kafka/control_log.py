@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.tasks import Spawner
@@ -46,7 +47,7 @@ record with a request of its own, some thousand a second at one broker."""
 BURST_SECONDS = 0.5
 """Chosen: reads of this time may come together. Up to some 25 members, with 2 records/s each, a group never pauses."""
 SILENT_SECONDS = 3.0
-"""No answer to the tail's fetches for this long: the log has failed. Above :data:`POLL_SECONDS`."""
+"""No answer to the tail's fetches, or to an append, for this long: the log has failed. Above :data:`POLL_SECONDS`."""
 ANSWER_SECONDS = 1.0
 """No answer to a read that is not to wait for this long: the connection is given up."""
 TOPIC_SECONDS = 30.0
@@ -81,6 +82,42 @@ class _Pace:
         return self._due_at - now
 
 
+class _Writes:
+    """The appends under way, and the outcome of the last one: whether the log can be written.
+
+    A member appends its load each second, so that both are news of a second.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[object, float] = {}
+        """Append under way -> time of its beginning, oldest first."""
+        self._failure: BaseException | None = None
+
+    @contextlib.contextmanager
+    def one(self, now: float) -> Iterator[None]:
+        """Begin an append; the block ends with its outcome."""
+        mine = object()
+        self._since[mine] = now
+        try:
+            yield
+        except MessageSizeTooLargeError:
+            raise  # this one does not fit; others do
+        except UNREACHABLE as error:
+            self._failure = error
+            raise
+        else:
+            self._failure = None
+        finally:
+            del self._since[mine]
+
+    def failure(self, now: float) -> str | None:
+        """Return why the log cannot be written; None: it can."""
+        if self._failure is not None:
+            return f"cannot be written ({self._failure!r})"
+        oldest = next(iter(self._since.values()), now)
+        return "cannot be written (no answer in time)" if now - oldest > SILENT_SECONDS else None
+
+
 class ControlLog:
     """Reads and appends; decides nothing.
 
@@ -110,6 +147,7 @@ class ControlLog:
         self._epoch: int | None = None
         """Of the tail: leader epoch of the batch read last; None: not known."""
         self._answered_at = boot_time()
+        self._writes = _Writes()
         self._failed = False
         self._clock_ahead: float | None = None
         """Own wall clock - broker's clock, seconds."""
@@ -213,14 +251,16 @@ class ControlLog:
         self._epoch = last
 
     def _watch_silence(self) -> None:
-        failed = boot_time() - self._answered_at > SILENT_SECONDS
+        now = boot_time()
+        why = "does not answer" if now - self._answered_at > SILENT_SECONDS else self._writes.failure(now)
+        failed = why is not None
         if failed != self._failed:
             self._failed = failed
-            self._reader.feed(LogFailedEvent(now=boot_time(), failed=failed))
+            self._reader.feed(LogFailedEvent(now=now, failed=failed))
             if failed:
-                log.warning("The coordination log %s does not answer: nothing moves until it does.", self.topic)
+                log.warning("The coordination log %s %s. Nothing moves meanwhile; all else goes on.", self.topic, why)
             else:
-                log.info("The coordination log %s answers again.", self.topic)
+                log.info("The coordination log %s can be read and written again.", self.topic)
 
     def _tell_clock(self, sent_at: float, written: Appended) -> None:
         """The broker stamped the record somewhere between our sending it and its answer."""
@@ -252,7 +292,8 @@ class ControlLog:
     async def _write(self, record: Record) -> int | None:
         sent_at = wall_time()
         try:
-            written = await self._coordination.append(encode(record))
+            with self._writes.one(boot_time()):
+                written = await self._coordination.append(encode(record))
         except UNREACHABLE as error:
             log.debug("An append to %s failed: %r", self.topic, error)
             return None

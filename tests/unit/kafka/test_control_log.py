@@ -7,13 +7,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError
+from aiokafka.errors import (
+    LeaderNotAvailableError,
+    MessageSizeTooLargeError,
+    NotEnoughReplicasError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from loadtrim_agent.kafka.connections import RECONNECT_SECONDS_MAX
 from loadtrim_agent.kafka.control_log import POLL_SECONDS, SILENT_SECONDS, ControlLog, TelemetryEntry, TelemetryTail
 from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
-from loadtrim_agent.kafka.partition_log import Fetched, leader_epochs
+from loadtrim_agent.kafka.partition_log import Appended, Fetched, leader_epochs
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.wire.codec import Record, encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
@@ -336,6 +342,61 @@ async def test_a_silent_log_has_failed_until_it_answers(monkeypatch: pytest.Monk
     there.answers = True
     await asyncio.sleep(SILENT_SECONDS + RECONNECT_SECONDS_MAX + 2 * POLL_SECONDS)
     assert [failed for failed, _ in told] == [True, False]
+    running.cancel()
+    await log.close()
+
+
+class ReadOnlyLog:
+    """A log that can be read, and written as far as ``error`` allows; ``seconds`` is how long a write takes."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.seconds = 0.0
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        await asyncio.sleep(wait_seconds)
+        return Fetched([], position, position)
+
+    async def append(self, value: bytes, key: bytes | None = None) -> Appended:
+        await asyncio.sleep(self.seconds)
+        if self.error is not None:
+            raise self.error
+        return Appended(0, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "fails"),
+    [
+        (TopicAuthorizationFailedError("no WRITE any more"), 0.0, True),
+        (NotEnoughReplicasError("given up"), 40.0, True),
+        (None, SILENT_SECONDS + 3.0, True),
+        (None, SILENT_SECONDS - 1.0, False),
+        (MessageSizeTooLargeError("this one"), 0.0, False),
+    ],
+)
+@pytest.mark.looptime
+async def test_a_log_that_cannot_be_written_has_failed_until_it_can(
+    error: Exception | None, seconds: float, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each move ended in doubt: its partition stood still for a second, and the whole group rebalanced."""
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("loadtrim_agent.kafka.control_log.boot_time", loop.time)
+    log, there = make_log(), ReadOnlyLog()
+    told: list[bool] = []
+    partition: Any = there
+    log._coordination, log._answered_at = partition, loop.time()
+    log._reader = SimpleNamespace(feed=lambda event: told.append(event.failed), awaits_log=False)  # type: ignore[assignment]
+    running = asyncio.create_task(log.run())
+    there.error, there.seconds = error, seconds
+    load = LoadRecord(group="ours", member="m", at=0.0, generation=1)
+    writing = asyncio.create_task(log.write(load))
+    await asyncio.sleep(SILENT_SECONDS + 2 * POLL_SECONDS)
+    assert told == ([True] if fails else [])
+    await writing
+    there.error, there.seconds = None, 0.0
+    assert await log.write(load)
+    await asyncio.sleep(2 * POLL_SECONDS)
+    assert told == ([True, False] if fails else [])
     running.cancel()
     await log.close()
 
