@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 import loadtrim.managed
 import seeds
+from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
+from loadtrim_agent.delivery.transactions import Transactions
 from whole.chaos import Chaos, simulate
 from whole.journal import Violation
 from whole.world import Options
@@ -98,3 +100,21 @@ def test_a_listener_that_never_returns_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Listener, "assigned", for_ever)
     assert violated(QUIET) in ("I2", "I5")
+
+
+@pytest.mark.slow
+def test_offsets_that_no_handoff_waits_for_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the hold and the check, a member commits in its transaction what another one has been given."""
+
+    async def begin(self: Transactions, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        assigned = self._member.snapshot().assigned
+        return {p: assigned[p].acquisition_id for p in partitions if p in assigned}
+
+    monkeypatch.setattr(Transactions, "begin", begin)
+    monkeypatch.setattr(Transactions, "end", lambda self, acquisitions: None)
+    monkeypatch.setattr(Transactions, "_check", lambda self, acquisitions: None)
+    options = Options(
+        members=4, auto_commit=False, transactions=True, drain_seconds=5.0, fault_seconds=5.0,
+        rates=(("end", 0.2), ("join", 0.3), ("remove", 0.3)),
+    )  # fmt: skip
+    assert violated(options) in ("E1", "I3")

@@ -383,19 +383,24 @@ class Coordinator:
     # -- offsets -------------------------------------------------------------------------------------------------
 
     def _commit(self, request: CommitRequest, reply: Reply) -> None:
-        if request.generation < 0 and not request.member and not self.members:
-            code = 0
-        else:
-            code = self._check(request.member, request.generation)
-        if not code and self.state is GroupState.COMPLETING:
-            code = Code.REBALANCE_IN_PROGRESS
+        by_nobody = request.generation < 0 and not request.member and not self.members
+        code = 0 if by_nobody else self.refusal(request.member, request.generation)
         if not code:
             if request.member in self.members:
                 self._renew(self.members[request.member])
             for partition, offset in request.offsets.items():
-                self.offsets[partition] = offset
-                self.on_commit(request.member, partition, offset)
+                self.commit_offset(request.member, partition, offset)
         reply(dict.fromkeys(request.offsets, int(code)))
+
+    def refusal(self, member: str, generation: int) -> int:
+        """Return the code for a member's offsets; 0: they are taken."""
+        code = self._check(member, generation)
+        return Code.REBALANCE_IN_PROGRESS if not code and self.state is GroupState.COMPLETING else code
+
+    def commit_offset(self, member: str, partition: Partition, offset: int) -> None:
+        """Keep an offset."""
+        self.offsets[partition] = offset
+        self.on_commit(member, partition, offset)
 
     def _fetch(self, request: FetchRequest, reply: Reply) -> None:
         reply({p: self.offsets.get(p, -1) for p in request.partitions})

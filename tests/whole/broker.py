@@ -1,6 +1,6 @@
 """A model of a Kafka cluster that speaks Kafka's requests: logs, groups, fetch sessions, long polls, a coordinator.
 
-Not modelled: replication (a log is one log, whoever leads it), transactions, quotas, authentication.
+Not modelled: replication (a log is one log, whoever leads it), quotas, authentication.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.protocol.group_config import Code
 from sim.coordinator import (
     CommitRequest,
     Coordinator,
@@ -27,10 +28,16 @@ from .kernel import EPOCH_SECONDS, Kernel
 from .network import FIRST_PORT, HOST, Connection
 from .requests import API, VERSIONS, Incoming, encode_answer, read_request
 from .storage import PartitionStore, batch_of
+from .transactions import TransactionCoordinator
 
 __all__ = ["Cluster", "GroupModel"]
 
 UNKNOWN_TOPIC, OUT_OF_RANGE, NOT_LEADER, COORDINATOR_AWAY, TOPIC_EXISTS = 3, 1, 6, 15, 36
+UNSTABLE_OFFSET = 88
+OF_A_TRANSACTION = 1
+"""Kind of the coordinator that is looked for."""
+TRANSACTIONS = Partition("__transaction_state", 0)
+"""Its leader coordinates all transactions."""
 NO_SESSION, UNKNOWN_SESSION, WRONG_EPOCH = 0, 70, 71
 Reply = Callable[[bytes], None]
 
@@ -89,6 +96,7 @@ class Cluster:
         self._sessions: dict[int, _Session] = {}
         self._session_ids = 0
         self._polls: dict[Partition, list[_Poll]] = {}
+        self.transactions = TransactionCoordinator(kernel, self, lambda: self.leader(TRANSACTIONS))
         self._handlers: dict[int, Callable[[Incoming, Reply, Connection], None]] = {
             API.PRODUCE: self._produce,
             API.FETCH: self._fetch,
@@ -144,7 +152,10 @@ class Cluster:
         """See :class:`whole.network.Serves`."""
         request = read_request(frame)
         self.counts[request.key] += 1
-        self._handlers[request.key](request, reply, client)
+        if request.key in self.transactions.handlers:
+            self.transactions.handlers[request.key](request, reply, client.node)
+        else:
+            self._handlers[request.key](request, reply, client)
 
     def _versions(self, request: Incoming, reply: Reply, client: Connection) -> None:
         reply(encode_answer(request, 0, [(key, *span) for key, span in sorted(VERSIONS.items())]))
@@ -191,7 +202,7 @@ class Cluster:
             entries: list[tuple[int, ...]] = []
             for index, data in partitions:
                 at = Partition(topic, index)
-                code = self._code(at, client)
+                code = self._code(at, client) or self.transactions.produced(at, bytes(data))
                 now_ms = self._now_ms()
                 offset = -1 if code else self.stores[at].append(bytes(data), now_ms)
                 entry = (index, code, offset, now_ms)
@@ -326,8 +337,9 @@ class Cluster:
     # -- groups --------------------------------------------------------------------------------------------------
 
     def _find_coordinator(self, request: Incoming, reply: Reply, client: Connection) -> None:
-        node = self.coordinator_node
-        code = COORDINATOR_AWAY if node in self.away else 0
+        of_transaction = request.version and request.body.coordinator_type == OF_A_TRANSACTION
+        node = self.transactions.node() if of_transaction else self.coordinator_node
+        code = COORDINATOR_AWAY if node in self.away or node < 0 else 0
         where = (node, HOST, FIRST_PORT + node) if not code else (-1, "", -1)
         reply(encode_answer(request, *([0, code, None] if request.version else [code]), *where))
 
@@ -417,10 +429,15 @@ class Cluster:
 
         def answer(offsets: dict[Partition, int] | int) -> None:
             code = offsets if isinstance(offsets, int) else 0
+            unstable = self.transactions.unstable(body.consumer_group) if request.version >= 7 else ()
             topics: dict[str, list[Any]] = {}
             for at in asked:
                 offset = offsets.get(at, -1) if isinstance(offsets, dict) else -1
-                entry = (at.partition, offset, -1, "", 0, {}) if request.version >= 6 else (at.partition, offset, "", 0)
+                if request.version >= 6:
+                    waits = at in unstable and body.require_stable
+                    entry = (at.partition, offset, -1, "", UNSTABLE_OFFSET if waits else 0, {})
+                else:
+                    entry = (at.partition, offset, "", 0)
                 topics.setdefault(at.topic, []).append(entry)
             if request.version >= 6:
                 rows = [(topic, entries, {}) for topic, entries in topics.items()]
@@ -434,6 +451,18 @@ class Cluster:
             answer(code)
         else:
             self._here(body.consumer_group, client).serve(FetchRequest(tuple(asked)), answer)
+
+    def refusal(self, group: str, member: str, generation: int, node: int) -> int:
+        """See :class:`whole.transactions.Groups`."""
+        model = self.group(group)
+        if node != self.coordinator_node or not model.up:
+            return int(Code.NOT_COORDINATOR)
+        return model.refusal(member, generation)
+
+    def commit(self, group: str, member: str, offsets: dict[Partition, int]) -> None:
+        """See :class:`whole.transactions.Groups`."""
+        for at, offset in offsets.items():
+            self.group(group).commit_offset(member, at, offset)
 
     def _describe(self, request: Incoming, reply: Reply, client: Connection) -> None:
         rows = []

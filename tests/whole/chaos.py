@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
@@ -13,7 +14,7 @@ from loadtrim_agent.wire.topic_names import control_topic
 from sim.scheduler import START_SECONDS
 
 from .member import GROUP, threads_in_charge
-from .programs import LISTENERS, PROGRAMS
+from .programs import FIRST_PROGRAMS, LISTENERS, PROGRAMS
 from .requests import API, Incoming
 from .world import TOPIC, Member, Options, World
 
@@ -62,6 +63,10 @@ RATES: dict[str, float] = {
     "enlarge": 0.01,
 }
 """Faults a second in a run that has all of them. Chosen: some 20 in 30 s."""
+LOSE_OFFSETS_RATE = 0.05
+NOT_WITH_TRANSACTIONS = ("cut_late", "foreign", "lose_offsets")
+"""A request of an earlier transaction that comes late is taken for one of the next (KIP-890); others' commits and lost
+offsets repeat what was put out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +95,35 @@ def drawn_options(seed: int) -> Options:
         rates.setdefault(kind, RATES[kind])
     size = rng.choice((1, 1, 1, 1, 1, 2, 5))
     members = rng.randint(2, 4) * size
+    partitions = rng.randint(3, 8) * size
+    drain_seconds = rng.choice((1.0, 2.0, 5.0))
+    auto_commit = rng.random() < 0.8
     return Options(
         members=members,
         members_max=members + 2,
-        partitions=rng.randint(3, 8) * size,
-        drain_seconds=rng.choice((1.0, 2.0, 5.0)),
-        auto_commit=rng.random() < 0.8,
+        partitions=partitions,
+        drain_seconds=drain_seconds,
+        auto_commit=auto_commit,
         records_per_second=rng.choice((2.0, 10.0, 40.0)),
         fault_seconds=30.0 / size,
         drift_max=rng.choice((0.0, 0.02, 0.05)),
         moves_per_second=rng.choice((0.0, 0.3, 2.0)),
         listeners=rng.random() < 0.3,
-        rates=tuple(sorted(rates.items())),
+        **_drawn_later(seed, rates, auto_commit=auto_commit),
     )
+
+
+def _drawn_later(seed: int, rates: dict[str, float], *, auto_commit: bool) -> dict[str, Any]:
+    """Draw what came to be drawn later, apart: what a seed had before it still has."""
+    rng = random.Random(f"more options {seed}")
+    programs = tuple(sorted(PROGRAMS)) if rng.random() < 0.3 else FIRST_PROGRAMS
+    if rng.random() < 0.1:
+        rates["lose_offsets"] = LOSE_OFFSETS_RATE
+    transactions = not auto_commit and rng.random() < 0.6
+    if transactions:
+        for kind in NOT_WITH_TRANSACTIONS:
+            rates.pop(kind, None)
+    return {"programs": programs, "transactions": transactions, "rates": tuple(sorted(rates.items()))}
 
 
 class Chaos:
@@ -145,8 +166,7 @@ class Chaos:
     def _all_done(self) -> bool:
         journal = self.world.journal
         return journal.owned_once() and all(
-            data.done_below == data.end and (not self.options.auto_commit or not data.end or data.committed == data.end)
-            for data in journal.partitions.values()
+            data.done_below == data.end and not journal.must_be_committed(data) for data in journal.partitions.values()
         )
 
     # -- load ----------------------------------------------------------------------------------------------------
@@ -173,7 +193,7 @@ class Chaos:
     def _join(self) -> None:
         if len(self.world.alive) < self.options.members_max:
             listener = self.rng.choice(sorted(LISTENERS)) if self.options.listeners else ""
-            self.world.join(self.rng.choice(sorted(PROGRAMS)), listener)
+            self.world.join(self.rng.choice(self.options.programs), listener)
 
     def _move(self) -> None:
         members = [m for m in self.world.alive if m.agent is not None and m.agent.snapshot().stable]
@@ -372,6 +392,12 @@ class Chaos:
         self._counted("foreign")
         member = self.world.join("iterates", foreign=True)
         self._later(self.rng.uniform(1.0, FOREIGN_STAY_SECONDS_MAX), member.stop)
+
+    def _lose_offsets(self) -> None:
+        """Somebody has deleted what the group had committed."""
+        self._counted("lose_offsets")
+        self.world.cluster.group(GROUP).offsets.clear()
+        self.world.journal.offsets_lost()
 
     def _enlarge(self) -> None:
         cluster = self.world.cluster

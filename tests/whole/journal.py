@@ -1,4 +1,4 @@
-"""What user code was handed and finished, what was committed, and what must hold of it (I1 to I5).
+"""What user code was handed and finished, what was committed, and what must hold of it (I1 to I5, E1).
 
 The journal knows nothing of the product's insides but the lease that it believes to have. Everything else is what an
 observer from outside sees: records, commits, time.
@@ -63,6 +63,7 @@ class Journal:
         self.partitions: dict[Partition, _Partition] = {}
         self.delivered_count = 0
         self.repeats = 0
+        self.have_offsets_been_lost = False
 
     def _violated(self, name: str, text: str) -> None:
         self._world.violated(name, text)
@@ -111,6 +112,20 @@ class Journal:
         self._world.note(member.name, f"did {partition}:{offset}")
         self.of(partition).finish(offset)
 
+    def put_out(self, partition: Partition, offset: int) -> None:
+        """A committed transaction has put out what was made of a record."""
+        data = self.of(partition)
+        if offset < data.done_below or offset in data.done:
+            self._violated("E1", f"{partition}:{offset} was put out twice by committed transactions")
+        data.finish(offset)
+
+    def offsets_lost(self) -> None:
+        """The group's committed offsets are gone: whoever asks for them begins at the first record."""
+        for partition, data in self.partitions.items():
+            self.sought(partition, 0)
+            data.committed = -1
+        self.have_offsets_been_lost = True
+
     def sought(self, partition: Partition, offset: int) -> None:
         """User code goes back: what it was handed from there on comes again."""
         data = self.of(partition)
@@ -150,6 +165,11 @@ class Journal:
                 assert owner is not None
                 self._violated("I4", f"{partition} stands still at {owner.name} since {data.waits_since:.2f}")
 
+    def must_be_committed(self, data: _Partition) -> bool:
+        """Return whether a commit is missing. What was committed before offsets were lost is not committed again."""
+        by_itself = self._world.options.auto_commit or self._world.options.transactions
+        return by_itself and data.committed != data.end and data.end > 0 and not self.have_offsets_been_lost
+
     def owners(self, partition: Partition) -> list[str]:
         return [member.name for member in self._world.members if partition in member.delivers]
 
@@ -165,7 +185,7 @@ class Journal:
                 self._violated("I5", f"{partition} is delivered by {owners}")
             if data.done_below < data.end:
                 self._violated("I2", f"{partition} ends at {data.end}, done is only what lies below {data.done_below}")
-            if world.options.auto_commit and data.end and data.committed != data.end:
+            if self.must_be_committed(data):
                 self._violated("I2", f"{partition} is done up to {data.end} and committed at {data.committed}")
         if world.kernel.violation is not None:
             raise world.kernel.violation

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from prometheus_client import CollectorRegistry
 
 import loadtrim.managed
@@ -21,9 +21,10 @@ from loadtrim_agent.runtime.thread import AgentThread
 from .kernel import Kernel, Process, SimLoop
 from .network import FIRST_PORT, HOST
 
-__all__ = ["GROUP", "SimConsumer", "foreign_consumer", "threads_in_charge"]
+__all__ = ["GROUP", "SimConsumer", "foreign_consumer", "threads_in_charge", "transactional_producer"]
 
 GROUP = "orders"
+TRANSACTION_MS = 4_000
 
 
 class _LoopThread(AgentThread):
@@ -101,6 +102,13 @@ class SimConsumer(Consumer):
 def foreign_consumer(kernel: Kernel, name: str, *topics: str, **kwargs: Any) -> AIOKafkaConsumer:
     """Return a plain aiokafka consumer of the same group."""
     return AIOKafkaConsumer(*topics, group_id=GROUP, client_id=name, **_connection(kernel), **kwargs)
+
+
+def transactional_producer(kernel: Kernel, transactional_id: str) -> AIOKafkaProducer:
+    """Return aiokafka's producer, of which an open transaction is aborted soon after its process has died."""
+    return AIOKafkaProducer(
+        transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_MS, **_connection(kernel)
+    )
 
 
 def process_of(consumer: Consumer) -> Process:  # pragma: no cover - for use in a debugger

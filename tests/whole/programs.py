@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, UnknownMemberIdError
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.partition import Partition
@@ -15,9 +16,12 @@ from loadtrim_agent.common.partition import Partition
 if TYPE_CHECKING:
     from .world import Member
 
-__all__ = ["LISTENERS", "PROGRAMS", "Program"]
+__all__ = ["FIRST_PROGRAMS", "LISTENERS", "OUTPUT", "PROGRAMS", "Program"]
 
 Program = Callable[["Member"], Awaitable[None]]
+Batch = dict[TopicPartition, list[Any]]
+OUTPUT = "output"
+"""Topic of what transactions put out."""
 
 
 async def iterates(member: Member) -> None:
@@ -109,11 +113,70 @@ async def computes(member: Member) -> None:
         member.did(record)
 
 
+async def shares_a_consumer(member: Member) -> None:
+    """Several tasks ask one consumer: a call of one makes done what the others have in hand (docs/compatibility.md)."""
+
+    async def work() -> None:
+        while True:
+            try:
+                record = await member.consumer.getone()
+            except ConsumerStoppedError:
+                return
+            member.took(record)
+            member.did(record)
+            await asyncio.sleep(member.cost())
+
+    await asyncio.gather(*(work() for _ in range(member.rng.randint(2, 4))))
+
+
+async def transacts(member: Member) -> None:
+    """Consume, transform, produce: a transaction for each batch, exactly once."""
+    async with member.producer() as producer:
+        while True:
+            try:
+                batch = await member.consumer.getmany(timeout_ms=200, max_records=member.rng.randint(1, 10))
+            except ConsumerStoppedError:
+                return
+            if not batch:
+                continue
+            try:
+                await _transform(member, producer, batch)
+            except (CommitFailedError, IllegalStateError, TimeoutError, UnknownMemberIdError):
+                await _rewind(member, batch)
+
+
+async def _transform(member: Member, producer: Any, batch: Batch) -> None:
+    records = [record for rows in batch.values() for record in rows]
+    for record in records:
+        member.took(record)
+    try:
+        async with producer.transaction():
+            for record in records:
+                await asyncio.sleep(member.cost())
+                await producer.send(OUTPUT, b"%d:%d" % (record.partition, record.offset), partition=0)
+            offsets = {at: rows[-1].offset + 1 for at, rows in batch.items()}
+            sending = member.consumer.send_offsets_to_transaction(producer, offsets)
+            impatient = member.world.faulty and member.rng.random() < 0.1
+            await asyncio.wait_for(sending, member.rng.uniform(0.0, 0.05) if impatient else None)
+    finally:
+        for record in records:
+            member.dropped(record)
+
+
+async def _rewind(member: Member, batch: Batch) -> None:
+    """The transaction was aborted: what is still held goes on behind the last one that was committed."""
+    for at in sorted(batch.keys() & member.consumer.assignment()):
+        with contextlib.suppress(IllegalStateError):  # it has gone meanwhile
+            await member.consumer.seek_to_committed(at)
+
+
+FIRST_PROGRAMS = ("computes", "gathers_batches", "goes_back", "iterates", "pauses", "waits_with_a_limit")
+"""What most groups are made of."""
 PROGRAMS: dict[str, Program] = {
     program.__name__: program
-    for program in (iterates, waits_with_a_limit, gathers_batches, goes_back, pauses, computes)
+    for program in (iterates, waits_with_a_limit, gathers_batches, goes_back, pauses, computes, shares_a_consumer)
 }
-"""By name; ``commits_by_hand`` goes with groups that do not commit by themselves."""
+"""By name; ``commits_by_hand`` and ``transacts`` go with groups that do not commit by themselves."""
 
 
 class _Listener(ConsumerRebalanceListener):

@@ -8,6 +8,8 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka import AIOKafkaProducer
+
 from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.group_config import LOADTRIM
@@ -16,9 +18,9 @@ from loadtrim_agent.runtime.agent import Agent
 from .broker import Cluster
 from .journal import LOOK_SECONDS, Journal, Violation
 from .kernel import Clock, Kernel, Process
-from .member import GROUP, SimConsumer, foreign_consumer
+from .member import GROUP, SimConsumer, foreign_consumer, transactional_producer
 from .network import Network
-from .programs import LISTENERS, PROGRAMS, commits_by_hand
+from .programs import FIRST_PROGRAMS, LISTENERS, OUTPUT, PROGRAMS, commits_by_hand, transacts
 
 __all__ = ["Member", "Options", "World"]
 
@@ -50,6 +52,9 @@ class Options:
     slow_record_seconds_max: float = 3.0
     moves_per_second: float = 0.5
     listeners: bool = False
+    programs: tuple[str, ...] = FIRST_PROGRAMS
+    transactions: bool = False
+    """Every program puts its offsets into transactions; only without auto-commit."""
     rates: tuple[tuple[str, float], ...] = ()
     """Fault -> how often, per second."""
 
@@ -73,13 +78,15 @@ class Member:
         """Virtual time of the last moment from which on what it had done may be repeated."""
         self.removed = ""
         """Id under which an administrator removed it from the group."""
+        self.transactional_id = ""
         self.stopping_at: float | None = None
         self.left = False
         self._had_lease = False
         self.waits_for_records = False
         self._listener = listener
         self._stop_task: asyncio.Task[None] | None = None
-        self._work = (foreign and _plain) or (PROGRAMS[program] if options.auto_commit else commits_by_hand)
+        by_hand = transacts if options.transactions else commits_by_hand
+        self._work = (foreign and _plain) or (PROGRAMS[program] if options.auto_commit else by_hand)
         self.task = self.process.run(self._main())
         self.task.add_done_callback(self._ended)
 
@@ -136,6 +143,8 @@ class Member:
         """``kill -9``."""
         self.excused_at = self.world.kernel.now
         self.in_hand.clear()
+        if self.transactional_id:
+            self.world.orphaned_ids.append(self.transactional_id)
         self.process.kill()
 
     def block(self, seconds: float) -> None:
@@ -164,6 +173,17 @@ class Member:
             if not offsets:
                 del self.in_hand[partition]
         self.world.journal.done(self, partition, record.offset)
+
+    def dropped(self, record: Any) -> None:
+        """User code has let go of it; whether it was done is told by the transaction's end."""
+        self.in_hand.get(Partition(record.topic, record.partition), {}).pop(record.offset, None)
+
+    def producer(self) -> AIOKafkaProducer:
+        """Return a producer: under an id of its own, or of a process that was killed."""
+        orphans = self.world.orphaned_ids
+        name = orphans.pop() if orphans and self.rng.random() < 0.5 else f"t-{self.name}"
+        self.transactional_id = name
+        return transactional_producer(self.world.kernel, name)
 
     async def work(self, record: Any) -> None:
         self.took(record)
@@ -275,6 +295,8 @@ class World:
         self.faulty = True
         self.commits_may_go_back = False
         """A commit may have reached the coordinator late, after a newer one (docs/protocol.md, rule 13)."""
+        self.orphaned_ids: list[str] = []
+        """Transactional ids of processes that were killed."""
         self._names = 0
         self._disturbed_at = float("-inf")
         self._mixed_at = float("-inf")
@@ -282,6 +304,9 @@ class World:
         for index in range(options.partitions):
             self.journal.of(Partition(TOPIC, index))
         self.cluster.group(GROUP).on_commit = self.journal.committed
+        if options.transactions:
+            self.cluster.create(OUTPUT, 1)
+            self.cluster.transactions.on_output = self._put_out
         self._tick()
 
     # -- levers --------------------------------------------------------------------------------------------------
@@ -296,6 +321,10 @@ class World:
     def produce(self, index: int) -> None:
         partition = Partition(TOPIC, index)
         self.journal.produced(partition, self.cluster.put(partition, b"x"))
+
+    def _put_out(self, value: bytes) -> None:
+        index, offset = map(int, value.split(b":"))
+        self.journal.put_out(Partition(TOPIC, index), offset)
 
     def disturbed(self) -> None:
         """A fault happens: partitions may stand still for a while."""
