@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError
 from aiokafka.structs import TopicPartition
 
@@ -13,6 +15,20 @@ from .partition_stream import Stream
 from .record_buffer import RecordBuffer
 
 __all__ = ["StreamPositions"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """Remember that a stretch of the log behind the last record done holds no records."""
+
+    stream: Stream
+    seeks: int
+    done: int
+    behind: int
+
+    def holds(self, stream: Stream, done: int) -> bool:
+        """Return whether nothing more was done since, and no seek came."""
+        return self.stream is stream and self.done == done and self.seeks == stream.seeks
 
 
 class StreamPositions:
@@ -28,15 +44,22 @@ class StreamPositions:
         self._buffer = buffer
         self._fetcher = fetcher
         self._opener = opener
+        self._passed: dict[Partition, _Passed] = {}
+        """Stretches passed last: a committed offset does not go back before them when the next records come."""
 
     def done_offset(self, stream: Stream) -> int | None:
         """What may be committed: behind the last record done, and behind what the log holds no records of."""
         # In this order: what is exhausted, what is in hand, what is done; then whether user code seeks meanwhile.
         exhausted, in_hand, done, handed_out = stream.exhausted, stream.in_hand, stream.done, stream.position
+        if done is None:
+            return None
         # What user code gave up with is not in hand, and not done either: its offset has been handed out.
-        if exhausted and in_hand is None and done is not None and done == handed_out and not stream.seeking:
-            return self._behind(stream, done)
-        return done
+        if exhausted and in_hand is None and done == handed_out and not stream.seeking:
+            behind = self._behind(stream, done)
+            self._passed[stream.partition] = _Passed(stream, stream.seeks, done, behind)
+            return behind
+        passed = self._passed.get(stream.partition)
+        return passed.behind if passed is not None and passed.holds(stream, done) else done
 
     def position(self, stream: Stream) -> int:
         """The offset handed out next: behind what was handed out, and behind what the log holds no records of.

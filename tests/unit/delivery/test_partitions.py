@@ -33,6 +33,7 @@ class QuietFetcher:
         self._changed = changed
         self.looked_up: dict[Partition, asyncio.Future[int]] = {}
         self.taken: dict[Partition, int] = {}
+        self.positions: dict[Partition, int] = {}
         self.resets_to_none = False
         """``auto_offset_reset=none``."""
 
@@ -42,7 +43,7 @@ class QuietFetcher:
     def drop(self, partition: Partition) -> None: ...
 
     def position(self, partition: Partition) -> int | None:
-        return None
+        return self.positions.get(partition)
 
     def end_offset(self, partition: Partition) -> int | None:
         return None
@@ -362,3 +363,31 @@ async def test_fetching_that_has_ended_ends_the_member_and_other_errors_are_rais
     assert (house.failures, house.buffer.error, house.buffer.failed) == ([], once, False)
     house.partitions.intake.failed(ended, for_good=True)
     assert house.failures == [ended]
+
+
+async def test_what_may_be_committed_does_not_go_back_when_the_next_records_come() -> None:
+    """Behind the last record done lay an aborted transaction: its end was committed, and then the record's."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream, positions = house.buffer.streams[FIRST], house.partitions.positions
+    assert house.buffer.take_one() is None
+    house.fetcher.positions[FIRST] = 17
+    assert positions.done_offset(stream) == 17
+    house.buffer.feed(stream, _one_record(FIRST, 17))
+    assert positions.done_offset(stream) == 17, "it waits"
+    assert house.buffer.take_one() is not None
+    assert positions.done_offset(stream) == 17, "it is in hand"
+    assert house.buffer.take_one() is None
+    assert positions.done_offset(stream) == 18
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+async def test_a_seek_back_before_what_holds_no_records_counts(offset: int) -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream, positions = house.buffer.streams[FIRST], house.partitions.positions
+    assert house.buffer.take_one() is None
+    house.fetcher.positions[FIRST] = 17
+    assert positions.done_offset(stream) == 17
+    house.buffer.seek(stream, offset)
+    assert positions.done_offset(stream) == offset
