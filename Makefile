@@ -9,7 +9,7 @@ SPARK_STAMP := $(VENV)/.installed-spark
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark fuzz lint ceilings types bench bench-spark papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark sim chaos fuzz lint ceilings types bench bench-spark papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -54,6 +54,11 @@ sim: $(STAMP) ## Random schedules with faults: SEEDS of the protocol alone, WHOL
 
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 	$(BIN)/python -m pytest tests/integration tests/chaos -q -n $(KAFKA_WORKERS) --dist worksteal
+
+MINUTES ?= 3
+chaos: $(STAMP) ## Faults on three real brokers for MINUTES, with an independent judge (SEED=N, ONLY="KIND", RUN=DIR keeps it)
+	PYTHONPATH=agent:consumer_sdk:examples:tests:. $(BIN)/python -m chaos.long --minutes $(MINUTES) \
+		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(RUN),--directory $(RUN))
 
 $(SPARK_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark-tests]'

@@ -23,6 +23,10 @@ class Follower:
     done_last_ns: int = 0
     recent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RECENT_MAX))
     """(time of being done in clock's ns, seconds since it was sent) of the newest records."""
+    unfinished: set[tuple[str, str, str]] = field(default_factory=set)
+    """(topic, partition, offset) of every record that was acknowledged and not done yet."""
+    handed_last_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(topic, partition) -> when a record of it was handed out last."""
     in_hand: dict[tuple[Path, str, str, str], str] = field(default_factory=dict)
     """(journal, topic, partition, offset) -> id of every record that was handed out and is not done there."""
     _read: dict[Path, int] = field(default_factory=dict)
@@ -42,10 +46,13 @@ class Follower:
         match fields:
             case ["P", record_id, _, _, at, _]:
                 self._sent_ns[record_id] = int(at)
-            case ["A", *_]:
+            case ["A", _, topic, partition, offset, _]:
                 self.acknowledged += 1
-            case ["H", topic, partition, offset, record_id, _]:
+                if (topic, partition, offset) not in self.done:
+                    self.unfinished.add((topic, partition, offset))
+            case ["H", topic, partition, offset, record_id, at]:
                 self.in_hand[path, topic, partition, offset] = record_id
+                self.handed_last_ns[topic, partition] = max(self.handed_last_ns.get((topic, partition), 0), int(at))
             case ["D", topic, partition, offset, at]:
                 self._done(path, (topic, partition, offset), int(at))
 
@@ -56,3 +63,4 @@ class Follower:
         if key not in self.done and sent_ns is not None:
             self.recent.append((at_ns, (at_ns - sent_ns) / 1e9))
         self.done.add(key)
+        self.unfinished.discard(key)

@@ -11,23 +11,24 @@ import contextlib
 import json
 import os
 import signal
-import struct
 import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from demo.checker import CheckerVerdict, check
 from demo.follow import Follower
 from demo.journal import Journal, SupervisorJournal, clock_ns, read_run
+from integration.offsets_topic import Commit, accepted_commits
+from loadtrim.process_guard import end_with_parent
 from loadtrim.testing import Cluster
 from loadtrim.testing.ports import free_ports
 
@@ -46,7 +47,6 @@ __all__ = [
 WAIT_SECONDS = 40.0
 """Longest wait for a state: some 2 s on a quiet machine."""
 LOOK_SECONDS = 0.02
-OFFSETS_TOPIC = "__consumer_offsets"
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("member.py")
 PLAIN_SCRIPT = PROJECT / "examples" / "payments" / "service.py"
@@ -81,60 +81,6 @@ async def committed_offsets(bootstrap: str, group: str) -> dict[tuple[str, int],
         return {(at.topic, at.partition): entry.offset for at, entry in found.items()}
     finally:
         await admin.close()
-
-
-class Commit(NamedTuple):
-    """One commit that the coordinator accepted."""
-
-    partition: int
-    offset: int
-    at: float
-    """Seconds since the epoch, by the broker's clock."""
-
-
-async def accepted_commits(bootstrap: str, group: str, topic: str) -> list[Commit]:
-    """Every commit of one topic that the broker accepted, in its order: what is in ``__consumer_offsets``.
-
-    Source: Kafka's ``OffsetCommitKey`` and ``OffsetCommitValue``, whose fields used here are the same in all versions.
-    """
-    found: list[tuple[int, Commit]] = []
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as reader:
-        count = reader.partitions_for_topic(OFFSETS_TOPIC) or await _partitions_of(reader)
-        partitions = [TopicPartition(OFFSETS_TOPIC, index) for index in sorted(count)]
-        reader.assign(partitions)
-        begins, ends = await reader.beginning_offsets(partitions), await reader.end_offsets(partitions)
-        wanted = [at for at in partitions if begins[at] < ends[at]]
-        reader.assign(wanted)
-        for at in wanted:
-            reader.seek(at, begins[at])
-        while any([await reader.position(at) < ends[at] for at in wanted]):
-            for messages in (await reader.getmany(timeout_ms=200)).values():
-                for message in messages:
-                    commit = _read_commit(message, group, topic)
-                    if commit is not None:
-                        found.append((message.offset, commit))
-    return [commit for _, commit in sorted(found)]
-
-
-async def _partitions_of(reader: AIOKafkaConsumer) -> set[int]:
-    await reader._client.add_topic(OFFSETS_TOPIC)
-    return set(reader.partitions_for_topic(OFFSETS_TOPIC) or ())
-
-
-def _read_commit(message: Any, group: str, topic: str) -> Commit | None:
-    key = message.key
-    if key is None or message.value is None or struct.unpack_from(">h", key)[0] > 1:
-        return None  # a tombstone, or not a commit
-    names, at = [], 2
-    for _ in range(2):
-        (length,) = struct.unpack_from(">h", key, at)
-        names.append(key[at + 2 : at + 2 + length].decode())
-        at += 2 + length
-    if names != [group, topic]:
-        return None
-    (partition,) = struct.unpack_from(">i", key, at)
-    (offset,) = struct.unpack_from(">q", message.value, 2)
-    return Commit(partition, offset, message.timestamp / 1000)
 
 
 class Load:
@@ -174,7 +120,11 @@ class Load:
         stamp_ms = time.time_ns() // 1_000_000
         self._journal.write("P", record_id, self.topic, partition, clock_ns(), stamp_ms)
         value = msgspec.json.encode({"id": record_id, "amount_cents": 1})
-        delivery = await self._producer.send(self.topic, value, partition=partition, timestamp_ms=stamp_ms)
+        try:
+            delivery = await self._producer.send(self.topic, value, partition=partition, timestamp_ms=stamp_ms)
+        except KafkaError as error:
+            self._journal.write("F", record_id, type(error).__name__)
+            return
         self._deliveries.add(delivery)
         delivery.add_done_callback(lambda done: self._delivered(record_id, done))
 
@@ -302,7 +252,12 @@ class Group:
         log_path = self.logs / f"{name}-{uuid.uuid4().hex[:4]}.log"
         with log_path.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, str(script), env=environment, stdout=log, stderr=log
+                sys.executable,
+                str(script),
+                env=environment,
+                stdout=log,
+                stderr=log,
+                preexec_fn=end_with_parent(signal.SIGKILL),
             )
         member = Member(name, process, port, log_path)
         self.members[name] = member

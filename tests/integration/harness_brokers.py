@@ -109,7 +109,7 @@ async def lead(kafka: Cluster, topic: str, partitions: Iterable[int], replicas: 
     for _, entries, _ in answer.responses:
         for partition, code, message, _ in entries:
             assert code == 0, f"{topic} {partition}: {for_code(code)} {message}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
     async def elected() -> bool:
         asked = [TopicPartition(topic, each) for each in chosen]

@@ -9,20 +9,25 @@ records), ``seconds``.
 ``many``       takes batches with ``getmany``
 ``manual``     commits by itself after each record (give ``enable_auto_commit=False``)
 ``silent``     asks for no record for ``seconds``, while its loop runs on
+
+``MEMBER_ORDERS`` names a file: whenever one is there, it is such a fault for the record in hand, and is taken away.
+Exit codes: 0 ended in order, 2 settings, 3 user code raised, 4 Kafka's error was raised in user code.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiokafka import TopicPartition
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
 
 from loadtrim import Consumer, SettingsError
 from payments.service import Journal, Pace, Payment, ServiceOptions
@@ -39,9 +44,10 @@ class UserCodeError(Exception):
 
 
 class Member:
-    def __init__(self, options: ServiceOptions, fault: Fault) -> None:
+    def __init__(self, options: ServiceOptions, fault: Fault, orders: Path | None = None) -> None:
         self.options = options
         self.fault = fault
+        self.orders = orders
         assert options.journal is not None
         self.journal = Journal(options.journal, options.instance)
         self.pace = Pace(options.busy_seconds)
@@ -64,20 +70,36 @@ class Member:
     async def _records(self) -> None:
         async for message in self.consumer:
             self.journal.handed_out(message, _id_of(message))
-            self.handled += 1
-            if self.handled == self.fault.at:
-                if self.fault.kind == "raise":
-                    raise UserCodeError(f"record {message.offset} of {message.partition}")
-                if self.fault.kind == "break":
-                    break
-                if self.fault.kind == "block":
-                    time.sleep(self.fault.seconds)  # noqa: ASYNC251 - that is what is tested
-                if self.fault.kind == "silent":
-                    await asyncio.sleep(self.fault.seconds)
-            await self.pace.take()
-            self.journal.done(message)
-            if self.fault.kind == "manual":
+            if await self._work(message) == "break":
+                break
+
+    async def _work(self, message: Any) -> str:
+        """Work on a record in hand. Returns the kind of fault that it met."""
+        self.handled += 1
+        fault = self.fault if self.handled == self.fault.at else self._ordered()
+        match fault.kind:
+            case "raise":
+                raise UserCodeError(f"record {message.offset} of {message.partition}")
+            case "break":
+                return fault.kind
+            case "block":
+                time.sleep(fault.seconds)  # noqa: ASYNC251 - that is what is tested
+            case "silent":
+                await asyncio.sleep(fault.seconds)
+        await self.pace.take()
+        self.journal.done(message)
+        if self.fault.kind == "manual":
+            # Refused where the partition is another member's now, and so is the record.
+            with contextlib.suppress(CommitFailedError, IllegalStateError):
                 await self.consumer.commit({TopicPartition(message.topic, message.partition): message.offset + 1})
+        return fault.kind
+
+    def _ordered(self) -> Fault:
+        if self.orders is None or not self.orders.exists():
+            return Fault()
+        fault = msgspec.json.decode(self.orders.read_bytes(), type=Fault)
+        self.orders.unlink()
+        return fault
 
     async def _batches(self) -> None:
         while True:
@@ -85,11 +107,12 @@ class Member:
                 taken = await self.consumer.getmany(timeout_ms=200, max_records=20)
             except ConsumerStoppedError:
                 return
-            for messages in taken.values():
-                for message in messages:
-                    self.journal.handed_out(message, _id_of(message))
-                    await self.pace.take()
-                    self.journal.done(message)
+            batch = [message for messages in taken.values() for message in messages]
+            for message in batch:
+                self.journal.handed_out(message, _id_of(message))
+            for message in batch:
+                if await self._work(message) == "break":
+                    return
 
 
 def _id_of(message: Any) -> str:
@@ -102,7 +125,8 @@ def main() -> int:
     fault = msgspec.json.decode(os.environ.get("MEMBER_FAULT", "{}"), type=Fault)
 
     async def run() -> None:
-        await Member(ServiceOptions.from_env(os.environ), fault).run()
+        orders = os.environ.get("MEMBER_ORDERS")
+        await Member(ServiceOptions.from_env(os.environ), fault, Path(orders) if orders else None).run()
 
     try:
         asyncio.run(run())
@@ -112,6 +136,9 @@ def main() -> int:
     except UserCodeError as error:
         print(f"user code raised: {error}", file=sys.stderr)
         return 3
+    except KafkaError as error:
+        print(f"Kafka's error in user code: {error!r}", file=sys.stderr)
+        return 4
     return 0
 
 

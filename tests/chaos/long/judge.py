@@ -1,0 +1,419 @@
+"""The independent judge of a run: journals, the coordinator's own log, and what faults were in force when.
+
+It believes the producers (what was acknowledged, committed, aborted), the members' journals (what was handed out and
+done, when), and the broker (which commits it took, who was in the group). It asks nothing of the agents. The demo's
+checker finds what is lost, foreign, or owned twice; the rest is found here:
+
+*repeated*
+    a record was handed out again although nobody had died, lost its membership, or given it up.
+*below a commit*
+    a record was handed out although the last accepted commit of its partition was behind it.
+*committed ahead*
+    a commit was accepted of a record that nobody had done by then.
+*aborted*
+    a record of a transaction that was not committed was handed out.
+*shut out*
+    a member was handed a record while the broker had it in no generation.
+*unowned*
+    a partition had records to deliver, and stood still for longer than the bound.
+*ended*
+    a process ended by itself, where no fault asked for that.
+*evicted*
+    the broker took a live member out of the group where no fault in force costs a member its session.
+
+Excused, and counted apart, is what docs/guarantees.md excuses:
+
+* what a member had in hand or had done since its last commit when it was killed, or was told that its rights on the
+  group were gone;
+* the same of a member whose session has ended at the broker: it was frozen, cut off, or asked for no record for too
+  long. Its record in hand may run on beside the next owner's;
+* a record that user code gave up, by an exception or a break;
+* in a mixed group everything but a loss: members without the agent know no lease and commit what they have in hand.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import msgspec
+
+from demo.checker import check
+from demo.journal import Delivered, JournaledRun, ProcessLog, Tp
+from integration.offsets_topic import GroupLog
+
+from .load import ABORTED
+
+__all__ = ["Ending", "Evidence", "Judgement", "Notes", "Row", "Window", "judge"]
+
+SLACK_NS = 100_000_000
+"""The broker's stamps are whole milliseconds of the wall clock, the journals' are not."""
+NO_FAULT = "(none)"
+
+
+class Window(msgspec.Struct, kw_only=True):
+    """One fault, from its begin until all was well again."""
+
+    kind: str
+    begun_ns: int
+    over_ns: int = 0
+    """Until then the fault itself kept partitions from being consumed, whoever owned them; 0: it did not."""
+    recovered_ns: int = 0
+    """When every partition had been consumed again; 0: never."""
+    mixed: bool = False
+    """A member without the agent was in the group."""
+    evicts: bool = False
+    """It may cost a member its session."""
+    detail: str = ""
+
+
+class Ending(msgspec.Struct, kw_only=True):
+    """How a process ended."""
+
+    at_ns: int
+    code: int
+    crash: bool = False
+    """It was killed, or lost its rights: what it had done since its last commit may be done again."""
+    expected: bool = True
+
+
+@dataclass(slots=True)
+class Row:
+    """What one kind of fault came to."""
+
+    count: int = 0
+    worst_seconds: float = 0.0
+    """Longest time that a partition with records to deliver stood still."""
+    repeats: int = 0
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What the judge found."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    aborted: int = 0
+    delivered: int = 0
+    violations: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    excused: Counter[str] = field(default_factory=Counter)
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not any(self.violations.values())
+
+
+class Notes(msgspec.Struct, kw_only=True):
+    """What a run leaves behind beside the journals.
+
+    Attributes:
+        log: the coordinator's.
+        windows: the faults.
+        endings: by the process's name, which is its client id as well, and no other process's.
+        bound_seconds: longest time that a partition may stand still.
+        epoch_offset_ns: nanoseconds of the epoch minus those of the journals' clock.
+    """
+
+    log: GroupLog
+    windows: list[Window]
+    endings: dict[str, Ending]
+    bound_seconds: float
+    epoch_offset_ns: int
+
+
+@dataclass
+class Evidence:
+    """The journals of a run, and the notes beside them."""
+
+    run: JournaledRun
+    notes: Notes
+
+    @property
+    def log(self) -> GroupLog:
+        return self.notes.log
+
+    @property
+    def windows(self) -> list[Window]:
+        return self.notes.windows
+
+    def clock_ns(self, epoch_seconds: float) -> int:
+        return round(epoch_seconds * 1e9) - self.notes.epoch_offset_ns
+
+    @cached_property
+    def origin_ns(self) -> int:
+        return min(record.sent_ns for record in self.run.sent.values())
+
+    @cached_property
+    def processes(self) -> dict[str, ProcessLog]:
+        return {process.process: process for process in self.run.processes}
+
+    @cached_property
+    def by_record(self) -> dict[tuple[Tp, int], list[Delivered]]:
+        """All times that each record was handed out, in order."""
+        found: defaultdict[tuple[Tp, int], list[Delivered]] = defaultdict(list)
+        for handout in sorted(self.run.handouts(), key=lambda handout: handout.handed_ns):
+            found[handout.tp, handout.offset].append(handout)
+        return dict(found)
+
+    @cached_property
+    def membership(self) -> _Membership:
+        return _Membership(self)
+
+    @cached_property
+    def commits(self) -> dict[Tp, list[tuple[int, int]]]:
+        """(time, offset) of each accepted commit."""
+        found: defaultdict[Tp, list[tuple[int, int]]] = defaultdict(list)
+        for commit in self.log.commits:
+            found[Tp(commit.topic, commit.partition)].append((self.clock_ns(commit.at), commit.offset))
+        return dict(found)
+
+    def mixed(self, from_ns: int, until_ns: int) -> bool:
+        """Whether a member without the agent was in the group between these times."""
+        return any(window.mixed for window in self.windows_in(from_ns, until_ns))
+
+    def windows_in(self, from_ns: int, until_ns: int) -> Iterator[Window]:
+        for window in self.windows:
+            if window.begun_ns <= until_ns and (not window.recovered_ns or window.recovered_ns >= from_ns):
+                yield window
+
+    def crashed(self, process: str, from_ns: int, until_ns: int) -> bool:
+        ending = self.notes.endings.get(_name(process))
+        return ending is not None and ending.crash and from_ns <= ending.at_ns <= until_ns
+
+    def gave_up(self, handout: Delivered, until_ns: int) -> bool:
+        """Whether user code ended with the record in hand."""
+        ended = self.processes[handout.process].gone_ns()
+        return handout.done_ns is None and ended is not None and ended <= until_ns
+
+    def seconds(self, ns: int) -> float:
+        return (ns - self.origin_ns) / 1e9
+
+    def text(self, handout: Delivered) -> str:
+        done = "never" if handout.done_ns is None else f"{self.seconds(handout.done_ns):.3f} s"
+        where = f"{handout.tp} offset {handout.offset}"
+        return f"{where} by {handout.process}: handed out {self.seconds(handout.handed_ns):.3f} s, done {done}"
+
+
+class _Membership:
+    """Who was in the group when, as the coordinator wrote it down."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        """Name of a process -> from when until when."""
+        self.evictions: defaultdict[str, list[int]] = defaultdict(list)
+        """Name of a process that lived -> when a generation began without it."""
+        self.unknown: list[tuple[int, int]] = []
+        ended = {process.name: process.gone_ns() for process in evidence.run.processes}
+        inside: dict[tuple[str, str], int] = {}
+        lost_ns: int | None = None
+        for generation in evidence.log.generations:
+            at = evidence.clock_ns(generation.at)
+            if lost_ns is not None:
+                self.unknown.append((lost_ns, at))
+            lost_ns = at if generation.members is None else None
+            members = set((generation.members or {}).items())
+            for key in inside.keys() - members:
+                self._leaves(key[1], inside.pop(key), at, ended, known=generation.members is not None)
+            for key in members - inside.keys():
+                inside[key] = at
+        for (_, name), since in inside.items():
+            self.spans[name].append((since, 2**63))
+
+    def _leaves(self, name: str, since: int, at: int, ended: dict[str, int | None], *, known: bool) -> None:
+        self.spans[name].append((since, at))
+        gone = ended.get(name)
+        if known and (gone is None or gone > at):
+            self.evictions[name].append(at)
+
+    def had(self, name: str, at: int) -> bool:
+        """Whether a process was in the group, or nobody knows."""
+        spans = (*self.spans[name], *self.unknown)
+        return any(since - SLACK_NS <= at <= until + SLACK_NS for since, until in spans)
+
+    def evicted(self, process: str, from_ns: int, until_ns: int) -> bool:
+        return any(from_ns <= at <= until_ns for at in self.evictions[_name(process)])
+
+
+def judge(evidence: Evidence) -> Judgement:
+    """Judge a run.
+
+    Raises:
+        JournalError: nothing was acknowledged, so nothing can be proved.
+    """
+    for process in evidence.run.processes:
+        process.lease_lost_ns = sorted([*process.lease_lost_ns, *evidence.membership.evictions[process.name]])
+    sent = evidence.run.sent.values()
+    found = Judgement(
+        sent=len(sent),
+        acknowledged=sum(record.offset is not None for record in sent),
+        aborted=sum(record.refused == ABORTED for record in sent),
+        delivered=len(evidence.by_record),
+    )
+    for window in evidence.windows:
+        found.rows.setdefault(window.kind, Row()).count += 1
+    _as_the_checker_says(evidence, found)
+    _repeats(evidence, found)
+    _ahead(evidence, found)
+    _strangers(evidence, found)
+    _standstills(evidence, found)
+    _ends(evidence, found)
+    return found
+
+
+def _name(process: str) -> str:
+    return process.partition("/")[0]
+
+
+def _as_the_checker_says(evidence: Evidence, found: Judgement) -> None:
+    verdict = check(evidence.run)
+    found.violations["lost"] += map(str, (*verdict.lost, *verdict.left_over))
+    found.violations["foreign"] += map(str, verdict.foreign)
+    found.excused["two owners after a lost lease"] += len(verdict.after_lost_lease)
+    for double in verdict.double_owners:
+        times = [evidence.origin_ns + round(at * 1e9) for at in (double.holder.handed_at, double.intruder.handed_at)]
+        if evidence.mixed(min(times), max(times)):
+            found.excused["two owners in a mixed group"] += 1
+        else:
+            found.violations["double owner"].append(str(double))
+
+
+def _repeats(evidence: Evidence, found: Judgement) -> None:
+    for (tp, offset), handouts in evidence.by_record.items():
+        for first, again in pairwise(handouts):
+            between = first.handed_ns, again.handed_ns
+            windows = list(evidence.windows_in(*between))
+            for kind in {window.kind for window in windows} or {NO_FAULT}:
+                found.rows.setdefault(kind, Row()).repeats += 1
+            if any(window.mixed for window in windows):
+                found.excused["repeated in a mixed group"] += 1
+                continue
+            why = _excuse(evidence, first, again.handed_ns)
+            texts = f"{evidence.text(first)}; again {evidence.text(again)}"
+            if why:
+                found.excused[f"repeated after {why}"] += 1
+            else:
+                found.violations["repeated"].append(texts)
+            committed = _committed(evidence.commits.get(tp, []), again.handed_ns - SLACK_NS)
+            if committed > offset:
+                found.violations["below a commit"].append(f"{texts}; committed was {committed}")
+
+
+def _excuse(evidence: Evidence, first: Delivered, again_ns: int) -> str:
+    if evidence.crashed(first.process, first.handed_ns, again_ns):
+        return "a crash"
+    if evidence.membership.evicted(first.process, first.handed_ns, again_ns):
+        return "a lost membership"
+    return "user code gave it up" if evidence.gave_up(first, again_ns) else ""
+
+
+def _committed(commits: list[tuple[int, int]], at_ns: int) -> int:
+    """The offset that was committed last by this time; -1: none was."""
+    index = bisect_right(commits, at_ns, key=lambda commit: commit[0])
+    return commits[index - 1][1] if index else -1
+
+
+def _ahead(evidence: Evidence, found: Judgement) -> None:
+    """Commits of records that nobody had done by then."""
+    done: defaultdict[Tp, dict[int, int | None]] = defaultdict(dict)
+    for record in evidence.run.sent.values():
+        if record.offset is not None:
+            done[record.tp][record.offset] = None
+    for (tp, offset), handouts in evidence.by_record.items():
+        done[tp][offset] = min((each.done_ns for each in handouts if each.done_ns is not None), default=None)
+    for tp, commits in evidence.commits.items():
+        offsets = sorted(done[tp])
+        next_index = 0
+        for at_ns, committed in commits:
+            while next_index < len(offsets) and offsets[next_index] < committed:
+                offset = offsets[next_index]
+                next_index += 1
+                done_ns = done[tp][offset]
+                early = done_ns is None or done_ns > at_ns + SLACK_NS
+                if early and evidence.mixed(at_ns, at_ns):
+                    found.excused["committed in hand in a mixed group"] += 1
+                elif early:
+                    text = f"{tp} offset {offset} when {committed} was committed, {evidence.seconds(at_ns):.3f} s"
+                    found.violations["committed ahead"].append(text)
+        for (_, before), (at_ns, after) in pairwise(commits):
+            if after >= before:
+                continue
+            if evidence.mixed(at_ns, at_ns):
+                found.excused["commits that went back in a mixed group"] += 1
+            else:
+                text = f"{tp} from {before} to {after}, {evidence.seconds(at_ns):.3f} s"
+                found.violations["committed back"].append(text)
+
+
+def _strangers(evidence: Evidence, found: Judgement) -> None:
+    """Records of aborted transactions, and what was handed to a member that the group did not have."""
+    for handouts in evidence.by_record.values():
+        for handout in handouts:
+            sent = evidence.run.sent.get(handout.record_id)
+            if sent is not None and sent.refused == ABORTED:
+                found.violations["aborted"].append(evidence.text(handout))
+            inside = evidence.membership.had(_name(handout.process), handout.handed_ns)
+            if not inside and not evidence.mixed(handout.handed_ns, handout.handed_ns):
+                found.violations["shut out"].append(evidence.text(handout))
+
+
+def _standstills(evidence: Evidence, found: Judgement) -> None:
+    bound = evidence.notes.bound_seconds
+    for tp, from_ns, until_ns in _still(evidence):
+        windows = list(evidence.windows_in(from_ns, until_ns))
+        since_ns = max([from_ns, *(window.over_ns for window in windows)])
+        seconds = (until_ns - since_ns) / 1e9
+        for kind in {window.kind for window in windows} or {NO_FAULT}:
+            row = found.rows.setdefault(kind, Row())
+            row.worst_seconds = max(row.worst_seconds, seconds)
+        if seconds > bound:
+            kinds = ", ".join(sorted({window.kind for window in windows})) or "no fault"
+            at = f"from {evidence.seconds(since_ns):.3f} to {evidence.seconds(until_ns):.3f} s"
+            found.violations["unowned"].append(f"{tp} stood still {at}, {seconds:.2f} s ({kinds})")
+
+
+def _still(evidence: Evidence) -> Iterator[tuple[Tp, int, int]]:
+    """(partition, from, until): there was a record to deliver, and none was handed out until then."""
+    first = {key: handouts[0].handed_ns for key, handouts in evidence.by_record.items()}
+    events: defaultdict[Tp, list[tuple[int, int]]] = defaultdict(list)  # (time, change of what waits)
+    for record in evidence.run.sent.values():
+        if record.offset is None or record.acked_ns is None:
+            continue
+        handed_ns = first.get((record.tp, record.offset))
+        if handed_ns is not None and handed_ns > record.acked_ns:
+            events[record.tp] += [(record.acked_ns, 1), (handed_ns, -1)]
+    for handouts in evidence.by_record.values():
+        events[handouts[0].tp] += [(handout.handed_ns, 0) for handout in handouts]
+    for tp, changes in sorted(events.items()):
+        yield from _still_of(tp, sorted(changes))
+
+
+def _still_of(tp: Tp, changes: Iterable[tuple[int, int]]) -> Iterator[tuple[Tp, int, int]]:
+    waiting, since_ns = 0, 0
+    for at_ns, change in changes:
+        if change == 1:
+            since_ns = at_ns if waiting == 0 else since_ns
+        elif waiting > 0:
+            if at_ns > since_ns:
+                yield tp, since_ns, at_ns
+            since_ns = at_ns
+        waiting += change
+
+
+def _ends(evidence: Evidence, found: Judgement) -> None:
+    for name, ending in evidence.notes.endings.items():
+        if not ending.expected:
+            found.violations["ended"].append(f"{name} with {ending.code}, {evidence.seconds(ending.at_ns):.3f} s")
+    session_ns = round(evidence.notes.bound_seconds * 1e9)
+    for name, evictions in evidence.membership.evictions.items():
+        for at_ns in evictions:
+            windows = list(evidence.windows_in(at_ns - session_ns, at_ns))
+            if any(window.evicts for window in windows):
+                found.excused["evictions"] += 1
+            else:
+                kinds = ", ".join(sorted({window.kind for window in windows})) or "no fault"
+                found.violations["evicted"].append(f"{name}, {evidence.seconds(at_ns):.3f} s ({kinds})")

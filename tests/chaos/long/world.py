@@ -1,0 +1,325 @@
+"""The group under test: its processes, its load, what an outsider sees of it, and the faults so far."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiokafka.errors import KafkaError
+
+from contract.webhook_receiver import Receiver
+from demo.journal import Tp, clock_ns
+from integration.harness import Group, Member, eventually
+from loadtrim_agent.wire.topic_names import control_topic
+
+from .cluster import ChaosCluster
+from .judge import Ending, Window
+from .load import TransactionalLoad
+
+__all__ = ["SESSION_SECONDS", "Limits", "World", "world"]
+
+SESSION_SECONDS = 6.0
+"""Above what a broker's death costs: its session of 3 s, then others lead."""
+POLL_INTERVAL_SECONDS = 8.0
+DRAIN_SECONDS = 3.0
+ORDERS_PARTITIONS = 8
+LEDGER_PARTITIONS = 4
+ORDERS_PER_SECOND = 40.0
+BUSY_SECONDS = 0.002
+TEND_SECONDS = 0.1
+RESTART_SECONDS = 0.5
+PROGRAMS = ("", "", "many", "manual")
+"""User code of members in turn: iterates twice as often as it gathers batches or commits by hand."""
+WANTED_MEMBERS = 5
+RECOVERY_SECONDS = 45.0
+LAST_SECONDS = 90.0
+STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a run is."""
+
+    members: int = WANTED_MEMBERS
+    debug: bool = False
+
+
+class World:
+    """One group and all that happens to it. Everything runs in one loop; what blocks runs aside.
+
+    Attributes:
+        windows: the faults so far.
+        endings: how processes ended, by name.
+    """
+
+    def __init__(self, cluster: ChaosCluster, directory: Path, receiver: Receiver, seed: int, limits: Limits) -> None:
+        self.cluster = cluster
+        self.receiver = receiver
+        self.limits = limits
+        self.windows: list[Window] = []
+        self.endings: dict[str, Ending] = {}
+        self.tended = True
+        """Whether a member that ends by itself is replaced."""
+        self.group = Group(
+            cluster.kafka,
+            directory,
+            partitions=ORDERS_PARTITIONS,
+            session_ms=round(SESSION_SECONDS * 1000),
+            busy_seconds=BUSY_SECONDS,
+        )
+        self.ledger = cluster.kafka.create_topic(partitions=LEDGER_PARTITIONS)
+        self.topics = (self.group.topic, self.ledger)
+        self.control = control_topic(self.group.group)
+        self.rights = cluster.rights(self.group.group, self.topics)
+        self.loads = TransactionalLoad(
+            cluster.kafka.bootstrap, self.ledger, LEDGER_PARTITIONS, self.group.directory, random.Random(seed)
+        )
+        self._names = (f"m{number}" for number in itertools.count(1))
+        self._programs = itertools.cycle(PROGRAMS)
+        self._expected: dict[str, tuple[int, ...]] = {}
+        """Name of a process -> exit codes that somebody asked for."""
+        self._crashes: set[str] = set()
+
+    @property
+    def partitions(self) -> list[Tp]:
+        return [
+            *(Tp(self.group.topic, index) for index in range(ORDERS_PARTITIONS)),
+            *(Tp(self.ledger, index) for index in range(LEDGER_PARTITIONS)),
+        ]
+
+    # -- processes -----------------------------------------------------------------------------------------------
+
+    def members(self) -> list[str]:
+        """Names of the members with the agent that run now, the oldest first."""
+        return [name for name in self.group.members if name.startswith("m")]
+
+    async def start_member(self) -> str:
+        """Start one more member; returns its name at once."""
+        name, program = next(self._names), next(self._programs)
+        options = {"enable_auto_commit": False} if program == "manual" else {"auto_commit_interval_ms": 500}
+        await self.group.start(
+            name,
+            fault={"kind": program},
+            env=self._environment(name),
+            client_id=name,
+            isolation_level="read_committed",
+            max_poll_interval_ms=round(POLL_INTERVAL_SECONDS * 1000),
+            metadata_max_age_ms=5_000,
+            **options,
+            **self.cluster.member_options,
+        )
+        return name
+
+    async def start_foreign(self, name: str, client: str) -> Member:
+        """Start a member without the agent, on a direct connection."""
+        return await self.group.start(
+            name,
+            client=client,
+            env={"PAYMENTS_TOPIC": ",".join(self.topics)},
+            client_id=name,
+            isolation_level="read_committed",
+            metadata_max_age_ms=2_000,
+        )
+
+    def _environment(self, name: str) -> dict[str, str]:
+        members = str(self.limits.members)
+        return {
+            "PAYMENTS_TOPIC": ",".join(self.topics),
+            "PAYMENTS_BOOTSTRAP": self.cluster.proxies.bootstrap,
+            "PAYMENTS_LOG": "DEBUG" if self.limits.debug else "INFO",
+            "MEMBER_ORDERS": str(self.orders(name)),
+            "LOADTRIM_SCALER": "webhook",
+            "LOADTRIM_SCALER_URL": self.receiver.url,
+            "LOADTRIM_MIN_REPLICAS": members,
+            "LOADTRIM_MAX_REPLICAS": members,
+            "LOADTRIM_DRAIN_SECONDS": str(DRAIN_SECONDS),
+        }
+
+    def orders(self, name: str) -> Path:
+        return self.group.logs / f"{name}.order"
+
+    async def order(self, name: str, kind: str, seconds: float = 0.0) -> bool:
+        """Tell a member's user code to do something with its next record; returns whether it has begun to."""
+        path = self.orders(name)
+        path.with_suffix(".new").write_text(json.dumps({"kind": kind, "seconds": seconds}))
+        path.with_suffix(".new").rename(path)
+        with contextlib.suppress(AssertionError):
+            await eventually(lambda: not path.exists() or name not in self.group.members, f"{name} obeys", 15.0)
+        taken = not path.exists()
+        path.unlink(missing_ok=True)
+        return taken
+
+    def expect(self, name: str, *codes: int, crash: bool = False) -> None:
+        """Let a process end with one of these codes."""
+        self._expected[name] = codes
+        if crash:
+            self._crashes.add(name)
+
+    async def end(self, name: str, number: int = signal.SIGTERM) -> None:
+        """Signal a process and wait for its end; one that does not heed SIGTERM is killed."""
+        if name not in self.group.members:
+            return
+        member = self.group.members[name]
+        self.expect(name, 0, -signal.SIGKILL, crash=number == signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            member.process.send_signal(number)
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await member.process.wait()
+        except TimeoutError:
+            self.expect(name, -signal.SIGKILL, crash=True)
+            self._ended_unasked(name, "did not end after SIGTERM")
+            with contextlib.suppress(ProcessLookupError):
+                member.process.kill()
+            await member.process.wait()
+        self._note_end(name)
+
+    def _ended_unasked(self, name: str, what: str) -> None:
+        self.endings[f"{name} {what}"] = Ending(at_ns=clock_ns(), code=0, expected=False)
+
+    def _note_end(self, name: str) -> None:
+        member = self.group.members.pop(name, None)
+        if member is None:
+            return
+        code = member.process.returncode
+        assert code is not None
+        self.group.supervisor.exited(member.pid)
+        expected = self._expected.get(name, ())
+        self.endings[name] = Ending(at_ns=clock_ns(), code=code, crash=name in self._crashes, expected=code in expected)
+
+    async def tend(self) -> None:
+        """Note the end of processes that end by themselves, and replace members as an orchestrator would."""
+        while True:
+            for name, member in list(self.group.members.items()):
+                if member.process.returncode is not None:
+                    self._note_end(name)
+            if self.tended and len(self.members()) < self.limits.members:
+                await asyncio.sleep(RESTART_SECONDS)
+                if self.tended and len(self.members()) < self.limits.members:
+                    await self.start_member()
+            await asyncio.sleep(TEND_SECONDS)
+
+    @contextlib.contextmanager
+    def untended(self) -> Any:
+        """Within this block nobody is replaced."""
+        before, self.tended = self.tended, False
+        try:
+            yield
+        finally:
+            self.tended = before
+
+    async def leader(self) -> str | None:
+        """Name of the member that leads, if one says so."""
+        for name in self.members():
+            with contextlib.suppress(ValueError):
+                if (await self.group.members[name].status()).get("leads"):
+                    return name
+        return None
+
+    # -- states --------------------------------------------------------------------------------------------------
+
+    def consumed_since(self, at_ns: int) -> bool:
+        """Whether each partition has had a record handed out since then."""
+        self.group.follower.poll()
+        handed = self.group.follower.handed_last_ns
+        return all(handed.get((tp.topic, str(tp.partition)), 0) > at_ns for tp in self.partitions)
+
+    async def until_consumed(self, at_ns: int, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
+        """Wait until each partition has had a record handed out since then; whether that came true in time."""
+        return await self._holds(lambda: self.consumed_since(at_ns), timeout_seconds)
+
+    async def until_working(self, name: str, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
+        """Wait until a process has been handed a record, has ended, or the time is over."""
+
+        def works() -> bool:
+            member = self.group.members.get(name)
+            return member is None or bool(self.group.handed_out(member))
+
+        return await self._holds(works, timeout_seconds)
+
+    async def until_stable(self, *names: str, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
+        """Wait until these members, by default all with the agent, are in one generation of ours."""
+
+        async def stable() -> bool:
+            members = [self.group.members[name] for name in names or self.members() if name in self.group.members]
+            statuses = [await member.status() for member in members]
+            together = len({status.get("generation") for status in statuses}) == 1
+            return bool(statuses) and together and all(status.get("state") == "stable" for status in statuses)
+
+        return await self._holds(stable, timeout_seconds)
+
+    async def _holds(self, holds: Callable[[], bool] | Callable[[], Awaitable[bool]], timeout_seconds: float) -> bool:
+        try:
+            await eventually(holds, "", timeout_seconds)
+        except AssertionError:
+            return False
+        return True
+
+    # -- begin and end -------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Grant the rights, start the load and the members, and wait until all is consumed."""
+        for rights in self.rights.values():
+            await asyncio.to_thread(self.cluster.grant, rights)
+        for _ in range(self.limits.members):
+            await self.start_member()
+        assert await self.until_stable(timeout_seconds=LAST_SECONDS), "the members are not in one generation"
+        await self.group.play(ORDERS_PER_SECOND)
+        self.loads.start()
+        assert await self.until_consumed(clock_ns(), LAST_SECONDS), "the group does not begin to consume"
+
+    async def finish(self) -> bool:
+        """Stop the load, wait until all that was acknowledged is done, and stop everybody; whether all was done."""
+        await self.group.stop_load()
+        await self.loads.stop()
+
+        def finished() -> bool:
+            return not self.group.seen().unfinished
+
+        finished_all = await self._holds(finished, LAST_SECONDS)
+        self.tended = False
+        for name in list(self.group.members):
+            await self.end(name)
+        return finished_all
+
+    async def close(self) -> None:
+        """End whatever still runs, at once."""
+        self.tended = False
+        self.cluster.proxies.heal()
+        for member in self.group.members.values():
+            if member.process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    member.process.kill()
+        for member in self.group.members.values():
+            await member.process.wait()
+        self.group.members.clear()
+        with contextlib.suppress(KafkaError, TimeoutError, OSError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.group.stop_load()
+                await self.loads.stop()
+
+
+@asynccontextmanager
+async def world(cluster: ChaosCluster, directory: Path, seed: int, limits: Limits) -> AsyncIterator[World]:
+    """A group that consumes; nothing of it runs afterwards."""
+    with Receiver() as receiver:
+        made = World(cluster, directory, receiver, seed, limits)
+        tending = None
+        try:
+            await made.begin()
+            tending = asyncio.create_task(made.tend())
+            yield made
+        finally:
+            if tending is not None:
+                tending.cancel()
+                await asyncio.gather(tending, return_exceptions=True)
+            await made.close()

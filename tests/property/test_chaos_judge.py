@@ -1,0 +1,274 @@
+"""The judge of ``chaos.long`` against histories that are wrong, each in one way, and against what it must excuse."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from chaos.long.judge import Ending, Evidence, Judgement, Notes, Window, judge
+from chaos.long.load import ABORTED
+from demo.journal import read_run
+from integration.offsets_topic import Commit, Generation, GroupLog, read_entry
+from unit.examples.stories import EPOCH_NS, MILLISECOND, Story
+
+FAR_MS = 1_000_000.0
+TAKES_MS = 5.0
+
+
+@dataclass
+class History:
+    """A run as it is written down; times are milliseconds from its start."""
+
+    story: Story
+    notes: Notes = field(
+        default_factory=lambda: Notes(
+            log=GroupLog(), windows=[], endings={}, bound_seconds=7.0, epoch_offset_ns=EPOCH_NS
+        )
+    )
+
+    def works(self, who: str, offsets: range, at: float, partition: int = 0) -> float:
+        """Work on records that were sent just before; returns the time after the last one."""
+        for offset in offsets:
+            self.story.sent(partition, offset, at - 2)
+            at = self.story.works(who, partition, range(offset, offset + 1), at, takes=TAKES_MS) + 100
+        return at
+
+    def again(self, who: str, offsets: range, at: float, partition: int = 0) -> float:
+        return self.story.works(who, partition, offsets, at, takes=TAKES_MS)
+
+    def commit(self, offset: int, at: float, partition: int = 0) -> None:
+        self.notes.log.commits.append(Commit(partition, offset, self.epoch(at), self.story.topic))
+
+    def group(self, at: float, *members: str) -> None:
+        """A generation begins with these."""
+        number = len(self.notes.log.generations)
+        self.notes.log.generations.append(Generation(self.epoch(at), number, {f"{m}-id": m for m in members}))
+
+    def fault(self, kind: str, begun: float, recovered: float, over: float = 0, **more: bool) -> None:
+        self.notes.windows.append(
+            Window(kind=kind, begun_ns=_ns(begun), recovered_ns=_ns(recovered), over_ns=_ns(over), **more)
+        )
+
+    def dies(self, who: str, at: float) -> None:
+        self.story.dies(who, at)
+        self.notes.endings[who] = Ending(at_ns=_ns(at), code=-9, crash=True)
+
+    def judged(self) -> Judgement:
+        return judge(Evidence(read_run(self.story.write()), self.notes))
+
+    @staticmethod
+    def epoch(at: float) -> float:
+        return EPOCH_NS / 1e9 + at / 1000
+
+
+def _ns(at: float) -> int:
+    return round(at * MILLISECOND)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    made = History(Story(tmp_path / "run"))
+    made.group(0, "a", "b")
+    return made
+
+
+def violated(found: Judgement) -> dict[str, int]:
+    return {name: len(texts) for name, texts in found.violations.items() if texts}
+
+
+def killed_with_repeats(history: History, committed: int) -> None:
+    """Member a does ten records and is killed, b takes over at offset 5."""
+    at = history.works("a", range(10), 1000)
+    history.commit(committed, at)
+    history.fault("kill", at, at + 10_000)
+    history.dies("a", at + 1)
+    history.group(at + 5_900, "b")
+    at = history.again("b", range(5, 10), at + 6_000)
+    history.works("b", range(10, 12), at)
+
+
+class TestWhatIsRight:
+    def test_a_run_without_faults(self, history: History) -> None:
+        at = history.works("a", range(10), 1000)
+        history.commit(10, at)
+        history.works("b", range(10, 20), at)
+        found = history.judged()
+        assert found.ok, found.violations
+        assert (found.sent, found.acknowledged, found.delivered) == (20, 20, 20)
+
+    def test_repeats_after_a_kill_above_the_commit(self, history: History) -> None:
+        killed_with_repeats(history, committed=5)
+        found = history.judged()
+        assert found.ok, found.violations
+        assert found.excused["repeated after a crash"] == 5
+        assert found.rows["kill"].repeats == 5
+        assert found.rows["kill"].count == 1
+
+    def test_a_record_in_hand_of_a_member_whose_session_ended(self, history: History) -> None:
+        """It was frozen with a record in hand, another was handed that, and it did it all the same."""
+        at = history.works("a", range(3), 1000)
+        history.commit(2, at)
+        history.fault("freeze", at, at + 20_000, evicts=True)
+        history.story.sent(0, 3, at)
+        history.story.handed("a", 0, 3, at)
+        history.group(at + 6_000, "b")
+        history.again("b", range(2, 4), at + 6_100)
+        history.story.done("a", 0, 3, at + 10_000)
+        history.group(at + 11_000, "a", "b")
+        found = history.judged()
+        assert found.ok, found.violations
+        assert found.excused["repeated after a lost membership"] == 2
+        assert found.excused["two owners after a lost lease"] == 2, "while record 3 is in hand"
+        assert found.excused["evictions"] == 1
+
+    def test_a_record_that_user_code_gave_up(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.story.sent(0, 3, at)
+        history.story.handed("a", 0, 3, at)
+        history.story.ends("a", at + 2)
+        history.group(at + 90, "b")
+        history.again("b", range(3, 4), at + 100)
+        found = history.judged()
+        assert found.ok, found.violations
+        assert found.excused["repeated after user code gave it up"] == 1
+
+    def test_all_but_a_loss_in_a_mixed_group(self, history: History) -> None:
+        at = history.works("a", range(5), 1000)
+        history.fault("foreign", at - 500, at + 5_000, mixed=True, evicts=True)
+        history.again("b", range(3, 5), at)
+        history.commit(6, at + 100)
+        history.story.sent(0, 5, at)
+        history.again("b", range(5, 6), at + 1_000)
+        assert history.judged().ok
+
+    def test_a_standstill_that_the_fault_itself_makes(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("rights", at, at + 12_000, over=at + 10_000)
+        history.story.sent(0, 3, at)
+        history.again("a", range(3, 4), at + 11_000)
+        found = history.judged()
+        assert found.ok, found.violations
+        assert found.rows["rights"].worst_seconds == pytest.approx(1.0, abs=0.01)
+
+
+class TestWhatIsWrong:
+    def test_a_record_that_nobody_did(self, history: History) -> None:
+        history.works("a", range(3), 1000)
+        history.story.sent(0, 3, 1500)
+        history.works("b", range(4, 6), 2000)
+        assert violated(history.judged()) == {"lost": 1}
+
+    def test_a_record_that_was_handed_out_and_not_done(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.story.sent(0, 3, at)
+        history.story.handed("a", 0, 3, at)
+        assert violated(history.judged()) == {"lost": 1}
+
+    def test_two_owners_at_once(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.story.sent(0, 3, at)
+        history.story.sent(0, 4, at)
+        history.story.handed("a", 0, 3, at + 2)
+        history.story.handed("b", 0, 4, at + 3)
+        history.story.done("b", 0, 4, at + 5)
+        history.story.done("a", 0, 3, at + 9)
+        assert violated(history.judged()) == {"double owner": 1}
+
+    def test_a_repeat_without_a_crash(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.again("b", range(2, 3), at)
+        assert violated(history.judged()) == {"repeated": 1}
+
+    def test_a_repeat_after_the_crash_of_somebody_else(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.works("b", range(3, 4), at)
+        history.fault("kill", at, at + 5_000)
+        history.dies("b", at + 200)
+        history.group(at + 300, "a", "c")
+        history.again("c", range(2, 3), at + 400)
+        assert violated(history.judged()) == {"repeated": 1}
+
+    def test_a_repeat_below_the_last_commit(self, history: History) -> None:
+        killed_with_repeats(history, committed=7)
+        assert violated(history.judged()) == {"below a commit": 2}
+
+    def test_a_commit_of_what_nobody_had_done(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.commit(4, at)
+        history.story.sent(0, 3, at)
+        history.again("a", range(3, 4), at + 500)
+        assert violated(history.judged()) == {"committed ahead": 1}
+
+    def test_a_commit_that_goes_back(self, history: History) -> None:
+        at = history.works("a", range(10), 1000)
+        history.commit(9, at)
+        history.commit(8, at + 1)
+        assert violated(history.judged()) == {"committed back": 1}
+
+    def test_a_record_of_an_aborted_transaction(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.story.sent(0, 3, at, acknowledged=False)
+        history.story._line("producer", "producer", "F", "0:3", ABORTED)
+        history.again("a", range(3, 4), at)
+        found = history.judged()
+        assert violated(found) == {"aborted": 1}
+        assert found.aborted == 1
+
+    def test_a_record_for_a_member_that_the_group_does_not_have(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("freeze", at, at + 9_000, evicts=True)
+        history.group(at, "b")
+        history.works("a", range(3, 4), at + 1_000)
+        assert violated(history.judged()) == {"shut out": 1}
+
+    def test_a_partition_that_nobody_owns_for_too_long(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("kill", at, at + 9_000)
+        history.story.sent(0, 3, at)
+        history.again("b", range(3, 4), at + 7_500)
+        found = history.judged()
+        assert violated(found) == {"unowned": 1}
+        assert found.rows["kill"].worst_seconds == pytest.approx(7.5, abs=0.01)
+
+    def test_a_standstill_without_a_fault(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.story.sent(0, 3, at)
+        history.again("a", range(3, 4), at + 7_500)
+        assert violated(history.judged()) == {"unowned": 1}
+
+    def test_a_member_that_is_evicted_where_no_fault_explains_it(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.group(at, "b")
+        assert violated(history.judged()) == {"evicted": 1}
+
+    def test_a_process_that_ends_by_itself(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.notes.endings["a"] = Ending(at_ns=_ns(at), code=4, expected=False)
+        assert violated(history.judged()) == {"ended": 1}
+
+
+class TestTheCoordinatorsLog:
+    """Bytes as Kafka's message schemas have them."""
+
+    def test_a_commit(self) -> None:
+        key = struct.pack(">h", 1) + _text("group") + _text("orders") + struct.pack(">i", 7)
+        value = struct.pack(">hqi", 3, 4711, -1) + _text("") + struct.pack(">q", 0)
+        assert read_entry(key, value, 1.5, "group") == Commit(7, 4711, 1.5, "orders")
+        assert read_entry(key, value, 1.5, "another") is None
+        assert read_entry(key, None, 1.5, "group") is None
+
+    def test_a_generation(self) -> None:
+        key = struct.pack(">h", 2) + _text("group")
+        member = _text("a-id") + struct.pack(">h", -1) + _text("a") + _text("/10.0.0.1") + struct.pack(">ii", 12, 6)
+        member += struct.pack(">i", 3) + b"\xff\xfe\xfd" + struct.pack(">i", 0)
+        head = struct.pack(">h", 3) + _text("consumer") + struct.pack(">i", 9) + _text("loadtrim") + _text("a-id")
+        value = head + struct.pack(">qi", 0, 2) + member + member.replace(b"a", b"b")
+        assert read_entry(key, value, 1.5, "group") == Generation(1.5, 9, {"a-id": "a", "b-id": "b"})
+        assert read_entry(key, None, 1.5, "group") == Generation(1.5, -1, None)
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
