@@ -134,9 +134,10 @@ async def deploy_surge(world: World, rng: random.Random, window: Window) -> None
 async def deploy_recreate(world: World, rng: random.Random, window: Window) -> None:
     with world.untended():
         await asyncio.gather(*(world.end(name) for name in world.members()))
-        _over(window)
         for _ in range(world.limits.members):
             await world.start_member()
+        await world.until_started()
+        _over(window)
 
 
 # -- user code ---------------------------------------------------------------------------------------------------
@@ -327,7 +328,8 @@ def _rights(what: str, *, crashes: bool = False) -> Harm:
             await asyncio.to_thread(world.cluster.revoke, world.rights[what])
             await asyncio.sleep(seconds)
             await asyncio.to_thread(world.cluster.grant, world.rights[what])
-        if what != "control":
+        if crashes:
+            await world.until_started()
             _over(window)
 
     return taken

@@ -237,6 +237,15 @@ class World:
         """Wait until each partition has had a record handed out since then; whether that came true in time."""
         return await self._holds(lambda: self.consumed_since(at_ns), timeout_seconds)
 
+    async def until_started(self, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
+        """Wait until there are all members, and the program of each runs: from here on the time is the product's."""
+
+        def started() -> bool:
+            members = [self.group.members[name] for name in self.members()]
+            return len(members) >= self.limits.members and all(self.group.journal_of(member) for member in members)
+
+        return await self._holds(started, timeout_seconds)
+
     async def until_working(self, name: str, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
         """Wait until a process has been handed a record, has ended, or the time is over."""
 
