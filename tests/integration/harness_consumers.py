@@ -16,10 +16,14 @@ from prometheus_client import CollectorRegistry
 from integration.harness import WAIT_SECONDS, eventually
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster
+from loadtrim_agent.common.clock import wall_time
+from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 
-__all__ = ["Recorder", "consumers", "drain", "new_group", "send", "started", "take"]
+__all__ = ["Recorder", "consumers", "drain", "new_group", "plan", "send", "started", "take"]
 
 SESSION_MS = 3_000
+PLAN_SEQUENCE = 1_000_000
+"""Far above the leader's own, so that these plans are heeded and not its."""
 
 
 def new_group() -> str:
@@ -148,3 +152,28 @@ async def consumers(*held: Consumer, parts: Sequence[set[TopicPartition]]) -> No
         lambda: Counter(p for consumer in held for p in consumer.assignment()) == wanted,
         f"{[c.assignment() for c in held]} is {dict(wanted)}",
     )
+
+
+async def plan(writer: Consumer, at: TopicPartition, source: Consumer, target: Consumer, number: int) -> None:
+    """Advise a move as the leader would; ``number`` is to grow from plan to plan."""
+    assert writer._client.link.agent is not None
+    assert source._client.link.agent is not None
+    assert target._client.link.agent is not None
+    membership, log = writer._client.link.agent.snapshot(), writer._client.link.agent.log
+    assert log is not None
+    record = PlanRecord(
+        group=writer._client.link.agent.options.config.group,
+        member=membership.leader,
+        at=wall_time(),
+        generation=membership.generation,
+        sequence=PLAN_SEQUENCE + number,
+        moves=(
+            MovePlan(
+                topic=at.topic,
+                partition=at.partition,
+                source=source._client.link.agent.snapshot().member,
+                target=target._client.link.agent.snapshot().member,
+            ),
+        ),
+    )
+    await writer._client.link.run(log.write(record))

@@ -9,42 +9,13 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from integration.harness import eventually
-from integration.harness_consumers import consumers, drain, new_group, started
+from integration.harness_consumers import consumers, drain, new_group, plan, started
 from loadtrim import Consumer
 from loadtrim.testing import Cluster
-from loadtrim_agent.common.clock import wall_time
-from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 
 pytestmark = pytest.mark.kafka
 
 MOVES = 24
-SEQUENCE = 1_000_000
-"""Far above the leader's own, so that these plans are heeded and not its."""
-
-
-async def plan(writer: Consumer, at: TopicPartition, source: Consumer, target: Consumer, number: int) -> None:
-    """As the leader would advise."""
-    assert writer._client.link.agent is not None
-    assert source._client.link.agent is not None
-    assert target._client.link.agent is not None
-    membership, log = writer._client.link.agent.snapshot(), writer._client.link.agent.log
-    assert log is not None
-    record = PlanRecord(
-        group=writer._client.link.agent.options.config.group,
-        member=membership.leader,
-        at=wall_time(),
-        generation=membership.generation,
-        sequence=SEQUENCE + number,
-        moves=(
-            MovePlan(
-                topic=at.topic,
-                partition=at.partition,
-                source=source._client.link.agent.snapshot().member,
-                target=target._client.link.agent.snapshot().member,
-            ),
-        ),
-    )
-    await writer._client.link.run(log.write(record))
 
 
 def count_adoptions(consumer: Consumer, adopted: Counter[bool]) -> None:
