@@ -9,7 +9,7 @@ SPARK_STAMP := $(VENV)/.installed-spark
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-spark sim chaos fuzz lint ceilings types bench bench-spark papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark sim chaos fuzz lint ceilings types bench bench-spark papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -59,6 +59,10 @@ MINUTES ?= 3
 chaos: $(STAMP) ## Faults on three real brokers for MINUTES, with an independent judge (SEED=N, ONLY="KIND", RUN=DIR keeps it)
 	PYTHONPATH=agent:consumer_sdk:examples:tests:. $(BIN)/python -m chaos.long --minutes $(MINUTES) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(RUN),--directory $(RUN))
+
+KAFKA_VERSIONS ?= 3.9.1 4.0.1 4.1.1
+test-kafka-versions: $(STAMP) ## A quarter of an hour: groups of our members on each of KAFKA_VERSIONS (docs/compatibility.md)
+	$(BIN)/python tests/compat/versions.py $(KAFKA_VERSIONS)
 
 $(SPARK_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark-tests]'
