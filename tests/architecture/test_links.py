@@ -169,3 +169,16 @@ def test_what_docstrings_refer_to_exists() -> None:
 def test_a_target_is_looked_up_from_the_module_that_names_it(target: str, nowhere: bool) -> None:
     [machine] = [module for module in ours() if module.name == "loadtrim_agent.protocol.machine"]
     assert leads_nowhere(machine, target) is nowhere
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in HISTORY and page != "docs/compatibility.md"])
+def test_tests_that_a_page_names_exist(page: str) -> None:
+    """A guarantee is as good as the test that is named beside it. The compatibility page names aiokafka's tests."""
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / page).read_text()))
+    assert sorted(named - functions_of_tests()) == []
+
+
+@cache
+def functions_of_tests() -> frozenset[str]:
+    texts = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    return frozenset(name for text in texts for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE))

@@ -39,7 +39,7 @@ def kafka() -> Iterator[Cluster]:
         "group.consumer.heartbeat.interval.ms": "500",
     }
     if kafka_version().startswith("3."):
-        pytest.skip("KIP-848 is a preview in Kafka 3.9, in a version that no client here speaks")
+        pytest.skip("KIP-848 is a preview in Kafka 3.9, where librdkafka is given nothing")
     with LocalKafka(properties=properties, short_run=True) as broker:
         yield broker
 

@@ -128,6 +128,24 @@ async def test_with_manual_commits_each_move_repeats_what_was_not_committed(quic
         assert (await committed_offsets(quick_kafka.bootstrap, group))[topic, at.partition] == 1
 
 
+# -- pauses ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_paused_partition_that_moves_runs_at_its_new_owner(quick_kafka: Cluster) -> None:
+    """A pause is the consumer's own, and ends with its hold, as at any rebalance."""
+    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    async with (
+        started(quick_kafka, topic, group=group) as one,
+        started(quick_kafka, topic, group=group) as two,
+    ):
+        at, _ = await shared(topic, one, two)
+        one.pause(at)
+        await send(quick_kafka, topic, ["0"], partition=at.partition)
+        await move(at, one, two)
+        assert (await asyncio.wait_for(two.getone(), WAIT_SECONDS)).value == b"0"
+        assert two.paused() == set()
+
+
 # -- mixed groups ------------------------------------------------------------------------------------------------
 
 
@@ -190,3 +208,25 @@ async def test_a_forged_release_is_noticed_by_its_giver_and_may_skip_records(qui
             await send(quick_kafka, topic, ["last"], partition=at.partition)
             await eventually(lambda: counts["last"], "the group goes on")
         assert counts["last"] == 1, "by one of them"
+
+
+# -- an administrator --------------------------------------------------------------------------------------------
+
+
+async def test_a_member_that_is_removed_by_hand_comes_back_with_a_new_id(quick_kafka: Cluster) -> None:
+    """Until its next heartbeat it delivers what the others may have been given already."""
+    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    async with (
+        started(quick_kafka, topic, group=group) as one,
+        started(quick_kafka, topic, group=group) as two,
+        drain(one, two) as counts,
+    ):
+        await shared(topic, one, two)
+        removed = agent_of(one).snapshot().member
+        # What `Admin.removeMembersFromConsumerGroup` sends.
+        await two._client.link.run(agent_of(two).requests.leave_group(removed))  # type: ignore[union-attr]
+        await eventually(lambda: counted(one)[ProtocolCount.FORGOTTEN], "its next heartbeat tells")
+        await eventually(lambda: agent_of(one).snapshot().member not in ("", removed), "it has a new id")
+        await consumers(one, two, parts=[whole(topic)])
+        await send(quick_kafka, topic, ["0", "1"], partition=None)
+        await eventually(lambda: counts == {"0": 1, "1": 1}, "each record once")

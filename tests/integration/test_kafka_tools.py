@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +120,38 @@ async def test_in_a_mixed_group_what_is_shown_is_true(quick_kafka: Cluster) -> N
         found = await settled(quick_kafka, group)
         assert found.partition_assignor in ("range", "roundrobin")
         assert shown(found) == true_owners(one=one, plain=plain)
+
+
+ESTABLISHED = "01"
+MEMBER_CONNECTIONS_MAX = 16
+"""What docs/operations.md promises of a member on a cluster of one broker."""
+
+
+def connections(kafka: Cluster) -> int:
+    """How many connections lead to the broker, of whatever process of this machine."""
+    port = int(kafka.bootstrap.rsplit(":", 1)[1])
+    found = 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            _, _, remote, state, *_ = line.split()
+            found += state == ESTABLISHED and int(remote.rsplit(":", 1)[1], 16) == port
+    return found
+
+
+async def test_connections_of_a_member_are_as_many_as_the_page_says(quick_kafka: Cluster) -> None:
+    topic, group = quick_kafka.create_topic(partitions=2), new_group()
+    await send(quick_kafka, topic, ["0"])
+    before = connections(quick_kafka)
+    async with (
+        started(quick_kafka, topic, group=group) as one,
+        started(quick_kafka, topic, group=group) as two,
+        drain(one, two) as counts,
+    ):
+        await shared(topic, one, two)
+        await send(quick_kafka, topic, [str(number) for number in range(1, 9)], partition=None)
+        await eventually(lambda: len(counts) == 9, "both consume")
+        leads = [agent_of(consumer).snapshot().is_leader for consumer in (one, two)]
+        assert sorted(leads) == [False, True]
+        both = connections(quick_kafka) - before
+        print("CONNECTIONS of two members:", both)
+        assert 2 <= both <= 2 * MEMBER_CONNECTIONS_MAX

@@ -248,7 +248,7 @@ def _format(making: Path, version: str, java: Java) -> None:
     ]  # fmt: skip
     _run(
         command, FORMAT_SECONDS, f"Kafka {version} could not format its storage",
-        "This version may not be one that loadtrim can run: 3.9.1 and 4.1.1 are tried.",
+        "This version may not be one that loadtrim can run: 3.9.1, 4.0.1 and 4.1.1 are tried.",
     )  # fmt: skip
     data.joinpath("bootstrap.checkpoint").rename(making / "bootstrap.checkpoint")
     shutil.rmtree(data)
