@@ -20,6 +20,7 @@ from integration.harness import eventually, group_of_processes
 from loadtrim.testing import Cluster
 from loadtrim_agent.kafka import baselines as reading
 from loadtrim_agent.kafka.baselines import BaselineReader
+from loadtrim_agent.kafka.batches import UNPACKED_BYTES_MAX
 from loadtrim_agent.wire.baseline_records import WEEK_SECONDS, Baselines
 from unit.planning.baseline_feed import MONDAY, data, key, utc_slots, value
 
@@ -119,11 +120,16 @@ async def test_the_topic_is_read_from_its_beginning_and_then_followed(
         partition=0,
     )
     await publish(quick_kafka, topic, (key("b"), data(value(topic="b", rate=3.0))), partition=1)
+    packing = AIOKafkaProducer(
+        bootstrap_servers=quick_kafka.bootstrap, compression_type="gzip", max_request_size=2 * UNPACKED_BYTES_MAX
+    )
+    async with packing as producer:
+        await producer.send_and_wait(topic, bytes(UNPACKED_BYTES_MAX), key=key("bomb"), partition=1)
     known, broke = Baselines("g", utc_slots), list[str]()
     with caplog.at_level(logging.INFO, "loadtrim"):
         async with reader_of(quick_kafka, topic, known, broke):
             assert rates(known) == {"a": 2.0, "b": 3.0}
-            assert broke == ["baseline_record"]
+            assert broke == ["baseline_record"] * 2
             await publish(quick_kafka, topic, (key("b"), None), partition=1)
             await eventually(lambda: rates(known) == {"a": 2.0}, "the second record is withdrawn")
             await publish(quick_kafka, topic, (key("a"), data(value(topic="a", rate=5.0))), partition=0)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, OffsetOutOfRangeError
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
 from loadtrim.testing import Cluster
+from loadtrim_agent.kafka.batches import GZIP, UNPACKED_BYTES_MAX
 from loadtrim_agent.kafka.connections import Channel, Connections
-from loadtrim_agent.kafka.partition_log import PartitionLog
+from loadtrim_agent.kafka.partition_log import Fetched, PartitionLog
 
 pytestmark = pytest.mark.kafka
 
@@ -61,7 +65,7 @@ async def test_a_read_waits_for_a_record(quick_kafka: Cluster) -> None:
         assert fetched.epochs == (0, 0), "the leader has never changed"
         assert [record.value for record in fetched.records] == [b"first"]
         assert (fetched.following, fetched.end) == (1, 1)
-        assert await log.read(1, wait_seconds=0.0, timeout=5.0) == ([], 1, 1, None)
+        assert await log.read(1, wait_seconds=0.0, timeout=5.0) == Fetched([], 1, 1)
 
 
 async def test_a_position_that_is_gone(quick_kafka: Cluster) -> None:
@@ -89,6 +93,40 @@ async def test_a_record_that_is_too_large_fails_alone(quick_kafka: Cluster) -> N
         )
         assert isinstance(outcomes[1], MessageSizeTooLargeError)
         assert await read(log) == [b"before", b"after"]
+
+
+async def test_what_cannot_be_unpacked_is_passed_over(quick_kafka: Cluster) -> None:
+    """The broker takes a batch of a few kilobytes that would fill a member's memory, and hands it to all who read."""
+    topic = quick_kafka.create_topic(partitions=1)
+    async with opened(quick_kafka, topic) as log:
+        await log.append(b"before")
+        bomb = DefaultRecordBatchBuilder(2, GZIP, 0, -1, -1, 0, UNPACKED_BYTES_MAX * 2)
+        for number in range(3):
+            assert bomb.append(number, None, None, bytes(UNPACKED_BYTES_MAX // 2), []) is not None
+        await log._produce(bytes(bomb.build()))
+        await log.append(b"after")
+        assert await log.end() == 5
+        assert await read(log) == [b"before", b"after"]
+        fetched = await log.read(2, wait_seconds=0.0, timeout=5.0)
+        assert (fetched.following, fetched.unreadable) == (5, (range(1, 4),))
+
+
+async def test_a_header_whose_name_is_no_text_is_passed_over(quick_kafka: Cluster) -> None:
+    """The broker takes it, and aiokafka raises UnicodeDecodeError: that ended every consumer of the group."""
+    topic = quick_kafka.create_topic(partitions=1)
+    async with opened(quick_kafka, topic) as log:
+        await log.append(b"before")
+        builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 16)
+        assert builder.append(0, None, None, b"value", [("name", b"")]) is not None
+        made = bytearray(builder.build())
+        made[made.index(b"name")] = 0xFF
+        made[17:21] = struct.pack(">I", calc_crc32c(bytes(made[21:])))
+        await log._produce(bytes(made))
+        await log.append(b"after")
+        assert await log.end() == 3
+        fetched = await log.read(0, wait_seconds=0.0, timeout=5.0)
+        assert [record.value for record in fetched.records] == [b"before", b"after"]
+        assert (fetched.following, fetched.unreadable) == (3, (range(1, 2),))
 
 
 async def test_a_cancelled_append_takes_only_itself_along(quick_kafka: Cluster) -> None:

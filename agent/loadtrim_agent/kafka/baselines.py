@@ -105,6 +105,9 @@ class BaselineReader:
             except OffsetOutOfRangeError:
                 self._forget()  # made anew, or what is compacted away: from the beginning, next time
                 return
+            for offsets in fetched.unreadable:
+                unreadable.append(f"{offsets}: it cannot be unpacked")
+                self._boundary.broke("baseline_record")
             for message in fetched.records:
                 try:
                     self._baselines.apply(message.key, message.value)

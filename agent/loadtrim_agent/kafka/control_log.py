@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
+from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, UnsupportedCodecError
 
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.tasks import Spawner
@@ -54,6 +55,8 @@ TOPIC_SECONDS = 30.0
 """How long a topic that is created may take until it has leaders."""
 BASE_CHUNK_RECORDS = 2_000
 KEY_SEPARATOR = "\x00"
+_NO_MESSAGE = SimpleNamespace(value=None)
+"""In place of a batch that cannot be unpacked."""
 
 
 class TelemetryEntry(NamedTuple):
@@ -187,7 +190,11 @@ class ControlLog:
         written = await self._coordination.append(encode(probe))
         self._tell_clock(sent_at, written)
         while self._position <= written.offset:
-            await self._read_on()
+            if any(written.offset in offsets for offsets in await self._read_on()):
+                raise UnsupportedCodecError(
+                    f"{self.topic} compresses records in a way that cannot be unpacked here; set its compression.type "
+                    "to producer, or install the library of its codec"
+                )
 
     # -- the coordination log ------------------------------------------------------------------------------------
 
@@ -209,8 +216,8 @@ class ControlLog:
                 if pause > 0 and not self._reader.awaits_log:
                     await asyncio.sleep(pause)
 
-    async def _read_on(self) -> None:
-        """One read of the tail."""
+    async def _read_on(self) -> tuple[range, ...]:
+        """Read the tail once, and return the offsets of what cannot be unpacked."""
         try:
             fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
             await self._compare(fetched)
@@ -219,18 +226,28 @@ class ControlLog:
             self._position = await self._coordination.end()
             self._epoch = None
             self._reader.feed(LogGapEvent(now=boot_time()))
-            return
+            return ()
         now, position = boot_time(), self._position
+        before = position
         for message in fetched.records:
-            if message.offset != position:
+            if message.offset != position and not fetched.unreadable:
                 self._reader.feed(LogGapEvent(now=now))
             position = message.offset + 1
             record = self._decode(message.value)
             if record is not None:
                 self._reader.feed(LogReadEvent(now=now, offset=message.offset, record=record))
         self._position = fetched.following
-        if fetched.records:
+        if fetched.unreadable:
+            position = fetched.following
+        if position > before:
             self._reader.feed(LogPositionEvent(now=now, position=position))
+        for offsets in fetched.unreadable:
+            self._reader.unreadable()
+            log.debug("%s of %s cannot be unpacked and is skipped.", offsets, self.topic)
+        if fetched.unreadable:
+            # Rule 10, for another member may have been able to read it. Told once: each time is a rebalance.
+            self._reader.feed(LogGapEvent(now=now))
+        return fetched.unreadable
 
     async def _compare(self, fetched: Fetched) -> None:
         """Look whether the log still has what was read of it.
@@ -399,6 +416,8 @@ class TelemetryTail:
             except OffsetOutOfRangeError:
                 self._position = end = await self._log.end()
                 continue
+            for _ in fetched.unreadable:
+                self._entry(_NO_MESSAGE, False)  # counts it
             for message in fetched.records:
                 entry = self._entry(message, message.offset < self._replay_end)
                 if entry is not None:

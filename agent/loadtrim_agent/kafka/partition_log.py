@@ -22,6 +22,7 @@ from aiokafka.structs import TopicPartition
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 
+from .batches import singly, split
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .fetch.request import NO_SESSION, SessionFetchRequest
 
@@ -54,6 +55,8 @@ class Fetched(NamedTuple):
     """Offset behind the last record that there was."""
     epochs: tuple[int, int] | None = None
     """Leader epochs of the first and the last batch: the leaders that took them. None: no batch, or not known."""
+    unreadable: tuple[range, ...] = ()
+    """Offsets of batches that cannot be unpacked, and are passed over."""
 
 
 class Appended(NamedTuple):
@@ -156,9 +159,42 @@ class PartitionLog:
         raw = rest[-1]
         if not raw:
             return Fetched([], position, position)
-        reader = PartitionRecords(self._at, MemoryRecords(raw), [], position, None, None, True, READ_UNCOMMITTED)
-        records = list(reader)
-        return Fetched(records, int(reader.next_fetch_offset), int(end), leader_epochs(raw))
+        records, following, unreadable = self._unpacked(bytes(raw), position)
+        return Fetched(records, following, int(end), leader_epochs(raw), unreadable)
+
+    def _unpacked(self, raw: bytes, position: int) -> tuple[list[Any], int, tuple[range, ...]]:
+        """Return records, the offset behind them, and the offsets of what is passed over."""
+        records: list[Any] = []
+        unreadable: list[range] = []
+        for batches in split(raw):
+            if batches.unreadable is not None:
+                unreadable.append(batches.unreadable)
+                position = max(position, batches.unreadable.stop)
+                continue
+            try:
+                position = self._unpack(batches.data, position, records)
+            except KafkaError:
+                raise
+            except Exception:
+                # The broker takes what aiokafka cannot read, such as the name of a header that is no text.
+                singles = singly(batches.data)
+                if not singles:
+                    raise
+                for data, offsets in singles:
+                    try:
+                        position = self._unpack(data, position, records)
+                    except KafkaError:
+                        raise
+                    except Exception:
+                        unreadable.append(offsets)
+                        position = max(position, offsets.stop)
+        return records, position, tuple(unreadable)
+
+    def _unpack(self, batches: bytes, position: int, records: list[Any]) -> int:
+        """Add the records from ``position`` on, all or none, and return the offset behind them."""
+        reader = PartitionRecords(self._at, MemoryRecords(batches), [], position, None, None, True, READ_UNCOMMITTED)
+        records += list(reader)
+        return int(reader.next_fetch_offset)
 
     # -- appending -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from aiokafka.errors import (
     NotEnoughReplicasError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnsupportedCodecError,
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -220,6 +221,61 @@ async def test_a_gap_is_told_once_however_often_the_end_must_be_asked_for() -> N
     assert [type(event) for event in told] == [e.LogGapEvent]
     await log._read_on()
     assert len(told) == 1
+    await log.close()
+
+
+class Unpacked:
+    """A log whose offsets 11 and 12 are of a batch that cannot be unpacked, with a record before and behind them."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def append(self, value: bytes) -> Appended:
+        return Appended(12, None)
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        self.asked += 1
+        value = encode(LoadRecord(group="g", member="m", at=1.0, generation=1))
+        records = [SimpleNamespace(offset=offset, value=value) for offset in (10, 13)]
+        return Fetched(records, 14, 14, None, (range(11, 13),))
+
+
+async def test_what_cannot_be_unpacked_is_counted_and_a_gap() -> None:
+    """Another member may have read a release in it, so that the members would go by different owners."""
+    log, there = make_log(), Unpacked()
+    told: list[e.Event] = []
+    counted: list[int] = []
+    partition: Any = there
+    log._coordination, log._position = partition, 10
+    log._reader = SimpleNamespace(feed=told.append, unreadable=lambda: counted.append(1))  # type: ignore[assignment]
+    assert await log._read_on() == (range(11, 13),)
+    assert [type(event) for event in told] == [e.LogReadEvent, e.LogReadEvent, e.LogPositionEvent, e.LogGapEvent]
+    assert (log._position, told[2], len(counted)) == (14, e.LogPositionEvent(now=told[2].now, position=14), 1)
+    await log.close()
+
+
+async def test_a_member_that_cannot_unpack_what_it_wrote_does_not_use_the_topic() -> None:
+    """The broker may compress all that the topic holds (``compression.type``)."""
+    log, there = make_log(), Unpacked()
+    partition: Any = there
+    log._coordination, log._position = partition, 10
+    log._reader = NO_READER
+    with pytest.raises(UnsupportedCodecError, match=r"compression\.type to producer"):
+        await log._probe()
+    await log.close()
+
+
+async def test_telemetry_that_cannot_be_unpacked_is_counted() -> None:
+    class Bomb(Telemetry):
+        async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+            return (await super().read(position, wait_seconds=0.0, timeout=1.0))._replace(unreadable=(range(2, 9),))
+
+    log, counted, heard = make_log(), list[int](), list[TelemetryEntry]()
+    log._reader = SimpleNamespace(unreadable=lambda: counted.append(1))  # type: ignore[assignment]
+    there = Bomb(3)
+    partition: Any = there
+    await TelemetryTail(partition, 0.0, log._entry).read(heard.append)
+    assert (len(counted), len(heard)) == (there.reads, 3)
     await log.close()
 
 
