@@ -149,6 +149,10 @@ class ControlLog:
         """Of the tail: offset read next."""
         self._epoch: int | None = None
         """Of the tail: leader epoch of the batch read last; None: not known."""
+        self._last: bytes | None = None
+        """Of the tail: the record before the position; None: there is none, or it was not read."""
+        self._doubtful = False
+        """Of the tail: a read has failed since; the topic may have been deleted meanwhile, and made again."""
         self._answered_at = boot_time()
         self._writes = _Writes()
         self._failed = False
@@ -206,6 +210,7 @@ class ControlLog:
                 await self._read_on()
             except UNREACHABLE as error:
                 log.debug("The coordination log %s cannot be read now (%r); trying again.", self.topic, error)
+                self._doubtful = True
                 self._watch_silence()
                 await asyncio.sleep(backoff.failed())
             else:
@@ -219,12 +224,15 @@ class ControlLog:
     async def _read_on(self) -> tuple[range, ...]:
         """Read the tail once, and return the offsets of what cannot be unpacked."""
         try:
+            if self._doubtful:
+                await self._compare_last()
             fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
             await self._compare(fetched)
         except OffsetOutOfRangeError:
             # Rule 9: the end comes before the JoinGroup that the gap causes, so that no release after it is missed.
             self._position = await self._coordination.end()
-            self._epoch = None
+            self._epoch = self._last = None
+            self._doubtful = False
             self._reader.feed(LogGapEvent(now=boot_time()))
             return ()
         now, position = boot_time(), self._position
@@ -237,6 +245,11 @@ class ControlLog:
             if record is not None:
                 self._reader.feed(LogReadEvent(now=now, offset=message.offset, record=record))
         self._position = fetched.following
+        last = fetched.records[-1] if fetched.records else None
+        if last is not None and last.offset + 1 == fetched.following:
+            self._last = last.value
+        elif fetched.following != before:
+            self._last = None
         if fetched.unreadable:
             position = fetched.following
         if position > before:
@@ -248,6 +261,20 @@ class ControlLog:
             # Rule 10, for another member may have been able to read it. Told once: each time is a rebalance.
             self._reader.feed(LogGapEvent(now=now))
         return fetched.unreadable
+
+    async def _compare_last(self) -> None:
+        """Look whether the record read last is still there, after a read that failed.
+
+        A topic that was deleted and made again may have grown past the position, with epochs that begin anew.
+
+        Raises:
+            OffsetOutOfRangeError: it is not.
+        """
+        if self._last is not None:
+            there = await self._coordination.read(self._position - 1, wait_seconds=0.0, timeout=ANSWER_SECONDS)
+            if not there.records or there.records[0].value != self._last:
+                raise OffsetOutOfRangeError(f"{self.topic} has another record below {self._position}")
+        self._doubtful = False
 
     async def _compare(self, fetched: Fetched) -> None:
         """Look whether the log still has what was read of it.

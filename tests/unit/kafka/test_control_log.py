@@ -13,6 +13,7 @@ from aiokafka.errors import (
     NotEnoughReplicasError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     UnsupportedCodecError,
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -527,6 +528,59 @@ async def test_a_record_that_is_not_there_to_be_compared_any_more_is_a_gap() -> 
     there.first_offset = 2  # retention
     await log._read_on()
     assert [type(event) for event in told] == [e.LogGapEvent]
+    await log.close()
+
+
+class Recreated:
+    """A coordination log that is deleted and made again, with epochs that begin anew: offset -> value."""
+
+    def __init__(self, count: int) -> None:
+        self.there = True
+        self.reads: list[int] = []
+        self.made(count, at=1.0)
+
+    def made(self, count: int, at: float) -> None:
+        self.values = [encode(LoadRecord(group="ours", member="m", at=at + n, generation=1)) for n in range(count)]
+
+    async def end(self) -> int:
+        return len(self.values)
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        self.reads.append(position)
+        if position == len(self.values):
+            await asyncio.sleep(wait_seconds)
+        if not self.there:
+            raise UnknownTopicOrPartitionError
+        if position > len(self.values):
+            raise OffsetOutOfRangeError
+        records = [SimpleNamespace(offset=n, value=value) for n, value in enumerate(self.values)][position:]
+        return Fetched(records, len(self.values), len(self.values), (0, 0) if records else None)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["made again", "only not served"])
+@pytest.mark.looptime
+async def test_a_topic_that_was_made_again_and_has_grown_past_the_position_has_a_gap(
+    looptime: object, again: bool
+) -> None:
+    """Its epochs begin at the same number, so that they tell nothing: what was read last is compared."""
+    there = Recreated(3)
+    partition: Any = there
+    log, told = following(partition)
+    running = asyncio.create_task(log.run())
+    await asyncio.sleep(POLL_SECONDS / 2)
+    told.clear()
+    there.there = False
+    await asyncio.sleep(2 * POLL_SECONDS)
+    if again:
+        there.made(5, at=1_000.0)
+    there.there = True
+    await asyncio.sleep(2 * POLL_SECONDS + RECONNECT_SECONDS_MAX)
+    assert [type(event) for event in told] == ([e.LogGapEvent] if again else [])
+    assert log._position == (5 if again else 3)
+    there.reads.clear()
+    await asyncio.sleep(3 * POLL_SECONDS)
+    assert set(there.reads) == {log._position}, "compared once"
+    running.cancel()
     await log.close()
 
 
