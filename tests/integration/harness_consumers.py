@@ -19,7 +19,7 @@ from loadtrim.testing import Cluster
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 
-__all__ = ["Recorder", "consumers", "drain", "new_group", "plan", "send", "started", "take"]
+__all__ = ["PLAN_SEQUENCE", "Recorder", "consumers", "drain", "new_group", "plan", "send", "started", "take"]
 
 SESSION_MS = 3_000
 PLAN_SEQUENCE = 1_000_000

@@ -10,14 +10,15 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError
 
 from integration.harness import WAIT_SECONDS, committed_offsets, eventually
-from integration.harness_consumers import consumers, drain, new_group, plan, send, started
+from integration.harness_consumers import PLAN_SEQUENCE, consumers, drain, new_group, plan, send, started
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.protocol.commands import CountCommand
 from loadtrim_agent.protocol.counters import ProtocolCount
+from loadtrim_agent.protocol.events import LogReadEvent
 from loadtrim_agent.runtime.agent import Agent
-from loadtrim_agent.wire.ownership_records import ReleaseRecord
+from loadtrim_agent.wire.ownership_records import PlanRecord, ReleaseRecord
 
 pytestmark = pytest.mark.kafka
 
@@ -38,6 +39,12 @@ def counted(consumer: Consumer) -> Counter[ProtocolCount]:
 
 def whole(topic: str) -> set[TopicPartition]:
     return {TopicPartition(topic, index) for index in range(PARTITIONS)}
+
+
+def plans_read(consumer: Consumer) -> int:
+    """How many of this test's plans a member has read."""
+    read = [event.record for _, event in agent_of(consumer).trace() if isinstance(event, LogReadEvent)]
+    return sum(isinstance(record, PlanRecord) and record.sequence >= PLAN_SEQUENCE for record in read)
 
 
 async def shared(topic: str, one: Consumer, two: Consumer) -> tuple[TopicPartition, TopicPartition]:
@@ -150,24 +157,30 @@ async def test_a_paused_partition_that_moves_runs_at_its_new_owner(quick_kafka: 
 
 
 async def test_in_a_mixed_group_no_plan_moves_anything(quick_kafka: Cluster) -> None:
-    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    topic, group = quick_kafka.create_topic(partitions=3), new_group()
     options = {"bootstrap_servers": quick_kafka.bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
-    async with started(quick_kafka, topic, group=group) as one:
-        await consumers(one, parts=[whole(topic)])
+    async with (
+        started(quick_kafka, topic, group=group) as one,
+        started(quick_kafka, topic, group=group) as two,
+        drain(one, two) as counts,
+    ):
         async with AIOKafkaConsumer(topic, session_timeout_ms=3_000, heartbeat_interval_ms=300, **options) as other:
-            await eventually(lambda: [len(c.assignment()) for c in (one, other)] == [1, 1], "each has one")
-            assert not agent_of(one).snapshot().speaks_loadtrim
+            three = (one, two, other)
+            await eventually(lambda: [len(c.assignment()) for c in three] == [1, 1, 1], "each has one")
+            snapshot = agent_of(one).snapshot()
+            assert not snapshot.speaks_loadtrim
             (at,) = one.assignment()
-            generation = agent_of(one).snapshot().generation
-            await plan(one, at, one, one, 0)
+            await plan(one, at, one, two, 0)
+            await plan(one, at, one, two, 1)
             await send(quick_kafka, topic, ["0"], partition=at.partition)
-            assert (await asyncio.wait_for(one.getone(), WAIT_SECONDS)).value == b"0"
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(one.getone(), 0.05)  # nothing is in hand any more
+            await eventually(lambda: counts["0"], "it is consumed")
+            await eventually(lambda: plans_read(one) == 2, "the plans are read")
             assert one.assignment() == {at}
-            assert agent_of(one).snapshot().generation == generation
+            assert agent_of(one).snapshot().generation == snapshot.generation
         await eventually(lambda: agent_of(one).snapshot().speaks_loadtrim, "the group is ours when it is gone")
-        await consumers(one, parts=[whole(topic)])
+        await eventually(lambda: len(one.assignment() | two.assignment()) == 3, "with all partitions")
+        (first, *_) = one.assignment()
+        await move(first, one, two, 2)
 
 
 # -- WRITE on the control topic ----------------------------------------------------------------------------------
