@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import weakref
 from typing import Any
@@ -11,11 +12,14 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.admin import ApiVersionRequest
 
-__all__ = ["Client"]
+__all__ = ["CONNECT_SECONDS", "Client"]
 
 log = logging.getLogger("loadtrim")
 
 BOOTSTRAP_TRIES = 5
+CONNECT_SECONDS = 10.0
+"""A node that has not taken a connection by then is tried again later. Source: ``socket.connection.setup.timeout.ms``,
+whose default in Kafka's own clients this is."""
 REFUSED = (
     "The broker refused the OAUTHBEARER token of a new connection to node %s; the next try asks "
     "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong?"
@@ -23,17 +27,26 @@ REFUSED = (
 
 
 class Client(AIOKafkaClient):  # type: ignore[misc]
-    """As aiokafka's, except for two things that it never recovers from.
+    """As aiokafka's, except for two things that it never recovers from, and one that costs it a minute.
 
     * A bootstrap server whose answer names no broker: aiokafka keeps that connection to ask again, and when it is
       closed has no broker to ask, for ever. Here the next bootstrap server, or the same, is asked anew.
     * A refused OAUTHBEARER token: the refusal is an ordinary answer that holds the reason (RFC 7628, 3.2.3), which
       aiokafka takes for success, so that every request fails with IllegalSaslState until the broker closes the
       connection. Here a new connection is asked for its versions first, which takes a round trip.
+    * A broker that takes connections and never answers, as one that is frozen: aiokafka waits for
+      ``request_timeout_ms``, and connects to no other broker meanwhile. Here each connection is made on its own, within
+      a time.
+
+    Args:
+        connect_timeout: longest wait for a new connection, seconds.
+        settings: of aiokafka's client.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, connect_timeout: float = CONNECT_SECONDS, **settings: Any) -> None:
         super().__init__(**settings)
+        self._connect_timeout = connect_timeout
+        self._connecting: dict[Any, asyncio.Lock] = {}
         self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
         self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
         self._accepted: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -59,7 +72,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
     async def _get_conn(
         self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any | None:
-        connection = await super()._get_conn(node_id, group=group, no_hint=no_hint)
+        connection = await self._connected(node_id, group, no_hint=no_hint)
         if not self._unsure or connection is None or connection in self._accepted:
             return connection
         async with self._asking:
@@ -70,6 +83,21 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         log.error(REFUSED, node_id)
         connection.close()
         return None
+
+    @property
+    def _get_conn_lock(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
+
+    async def _connected(self, node_id: Any, group: Any, *, no_hint: bool) -> Any | None:
+        async with self._connecting.setdefault((node_id, group), asyncio.Lock()):
+            try:
+                async with asyncio.timeout(self._connect_timeout):
+                    return await super()._get_conn(node_id, group=group, no_hint=no_hint)
+            except TimeoutError:
+                log.debug("Node %s has not taken a connection within %.1f s", node_id, self._connect_timeout)
+                # As after any connection that fails: what is known of the cluster may be out of date.
+                self.force_metadata_update()
+                return None
 
     async def _is_accepted(self, connection: Any) -> bool:
         try:

@@ -21,7 +21,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.tasks import is_being_cancelled
 
-from .client import Client
+from .client import CONNECT_SECONDS, Client
 
 __all__ = [
     "CONNECTION_SETTINGS",
@@ -33,6 +33,7 @@ __all__ = [
     "Coordinator",
     "TokensOfUser",
     "check_settings",
+    "connect_seconds",
 ]
 
 log = logging.getLogger("loadtrim")
@@ -61,6 +62,8 @@ UNREACHABLE = (KafkaError, OSError, asyncio.TimeoutError)
 RECONNECT_SECONDS_MAX = 1.0
 """A broker that does not take connections is tried at least this often. Source: ``reconnect.backoff.max.ms``, whose
 default in Kafka's own clients this is."""
+CONNECT_SECONDS_MIN = 2.0
+"""TLS and SASL take some ten round trips. Chosen: a fifth of a second each."""
 LOOKUP_SECONDS = 5.0
 GROUP_COORDINATOR = 0
 """Type of coordinator in FindCoordinator."""
@@ -119,6 +122,11 @@ class Channel(enum.Enum):
 COORDINATOR_CHANNELS = (Channel.JOIN, Channel.HEARTBEAT, Channel.COMMIT, Channel.OFFSETS)
 
 
+def connect_seconds(session_timeout: float) -> float:
+    """Return how long a connection to the coordinator may take, seconds: several tries must fit into one session."""
+    return min(CONNECT_SECONDS, max(CONNECT_SECONDS_MIN, session_timeout / 4))
+
+
 class Backoff:
     """How long to wait before the next try: doubled at each failure in a row, up to a bound.
 
@@ -152,6 +160,7 @@ class Connections:
     Args:
         settings: the user's constructor arguments; those of :data:`CONNECTION_SETTINGS` are used.
         request_timeout: upper bound of any request, seconds: above the longest that is asked for.
+        connect_timeout: longest wait for a new connection, seconds.
         client: the kind of client.
     """
 
@@ -160,12 +169,14 @@ class Connections:
         settings: Mapping[str, Any],
         *,
         request_timeout: float = 0.0,
+        connect_timeout: float = CONNECT_SECONDS,
         client: type[Client] = Client,
     ) -> None:
         taken = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
         taken["request_timeout_ms"] = max(int(request_timeout * 1000), int(taken.get("request_timeout_ms", 40_000)))
         self.retry_backoff = int(taken.get("retry_backoff_ms", 100)) / 1000
-        self.client = client(**taken)
+        self.connect_timeout = connect_timeout
+        self.client = client(connect_timeout=connect_timeout, **taken)
         self._backoffs: dict[int, Backoff] = {}
         self._refused_until: dict[int, float] = {}
 
@@ -258,10 +269,14 @@ class Coordinator:
         """
         client = self._connections.client
         asked = client.get_random_node()
+        if asked == self._node:
+            # The coordinator so far is silent, or has told that it is none: most often another broker knows better.
+            asked = client.get_random_node()
         if asked is None:
             raise KafkaError("no broker is known")
         request = FindCoordinatorRequest(self._group, GROUP_COORDINATOR)
-        answer = await self._connections.send(asked, Channel.OFFSETS, request, timeout=LOOKUP_SECONDS)
+        timeout = min(LOOKUP_SECONDS, self._connections.connect_timeout)
+        answer = await self._connections.send(asked, Channel.OFFSETS, request, timeout=timeout)
         if answer.error_code:
             raise for_code(answer.error_code)()
         self._node = node = int(answer.coordinator_id)

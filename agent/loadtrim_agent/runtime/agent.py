@@ -22,7 +22,7 @@ from loadtrim_agent.delivery.listener import Listener, RebalanceListener
 from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.transactions import Transactions
-from loadtrim_agent.kafka.connections import Connections, Coordinator
+from loadtrim_agent.kafka.connections import Connections, Coordinator, connect_seconds
 from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.fetch.port import Fetcher
@@ -88,7 +88,11 @@ class Agent:
         self.buffer = RecordBuffer(options.user_loop, asyncio.get_running_loop(), deserializer)
         self.listener = Listener(options.user_loop, self.boundary)
         request_timeout = config.rebalance_timeout + config.session_timeout
-        self._connections = Connections(options.connection, request_timeout=request_timeout)
+        self._connections = Connections(
+            options.connection,
+            request_timeout=request_timeout,
+            connect_timeout=connect_seconds(config.session_timeout),
+        )
         coordinator = Coordinator(self._connections, config.group)
         self.requests = GroupRequests(config, coordinator, self.driver, self.tasks)
         self.fetcher = options.fetcher()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from aiokafka.abc import AbstractTokenProvider
@@ -12,7 +14,7 @@ from aiokafka.structs import BrokerMetadata
 
 from loadtrim.testing.ports import free_ports
 from loadtrim_agent.kafka import connections as module
-from loadtrim_agent.kafka.connections import Backoff, Channel, Connections, TokensOfUser
+from loadtrim_agent.kafka.connections import Backoff, Channel, Connections, Coordinator, TokensOfUser
 
 NODE = 1
 
@@ -78,6 +80,86 @@ async def test_no_answer_in_time_closes_the_connection() -> None:
             await connections.send(NODE, Channel.TAIL, None, timeout=0.05)
         await asyncio.wait_for(closed.wait(), 5.0)
     await connections.close()
+
+
+class Reached:
+    """A connection that stands."""
+
+    def connected(self) -> bool:
+        return True
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Connections]:
+    """Makes connections to two nodes, of which the first takes connections and never answers."""
+
+    async def create_conn(host: str, port: int, **_: object) -> Reached:
+        if port == NODE:
+            await asyncio.Event().wait()
+        return Reached()
+
+    def made(connect_timeout: float) -> Connections:
+        monkeypatch.setattr("aiokafka.client.create_conn", create_conn)
+        connections = Connections({"bootstrap_servers": "127.0.0.1:9"}, connect_timeout=connect_timeout)
+        for node in (NODE, NODE + 1):
+            connections.client.cluster._brokers[node] = BrokerMetadata(node, "127.0.0.1", node, None)
+        monkeypatch.setattr(connections.client, "force_metadata_update", lambda: None)
+        return connections
+
+    return made
+
+
+@pytest.mark.looptime
+async def test_a_node_that_takes_connections_and_never_answers_is_given_up(
+    hanging: Callable[[float], Connections],
+) -> None:
+    """The lookup of the coordinator hung in it for ``request_timeout_ms``, and another had long been elected."""
+    connections = hanging(2.0)
+    begun = asyncio.get_running_loop().time()
+    with pytest.raises(NodeNotReadyError):
+        async with asyncio.timeout(60.0):
+            await connections.connect(NODE, Channel.HEARTBEAT)
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(2.0)
+
+
+@pytest.mark.looptime
+async def test_a_node_that_never_answers_holds_up_no_connection_to_another(
+    hanging: Callable[[float], Connections],
+) -> None:
+    """aiokafka makes one connection at a time: heartbeats to the new coordinator waited for the old one."""
+    connections = hanging(10.0)
+    begun = asyncio.get_running_loop().time()
+    hangs = asyncio.create_task(connections.connect(NODE, Channel.JOIN))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60.0):
+        await connections.connect(NODE + 1, Channel.HEARTBEAT)
+    assert asyncio.get_running_loop().time() == begun
+    hangs.cancel()
+    await asyncio.gather(hangs, return_exceptions=True)
+
+
+async def test_the_coordinator_that_is_silent_is_not_asked_for_the_next_one(
+    hanging: Callable[[float], Connections], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = hanging(2.0)
+    coordinator = Coordinator(connections, "group")
+    draws = iter((NODE, NODE, NODE + 1))
+    asked = []
+
+    async def send(node: int, channel: Channel, request: object, *, timeout: float) -> SimpleNamespace:
+        asked.append(node)
+        return SimpleNamespace(error_code=0, coordinator_id=NODE)
+
+    async def connect(node: int, channel: Channel) -> None: ...
+
+    monkeypatch.setattr(connections.client, "get_random_node", lambda: next(draws))
+    monkeypatch.setattr(connections, "send", send)
+    monkeypatch.setattr(connections, "connect", connect)
+    await coordinator.find()
+    await coordinator.find()
+    assert asked == [NODE, NODE + 1]
 
 
 class CancelledProvider(AbstractTokenProvider):  # type: ignore[misc]
