@@ -25,7 +25,12 @@ class History:
     story: Story
     notes: Notes = field(
         default_factory=lambda: Notes(
-            log=GroupLog(), windows=[], endings={}, bound_seconds=7.0, epoch_offset_ns=EPOCH_NS
+            log=GroupLog(),
+            windows=[],
+            endings={},
+            bound_seconds=7.0,
+            bound_mixed_seconds=13.0,
+            epoch_offset_ns=EPOCH_NS,
         )
     )
 
@@ -232,6 +237,13 @@ class TestWhatIsWrong:
         found = history.judged()
         assert violated(found) == {"unowned": 1}
         assert found.rows["kill"].worst_seconds == pytest.approx(7.5, abs=0.01)
+
+    def test_a_partition_that_nobody_owns_for_too_long_even_in_a_mixed_group(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("foreign", at, at + 15_000, mixed=True)
+        history.story.sent(0, 3, at)
+        history.again("b", range(3, 4), at + 13_500)
+        assert violated(history.judged()) == {"unowned": 1}
 
     def test_a_standstill_without_a_fault(self, history: History) -> None:
         at = history.works("a", range(3), 1000)

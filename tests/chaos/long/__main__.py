@@ -33,6 +33,8 @@ from .schedule import Step, drawn
 from .world import RECOVERY_SECONDS, SESSION_SECONDS, Limits, World, world
 
 OWNED_AGAIN_SECONDS = SESSION_SECONDS + 1.0
+OWNED_AGAIN_MIXED_SECONDS = 2 * SESSION_SECONDS + 1.0
+"""I5: the rebalance timeout, twice the session's, and a second."""
 PRINTED_STEPS_PER_MINUTE = 6
 DEBUG_MINUTES_MAX = 15.0
 NOTES = "notes.json"
@@ -77,6 +79,7 @@ class Run:
             windows=group.windows,
             endings=group.endings,
             bound_seconds=OWNED_AGAIN_SECONDS,
+            bound_mixed_seconds=OWNED_AGAIN_MIXED_SECONDS,
             epoch_offset_ns=time.time_ns() - clock_ns(),
         )
         directory.joinpath(NOTES).write_bytes(msgspec.json.encode(notes))

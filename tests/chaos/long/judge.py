@@ -15,7 +15,7 @@ checker finds what is lost, foreign, or owned twice; the rest is found here:
 *shut out*
     a member was handed a record while the broker had it in no generation.
 *unowned*
-    a partition had records to deliver, and stood still for longer than the bound.
+    a partition had records to deliver, and stood still for longer than the bound: another one for mixed groups (I5).
 *ended*
     a process ended by itself, where no fault asked for that.
 *evicted*
@@ -116,6 +116,7 @@ class Notes(msgspec.Struct, kw_only=True):
         windows: the faults.
         endings: by the process's name, which is its client id as well, and no other process's.
         bound_seconds: longest time that a partition may stand still.
+        bound_mixed_seconds: the same in a mixed group, where each rebalance takes everything from everybody.
         epoch_offset_ns: nanoseconds of the epoch minus those of the journals' clock.
     """
 
@@ -123,6 +124,7 @@ class Notes(msgspec.Struct, kw_only=True):
     windows: list[Window]
     endings: dict[str, Ending]
     bound_seconds: float
+    bound_mixed_seconds: float
     epoch_offset_ns: int
 
 
@@ -362,7 +364,7 @@ def _strangers(evidence: Evidence, found: Judgement) -> None:
 
 
 def _standstills(evidence: Evidence, found: Judgement) -> None:
-    bound = evidence.notes.bound_seconds
+    notes = evidence.notes
     for tp, from_ns, until_ns in _still(evidence):
         windows = list(evidence.windows_in(from_ns, until_ns))
         since_ns = max([from_ns, *(window.over_ns for window in windows)])
@@ -370,7 +372,8 @@ def _standstills(evidence: Evidence, found: Judgement) -> None:
         for kind in {window.kind for window in windows} or {NO_FAULT}:
             row = found.rows.setdefault(kind, Row())
             row.worst_seconds = max(row.worst_seconds, seconds)
-        if seconds > bound:
+        mixed = any(window.mixed for window in windows)
+        if seconds > (notes.bound_mixed_seconds if mixed else notes.bound_seconds):
             kinds = ", ".join(sorted({window.kind for window in windows})) or "no fault"
             at = f"from {evidence.seconds(since_ns):.3f} to {evidence.seconds(until_ns):.3f} s"
             found.violations["unowned"].append(f"{tp} stood still {at}, {seconds:.2f} s ({kinds})")
