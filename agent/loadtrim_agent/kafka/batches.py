@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from aiokafka.codec import has_zstd
 from aiokafka.record.default_records import DefaultRecordBatch
 
-__all__ = ["UNPACKED_BYTES_MAX", "Batches", "singly", "split"]
+__all__ = ["UNPACKED_BYTES_MAX", "Batches", "is_whole", "singly", "split"]
 
 UNPACKED_BYTES_MAX = 32 << 20
 """Chosen: a record of the broker's usual limit, 1 MB, that was compressed to a thirtieth."""
@@ -67,6 +67,11 @@ def singly(data: bytes) -> list[tuple[bytes, range]]:
     return [(data[at:end], offsets) for at, end, offsets, _ in _heads(data)]
 
 
+def is_whole(batch: bytes) -> bool:
+    """Return whether a batch has its checksum: it is as it was written."""
+    return bool(DefaultRecordBatch(batch).validate_crc())
+
+
 def _heads(data: bytes) -> Iterator[tuple[int, int, range, int]]:
     """Tell of each whole batch where it begins and ends, its offsets, and its codec."""
     at = 0
@@ -87,7 +92,7 @@ def _is_bounded(batch: bytes, codec: int) -> bool:
         fits = len(packed) * SNAPPY_FACTOR_MAX <= UNPACKED_BYTES_MAX if codec == SNAPPY else _fits(packed, codec)
     else:
         fits = False
-    return fits or not DefaultRecordBatch(batch).validate_crc()
+    return fits or not is_whole(batch)
 
 
 def _gzip_fits(packed: memoryview) -> bool:

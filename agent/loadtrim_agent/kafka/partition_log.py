@@ -22,7 +22,7 @@ from aiokafka.structs import TopicPartition
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 
-from .batches import singly, split
+from .batches import is_whole, singly, split
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .fetch.request import NO_SESSION, SessionFetchRequest
 
@@ -173,8 +173,6 @@ class PartitionLog:
                 continue
             try:
                 position = self._unpack(batches.data, position, records)
-            except KafkaError:
-                raise
             except Exception:
                 # The broker takes what aiokafka cannot read, such as the name of a header that is no text.
                 singles = singly(batches.data)
@@ -183,9 +181,9 @@ class PartitionLog:
                 for data, offsets in singles:
                     try:
                         position = self._unpack(data, position, records)
-                    except KafkaError:
-                        raise
                     except Exception:
+                        if not is_whole(data):
+                            raise  # changed on its way: it is fetched again
                         unreadable.append(offsets)
                         position = max(position, offsets.stop)
         return records, position, tuple(unreadable)

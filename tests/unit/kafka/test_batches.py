@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 import zlib
+from random import Random
+from typing import Any
 
 import aiokafka.codec
 import pytest
+from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -14,6 +17,8 @@ from aiokafka.record.util import calc_crc32c
 
 from loadtrim_agent.kafka import batches
 from loadtrim_agent.kafka.batches import GZIP, LZ4, SNAPPY, ZSTD, Batches, split
+from loadtrim_agent.kafka.connections import Channel
+from loadtrim_agent.kafka.partition_log import PartitionLog
 
 NONE = 0
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
@@ -74,6 +79,33 @@ def test_a_wrong_checksum_is_for_the_reader_to_raise() -> None:
     made = bytearray(batch(GZIP, 5))
     made[-1] ^= 0xFF
     assert split(bytes(made)) == [Batches(bytes(made))]
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_whatever_a_batch_holds_is_read_or_passed_over(codec: int) -> None:
+    """With its checksum right, so that fetching it again would change nothing."""
+    rng = Random(codec)
+    nothing: Any = None
+    log = PartitionLog(nothing, "t", 0, read=Channel.TAIL, append=Channel.APPEND)
+    passed_over = 0
+    for _ in range(1_000):
+        made, behind = batch(codec, 5, 300), batch(NONE, 1, first=2)
+        records = bytearray(made[61:])
+        for _ in range(rng.choice((1, 2, 8))):
+            records[rng.randrange(len(records))] = rng.randrange(256)
+        _, following, unreadable = log._unpacked(with_records(made, bytes(records)) + behind, 0)
+        assert following == 3
+        passed_over += len(unreadable)
+    assert 100 < passed_over < 1_000
+
+
+def test_a_batch_that_was_changed_on_its_way_is_fetched_again() -> None:
+    nothing: Any = None
+    log = PartitionLog(nothing, "t", 0, read=Channel.TAIL, append=Channel.APPEND)
+    made = bytearray(batch(NONE, 5))
+    made[70] ^= 0xFF
+    with pytest.raises(CorruptRecordException):
+        log._unpacked(bytes(made), 0)
 
 
 def test_formats_of_the_time_before_batches_are_left_to_the_reader() -> None:
