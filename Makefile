@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 
+# pip reads it in the environment that it builds in, too, which -c does not reach.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+
 # Where the environment forbids byte code, each of the many processes that tests start would compile the agent anew.
 unexport PYTHONDONTWRITEBYTECODE
 

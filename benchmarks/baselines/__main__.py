@@ -242,7 +242,7 @@ def main() -> int:
         outcome = _demo(settings)
     except ModuleNotFoundError as error:
         print(
-            f"{error}: this demo needs Spark; pip install 'loadtrim[demo,spark]', or make demo-spark", file=sys.stderr
+            f"{error}: this demo needs Spark: make demo-spark installs it", file=sys.stderr
         )
         return 2
     except (RunFailedError, StepFailedError, NotInTimeError, LocalKafkaError) as error:

@@ -40,7 +40,7 @@ async def _draw(live: Live, group: GroupFollower) -> None:
     try:
         from loadtrim.cli.live import LiveView, Scene
     except ImportError:
-        print("The live view needs rich (pip install 'loadtrim[demo]'); going on with plain lines.", flush=True)
+        print("The live view needs rich (pip install rich); going on with plain lines.", flush=True)
         await _tell(live, group)
         return
     started_at = time.time()

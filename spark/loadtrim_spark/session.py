@@ -138,8 +138,8 @@ def _fetch(root: Path) -> None:
         maven = find_maven()
         for artifact in ARTIFACTS:
             command = [
-                str(maven), "--batch-mode", "--quiet", "--no-transfer-progress", f"{DEPENDENCY_PLUGIN}:copy",
-                f"-Dartifact={artifact}", f"-DoutputDirectory={making}",
+                str(maven), "--batch-mode", "--strict-checksums", "--quiet", "--no-transfer-progress",
+                f"{DEPENDENCY_PLUGIN}:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={making}",
             ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False)
             if done.returncode:

@@ -36,7 +36,7 @@ FAILURES_MAX = 6
 """All instances ending right after their start so many times in a row: there is no point in going on."""
 GROUP_LINE_SECONDS = 10.0
 LOOK_SECONDS = 0.25
-RICH_MISSING = "loadtrim up: the live view needs rich (pip install 'loadtrim[cli]'); going on with plain lines"
+RICH_MISSING = "loadtrim up: the live view needs rich (pip install rich); going on with plain lines"
 
 
 def add_parser(subparsers: SubParsers) -> None:

@@ -223,7 +223,7 @@ def _fetch(root: Path, version: str, java: Java) -> None:
 def _copy_jars(maven: Path, making: Path, version: str) -> None:
     making.joinpath("pom.xml").write_text(pom(version), encoding="utf-8")
     command = [
-        str(maven), "--batch-mode", "--quiet", "--no-transfer-progress", "-Dstyle.color=never",
+        str(maven), "--batch-mode", "--strict-checksums", "--quiet", "--no-transfer-progress", "-Dstyle.color=never",
         "--file", str(making / "pom.xml"),
         f"{DEPENDENCY_PLUGIN}:copy-dependencies",
         f"-DoutputDirectory={making / 'jars'}", "-DincludeScope=runtime",

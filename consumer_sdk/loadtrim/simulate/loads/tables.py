@@ -215,7 +215,7 @@ def parquet_table(path: Path, data: bytes | None) -> Table:
     except ImportError:
         raise LoadFileError(
             f"{path} is a Parquet file, and the package that reads them is not installed; "
-            "pip install 'loadtrim[parquet]', or save it as CSV."
+            "pip install pyarrow, or save it as CSV."
         ) from None
     try:
         table = parquet.read_table(path if data is None else pyarrow.BufferReader(data))

@@ -87,7 +87,7 @@ def _pyplot() -> Any:
     except ImportError:
         raise WrongLoadError(
             "The plot cannot be drawn, for matplotlib is not installed; the figures are not affected. "
-            "pip install 'loadtrim[demo]', or leave --plot out."
+            "pip install matplotlib, or leave --plot out."
         ) from None
     return pyplot
 

@@ -231,7 +231,7 @@ def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main([*SHORT, "--plot", "out.png"]) == 2
     said = capsys.readouterr()
-    assert "pip install 'loadtrim[demo]'" in said.err
+    assert "pip install matplotlib" in said.err
     assert said.out == ""
 
 
