@@ -241,9 +241,7 @@ def main() -> int:
     try:
         outcome = _demo(settings)
     except ModuleNotFoundError as error:
-        print(
-            f"{error}: this demo needs Spark: make demo-spark installs it", file=sys.stderr
-        )
+        print(f"{error}: this demo needs Spark: make demo-spark installs it", file=sys.stderr)
         return 2
     except (RunFailedError, StepFailedError, NotInTimeError, LocalKafkaError) as error:
         print(f"The demo failed: {error}", file=sys.stderr)
