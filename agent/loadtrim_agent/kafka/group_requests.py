@@ -87,6 +87,8 @@ class GroupRequests:
         self._looking = False
         self._unstable: frozenset[Partition] = frozenset()
         """Said to be waited for."""
+        self.unanswered_commits: dict[Partition, float] = {}
+        """Partition -> time at which a commit of it was given up without an answer; taken out by what repeats it."""
         self._protocol = ""
         """Protocol of the JoinGroup answered last: how the SyncGroup's bytes are to be read."""
 
@@ -226,6 +228,7 @@ class GroupRequests:
         except UNREACHABLE as error:
             log.debug("A commit was not answered: %r", error)
             codes = dict.fromkeys(command.offsets, int(Code.DISCONNECTED))
+            self.unanswered_commits.update(dict.fromkeys(command.offsets, boot_time()))
         if log.isEnabledFor(logging.DEBUG):
             told = ", ".join(f"{p}={codes.get(p, '?')}" for p in sorted(command.offsets))
             log.debug("Commit answered to %s in generation %d: %s", command.member, command.generation, told)

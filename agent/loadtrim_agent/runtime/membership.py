@@ -48,6 +48,8 @@ log = logging.getLogger("loadtrim")
 
 TIMER_SLACK_SECONDS = 0.0005
 """A tick comes so much after it is due, so that the machine never finds it early. Chosen."""
+LATE_COMMIT_SECONDS = 1.0
+"""A commit whose connection broke has reached the broker after this time, if it does at all. Chosen."""
 
 
 class CommandSink(Protocol):
@@ -229,13 +231,24 @@ class UserCommits:
         """Commit what is done and was not committed, without waiting (auto-commit)."""
         offsets: dict[Partition, e.OffsetCommit] = {}
         if self._driver.config.auto_commit:
-            assigned = self._driver.snapshot().assigned
+            assigned, late = self._driver.snapshot().assigned, self._late()
             for partition, stream in self._partitions.buffer.streams.items():
                 done = self._partitions.positions.done_offset(stream)
                 view = assigned.get(partition)
-                if done is not None and view is not None and view.committed != done:
+                if done is not None and view is not None and (view.committed != done or partition in late):
                     offsets[partition] = e.OffsetCommit(acquisition_id=stream.acquisition_id, offset=done)
         self._driver.feed(e.CommitWantedEvent(now=boot_time(), offsets=offsets))
+
+    def _late(self) -> set[Partition]:
+        """Return the partitions of which a commit had no answer some time ago, once each.
+
+        Such a commit may have arrived after a later one, and have set the offset back: it is made once more.
+        """
+        unanswered, due = self._requests.unanswered_commits, boot_time() - LATE_COMMIT_SECONDS
+        late = {partition for partition, at in unanswered.items() if at <= due}
+        for partition in late:
+            del unanswered[partition]
+        return late
 
     async def commit(self, offsets: Mapping[Partition, tuple[int, str]], *, named: bool = True) -> None:
         """Commit for user code and wait for the broker's answer, over a rebalance if one is going on.
