@@ -7,12 +7,17 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-__all__ = ["JAVA_ERRORS", "PipelineError", "explained", "is_conflict", "java_types", "reason_of"]
+__all__ = ["JAVA_ERRORS", "PipelineError", "explained", "is_conflict", "is_of_data", "java_types", "reason_of"]
 
 JAVA_ERRORS = (PySparkException, Py4JJavaError)
 """What a call into Spark or Kafka's client raises."""
 CAUSES_MAX = 12
 REASON_LENGTH_MAX = 400
+OF_DATA = frozenset({
+    "SparkArithmeticException", "SparkNumberFormatException", "SparkDateTimeException", "ArithmeticException",
+    "SparkArrayIndexOutOfBoundsException",
+})  # fmt: skip
+"""Thrown where ANSI mode refuses to reckon on."""
 UNREADABLE = frozenset({
     "UnsupportedFileSystemException", "FileNotFoundException", "SparkFileNotFoundException", "JsonParseException",
     "DeltaAnalysisException", "DeltaFileNotFoundException", "DeltaIllegalStateException",
@@ -58,6 +63,11 @@ def is_conflict(error: BaseException) -> bool:
     """Whether another command changed the same part of a table meanwhile: trying again is all it takes."""
     return any(name.startswith(("io.delta.exceptions.", "org.apache.spark.sql.delta.Concurrent"))
                and not name.endswith("ProtocolChangedException") for name in java_types(error))  # fmt: skip
+
+
+def is_of_data(error: BaseException) -> bool:
+    """Return whether a number in the data is to blame, an overflow say, and neither Spark nor the machine."""
+    return any(name.rpartition(".")[2] in OF_DATA for name in java_types(error))
 
 
 def explained(error: BaseException, root: str, bootstrap: str) -> PipelineError:

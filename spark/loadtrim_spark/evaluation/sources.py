@@ -17,7 +17,7 @@ from loadtrim_spark.evaluation.backtest import counted_days
 from loadtrim_spark.evaluation.generate import TOPIC, arrivals
 from loadtrim_spark.evaluation.replay import between
 from loadtrim_spark.evaluation.truth import SCENARIOS
-from loadtrim_spark.learning.days import MINUTE_SECONDS, WHOLE_TOPIC
+from loadtrim_spark.learning.days import MINUTE_SECONDS, WHOLE_TOPIC, total
 from loadtrim_spark.learning.records import costs
 from loadtrim_spark.pipeline.baselines import current_days
 from loadtrim_spark.pipeline.history import Tables
@@ -99,8 +99,8 @@ def _played(history: DataFrame, days: DataFrame, group: str, begin: int, seconds
     reports = reports.where((F.col("at") > begin - 2 * MINUTE_SECONDS) & (F.col("at") <= end))
     arrived = reports.select(F.floor(F.col("at") / MINUTE_SECONDS).alias("minute"), F.explode("partitions").alias("p"))
     arrived = arrived.select("minute", "p.topic", "p.partition", F.coalesce("p.arrived", F.lit(0)).alias("arrived"))
-    minutes = arrived.groupBy("minute").agg(F.sum("arrived").alias("arrived")).orderBy("minute").collect()
-    parts = arrived.groupBy("topic", "partition").agg(F.sum("arrived").alias("arrived")).collect()
+    minutes = arrived.groupBy("minute").agg(total(F.col("arrived")).alias("arrived")).orderBy("minute").collect()
+    parts = arrived.groupBy("topic", "partition").agg(total(F.col("arrived")).alias("arrived")).collect()
     weights = {Partition(row["topic"], row["partition"]): float(row["arrived"]) for row in parts}
     if not any(weights.values()):
         raise PipelineError(

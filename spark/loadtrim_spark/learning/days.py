@@ -18,13 +18,15 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-__all__ = ["DAY_COLUMNS", "READ", "WHOLE_TOPIC", "day_rows"]
+__all__ = ["DAY_COLUMNS", "READ", "WHOLE_TOPIC", "day_rows", "total"]
 
 READ = "read"
 WHOLE_TOPIC = -1
 MINUTE_SECONDS = 60
 COVERED_SECONDS_MIN = 45.0
 """A minute counts as watched when reports cover this much of it."""
+TOTAL_MAX = 10**18
+"""Sums of records are cut here: far above what a cluster takes in a day, and far below what overflows. Chosen."""
 OBSERVED_SECONDS_MAX = 60.0
 """Arrivals over a longer time cannot be told to a minute: a backlog found at a start is no burst."""
 
@@ -99,9 +101,9 @@ def _minutes(reports: DataFrame) -> DataFrame:
             F.coalesce("instance_type", F.lit("")).alias("instance_type"),
         )
         .agg(
-            F.sum(arrived).alias("arrived"),
+            total(arrived).alias("arrived"),
             F.max(~known & (arrived > 0)).alias("unknown"),
-            F.sum(done).alias("done"),
+            total(done).alias("done"),
             F.sum(done * mean).alias("cost"),
             F.sum(done * (variance + mean * mean)).alias("cost_square"),
         )
@@ -116,11 +118,11 @@ def _buckets(minutes: DataFrame, watched: DataFrame, bucket_seconds: int) -> Dat
     return (
         minutes.withColumn("partition", F.explode(F.array("partition", F.lit(WHOLE_TOPIC))))
         .groupBy("date", "group", "topic", "partition", "minute")
-        .agg(F.sum("arrived").alias("arrived"), F.max("unknown").alias("unknown"))
+        .agg(total(F.col("arrived")).alias("arrived"), F.max("unknown").alias("unknown"))
         .join(watched, on=["date", "group", "minute"], how="inner")
         .groupBy("date", "group", "topic", "partition", _start(bucket_seconds).alias("start"))
         .agg(
-            F.coalesce(F.sum(counted), F.lit(0)).alias("arrived"),
+            F.coalesce(total(counted), F.lit(0)).alias("arrived"),
             F.sort_array(F.collect_list(F.when(counted > 0, counted))).alias("minutes"),
             # Negative: minutes to take off the group's.
             (-F.sum(F.col("unknown").cast("int"))).cast("int").alias("covered"),
@@ -133,7 +135,7 @@ def _costs(minutes: DataFrame) -> DataFrame:
     return (
         minutes.where(F.col("done") > 0)
         .groupBy("date", "group", "topic", "partition", "instance_type")
-        .agg(*(F.sum(name).alias(name) for name in ("done", "cost", "cost_square")))
+        .agg(total(F.col("done")).alias("done"), *(F.sum(name).alias(name) for name in ("cost", "cost_square")))
         .withColumn("part", F.lit("cost"))
     )
 
@@ -147,6 +149,16 @@ def _times(reports: DataFrame, part: str, seconds: Column) -> DataFrame:
         .agg(F.sort_array(F.collect_list("value")).alias("seconds"))
         .withColumn("part", F.lit(part))
     )
+
+
+def total(counts: Column) -> Column:
+    """Return the sum of whole numbers, null where there are none.
+
+    It is cut where nobody can have measured it: an overflow would end the command, for all groups.
+    """
+    # As floating point whole numbers are exact up to 9 * 10^15, and decimals would take several times as long.
+    sums = F.sum(counts.cast("double"))
+    return F.when(sums > TOTAL_MAX, F.lit(TOTAL_MAX)).otherwise(sums.cast("bigint"))
 
 
 def _start(bucket_seconds: int) -> Column:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from loadtrim_spark.learning.days import WHOLE_TOPIC
+from loadtrim_agent.wire.ranges import HANDOFF_SECONDS_MAX, STARTUP_SECONDS_MAX
+from loadtrim_spark.learning.days import WHOLE_TOPIC, total
 from loadtrim_spark.learning.learn import QUANTILES, Calendar
 
 __all__ = ["BETTER", "chosen", "costs", "messages", "speeds", "times"]
@@ -34,8 +35,8 @@ def costs(days: DataFrame) -> DataFrame:
     """Mean and variance of a record's cost per topic and partition, the topic as partition -1."""
     spent = days.where(F.col("part") == "cost")
     both = spent.withColumn("partition", F.explode(F.array(F.col("partition"), F.lit(WHOLE_TOPIC))))
-    mean = F.sum("cost") / F.sum("done")
-    variance = F.greatest(F.lit(0.0), F.sum("cost_square") / F.sum("done") - mean * mean)
+    mean = F.sum("cost") / total(F.col("done"))
+    variance = F.greatest(F.lit(0.0), F.sum("cost_square") / total(F.col("done")) - mean * mean)
     return both.groupBy("group", "topic", "partition").agg(mean.alias("cost_mean"), variance.alias("cost_variance"))
 
 
@@ -48,11 +49,11 @@ def speeds(days: DataFrame) -> DataFrame:
     per_topic = (
         days.where((F.col("part") == "cost") & (F.col("instance_type") != ""))
         .groupBy("group", "topic", "instance_type")
-        .agg((F.sum("cost") / F.sum("done")).alias("cost"), F.sum("done").alias("done"))
+        .agg((F.sum("cost") / total(F.col("done"))).alias("cost"), total(F.col("done")).alias("done"))
     )
     most = Window.partitionBy("group").orderBy(F.desc("all_done"), "instance_type")
     reference = (
-        per_topic.groupBy("group", "instance_type").agg(F.sum("done").alias("all_done"))
+        per_topic.groupBy("group", "instance_type").agg(total(F.col("done")).alias("all_done"))
         .withColumn("place", F.row_number().over(most)).where(F.col("place") == 1)
         .select("group", F.col("instance_type").alias("reference"))
     )  # fmt: skip
@@ -60,7 +61,7 @@ def speeds(days: DataFrame) -> DataFrame:
         per_topic.join(reference, on="group", how="inner").where(F.col("instance_type") == F.col("reference"))
         .select("group", "topic", F.col("cost").alias("standard"))
     )  # fmt: skip
-    quotient = F.sum(F.col("done") * F.col("standard") / F.col("cost")) / F.sum("done")
+    quotient = F.sum(F.col("done") * F.col("standard") / F.col("cost")) / total(F.col("done"))
     return (
         per_topic.join(standard, on=["group", "topic"], how="inner")
         .where((F.col("cost") > 0) & (F.col("standard") > 0))
@@ -72,8 +73,12 @@ def speeds(days: DataFrame) -> DataFrame:
 
 def times(days: DataFrame) -> DataFrame:
     """Quantiles of start-up and handoff times per group, seconds."""
-    measured = days.where(F.col("part").isin("startup", "handoff"))
-    return measured.select("group", "part", F.explode("seconds").alias("value")).groupBy("group").agg(
+    measured = days.where(F.col("part").isin("startup", "handoff")).select(
+        "group", "part", F.explode("seconds").alias("value")
+    )
+    most = F.when(F.col("part") == "startup", STARTUP_SECONDS_MAX).otherwise(HANDOFF_SECONDS_MAX)
+    # A history from before there were ranges may hold anything.
+    return measured.where(F.col("value").between(0.0, most)).groupBy("group").agg(
         *(
             _rounded(F.percentile(F.when(F.col("part") == part, F.col("value")), list(QUANTILES))).alias(name)
             for part, name in (("startup", "startup_quantiles"), ("handoff", "handoff_quantiles"))

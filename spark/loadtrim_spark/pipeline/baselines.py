@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.wire.topic_names import BASELINE_TOPIC
-from loadtrim_spark.errors import JAVA_ERRORS, explained
+from loadtrim_spark.errors import JAVA_ERRORS, PipelineError, explained, is_of_data, reason_of
 from loadtrim_spark.learning.days import DAY_COLUMNS, READ, WHOLE_TOPIC, day_rows
 from loadtrim_spark.learning.learn import Calendar, backtest, learn, rates, with_week_before, without_outages
 from loadtrim_spark.learning.records import chosen, costs, messages, speeds, times
@@ -24,6 +24,8 @@ DAY_SECONDS = 86_400
 BUCKET_SECONDS = 900
 """Where nobody says how finely a week is to be told."""
 RECORD_COLUMNS = "`group` string, key string, value string"
+FAILED_TOLD = 5
+"""Groups of which the reason is told where their history cannot be reckoned with. Chosen."""
 Tell = Callable[[str], None]
 
 
@@ -61,6 +63,26 @@ def _learnt(buckets: DataFrame, calendar: Calendar) -> DataFrame:
     topics = learn(buckets.where(F.col("partition") == WHOLE_TOPIC), calendar).localCheckpoint(eager=False)
     parts = learn(buckets.where(F.col("partition") != WHOLE_TOPIC), calendar, topics)
     return topics.unionByName(parts).localCheckpoint(eager=False)
+
+
+def _of_each(days: DataFrame, calendar: Calendar) -> tuple[DataFrame, dict[str, str]]:
+    """Learn of all groups at once, and where the history of one cannot be reckoned with, of all others.
+
+    Returns:
+        The records, and group -> reason of what failed.
+    """
+    try:
+        return baselines(days, calendar).localCheckpoint(), {}
+    except JAVA_ERRORS as error:
+        if not is_of_data(error):
+            raise
+        groups = sorted(row["group"] for row in days.select("group").distinct().collect())
+        if len(groups) == 1:
+            return days.sparkSession.createDataFrame([], RECORD_COLUMNS), {groups[0]: reason_of(error)}
+        # By halves: one among a thousand is found in ten runs more.
+        halves = groups[: len(groups) // 2], groups[len(groups) // 2 :]
+        (one, failed), (other, more) = (_of_each(days.where(F.col("group").isin(half)), calendar) for half in halves)
+        return one.unionByName(other), failed | more
 
 
 def update_days(spark: SparkSession, tables: Tables, bucket_seconds: int) -> int:
@@ -136,9 +158,11 @@ def publish(
         tell: is given lines of progress.
 
     Raises:
-        PipelineError: no broker answers, rights are missing, or the topic cannot be made.
+        PipelineError: no broker answers, rights are missing, or the topic cannot be made. Or nothing can be learnt of a
+            group's history: then the others' baselines are published before.
     """
     say = tell or _tell
+    failed: dict[str, str] = {}
     if not is_table(spark, tables.ledger):
         say(f"there is no history in {tables.root} yet: nothing was learnt and nothing published; run ingest first")
         return Published(0, 0, 0)
@@ -150,18 +174,20 @@ def publish(
         if newest is not None and newest[0] is not None:
             source.make_compacted(spark, topic)  # who may not is told before anything is learnt
             calendar = calendar or Calendar(int(newest[0]) + bucket_seconds, zone, bucket_seconds, weeks)
-            records = baselines(days, calendar)
+            records, failed = _of_each(days, calendar)
         elif _is_published(spark, tables, topic):
             records = spark.createDataFrame([], RECORD_COLUMNS)
         else:
             say(f"the history in {tables.root} has no reports that cover a minute yet: nothing was learnt or published")
             return Published(0, 0, 0)
-        done = _write(spark, source, tables, topic, records)
+        done = _write(spark, source, tables, topic, records, tuple(failed))
     except JAVA_ERRORS as error:
         raise explained(error, tables.root, source.bootstrap) from error
     finally:
         spark.catalog.clearCache()
     say(f"{done.records} baselines published to {topic}, {done.size_bytes} bytes, {done.withdrawn} withdrawn")
+    if failed:
+        raise _told_of(failed)
     return done
 
 
@@ -224,17 +250,33 @@ def _is_published(spark: SparkSession, tables: Tables, topic: str) -> bool:
     return not spark.read.format("delta").load(tables.published).where(F.col("topic") == topic).isEmpty()
 
 
-def _write(spark: SparkSession, source: Source, tables: Tables, topic: str, records: DataFrame) -> Published:
+def _told_of(failed: Mapping[str, str]) -> PipelineError:
+    """Return what the user is told of groups of which nothing could be learnt: group -> reason."""
+    groups = sorted(failed)
+    told = "; ".join(f"{group}: {failed[group]}" for group in groups[:FAILED_TOLD])
+    more = f"; and {', '.join(groups[FAILED_TOLD:])}" if len(groups) > FAILED_TOLD else ""
+    return PipelineError(
+        f"Of {len(groups)} {'group' if len(groups) == 1 else 'groups'} nothing could be learnt ({told}{more}).",
+        "The baselines of all others were published; those that these had before stay on the topic.",
+        "Look at what their members reported. If it is nonsense, remove it from the history (docs/spark.md).",
+    )
+
+
+def _write(
+    spark: SparkSession, source: Source, tables: Tables, topic: str, records: DataFrame, kept_groups: Sequence[str] = ()
+) -> Published:
     """Publish, and withdraw what is not there any more by an empty value.
 
     What is about to be on the topic is noted before, and what is not any more is struck out after: whoever dies in
-    between leaves nothing on the topic that a later run would not know of.
+    between leaves nothing on the topic that a later run would not know of. What was published of ``kept_groups``
+    stays, though there is nothing new of them.
     """
     records = records.persist()
     columns = "topic string, `group` string, key string"
     spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{tables.published}` ({columns}) USING delta")
     known = spark.read.format("delta").load(tables.published).where(F.col("topic") == topic).select("group", "key")
-    gone = known.join(records, on="key", how="left_anti").persist()
+    stays = F.col("group").isin(*kept_groups) if kept_groups else F.lit(False)
+    gone = known.where(~stays).join(records, on="key", how="left_anti").persist()
     size = F.sum(F.octet_length("key") + F.octet_length("value"))
     counted = records.agg(F.count(F.lit(1)).alias("records"), F.coalesce(size, F.lit(0)).alias("size")).first()
     assert counted is not None
@@ -246,6 +288,8 @@ def _write(spark: SparkSession, source: Source, tables: Tables, topic: str, reco
     empty = gone.select("key", F.lit(None).cast("string").alias("value"))
     _send(records.select("key", "value").unionByName(empty), source, topic)
     if withdrawn:
+        still = known.where(stays).select(F.lit(topic).alias("topic"), "group", "key").localCheckpoint()
+        kept = kept.unionByName(still)
         struck = kept.write.format("delta").mode("overwrite").option("replaceWhere", f"topic = {literal(topic)}")
         struck.save(tables.published)
     return Published(int(counted["records"]), withdrawn, int(counted["size"]))

@@ -9,18 +9,35 @@ the next report tells for good.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from msgspec import inspect
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from loadtrim_agent.wire.envelope import TELEMETRY
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
+from loadtrim_agent.wire.topic_names import CONTROL_PREFIX, TOPIC_NAME_MAX
 
-__all__ = ["HISTORY_COLUMNS", "IDENTITY", "QUARANTINE_COLUMNS", "first_of_each", "parsed", "quarantined", "telemetry"]
+__all__ = [
+    "HISTORY_COLUMNS",
+    "IDENTITY",
+    "QUARANTINE_COLUMNS",
+    "first_of_each",
+    "is_topic_of",
+    "parsed",
+    "quarantined",
+    "telemetry",
+]
 
 AHEAD_SECONDS_MAX = 600.0
 """A record whose time is further ahead of the broker's than this is from a clock that is wrong."""
-KINDS = ("report", "decision")
-
+_RECORDS = {"report": ReportRecord, "decision": DecisionRecord}
+_PLAIN_GROUP = r"^[a-zA-Z0-9-]+\z"
+"""Group ids whose letters stand for themselves in the topic's name."""
+_PLAIN_BYTE = "^(2D|3[0-9]|4[1-9A-F]|5[0-9A]|6[1-9A-F]|7[0-9A])$"
+"""The same letters as hexadecimal bytes."""
 IDENTITY = ("kind", "group", "member", "sequence", "at")
 """What tells one record from another: a copy of it has all of these in common."""
 
@@ -46,7 +63,8 @@ _FIELDS = (
     "state map<string, double>, "
     "baseline struct<used: boolean, reason: string, reason_code: string, ignored: map<string, string>, "
     "scale: double, quantile: double, forecast: double, returning: double, topics: array<string>, seconds: double, "
-    "seen: double, expected: double, off: double>, members_opened int, members_bound int"
+    "seen: double, expected: double, off: double, most: double, most_since: double>, "
+    "members_opened int, members_bound int"
 )
 _JSON = f"{_FIELDS}, _corrupt string"
 HISTORY_COLUMNS = f"date date, {_FIELDS}, topic string, offset bigint, appended double, ingest string"
@@ -121,28 +139,93 @@ def _fault(late_seconds: float) -> Column:
     at, appended = F.col("json.at"), F.col("appended")
     absent = [F.col(f"json.`{name}`").isNull() for name in ("group", "member", "at", "sequence")]
     any_absent = absent[0] | absent[1] | absent[2] | absent[3] | (F.col("json.group") == "")
-    parts = F.coalesce(F.col("json.partitions"), F.array())
-    negative = F.exists(
-        parts,
-        lambda part: (
-            part["topic"].isNull()
-            | part["partition"].isNull()
-            | (F.coalesce(part["arrived"], F.lit(0)) < 0)
-            | (F.coalesce(part["done"], F.lit(0)) < 0)
-            | (F.coalesce(part["cost_mean"], F.lit(0.0)) < 0)
-            | (F.coalesce(part["observed"], F.lit(0.0)) < 0)
-        ),
-    )
+    # Within a lambda, which the optimizer does not look into. Of a condition on a dozen fields that are columns, too,
+    # it would try all combinations of both, for minutes.
+    record = F.array("json")
+    odd, long = F.exists(record, _is_odd), F.exists(record, lambda json: _is_long(json["group"]))
+    foreign = F.exists(record, lambda json: ~is_topic_of(F.col("topic"), json["group"]))
     interval = F.coalesce(F.col("json.interval"), F.lit(1.0))
     return (
         F.when(F.col("value").isNull(), "empty")
         .when(F.col("json._corrupt").isNotNull() | F.col("json").isNull(), "malformed")
-        .when(F.col("json.kind").isNull() | ~F.col("json.kind").isin(*KINDS), "unknown_kind")
+        .when(F.col("json.kind").isNull() | ~F.col("json.kind").isin(*_RECORDS), "unknown_kind")
         .when(any_absent, "missing_field")
-        .when((at <= 0) | (interval <= 0) | negative, "out_of_range")
+        .when(long, "long_group")
+        # Before all that is about numbers: they are none of this group's.
+        .when(foreign, "foreign_group")
+        .when((at <= 0) | (interval <= 0) | odd, "out_of_range")
         .when(at > appended + AHEAD_SECONDS_MAX, "ahead")
         .when(at < appended - late_seconds, "late")
     )
+
+
+def _is_odd(json: Column) -> Column:
+    """Return whether a record has a number that nobody measures, or an entry about no partition."""
+    placeless = F.exists(
+        F.coalesce(json["partitions"], F.array()), lambda part: part["topic"].isNull() | part["partition"].isNull()
+    )
+    kept = T.StructType.fromDDL(_FIELDS)
+    odd = {kind: _is_beyond(json, inspect.type_info(record), kept) for kind, record in _RECORDS.items()}
+    return F.greatest(placeless, F.when(json["kind"] == "report", odd["report"]).otherwise(odd["decision"]))
+
+
+def _is_beyond(value: Column, written: inspect.Type, stored: T.DataType) -> Column:
+    """Return whether a number in a value is out of the range that the agent's decoder holds it to.
+
+    Args:
+        value: what was read.
+        written: its type as members write it, with the ranges.
+        stored: its type as the history has it. What the history leaves out is not looked at.
+    """
+    match written, stored:
+        case inspect.UnionType(types=types), _:
+            (told,) = (one for one in types if not isinstance(one, inspect.NoneType))
+            return _is_beyond(value, told, stored)
+        case (inspect.IntType() | inspect.FloatType()) as number, _ if number.ge is not None and number.le is not None:
+            return F.coalesce(~value.between(number.ge, number.le), F.lit(False))
+        case inspect.VarTupleType(item_type=item), T.ArrayType(elementType=element):
+            return F.coalesce(F.exists(value, lambda one: _is_beyond(one, item, element)), F.lit(False))
+        case inspect.TupleType(item_types=items), T.ArrayType(elementType=element):
+            return _any(_is_beyond(F.get(value, F.lit(n)), item, element) for n, item in enumerate(items))
+        case inspect.DictType(value_type=item), T.MapType(valueType=element):
+            return _is_beyond(F.map_values(value), inspect.VarTupleType(item), T.ArrayType(element))
+        case inspect.StructType(fields=fields), T.StructType():
+            kept = [field for field in fields if field.encode_name in stored.fieldNames()]
+            names = [field.encode_name for field in kept]
+            return _any(_is_beyond(value[n], f.type, stored[n].dataType) for n, f in zip(names, kept, strict=True))
+    return F.lit(False)
+
+
+def _any(conditions: Iterable[Column]) -> Column:
+    return F.greatest(F.lit(False), *conditions)
+
+
+def is_topic_of(topic: Column, group: Column) -> Column:
+    """Return whether a topic is a group's control topic; of a group with a long id none is.
+
+    Whoever may write to one control topic would otherwise have a say in what is learnt of every group.
+    """
+    return topic == F.concat(F.lit(CONTROL_PREFIX), F.when(~_is_long(group), _escaped(group)).otherwise(F.lit("")))
+
+
+def _is_long(group: Column) -> Column:
+    """Return whether a group's id does not fit into a topic's name, which holds a digest of it then.
+
+    What fits there fits into the name of a directory too: no character takes more room in that.
+    """
+    return F.length(_escaped(group)) > TOPIC_NAME_MAX - len(CONTROL_PREFIX)
+
+
+def _escaped(group: Column) -> Column:
+    """Return a group's id as :func:`loadtrim_agent.wire.topic_names.control_topic` writes it."""
+    pieces = F.transform(
+        F.regexp_extract_all(F.hex(F.encode(group, "UTF-8")), F.lit("(..)"), F.lit(1)),
+        lambda byte: F.when(byte.rlike(_PLAIN_BYTE), F.char(F.conv(byte, 16, 10).cast("bigint"))).otherwise(
+            F.concat(F.lit("_"), F.lower(byte))
+        ),
+    )
+    # The first is so of nearly all groups, and costs next to nothing.
+    return F.when(group.rlike(_PLAIN_GROUP), group).otherwise(F.array_join(pieces, ""))
 
 
 def _names(columns: str) -> list[str]:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_spark.evaluation.backtest import told
+from loadtrim_spark.learning.days import total
 from loadtrim_spark.learning.learn import Calendar
 from loadtrim_spark.learning.local_days import spans
 
@@ -151,14 +152,12 @@ def intervals(history: DataFrame, period: Period) -> DataFrame:
         group, and the columns of :class:`Interval`.
     """
     within = _within(history, period)
-    late = F.aggregate(F.map_values("late"), F.lit(0).cast("bigint"), lambda total, one: total + one)
-    arrived = F.aggregate(
-        "partitions", F.lit(0).cast("bigint"), lambda total, one: total + F.coalesce(one["arrived"], F.lit(0))
-    )
+    late = F.aggregate(F.map_values("late"), F.lit(0.0), lambda whole, one: whole + one)
+    arrived = F.aggregate("partitions", F.lit(0.0), lambda whole, one: whole + F.coalesce(one["arrived"], F.lit(0)))
     told_by_members = within.where(F.col("kind") == "report").groupBy("group", "start").agg(
-        F.coalesce(F.sum(arrived), F.lit(0)).alias("arrived"),
-        F.coalesce(F.sum("in_time"), F.lit(0)).alias("in_time"),
-        F.coalesce(F.sum(late), F.lit(0)).alias("late"),
+        F.coalesce(total(arrived), F.lit(0)).alias("arrived"),
+        F.coalesce(total(F.col("in_time")), F.lit(0)).alias("in_time"),
+        F.coalesce(total(late), F.lit(0)).alias("late"),
         F.coalesce(F.sum("busy_seconds"), F.lit(0.0)).alias("busy_seconds"),
         F.sum(F.size(F.coalesce("handoffs", F.array().cast("array<double>")))).alias("moves"),
     )  # fmt: skip
@@ -179,7 +178,7 @@ def causes(history: DataFrame, period: Period) -> DataFrame:
         _within(history, period)
         .select("group", "start", "kind", F.explode("late").alias("cause", "records"))
         .groupBy("group", "start", "kind", "cause")
-        .agg(F.sum("records").alias("records"))
+        .agg(total(F.col("records")).alias("records"))
     )
 
 
@@ -256,7 +255,7 @@ def gather(history: DataFrame, days: DataFrame | None, period: Period, calendar:
         calendar: of the baselines.
     """
     by_interval = intervals(history, period).persist()
-    busiest = by_interval.groupBy("group").agg(F.sum("arrived").alias("arrived"))
+    busiest = by_interval.groupBy("group").agg(total(F.col("arrived")).alias("arrived"))
     names = [row["group"] for row in busiest.orderBy(F.desc("arrived"), "group").limit(GROUPS_MAX).collect()]
     chosen = F.col("group").isin(names)
     rows: dict[str, list[Interval]] = {name: [] for name in names}

@@ -53,7 +53,7 @@ def test_history_of_generated_reports(spark: SparkSession, tmp_path: Path) -> No
     """Taken in as the stream does it: nothing in quarantine, nothing taken twice, the same minutes in the days."""
     tables = Tables(str(tmp_path))
     open_tables(spark, tables)
-    rows = as_source(reports(arrivals(spark, TRUTH), TRUTH, "g", members=2), "c")
+    rows = as_source(reports(arrivals(spark, TRUTH), TRUTH, "g", members=2), "__loadtrim.g")
     assert take_in(rows, tables, 1.0, "generated/0") == HistoryBatch(accepted=120, copies=0, quarantined=0)
     assert take_in(rows, tables, 1.0, "generated/1") == HistoryBatch(accepted=0, copies=120, quarantined=0)
     days = day_rows(spark.read.format("delta").load(tables.history), 900).persist()

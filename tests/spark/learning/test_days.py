@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
+from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.learning.days import day_rows
 from loadtrim_spark.learning.records import costs, speeds, times
 from loadtrim_spark.pipeline.parse import first_of_each, parsed
@@ -19,7 +20,9 @@ from spark.harness import MONDAY, report
 
 def history(spark: SparkSession, records: list[ReportRecord]) -> DataFrame:
     """Through the very parser: what is read is what members write."""
-    rows = [(b"k", bytearray(encode(one)), "c", 1, n, float(one.at)) for n, one in enumerate(records)]
+    rows = [
+        (b"k", bytearray(encode(one)), control_topic(one.group), 1, n, float(one.at)) for n, one in enumerate(records)
+    ]
     raw = spark.createDataFrame(
         rows, "key binary, value binary, topic string, `partition` int, offset bigint, at double"
     )
@@ -76,3 +79,25 @@ def test_what_only_looks_small_is_not_sent_to_everybody(spark: SparkSession, tmp
     days = day_rows(spark.read.format("delta").load(str(tmp_path)), 300)
     planned: Any = days._jdf.queryExecution()
     assert "Broadcast" not in planned.executedPlan().toString()
+
+
+def test_sums_of_counts_that_nobody_measured_do_not_overflow(spark: SparkSession) -> None:
+    """From a history that was taken in before there were ranges: two of one minute ended the command for all groups."""
+    records = [report(second, MONDAY + second + 1.0 - 1e-3) for second in range(60)]
+    huge = F.lit(9 * 10**18)
+    spoilt = history(spark, records).withColumn(
+        "partitions",
+        F.transform("partitions", lambda part: part.withField("arrived", huge).withField("done", huge)),
+    )
+    days = day_rows(spoilt, 300)
+    assert {row["arrived"] for row in rows_of(days, "bucket")} == {10**18}
+    assert {row["done"] for row in rows_of(days, "cost")} == {10**18}
+
+
+def test_a_partition_of_which_nothing_was_done_has_no_cost(spark: SparkSession) -> None:
+    """What there is no sum of is no sum that was cut."""
+    waits = (PartitionReport(topic="t", partition=0, arrived=5, lag=5, observed=600.0),)
+    records = [report(second, MONDAY + second + 1.0 - 1e-3, partitions=waits) for second in range(60)]
+    days = day_rows(history(spark, records), 300)
+    assert rows_of(days, "cost") == []
+    assert {row["arrived"] for row in rows_of(days, "bucket")} == {0}

@@ -83,16 +83,17 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
         (MONDAY, b'{"kind":"report","group":"g"}'),
         late,
         ahead,
+        (MONDAY, encode(report(5, MONDAY, group="h"))),
     ]
     produce(kafka.bootstrap, "g", [*written, *spoilt])
     produce(kafka.bootstrap, "g", [(MONDAY, foreign)], partition=0)
     lines: list[str] = []
     reasons = tuple((reason, 1) for reason in sorted(
-        ("ahead", "empty", "late", "malformed", "missing_field", "unknown_kind")))  # fmt: skip
-    spoilt_batch = HistoryBatch(accepted=3, copies=1, quarantined=6, reasons=reasons)
+        ("ahead", "empty", "foreign_group", "late", "malformed", "missing_field", "unknown_kind")))  # fmt: skip
+    spoilt_batch = HistoryBatch(accepted=3, copies=1, quarantined=7, reasons=reasons)
     assert ingest(spark, source, tables, tell=lines.append) == spoilt_batch
     assert lines == [f"batch 0: {spoilt_batch}"]
-    assert "6 quarantined (ahead 1, empty 1, late 1," in lines[0]
+    assert "7 quarantined (ahead 1, empty 1, foreign_group 1," in lines[0]
 
     # Started again: a new group, a copy of what the first run wrote, and nothing else.
     produce(kafka.bootstrap, "h", messages(report(1, MONDAY + DAY, group="h")))
@@ -102,17 +103,17 @@ def test_stream_takes_each_record_once_and_keeps_what_it_cannot_read(
         ("decision", "g", "m", 1), ("report", "g", "m", 1), ("report", "g", "m", 2), ("report", "h", "m", 1)
     ]  # fmt: skip
     assert table(spark, tables.history) == everything
-    assert spark.read.format("delta").load(tables.quarantine).count() == 6
+    assert spark.read.format("delta").load(tables.quarantine).count() == 7
 
     # One group is deleted, all of it, and read again from what Kafka holds; twice, and the quarantine does not grow.
     assert delete_group(spark, tables, "g") == 3
     assert table(spark, tables.history) == everything[3:]
     assert spark.read.format("delta").load(tables.quarantine).isEmpty()
-    again = HistoryBatch(accepted=3, copies=2, quarantined=6, reasons=reasons)
+    again = HistoryBatch(accepted=3, copies=2, quarantined=7, reasons=reasons)
     assert backfill(spark, source, tables, "g", late_seconds=2 * DAY) == again
     assert backfill(spark, source, tables, "g", late_seconds=2 * DAY).accepted == 0
     assert table(spark, tables.history) == everything
-    assert spark.read.format("delta").load(tables.quarantine).count() == 6
+    assert spark.read.format("delta").load(tables.quarantine).count() == 7
 
 
 def test_small_files_of_closed_days_are_put_together(spark: SparkSession, kafka: LocalKafka, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +14,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.codec import decode, encode
+from loadtrim_agent.wire.envelope import UnreadableRecord
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord, MovePlan
 from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, PartitionReport, ReportRecord
+from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.pipeline.history import Tables, open_tables, take_in
-from loadtrim_spark.pipeline.parse import HISTORY_COLUMNS, first_of_each, parsed
+from loadtrim_spark.pipeline.parse import HISTORY_COLUMNS, first_of_each, is_topic_of, parsed
 from spark.harness import MONDAY, decision, report
 
 KAFKA_COLUMNS = "key binary, value binary, topic string, `partition` int, offset bigint, appended double"
 
 
-def kafka_rows(spark: SparkSession, values: list[bytes | None], appended: float = MONDAY + 10.0) -> DataFrame:
+def kafka_rows(
+    spark: SparkSession,
+    values: list[bytes | None],
+    appended: float = MONDAY + 10.0,
+    topic: str = "__loadtrim.g",
+) -> DataFrame:
     """As Spark's source gives them."""
-    rows = [(b"k", None if v is None else bytearray(v), "c", 1, n, appended) for n, v in enumerate(values)]
+    rows = [(b"k", None if v is None else bytearray(v), topic, 1, n, appended) for n, v in enumerate(values)]
     raw = spark.createDataFrame(rows, KAFKA_COLUMNS)
     return raw.select("*", F.timestamp_seconds("appended").alias("timestamp")).drop("appended")
 
@@ -51,6 +60,11 @@ def test_history_has_a_column_for_every_field_but_those_for_the_moment(spark: Sp
     assert fields(schema, "baseline") == written(BaselineUse)
 
 
+def of_partition(field: bytes) -> bytes:
+    start = b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"partitions":[{"topic":"t","partition":0,'
+    return start + field + b"}]}"
+
+
 SPOILT = [
     (None, "empty"),
     (b"{", "malformed"),
@@ -60,9 +74,30 @@ SPOILT = [
     (b"{}", "unknown_kind"),
     (b'{"kind":"novel","group":"g","member":"m","at":1,"sequence":1}', "unknown_kind"),
     (b'{"kind":"report","member":"m","at":1,"sequence":1}', "missing_field"),
-    (b'{"kind":"report","group":"g","member":"m","at":1e300,"sequence":1}', "ahead"),
+    (b'{"kind":"report","group":"g","member":"m","at":1e10,"sequence":1}', "ahead"),
+    (b'{"kind":"report","group":"g","member":"m","at":1e300,"sequence":1}', "out_of_range"),
     (b'{"kind":"report","group":"g","member":"m","at":-1,"sequence":1}', "out_of_range"),
     (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"interval":0}', "out_of_range"),
+    (b'{"kind":"report","group":"victim","member":"m","at":1,"sequence":1}', "foreign_group"),
+    (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":-1}', "out_of_range"),
+    (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"startup_seconds":1e9}', "out_of_range"),
+    (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"startup_seconds":-5}', "out_of_range"),
+    (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"handoffs":[0.1,-1]}', "out_of_range"),
+    (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"handoffs":[1e300]}', "out_of_range"),
+    (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"interval":1e999}', "out_of_range"),
+    (b'{"kind":"report","group":"' + b"x" * 239 + b'","member":"m","at":1,"sequence":1}', "long_group"),
+    (of_partition(b'"arrived":9000000000000000000'), "out_of_range"),
+    (of_partition(b'"arrived":-1'), "out_of_range"),
+    (of_partition(b'"done":1000000000001'), "out_of_range"),
+    (of_partition(b'"bytes":9e18'), "malformed"),
+    (of_partition(b'"cost_mean":1e300'), "out_of_range"),
+    (of_partition(b'"arrived":' + b"9" * 400), "malformed"),
+    (of_partition(b'"cost_mean":' + b"9" * 400), "out_of_range"),
+    (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"partitions":[null]}', "out_of_range"),
+    (
+        b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1,"x":' + b"[" * 1100 + b"]" * 1100 + b"}",
+        "malformed",
+    ),
     (b'{"kind":"report","group":"g","member":"m","at":1,"sequence":1}', "late"),
 ]
 
@@ -73,6 +108,72 @@ def test_reasons(spark: SparkSession) -> None:
     assert [(row["value"], row["quarantined_for"], row["date"]) for row in rows] == [
         (value, reason, None) for value, reason in SPOILT
     ]
+
+
+LEFT_OUT = {"work_windows", "slots_open"}
+"""What the history does not keep, so that nobody looks at it."""
+GOLDEN = Path(__file__).parents[2] / "golden" / "records-v1.jsonl"
+
+
+def telemetry_in_gold() -> list[dict[str, Any]]:
+    """A report and a decision with all their fields, of one group and one moment."""
+    records = [json.loads(line) for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
+    found = [max((one for one in records if one["kind"] == kind), key=len) for kind in ("report", "decision")]
+    return [one | {"group": "g", "at": MONDAY + 1.0} for one in found]
+
+
+def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the history's numbers are in a record."""
+    match value:
+        case bool() | str() | None:
+            return
+        case dict() | list():
+            places = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, each in places:
+                if key not in LEFT_OUT:
+                    yield from numbers_in(each, (*path, key))
+        case _:
+            yield path
+
+
+def with_number(record: dict[str, Any], path: tuple[Any, ...], number: float) -> bytes:
+    changed = json.loads(json.dumps(record))
+    place = changed
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = number
+    return json.dumps(changed).encode()
+
+
+def test_what_the_members_decoder_refuses_for_a_number_is_quarantined(spark: SparkSession) -> None:
+    gold = telemetry_in_gold()
+    odd = (-2, 4_000, 90_000, 2 * 10**6, 2 * 10**9, 2 * 10**12, 10**19, 10**31, 1e31, -1e31)
+    values = [with_number(one, path, number) for one in gold for path in numbers_in(one) for number in odd]
+    refused = [is_refused(value) for value in values]
+    assert not any(map(is_refused, map(json.dumps, gold)))
+    assert len(set(refused)) == 2
+    rows = parsed(kafka_rows(spark, [*values, *(json.dumps(one).encode() for one in gold)]), 9e9, "b/0")
+    found = [row["quarantined_for"] for row in rows.orderBy("offset").select("quarantined_for").collect()]
+    assert found[-2:] == [None, None]
+    missed = [value for value, no, why in zip(values, refused, found, strict=False) if no and why is None]
+    assert missed == []
+
+
+def is_refused(value: str | bytes) -> bool:
+    try:
+        decode(value.encode() if isinstance(value, str) else value)
+    except UnreadableRecord:
+        return True
+    return False
+
+
+def test_a_groups_control_topic_as_the_members_name_it(spark: SparkSession) -> None:
+    groups = ["payments", "a-1", "a.b_c", "ä€ß/ 1", "_", "_2e", "x" * 238, "é" * 39, "é" * 40, "x" * 239, "g\n"]
+    pairs = [(control_topic(topic), group) for topic in groups for group in groups] + [("__loadtrim.a_2e", "a_2e")]
+    short = [group for group in groups if group not in ("é" * 40, "x" * 239)]
+    rows = spark.createDataFrame(pairs, "topic string, g string")
+    told = rows.select("topic", "g", is_topic_of(F.col("topic"), F.col("g")).alias("its")).collect()
+    assert [row["its"] for row in told] == [topic == control_topic(group) and group in short for topic, group in pairs]
 
 
 def test_copies_and_disorder_come_out_the_same(spark: SparkSession) -> None:
@@ -138,3 +239,14 @@ def test_tables_of_an_earlier_and_of_a_later_version(spark: SparkSession, tmp_pa
 def _columns(spark: SparkSession) -> list[str]:
     schema: Any = spark.createDataFrame([], HISTORY_COLUMNS).schema
     return [f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields]
+
+
+def test_a_group_with_a_long_id_leaves_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    """No file system has a directory of its name, so its first report ended the stream for all groups."""
+    tables = Tables(str(tmp_path))
+    open_tables(spark, tables)
+    names = ["x" * 238, "é" * 39, ("/" * 79) + "x", "x" * 250, "é" * 130]
+    rows = [kafka_rows(spark, [encode(report(1, MONDAY + 1, group=name))], topic=control_topic(name)) for name in names]
+    every = reduce(DataFrame.unionByName, rows)
+    batch = take_in(every, tables, 60.0, "b/0")
+    assert (batch.accepted, batch.reasons) == (3, (("long_group", 2),))

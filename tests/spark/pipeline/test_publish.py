@@ -18,13 +18,14 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from loadtrim.testing import LocalKafka
 from loadtrim_agent.wire.topic_names import BASELINE_TOPIC, CONTROL_PREFIX, control_topic
 from loadtrim_spark.cli import main as cli
 from loadtrim_spark.errors import PipelineError
+from loadtrim_spark.pipeline import baselines as pipeline_baselines
 from loadtrim_spark.pipeline.baselines import current_days, publish, update_days
 from loadtrim_spark.pipeline.history import Tables, open_tables, take_in
 from loadtrim_spark.pipeline.ingest import ingest
@@ -115,6 +116,63 @@ def test_changed_days_alone_are_read_and_what_goes_is_withdrawn(
     assert spark.read.format("delta").load(tables.published).isEmpty()
 
 
+def test_one_group_that_cannot_be_reckoned_with_leaves_the_others(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts of 9 * 10^18 in one group's reports ended the command for all groups, until somebody found out which."""
+    tables, source, topic = Tables(str(tmp_path)), Source(kafka.bootstrap, {}), "one-spoilt"
+    open_tables(spark, tables)
+    for group in ("e", "g"):
+        day_of(spark, tables, group, 0)
+    assert publish(spark, source, tables, bucket_seconds=3600, topic=topic).records == 6
+
+    costs = pipeline_baselines.costs
+
+    def spoilt(days: DataFrame) -> DataFrame:
+        overflow = F.when(F.col("group") == "e", F.lit(2**62) * F.size("seconds").cast("bigint")).cast("double")
+        many = F.array_repeat(F.lit(0.0), 9)
+        return costs(days.withColumn("seconds", many).withColumn("cost", F.coalesce(overflow, F.col("cost"))))
+
+    monkeypatch.setattr(pipeline_baselines, "costs", spoilt)
+    day_of(spark, tables, "g", 1)
+    lines: list[str] = []
+    with pytest.raises(PipelineError, match=r"Of 1 group nothing could be learnt \(e: SparkArithmeticException"):
+        publish(spark, source, tables, bucket_seconds=3600, topic=topic, tell=lines.append)
+    assert lines[-1].startswith("3 baselines published")
+    latest = dict(topic_of(kafka, topic))
+    assert len(latest) == 6
+    assert None not in latest.values(), "what the spoilt group had before stays"
+    assert latest['["g","t",null]']["to"] == MONDAY + 2 * DAY
+
+
+def test_a_foreign_row_of_an_earlier_version_goes_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
+    """Before there was a quarantine for them, reports on any control topic counted for the group that they named."""
+    tables = Tables(str(tmp_path))
+    open_tables(spark, tables)
+    day_of(spark, tables, "victim", 0)
+    history = spark.read.format("delta").load(tables.history)
+    foreign = history.where(F.col("sequence") < 60).withColumns({
+        "topic": F.lit(control_topic("evil")), "member": F.lit("nobody"),
+        "partitions": F.transform("partitions", lambda part: part.withField("arrived", F.lit(10**7).cast("bigint"))),
+    })  # fmt: skip
+    foreign.write.format("delta").mode("append").save(tables.history)
+    assert update_days(spark, tables, 3600) == 1
+
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
+    statements = [line for line in page.splitlines() if line.startswith(("SELECT ", "DELETE FROM "))]
+    of_state = [
+        line.replace("/data/loadtrim", tables.root).replace("payments-service", "victim") for line in statements
+    ]
+    looked, *changes = (spark.sql(statement).collect() for statement in of_state)
+    assert [(row["group"], row["topic"], row["reports"]) for row in looked] == [
+        ("victim", "__loadtrim.evil", 60), ("victim", "__loadtrim.victim", 1440)
+    ]  # fmt: skip
+    assert len(changes) == 2
+    assert update_days(spark, tables, 3600) == 1
+    buckets = spark.read.format("delta").load(tables.days).where(F.col("part") == "bucket")
+    assert {row["arrived"] for row in buckets.collect()} == {3600}
+
+
 def test_who_only_reads_sees_what_would_be_summed_up(spark: SparkSession, tmp_path: Path) -> None:
     """By two routes the same rows; nothing is written, and days whose files are gone stay what they are."""
     tables = Tables(str(tmp_path))
@@ -145,7 +203,7 @@ def test_a_day_of_which_nothing_can_be_summed_up_is_read_once(spark: SparkSessio
     open_tables(spark, tables)
     raw = spark.createDataFrame(
         [
-            (b"k", bytearray(value or b""), "c", 1, 0, float(at))
+            (b"k", bytearray(value or b""), control_topic("g"), 1, 0, float(at))
             for at, value in messages(report(1, MONDAY + 1, partitions=()))
         ],
         "key binary, value binary, topic string, `partition` int, offset bigint, at double",

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
+from loadtrim_agent.wire.topic_names import control_topic
 from loadtrim_spark.evaluation.backtest import counted_days
 from loadtrim_spark.learning.learn import Calendar
 from loadtrim_spark.pipeline.parse import first_of_each, parsed
@@ -26,7 +27,9 @@ CALENDAR = Calendar(MONDAY + 2 * HOUR, "UTC", 900, 2)
 
 
 def history(spark: SparkSession, records: list[ReportRecord | DecisionRecord]) -> DataFrame:
-    rows = [(b"k", bytearray(encode(one)), "c", 1, n, float(one.at)) for n, one in enumerate(records)]
+    rows = [
+        (b"k", bytearray(encode(one)), control_topic(one.group), 1, n, float(one.at)) for n, one in enumerate(records)
+    ]
     raw = spark.createDataFrame(
         rows, "key binary, value binary, topic string, `partition` int, offset bigint, at double"
     )
@@ -74,6 +77,20 @@ def test_figures_by_hand(spark: SparkSession) -> None:
         "shadow": Mode(seconds=11, replica_seconds=33, wanted_seconds=24, more_seconds=1, largest=3),
     }
     assert (story.objective_seconds, story.objective_share, story.expected) == (0.5, 0.999, {})
+
+
+def test_counts_that_nobody_measured_do_not_end_the_page(spark: SparkSession) -> None:
+    """A leader's may be as large as any number, and so may all of a history from before there were ranges."""
+    records = [decided(number, MONDAY + number, 1, 1, startup=9 * 10**18) for number in (1, 2)]
+    records += [worked(number, MONDAY + number, 7, in_time=7, late={"queued": 3}) for number in (1, 2)]
+    huge = F.lit(9 * 10**18)
+    spoilt = history(spark, list(records)).withColumns({
+        "in_time": huge, "partitions": F.transform("partitions", lambda part: part.withField("arrived", huge)),
+    })  # fmt: skip
+    (story,) = gather(spoilt, None, PERIOD, CALENDAR)
+    (interval,) = story.intervals
+    assert (interval.arrived, interval.in_time, interval.late) == (10**18, 10**18, 6)
+    assert story.causes == {MONDAY: {"startup": 6}}
 
 
 @pytest.mark.parametrize(
