@@ -35,6 +35,8 @@ class Follower:
     def poll(self) -> None:
         """Read on. O(new lines)."""
         for path in sorted(self.directory.glob("*.journal"), key=lambda path: not path.name.startswith("producer-")):
+            if path.stat().st_size == self._read.get(path, 0):
+                continue
             with path.open("rb") as file:
                 file.seek(self._read.get(path, 0))
                 whole, line_break, _ = file.read().rpartition(b"\n")

@@ -73,6 +73,8 @@ class Run:
                 self.tell("no more faults: all that was acknowledged is to be done, then everybody leaves")
                 if not await group.finish():
                     self.tell("not everything was done in time")
+                late = group.late_seconds
+            self.tell(f"this process was late by {late:.2f} s at most; load average {os.getloadavg()[0]:.1f}")
             log = await read_group(cluster.kafka.bootstrap, group.group.group)
         notes = Notes(
             log=log,

@@ -8,6 +8,7 @@ import itertools
 import json
 import random
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ ORDERS_PER_SECOND = 40.0
 BUSY_SECONDS = 0.002
 TEND_SECONDS = 0.1
 RESTART_SECONDS = 0.5
+LOOK_SECONDS = 0.1
 PROGRAMS = ("", "", "many", "manual")
 """User code of members in turn: iterates twice as often as it gathers batches or commits by hand."""
 WANTED_MEMBERS = 5
@@ -67,6 +69,8 @@ class World:
         self.limits = limits
         self.windows: list[Window] = []
         self.endings: dict[str, Ending] = {}
+        self.late_seconds = 0.0
+        """Longest time by which this loop was late."""
         self.tended = True
         """Whether a member that ends by itself is replaced."""
         self.group = Group(
@@ -266,12 +270,21 @@ class World:
 
         return await self._holds(stable, timeout_seconds)
 
-    async def _holds(self, holds: Callable[[], bool] | Callable[[], Awaitable[bool]], timeout_seconds: float) -> bool:
-        try:
-            await eventually(holds, "", timeout_seconds)
-        except AssertionError:
-            return False
-        return True
+    async def _holds(self, holds: Callable[[], bool | Awaitable[bool]], timeout_seconds: float) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            found = holds()
+            if found if isinstance(found, bool) else await found:
+                return True
+            await asyncio.sleep(LOOK_SECONDS)
+        return False
+
+    async def watch_machine(self) -> None:
+        """Note by how much this loop is late: a machine without a core to spare makes everything late."""
+        while True:
+            due = time.monotonic() + LOOK_SECONDS
+            await asyncio.sleep(LOOK_SECONDS)
+            self.late_seconds = max(self.late_seconds, time.monotonic() - due)
 
     # -- begin and end -------------------------------------------------------------------------------------------
 
@@ -322,13 +335,13 @@ async def world(cluster: ChaosCluster, directory: Path, seed: int, limits: Limit
     """A group that consumes; nothing of it runs afterwards."""
     with Receiver() as receiver:
         made = World(cluster, directory, receiver, seed, limits)
-        tending = None
+        tasks: list[asyncio.Task[None]] = []
         try:
             await made.begin()
-            tending = asyncio.create_task(made.tend())
+            tasks += [asyncio.create_task(made.tend()), asyncio.create_task(made.watch_machine())]
             yield made
         finally:
-            if tending is not None:
-                tending.cancel()
-                await asyncio.gather(tending, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await made.close()
