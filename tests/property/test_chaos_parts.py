@@ -1,0 +1,102 @@
+"""What ``chaos.long`` draws and what it does to connections."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.long.faults import ALONE, FAULTS
+from chaos.long.proxy import HOST, Hole, Proxies, client_of
+from chaos.long.schedule import drawn
+from loadtrim.testing.ports import free_ports
+
+KINDS = sorted(FAULTS)
+
+
+class TestTheSchedule:
+    def test_equal_seeds_draw_equal_steps_and_details(self) -> None:
+        first, again = (list(itertools.islice(drawn(7, KINDS, ALONE), 200)) for _ in range(2))
+        assert first == again
+        assert first[3].rng(7, "x").random() == again[3].rng(7, "x").random()
+        assert first != list(itertools.islice(drawn(8, KINDS, ALONE), 200))
+
+    def test_each_kind_comes_before_any_comes_again_and_some_come_together(self) -> None:
+        steps = list(itertools.islice(drawn(7, KINDS, ALONE), 5 * len(KINDS)))
+        assert Counter(step.kinds[0] for step in steps) == dict.fromkeys(KINDS, 5)
+        together = [step.kinds for step in steps if len(step.kinds) == 2]
+        assert together
+        assert not [kinds for kinds in together if set(kinds) & ALONE or kinds[0] == kinds[1]]
+
+
+def request_of(client: str) -> bytes:
+    """The first bytes of a client's first request, ApiVersions."""
+    return struct.pack(">ihhih", 0, 18, 0, 1, len(client)) + client.encode()
+
+
+class TestTheProxy:
+    @pytest.fixture
+    def targets(self) -> dict[int, int]:
+        return {}
+
+    @pytest.fixture
+    def proxies(self, targets: dict[int, int]) -> Iterator[Proxies]:
+        with Proxies({1: free_ports(1)[0]}, targets) as made:
+            yield made
+
+    @pytest.fixture
+    async def echo(self, targets: dict[int, int]) -> None:
+        async def back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(1_000):
+                writer.write(data)
+            writer.close()
+
+        server = await asyncio.start_server(back, HOST, 0)
+        targets[1] = server.sockets[0].getsockname()[1]
+
+    async def connected(self, proxies: Proxies, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, _, port = proxies.bootstrap.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request_of(client))
+        assert client_of(await reader.readexactly(len(request_of(client)))) == client
+        return reader, writer
+
+    @pytest.mark.usefixtures("echo")
+    async def test_one_clients_connections_are_cut_and_others_stay(self, proxies: Proxies) -> None:
+        mine, _ = await self.connected(proxies, "m1")
+        other, writer = await self.connected(proxies, "m2")
+        assert proxies.cut(Hole(client="m1")) == 1
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await mine.readexactly(1)
+        writer.write(b"more")
+        assert await other.readexactly(4) == b"more"
+
+    @pytest.mark.usefixtures("echo")
+    async def test_what_is_swallowed_arrives_late(self, proxies: Proxies) -> None:
+        reader, writer = await self.connected(proxies, "m1")
+        proxies.swallow(Hole(broker=1))
+        writer.write(b"late")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 0.05)
+        proxies.heal()
+        assert await reader.readexactly(4) == b"late"
+
+    @pytest.mark.usefixtures("echo")
+    async def test_slow_is_both_ways_and_keeps_the_order(self, proxies: Proxies) -> None:
+        reader, writer = await self.connected(proxies, "m1")
+        proxies.slow(0.03)
+        begun = asyncio.get_running_loop().time()
+        for piece in (b"a", b"b", b"c"):
+            writer.write(piece)
+            await asyncio.sleep(0)
+        assert await reader.readexactly(3) == b"abc"
+        assert asyncio.get_running_loop().time() - begun >= 0.06
+
+    async def test_a_broker_that_is_down_refuses(self, proxies: Proxies, targets: dict[int, int]) -> None:
+        (targets[1],) = free_ports(1)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await self.connected(proxies, "m1")
