@@ -95,6 +95,8 @@ class Row:
 class Judgement:
     """What the judge found."""
 
+    bound_seconds: float
+    bound_mixed_seconds: float
     sent: int = 0
     acknowledged: int = 0
     aborted: int = 0
@@ -251,6 +253,8 @@ def judge(evidence: Evidence) -> Judgement:
         process.lease_lost_ns = sorted([*process.lease_lost_ns, *evidence.membership.evictions[process.name]])
     sent = evidence.run.sent.values()
     found = Judgement(
+        bound_seconds=evidence.notes.bound_seconds,
+        bound_mixed_seconds=evidence.notes.bound_mixed_seconds,
         sent=len(sent),
         acknowledged=sum(record.offset is not None for record in sent),
         aborted=sum(record.refused == ABORTED for record in sent),

@@ -13,6 +13,7 @@ SHOWN_MAX = 10
 
 def table(found: Judgement, replay: str) -> str:
     """Return the outcome for people."""
+    bounds = f"standstills within {found.bound_seconds:g} s, in mixed groups {found.bound_mixed_seconds:g} s"
     lines = [f"{'fault':<48}{'times':>6}{'worst s':>9}{'repeats':>9}"]
     for kind, row in sorted(found.rows.items()):
         lines.append(f"{kind:<48}{row.count:>6}{row.worst_seconds:>9.2f}{row.repeats:>9,}")
@@ -27,7 +28,7 @@ def table(found: Judgement, replay: str) -> str:
     for name, texts in sorted(found.violations.items()):
         if texts:
             lines += ["", f"{name}: {len(texts)}", *(f"  {text}" for text in texts[:SHOWN_MAX])]
-    lines += ["", f"verdict: {'ok' if found.ok else 'VIOLATED'}", f"replay: {replay}"]
+    lines += ["", f"verdict: {'ok' if found.ok else 'VIOLATED'} ({bounds})", f"replay: {replay}"]
     return "\n".join(lines)
 
 

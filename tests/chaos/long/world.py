@@ -173,7 +173,9 @@ class World:
         if name not in self.group.members:
             return
         member = self.group.members[name]
-        self.expect(name, 0, -signal.SIGKILL, crash=number == signal.SIGKILL)
+        # A program that has not come to its consumer yet does not know the signal.
+        early = () if self.group.handed_out(member) else (-signal.SIGTERM,)
+        self.expect(name, 0, -signal.SIGKILL, *early, crash=number == signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             member.process.send_signal(number)
         try:
