@@ -19,11 +19,12 @@ from aiokafka.errors import GroupAuthorizationFailedError, InconsistentGroupProt
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from integration.harness import WAIT_SECONDS, eventually, group_of_processes
-from integration.harness_consumers import drain, make, new_group, send, started, take
+from integration.harness_consumers import consumers, drain, make, new_group, send, started, take
 from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster, LocalKafka
 from loadtrim.testing.ports import free_ports
 from loadtrim_agent.common.host import instance_name
+from loadtrim_agent.kafka.connections import Channel, Coordinator
 from loadtrim_agent.wire.codec import Record, decode
 from loadtrim_agent.wire.envelope import TELEMETRY
 from loadtrim_agent.wire.telemetry_records import ReportRecord
@@ -373,3 +374,37 @@ async def telemetry(kafka: Cluster, group: str) -> list[Record]:
             for messages in (await reader.getmany(timeout_ms=200)).values():
                 records += [decode(message.value) for message in messages]
     return records
+
+
+async def test_a_start_that_is_cancelled_before_it_knows_its_id_holds_nobody_up(
+    quick_kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker waits for an id that it has just given: the next member joined after the session's end."""
+    topic, group = quick_kafka.create_topic(partitions=2), new_group()
+    asked, ask, held = asyncio.Event(), Coordinator.ask, list[bool]()
+    user_loop, agents = asyncio.get_running_loop(), list[Any]()
+
+    async def slowly(self: Coordinator, channel: Channel, *args: Any, **options: Any) -> Any:
+        answer = await ask(self, channel, *args, **options)
+        if channel is Channel.JOIN and not held:
+            held.append(True)
+            user_loop.call_soon_threadsafe(asked.set)
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not agents or agents[0].condition.leave_by == float("inf"):  # noqa: ASYNC110 - of the agent
+                    await asyncio.sleep(0.01)
+        return answer
+
+    # A member that is in the group already joins again when the next one comes, and would wait with it.
+    long = {"session_timeout_ms": 20_000}
+    async with started(quick_kafka, topic, group=group, **long) as first:
+        await consumers(first, parts=[{TopicPartition(topic, 0), TopicPartition(topic, 1)}])
+        monkeypatch.setattr(Coordinator, "ask", slowly)
+        consumer = make(quick_kafka, topic, group=group, **long)
+        starting = asyncio.create_task(consumer.start())
+        await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
+        agents.append(consumer._client.link.need_agent())  # type: ignore[union-attr]
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(starting, WAIT_SECONDS)
+        async with asyncio.timeout(15.0), started(quick_kafka, topic, group=group, **long) as second:
+            await eventually(lambda: [len(c.assignment()) for c in (first, second)] == [1, 1], "each has one")
