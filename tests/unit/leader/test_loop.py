@@ -7,6 +7,7 @@ import logging
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
@@ -120,3 +121,32 @@ async def test_planning_that_broke_does_not_read_the_same_again(
 
 async def _nothing(_: object) -> None:
     return None
+
+
+async def test_telemetry_of_another_group_is_passed_over() -> None:
+    """Groups may share a control topic, and whoever may write to it may name any of them."""
+    heard: list[TelemetryEntry] = []
+    own, foreign = report(1), msgspec.structs.replace(report(2, "stranger"), group="victim")
+    told = DecisionRecord(
+        group="victim",
+        member="a",
+        at=T,
+        generation=1,
+        sequence=9,
+        outcome="none",
+        reason="because",
+        state={"wanted": 9},
+    )
+    entries = [TelemetryEntry(record, T, replayed=True) for record in (foreign, told, own)]
+
+    async def read(hear: Any) -> None:
+        for entry in entries:
+            hear(entry)
+
+    boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
+    nothing: Any = SimpleNamespace()
+    leader = LeaderLoop(CONFIG, {}, nothing, nothing, nothing, boundary, AgentTasks(nothing, boundary))
+    tail: Any = SimpleNamespace(read=read)
+    planner: Any = SimpleNamespace(observe=heard.append)
+    await leader._listen(tail, planner)
+    assert [entry.record for entry in heard] == [own]
