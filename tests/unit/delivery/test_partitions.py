@@ -60,15 +60,23 @@ class Calls(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, changed: asyncio.Event) -> None:
         self.changed = changed
         self.assigned: list[set[TopicPartition]] = []
+        self.revoked: list[set[TopicPartition]] = []
         self.seek: Callable[[], None] = lambda: None
         """What user code does meanwhile."""
+        self.returns = asyncio.Event()
+        """Set while a call may return."""
+        self.returns.set()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self.assigned.append(assigned)
         self.seek()
         self.changed.set()
+        await self.returns.wait()
 
-    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.revoked.append(revoked)
+        self.changed.set()
+        await self.returns.wait()
 
 
 class Measuring(AgentObserver):
@@ -242,6 +250,94 @@ async def test_a_partition_lost_while_its_start_is_looked_up_is_not_opened() -> 
     assert FIRST not in house.buffer.streams
 
 
+async def test_a_look_up_for_an_acquisition_that_was_lost_does_not_open_the_next_one() -> None:
+    """The next one starts where its own release says."""
+    house = House()
+    house.partitions.open([_open(FIRST, acquisition_id=1, offset=None)])
+    await house.until_looked_up(FIRST)
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
+    earlier = house.fetcher.looked_up.pop(FIRST)
+    house.partitions.open([_open(FIRST, acquisition_id=2, offset=None)])
+    await house.until_looked_up(FIRST)
+    earlier.set_result(3)
+    await asyncio.gather(*house.tasks[:1])
+    assert (house.calls.assigned, house.buffer.streams) == ([], {})
+    house.fetcher.looked_up[FIRST].set_result(7)
+    await house.until_opened(FIRST)
+    assert [(event.acquisition_id, event.position) for event in house.events if isinstance(event, e.OpenedEvent)] == [
+        (2, 7)
+    ]
+
+
+def drained(house: House) -> list[int | None]:
+    return [event.done for event in house.events if isinstance(event, e.DrainedEvent)]
+
+
+async def test_a_stopped_partition_is_drained_when_the_listener_has_returned_and_runs_when_it_was_told() -> None:
+    """User code may write down what it did, and read it again: both belong inside these calls."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.buffer.streams[FIRST]
+    house.partitions.stop(c.StopCommand(partition=FIRST, acquisition_id=1))
+    assert (stream.running, house.calls.revoked) == (False, []), "a record is in hand"
+    house.calls.returns.clear()
+    assert house.buffer.take_one() is None
+    await house.until(lambda: bool(house.calls.revoked))
+    assert drained(house) == [], "the listener has not returned"
+    house.calls.returns.set()
+    await asyncio.gather(*house.tasks)
+    assert drained(house) == [1]
+
+    house.calls.returns.clear()
+    house.partitions.resume(c.ResumeCommand(partition=FIRST, acquisition_id=1))
+    await house.until(lambda: bool(house.calls.assigned))
+    assert not stream.running, "the listener has not returned"
+    house.calls.returns.set()
+    await asyncio.gather(*house.tasks)
+    assert stream.running
+    assert drained(house) == [1]
+
+
+async def test_a_thread_that_is_about_to_take_a_record_of_a_lost_partition_gets_none() -> None:
+    """The buffer was looked at before the loss: only the stream itself can still say that it is over."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.buffer.streams[FIRST]
+    house.buffer.take_one()
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=1))
+    assert not house.buffer._announce(stream, 1)
+    assert stream.in_hand is None
+
+
+async def test_what_comes_while_user_code_seeks_is_neither_kept_nor_measured() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.buffer.streams[FIRST]
+    house.observer.told.clear()
+    house.buffer.seek(stream, 10)
+    house.partitions.intake.chunk(_one_record(FIRST, 1))
+    assert (list(stream.chunks), house.observer.told) == ([], [])
+
+
+async def test_only_behind_what_is_done_may_be_committed_what_holds_no_records() -> None:
+    """Behind the last record lie a transaction's markers, or records that were compacted away."""
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream, positions = house.buffer.streams[FIRST], house.partitions.positions
+    house.fetcher.positions[FIRST] = 9
+    house.buffer.feed(stream, _one_record(FIRST, 1))
+    house.buffer.take_one()
+    assert positions.done_offset(stream) == 1, "the second one is in hand"
+    house.buffer.abandon()
+    assert positions.done_offset(stream) == 1, "and is not done where user code gave up with it"
+    house.buffer.seek(stream, 1)
+    house.partitions.seek(stream, 1)
+    house.buffer.feed(stream, _one_record(FIRST, 1))
+    house.buffer.take_one()
+    assert house.buffer.take_one() is None
+    assert positions.done_offset(stream) == 9
+
+
 async def test_a_lull_comes_when_user_code_is_done_with_all_there_is() -> None:
     house = House()
     await house.with_a_record_in_hand(FIRST)
@@ -391,3 +487,13 @@ async def test_a_seek_back_before_what_holds_no_records_counts(offset: int) -> N
     assert positions.done_offset(stream) == 17
     house.buffer.seek(stream, offset)
     assert positions.done_offset(stream) == offset
+
+
+async def test_commands_for_an_acquisition_that_was_lost_leave_the_present_one_alone() -> None:
+    house = House()
+    await house.with_a_record_in_hand(FIRST)
+    stream = house.buffer.streams[FIRST]
+    house.partitions.stop(c.StopCommand(partition=FIRST, acquisition_id=9))
+    assert stream.running
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=9))
+    assert house.buffer.streams == {FIRST: stream}

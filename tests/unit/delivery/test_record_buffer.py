@@ -106,6 +106,81 @@ async def test_one_by_one_and_stopped_in_between() -> None:
     assert [list(finished.stamps) for finished in stream.take_finished()] == [[1_000, 1_000]]
 
 
+async def test_to_ask_for_one_partition_ends_nothing_of_another() -> None:
+    """Its record would be committed while user code works on it."""
+    buffer = handout_of(ONE, TWO)
+    first = buffer.take_one((TWO,))
+    second = buffer.take_one((ONE,))
+    assert (first.partition, second.partition) == (1, 0)
+    one, two = buffer.streams[ONE], buffer.streams[TWO]
+    assert (two.in_hand, two.done) == (0, None)
+    assert list(buffer.take_many((ONE,), 1)) == [ONE]
+    assert (one.done, two.in_hand, two.done) == (1, 0, None)
+    buffer.take_one()
+    assert (one.done, two.done) == (2, 1), "to ask for all ends all"
+
+
+async def test_what_user_code_gave_up_with_is_not_done() -> None:
+    buffer = handout_of(ONE)
+    stream = buffer.streams[ONE]
+    told: list[Stream] = []
+    buffer.agent.drained = told.append  # type: ignore[method-assign]
+    buffer.take_one()
+    buffer.take_one()
+    told.clear()
+    buffer.abandon()
+    assert (stream.done, stream.in_hand, stream.position, told) == (1, None, 2, [stream])
+
+
+class WatchedStream(Stream):
+    """A stream that notes what was in hand whenever somebody looked whether it runs."""
+
+    __slots__ = ("looks", "runs")
+
+    def __init__(self, partition: Partition) -> None:
+        self.looks: list[int | None] = []
+        super().__init__(partition, 1, 0)
+
+    @property
+    def running(self) -> bool:  # type: ignore[override]
+        self.looks.append(getattr(self, "in_hand", None))
+        return self.runs
+
+    @running.setter
+    def running(self, runs: bool) -> None:
+        self.runs = runs
+
+
+@pytest.mark.parametrize("way", ["the first record", "the next record", "a batch"])
+async def test_user_code_says_what_it_takes_before_it_looks_whether_it_may(way: str) -> None:
+    """The agent stops a partition and then looks what is in hand: in the other order neither would see the other."""
+    buffer = handout_of()
+    stream = WatchedStream(ONE)
+    stream.running = True
+    buffer.put(stream)
+    buffer.feed(stream, chunk(ONE, 0))
+    if way == "the next record":
+        buffer.take_one()
+    stream.looks.clear()
+    taken = buffer.take_many((), 2)[ONE][0] if way == "a batch" else buffer.take_one()
+    assert stream.looks[-1] == taken.offset
+
+
+@pytest.mark.parametrize("way", ["the first record", "the next record", "a batch"])
+@pytest.mark.parametrize("late", [-0.001, 0.0], ids=["before", "at"])
+async def test_nothing_is_delivered_at_the_end_of_the_lease(
+    way: str, late: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From that moment on another member may be given the partition."""
+    buffer = handout_of(ONE)
+    if way == "the next record":
+        assert buffer.take_one() is not None
+    now = buffer.lease_until + late
+    monkeypatch.setattr("loadtrim_agent.delivery.record_buffer.boot_time", lambda: now)
+    taken = buffer.take_many((), 1) if way == "a batch" else buffer.take_one()
+    assert bool(taken) == (late < 0.0)
+
+
 async def test_nothing_behind_a_pause_a_lease_or_an_end_is_handed_out() -> None:
     """Also where the next record is unpacked and its partition's turn lasts."""
     buffer = handout_of(ONE)

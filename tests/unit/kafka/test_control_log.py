@@ -22,6 +22,7 @@ from loadtrim_agent.kafka.connections import RECONNECT_SECONDS_MAX
 from loadtrim_agent.kafka.control_log import POLL_SECONDS, SILENT_SECONDS, ControlLog, TelemetryEntry, TelemetryTail
 from loadtrim_agent.kafka.control_topic import LOOK_SECONDS_MAX
 from loadtrim_agent.kafka.partition_log import Appended, Fetched, leader_epochs
+from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.wire.codec import Record, encode
 from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
@@ -280,6 +281,34 @@ async def test_telemetry_that_cannot_be_unpacked_is_counted() -> None:
     await log.close()
 
 
+class CompactedLog:
+    """A coordination log that lacks the records between some of its offsets."""
+
+    def __init__(self, *offsets: int) -> None:
+        self.offsets = offsets
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        value = encode(LoadRecord(group="ours", member="m", at=0.0, generation=1))
+        there = [SimpleNamespace(offset=n, value=value) for n in self.offsets if n >= position]
+        return Fetched(there, self.offsets[-1] + 1, self.offsets[-1] + 1)
+
+
+async def test_records_that_are_missing_are_told_before_those_behind_them() -> None:
+    """What was missed may be a release: the member that reads on without it is not of the others' opinion any more."""
+    log, told = make_log(), list[e.Event]()
+    partition: Any = CompactedLog(0, 1, 4, 5)
+    log._coordination = partition
+    log._reader = SimpleNamespace(feed=told.append)  # type: ignore[assignment]
+    await log._read_on()
+    await log.close()
+    told_of = [getattr(event, "offset", getattr(event, "position", None)) for event in told]
+    assert told_of == [0, 1, None, 4, 5, 6]
+    assert [type(event) for event in told if not isinstance(event, e.LogReadEvent)] == [
+        e.LogGapEvent,
+        e.LogPositionEvent,
+    ], "one gap, and then the position behind all that was read"
+
+
 class SharedLog:
     """A coordination log that two groups write to: offset -> value."""
 
@@ -312,6 +341,66 @@ async def test_the_newest_assignment_is_looked_for_among_those_of_the_own_group(
     await log.close()
     found = [event.assignment for event in told if isinstance(event, e.AssignmentFoundEvent)]
     assert found == [assignment("ours", 4), None]
+
+
+async def test_the_newest_assignment_may_stand_further_back_than_one_look_reaches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("loadtrim_agent.kafka.control_log.BASE_CHUNK_RECORDS", 2)
+    load = LoadRecord(group="ours", member="m", at=0.0, generation=4)
+    older, newer = (AssignmentRecord(group="ours", member="m", at=0.0, generation=n, members={}) for n in (3, 4))
+    log = make_log()
+    partition: Any = SharedLog(older, newer, load, load, load, load, load)
+    log._partition = lambda *_, **__: partition  # type: ignore[method-assign]
+    assert await log._newest_assignment("ours") == newer
+    await log.close()
+
+
+class ProvedLog(SharedLog):
+    """A log that takes what is appended; a read gives one record at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions: list[int] = []
+
+    async def append(self, value: bytes) -> Appended:
+        self.values.append(value)
+        return Appended(len(self.values) - 1, None)
+
+    async def read(self, position: int, *, wait_seconds: float, timeout: float) -> Fetched:
+        self.positions.append(position)
+        messages = [SimpleNamespace(offset=position, value=self.values[position])]
+        return Fetched(messages, position + 1, len(self.values))
+
+
+async def test_the_probe_is_read_back_with_all_that_was_written_before_it() -> None:
+    """A log that can be written and not read would have members give partitions away that nobody takes."""
+    log, there = make_log(), ProvedLog()
+    there.values = [b"not a record", b"nor this"]
+    partition: Any = there
+    log._coordination = partition
+    await log._probe()
+    assert there.positions == [0, 1, 2], "and what cannot be read ends nothing"
+    assert log._position == 3
+    await log.close()
+
+
+class SharedLogThatRefuses(SharedLog):
+    async def append(self, value: bytes) -> Appended:
+        raise LeaderNotAvailableError
+
+
+async def test_an_append_that_does_not_get_through_has_no_offset() -> None:
+    """Any offset would do as a promise that the release is in the log."""
+    log, told = make_log(), list[e.Event]()
+    partition: Any = SharedLogThatRefuses()
+    log._coordination = partition
+    log._reader = SimpleNamespace(feed=told.append)  # type: ignore[assignment]
+    record = LoadRecord(group="ours", member="m", at=0.0, generation=1)
+    await log._append(c.AppendCommand(append=7, record=record))
+    assert not await log.write(record)
+    await log.close()
+    assert [(event.append, event.offset) for event in told if isinstance(event, e.AppendedEvent)] == [(7, None)]
 
 
 class BusyLog:

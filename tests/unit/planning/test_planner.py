@@ -12,9 +12,10 @@ from msgspec import structs
 
 from hash_seeds import same_under_two_hash_seeds
 from loadtrim_agent.common.naming import UnknownNameError
+from loadtrim_agent.planning.placement.problem import Packer, Problem
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
-from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.planning.values import GroupState, MemberState, Placement, PlanConfig, PlannedMove
 from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
@@ -226,6 +227,37 @@ def test_unowned_partitions_are_not_advice_to_anybody() -> None:
     group.remove("m03")
     decision = group.step()
     assert all(move.source in group.members for move in decision.moves)
+
+
+class CarelessPacker:
+    """A packer that looks neither at who is there nor at who reports."""
+
+    name = "careless"
+
+    def __init__(self, packer: Packer, *moves: PlannedMove) -> None:
+        self.packer = packer
+        self.moves = moves
+
+    def pack(self, problem: Problem) -> Placement:
+        return replace(self.packer.pack(problem), moves=self.moves)
+
+
+def test_advice_is_between_members_that_are_there_and_report_whatever_the_packer_says() -> None:
+    """A packer of one's own may not know better."""
+    group = fleet(even(8, 330.0), members=2, can_scale=False)
+    group.run(5)
+    silent = group.join()
+    group.members[silent] = replace(group.members[silent], joined_at=T - 60.0)
+    group.silent = {silent}
+    good = PlannedMove(partition(0), "m01", "m02", "good")
+    group.planner._packer = CarelessPacker(
+        group.planner._packer,
+        good,
+        PlannedMove(partition(2), "m01", silent, "to one that does not report"),
+        PlannedMove(partition(4), "m09", "m02", "from one that is gone"),
+        PlannedMove(partition(6), None, "m02", "from nobody"),
+    )
+    assert [move.reason for move in group.step().moves] == ["good"]
 
 
 # -- how many

@@ -50,6 +50,14 @@ def test_revoked() -> None:
     assert lease.until == 0.0
 
 
+def test_what_was_proved_before_it_was_revoked_is_forgotten() -> None:
+    lease = Lease(SESSION, REBALANCE)
+    lease.renew(50.0)
+    lease.revoke()
+    lease.renew(40.0)
+    assert lease.until == 40.0 + SESSION - 0.5
+
+
 @given(st.lists(st.tuples(times, st.booleans())))
 def test_answers_in_any_order_give_the_same_lease(answers: list[tuple[float, bool]]) -> None:
     def until(given_answers: list[tuple[float, bool]]) -> float:

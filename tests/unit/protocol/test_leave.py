@@ -349,3 +349,16 @@ def test_subscribed_otherwise_before_the_start() -> None:
     assert d.feed(e.SubscriptionEvent, topics=("refunds",)) == []
     d.joining()
     assert d.only(c.SendJoinCommand).topics == ("refunds",)
+
+
+def test_user_code_has_all_the_time_of_the_leave_to_finish() -> None:
+    """The time of a single move is not the time of a stop: the partition would run again on a member that goes."""
+    d = Driver(drain_seconds=2.0).running(0)
+    d.feed(e.LeaveWantedEvent, deadline=d.now + 60.0)
+    assert d.all(c.StopCommand)
+    for _ in range(5):
+        d.after(1.0)
+        d.heartbeat_answered(Code.NONE)
+        d.read(LoadRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+        assert not d.all(c.ResumeCommand)
+    assert d.machine.partitions.assigned[P0].state is AssignedState.DRAINING

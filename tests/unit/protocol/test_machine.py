@@ -13,7 +13,14 @@ from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.group_config import Code
 from loadtrim_agent.protocol.membership_table import Phase
-from loadtrim_agent.wire.ownership_records import LeavingRecord, LoadRecord, ManualOverrideRecord, MovePlan, PlanRecord
+from loadtrim_agent.wire.ownership_records import (
+    HelloRecord,
+    LeavingRecord,
+    LoadRecord,
+    ManualOverrideRecord,
+    MovePlan,
+    PlanRecord,
+)
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 from sim.driver import GROUP, ME, OTHER, Driver, assignment_of, release
 
@@ -232,3 +239,123 @@ def test_records_carry_wall_clock_time() -> None:
     d = Driver().running(0)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     assert d.only(c.AppendCommand).record.at == d.now + 1e9
+
+
+def plan_of(sequence: int, *moves: MovePlan, generation: int = 1) -> PlanRecord:
+    return PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=generation, sequence=sequence, moves=moves)
+
+
+TO_ME = MovePlan(topic="orders", partition=1, source=OTHER, target=ME)
+FROM_ME = MovePlan(topic="orders", partition=0, source=ME, target=OTHER)
+
+
+def test_a_plan_that_is_read_in_a_rebalance_is_not_heeded() -> None:
+    """Nothing it advises can happen before the generation ends, and the next one has plans of its own."""
+    d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.read(plan_of(1, FROM_ME, TO_ME))
+    assert (d.out, d.machine.plan) == ([], None)
+
+
+def test_the_plans_of_a_generation_count_from_its_first_on() -> None:
+    """Each leader numbers its own: a plan of the generation before shut out those of the next leader."""
+    d = Driver().running(0)
+    d.read(plan_of(7))
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(0,), m2=())
+    assert d.machine.plan is None
+    d.read(plan_of(1, FROM_ME, generation=2))
+    assert d.machine.partitions.assigned[P0].state is AssignedState.PRE_COMMIT
+
+
+def test_a_member_that_does_not_subscribe_the_topic_is_given_nothing_of_it() -> None:
+    d = Driver().joining()
+    d.join_answered()
+    assignment = assignment_of(1, m1=(0,), m2=())
+    others = msgspec.structs.replace(assignment.members[OTHER], topics=("payments",))
+    d.sync_answered(assignment=msgspec.structs.replace(assignment, members={**assignment.members, OTHER: others}))
+    d.open_all()
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.counted() == ["move_not_possible"]
+    assert d.kinds() == []
+
+
+def test_no_move_begins_in_a_rebalance_and_none_twice() -> None:
+    d = Driver().running(0)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert d.kinds() == ["GatherCommits"]
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert (d.counted(), d.kinds()) == (["move_not_possible"], []), "it is on its way"
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+    assert (d.counted(), d.kinds()) == (["move_not_possible"], [])
+    assert d.machine.partitions.assigned[P0].state is AssignedState.RUNNING
+
+
+def test_what_is_held_is_not_acquired_again() -> None:
+    """A release that gives a member what it holds, and that it never sent, must not open a second acquisition."""
+    d = Driver().running(0)
+    d.read(release(1, 0, 0, ME, ME))
+    assert d.counted() == ["foreign_release"]
+    assert not d.all(c.OpenCommand)
+    assert d.machine.partitions.assigned[P0].state is AssignedState.RUNNING
+
+
+def test_what_was_kept_for_a_later_generation_is_dropped_at_a_gap() -> None:
+    """Between these records one may be missing: folded without it they made owners that nobody else knew."""
+    d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
+    d.read(release(2, 1, 0, OTHER, ME))
+    d.feed(e.LogGapEvent)
+    d.into(2, m1=(0,), m2=(1,))
+    assert not d.all(c.OpenCommand)
+    assert d.machine.snapshot().owners == {P0: ME, Partition("orders", 1): OTHER}
+
+
+def test_a_commit_carries_the_generation_that_was_entered() -> None:
+    """With the next one, which only JoinGroup has told yet, the fence would let a commit of before pass."""
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.join_answered(generation=2)
+    d.sync_answered(code=Code.REBALANCE_IN_PROGRESS)
+    assert d.all(c.SendJoinCommand)
+    offsets = {P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=6)}
+    d.feed(e.CommitWantedEvent, offsets=offsets)
+    assert d.only(c.SendCommitCommand).generation == 1
+
+
+def test_a_commit_of_an_earlier_generation_that_is_refused_late_begins_no_rebalance() -> None:
+    d = Driver().running(0)
+    offsets = {P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=6)}
+    d.feed(e.CommitWantedEvent, offsets=offsets)
+    assert d.only(c.SendCommitCommand).generation == 1
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(0,), m2=())
+    d.commit_answered(Code.ILLEGAL_GENERATION)
+    assert d.machine.snapshot().stable
+    assert d.only(c.SendCommitCommand).generation == 2, "it is sent again where it belongs now"
+
+
+def test_a_forgotten_member_comes_back_as_a_newcomer() -> None:
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID)
+    seen = d.machine.snapshot()
+    assert (seen.member, seen.generation, seen.protocol, seen.assignment) == ("", -1, "", None)
+    d.join_answered(code=Code.MEMBER_ID_REQUIRED, member="m7")
+    assert isinstance(d.only(c.AppendCommand).record, HelloRecord), "the others know it by no generation"
+
+
+def test_a_successor_numbers_on() -> None:
+    """Answers to what was sent before it left must not be taken for answers to the successor's requests."""
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    last_join, last_append = d.only(c.SendJoinCommand).attempt, d.only(c.AppendCommand).append
+    last_acquisition = d.acquisition_of(P0)
+    d.machine = d.machine.successor()
+    d.feed(e.StartEvent)
+    d.feed(e.CoordinatorFoundEvent)
+    assert d.only(c.SendJoinCommand).attempt == last_join + 1
+    d.join_answered(code=Code.MEMBER_ID_REQUIRED)
+    assert d.only(c.AppendCommand).append == last_append + 1
+    d.join_answered()
+    d.sync_answered(assignment=assignment_of(1, attempt=last_join + 2, m1=(0,), m2=()))
+    assert d.acquisition_of(P0) == last_acquisition + 1

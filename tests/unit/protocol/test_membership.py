@@ -14,6 +14,7 @@ from loadtrim_agent.protocol.counters import ProtocolCount
 from loadtrim_agent.protocol.group_config import LOADTRIM, STANDARD_PROTOCOLS, Code
 from loadtrim_agent.protocol.heartbeats import BURST_GAPS_SECONDS
 from loadtrim_agent.protocol.membership_table import Phase
+from loadtrim_agent.wire.codec import encode
 from loadtrim_agent.wire.ownership_records import (
     AssignmentRecord,
     HelloRecord,
@@ -1048,3 +1049,59 @@ def test_leaving_members_are_given_nothing() -> None:
     d.read(LeavingRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
     d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
     assert d.counted() == ["move_not_possible"]
+
+
+def test_the_answer_to_an_earlier_sync_is_not_entered() -> None:
+    """Its assignment is of a rebalance that was given up: others are in a later one."""
+    d = Driver().joining()
+    d.join_answered()
+    earlier = d.machine.membership.rebalance.attempt
+    d.after(10.0)
+    assert d.only(c.SendJoinCommand).fresh
+    d.join_answered(generation=2)
+    answer = e.GroupAnswer(assignment=assignment_of(1, attempt=earlier, m1=(0,), m2=()))
+    d.feed(e.SyncAnsweredEvent, sent_at=d.now, attempt=earlier, generation=1, code=0, answer=answer)
+    assert d.out == []
+    assert d.machine.membership.phase is Phase.SYNCING
+    d.sync_answered(assignment=assignment_of(2, attempt=earlier + 1, m1=(0,), m2=()))
+    assert d.machine.snapshot().generation == 2
+
+
+def test_an_assignment_of_the_generation_that_is_being_made_shows_no_copies() -> None:
+    """It was made from these very JoinGroups: judged by it all of them would be copies, for ever."""
+    d = Driver().joining()
+    d.join_answered(leader=ME, members=(joined(ME), joined(OTHER)))
+    d.feed(e.AssignmentFoundEvent, assignment=assignment_of(1, ME, m1=(), m2=()))
+    assert d.counted() == []
+    assert d.kinds() == ["SendSync"]
+
+
+def test_the_answers_are_as_large_as_there_are_members() -> None:
+    """The broker keeps the answers of all members in one record: it is their sum that must fit."""
+    inline = Driver(inline_limit_bytes=10_000).joining()
+    members = tuple(joined(member) for member in (ME, OTHER, "m3"))
+    inline.join_answered(leader=ME, members=members)
+    inline.feed(e.AssignmentFoundEvent, assignment=None)
+    assignment = inline.only(c.SendSyncCommand).answers[ME].assignment
+    assert assignment is not None
+    d = Driver(inline_limit_bytes=2 * len(encode(assignment))).joining()
+    d.join_answered(leader=ME, members=members)
+    d.feed(e.AssignmentFoundEvent, assignment=None)
+    assert isinstance(d.only(c.AppendCommand).record, AssignmentRecord), "it goes through the log"
+
+
+def test_a_heartbeat_that_was_refused_renews_nothing() -> None:
+    """The coordinator's clock for the member runs on, so the member's must as well."""
+    d = Driver().running(0)
+    until = d.machine.lease_until
+    d.after(1.0)
+    d.heartbeat_answered(Code.ILLEGAL_GENERATION)
+    assert d.machine.lease_until == until
+    assert d.all(c.SendJoinCommand)
+
+
+def test_the_shell_is_told_when_the_lease_is_gone() -> None:
+    """It would go on delivering what it has until the time it was told last."""
+    d = Driver().running(0)
+    d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID)
+    assert d.only(c.LeaseCommand).until == 0.0

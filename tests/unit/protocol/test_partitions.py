@@ -699,3 +699,83 @@ def test_by_hand_what_has_no_commit_is_not_given_away() -> None:
     fetch = d.only(c.FetchCommittedCommand)
     d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, offsets={P0: -1})
     assert d.kinds() == ["Resume"]
+
+
+# -- what is late --------------------------------------------------------------------------------------------------
+
+
+def test_what_user_code_commits_of_an_acquisition_that_was_lost_is_refused() -> None:
+    """It did those records as the owner of before: the owner since may be further, or behind."""
+    d = Driver().running(0)
+    earlier = d.acquisition_of(P0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(), m2=(0,))
+    d.read(release(2, 0, 0, OTHER, ME, offset=20))
+    assert d.acquisition_of(P0) != earlier
+    offsets = {P0: e.OffsetCommit(acquisition_id=earlier, offset=9)}
+    d.feed(e.CommitWantedEvent, request=3, offsets=offsets)
+    assert d.only(c.CommitResultCommand) == c.CommitResultCommand(request=3, code=Code.ILLEGAL_GENERATION)
+    assert not d.all(c.SendCommitCommand)
+
+
+def test_offsets_of_an_acquisition_that_was_lost_say_nothing_of_the_next_one() -> None:
+    d = Driver().entered(**{ME: (0,), OTHER: ()})
+    fetch = d.only(c.FetchCommittedCommand).fetch
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(), m2=(0,))
+    d.read(release(2, 0, 0, OTHER, ME, offset=20))
+    d.feed(e.CommittedFetchedEvent, fetch=fetch, code=0, offsets={}, refused={P0: TOPIC_AUTHORIZATION_FAILED})
+    assert d.out == []
+    assert not d.machine.partitions.assigned[P0].held_up
+
+
+def test_the_place_of_an_earlier_release_is_not_the_place_of_the_present_one() -> None:
+    """Both are of one partition: the present one would look as if it were missing, and cost a rebalance."""
+    d = giving(Driver().running(0), done=None)
+    first = d.only(c.AppendCommand).append
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(0,), m2=())
+    d.open_all()
+    giving(d, done=None)
+    assert d.only(c.AppendCommand).append != first
+    d.feed(e.AppendedEvent, append=first, offset=3)
+    d.feed(e.LogPositionEvent, position=9)
+    assert d.out == []
+    assert state(d) is AssignedState.TRANSFERRED
+
+
+def test_what_was_released_and_is_given_back_by_an_assignment_is_acquired_anew() -> None:
+    """It stands still since the release: kept as it is, no member would ever deliver it."""
+    d = giving(Driver().running(0), done=None)
+    earlier = d.acquisition_of(P0)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(0,), m2=())
+    assert d.only(c.DropCommand).acquisition_id == earlier
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+    assert state(d) is AssignedState.FETCHING
+
+
+def test_what_is_not_opened_yet_is_owned_all_the_same() -> None:
+    """The leader would give it to another member, and this one opens it a moment later."""
+    d = Driver().entered(**{ME: (0, 1), OTHER: ()})
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert d.only(c.SendJoinCommand).owned == (P0, P1)
+
+
+def test_the_auto_commit_adds_nothing_to_a_handoff() -> None:
+    """The release would wait for one more answer of the broker, while the partition stands still."""
+    d = giving(Driver().running(0), done=9)
+    commit(d, 9)
+    d.commit_answered()
+    assert not d.all(c.SendCommitCommand)
+    assert d.only(c.AppendCommand).record.offset == 9
+
+
+def test_no_release_below_what_is_done() -> None:
+    """User code may commit an earlier offset; until that is answered the broker and this member differ."""
+    d = Driver().running(0, offset=9)
+    d.give(P0)
+    commit(d, 3, request=1)
+    d.drained(P0, 9)
+    d.commit_answered()
+    assert not d.all(c.AppendCommand)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from aiokafka.protocol import group, offset
 
 from loadtrim import Consumer, Settings
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.errors import InvariantError
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import leave
 from loadtrim_agent.protocol.commands import LeaseCommand
-from loadtrim_agent.protocol.events import TickEvent
+from loadtrim_agent.protocol.events import LeaveWantedEvent, TickEvent
 from loadtrim_agent.protocol.machine import Machine
 from loadtrim_agent.runtime.membership import LATE_COMMIT_SECONDS
 from walks.broker import MemoryBroker
@@ -104,6 +106,28 @@ async def test_a_machine_that_cannot_even_leave_is_left_alone(
     ]
 
 
+async def test_a_machine_that_contradicts_itself_goes_on_consuming(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is owned is safe to deliver; only moves rest on what the machine believes."""
+    async with working() as (broker, one):
+        handle, breaks = Machine.handle, iter([True, True])
+
+        def twice(self: Machine, event: Any) -> Any:
+            if next(breaks, False):
+                raise InvariantError("made up")
+            return handle(self, event)
+
+        monkeypatch.setattr(Machine, "handle", twice)
+        for _ in range(2):
+            agent_of(one).feed(TickEvent(now=boot_time()))
+        await broker.send(TOPIC, 0, b"next")
+        assert (await asyncio.wait_for(one.getone(), WAIT_SECONDS)).value == b"next"
+        assert agent_of(one).options.observer._errors["invariant"] == 2
+        assert not has_left(broker)
+    assert len([r for r in caplog.records if "contradicts itself" in r.message]) == 1, "said once"
+
+
 async def test_a_partition_whose_start_is_refused_for_good_fails_the_start_and_leaves() -> None:
     async with stage(partitions=2) as broker:
 
@@ -119,6 +143,22 @@ async def test_a_partition_whose_start_is_refused_for_good_fails_the_start_and_l
         with pytest.raises(TopicAuthorizationFailedError):
             await asyncio.wait_for(one.start(), WAIT_SECONDS)
         assert has_left(broker)
+
+
+async def test_a_second_leave_takes_no_time_from_the_first() -> None:
+    """SIGTERM promised the orchestrator a time; a stop() behind it must not move it out."""
+    async with working() as (_, one):
+        agent, wishes = agent_of(one), list[LeaveWantedEvent]()
+        agent.feed = lambda event: wishes.append(event)
+        begun = boot_time()
+        for drain_seconds in (5.0, 60.0, 2.0):
+            agent.leave(drain_seconds)
+        first, second, third = (event.deadline for event in wishes)
+        del agent.feed
+        agent.condition.leave_by = float("inf")
+    assert begun + 5.0 <= first < begun + 10.0
+    assert second == first
+    assert third < first
 
 
 async def test_a_start_that_is_cancelled_leaves() -> None:
@@ -212,6 +252,34 @@ async def test_a_task_of_membership_that_fails_is_raised_at_each_call_and_leaves
         assert agent_of(one).options.observer._errors["broken"] == 0, "it is not contained"
 
 
+async def test_user_code_that_waits_for_a_record_is_not_taken_for_stuck() -> None:
+    """On a quiet topic it waits for hours; the time counts from when it has a record."""
+    async with stage() as broker, consumer(broker) as one:
+        agent = agent_of(one)
+        agent.options = replace(agent.options, max_poll_seconds=0.04)
+        waiting = asyncio.create_task(one.getone())
+        await until(lambda: agent.buffer.sleep.asleep)
+        agent.buffer.last_call -= 3_600.0
+        watching = asyncio.create_task(agent._watch_user())
+        looks: set[float] = set()
+        await until(lambda: looks.add(agent.buffer.agent_seen_at) or len(looks) > 3)
+        assert not agent.buffer.expired
+        await broker.send(TOPIC, 0, b"late")
+        assert (await asyncio.wait_for(waiting, WAIT_SECONDS)).value == b"late"
+        await until(lambda: agent.buffer.expired)
+        watching.cancel()
+
+
+async def test_a_request_may_take_as_long_as_a_rebalance() -> None:
+    """A JoinGroup is answered when the last member has joined: aiokafka would end it at request_timeout_ms."""
+    async with stage() as broker:
+        one = made(broker, Settings(http="off"), session_timeout_ms=40_000, request_timeout_ms=1_000)
+        await one.start()
+        milliseconds = agent_of(one)._connections.client._request_timeout_ms
+        await one.stop()
+    assert milliseconds > 80_000 + 5_000
+
+
 @pytest.mark.parametrize("under_way", [True, False], ids=["while it leaves", "when it has left"])
 async def test_user_code_that_asks_for_nothing_leaves_and_comes_back_at_its_next_call(
     under_way: bool, monkeypatch: pytest.MonkeyPatch
@@ -220,7 +288,7 @@ async def test_user_code_that_asks_for_nothing_leaves_and_comes_back_at_its_next
     monkeypatch.setattr(leave, "LAST_COMMIT_SECONDS", 0.05)
     async with stage() as broker:
         await broker.send(TOPIC, 0, b"0", b"1")
-        one = made(broker, Settings(http="off"), max_poll_interval_ms=100)
+        one = made(broker, Settings(http="off"))
         await one.start()
         try:
             assert (await asyncio.wait_for(one.getone(), WAIT_SECONDS)).value == b"0"
@@ -228,6 +296,7 @@ async def test_user_code_that_asks_for_nothing_leaves_and_comes_back_at_its_next
             errors, names = agent_of(one).options.observer._errors, broker.groups[GROUP].names
             before = errors["max_poll_interval"]
             condition = agent_of(one).condition
+            agent_of(one).buffer.last_call -= 3_600.0  # on a busy machine a start takes longer than any short limit
             await until(lambda: agent_of(one).buffer.expired if under_way else condition.left.is_set())
             assert condition.left.is_set() != under_way
             assert errors["max_poll_interval"] == before + 1

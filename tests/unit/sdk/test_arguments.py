@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loadtrim import Settings
 from loadtrim.arguments import Arguments
 from loadtrim_agent.protocol.group_config import GroupConfig
 
@@ -40,3 +41,52 @@ def test_several_heartbeats_fit_into_a_session(
 def test_too_few_heartbeats_are_refused_by_the_protocol() -> None:
     with pytest.raises(ValueError, match="third of session_timeout"):
         GroupConfig(group="g", topics=(), session_timeout=2.0, rebalance_timeout=4.0, heartbeat_interval=1.0)
+
+
+def read(**given: Any) -> Arguments:
+    return Arguments.read(("orders",), {"group_id": "g", **given}, enabled=True)
+
+
+def test_the_protocol_is_told_seconds_and_everything_that_was_given() -> None:
+    arguments = read(
+        session_timeout_ms=9_000,
+        rebalance_timeout_ms=30_000,
+        heartbeat_interval_ms=700,
+        retry_backoff_ms=250,
+        enable_auto_commit=False,
+    )
+    config = arguments.group_config(("orders",), Settings(drain_seconds=7.0, instance="pod-1"))
+    assert config == GroupConfig(
+        group="g",
+        topics=("orders",),
+        session_timeout=9.0,
+        rebalance_timeout=30.0,
+        heartbeat_interval=0.7,
+        drain_seconds=7.0,
+        auto_commit=False,
+        retry_backoff=0.25,
+        instance="pod-1",
+    )
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(None, 20_000), (15_000, 20_000), (25_000, 25_000)])
+def test_a_rebalance_outlasts_two_sessions(given: int | None, wanted: int) -> None:
+    assert read(session_timeout_ms=10_000, rebalance_timeout_ms=given).rebalance_timeout_ms == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"group_id": None}, "group_id is required"),
+        ({"group_instance_id": "pod-1"}, "static membership"),
+        ({"partition_assignment_strategy": ()}, "loadtrim decides who owns what"),
+        ({"max_poll_records": 0}, "positive Integer"),
+        ({"isolation_level": "read_comitted"}, "Incorrect isolation level read_comitted"),
+        ({"auto_offset_reset": "erliest"}, "allowed are earliest, latest and none"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_a_group_of_ours_cannot_honour_is_refused(given: dict[str, Any], says: str) -> None:
+    """Taken in silence it would be heeded by nobody."""
+    with pytest.raises(ValueError, match=says):
+        read(**given)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import ConsumerStoppedError
+from prometheus_client import CollectorRegistry
 
-from loadtrim import Consumer
+from loadtrim import Consumer, Settings
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -198,3 +199,19 @@ async def test_a_stop_waits_for_a_record_that_was_asked_for_with_a_time_limit(ca
     assert not agent.left.is_set()
     go_on.set()
     await asyncio.gather(working, stopping)
+
+
+async def test_the_agent_is_told_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arguments are aiokafka's, in milliseconds."""
+    monkeypatch.setattr("loadtrim.managed.Agent", lambda options: options)
+    consumer = Consumer(
+        "t",
+        group_id="g",
+        settings=Settings(http="off"),
+        handle_signals=False,
+        registry=CollectorRegistry(),
+        auto_commit_interval_ms=2_500,
+        max_poll_interval_ms=60_000,
+    )
+    options: Any = await consumer._client._make_agent()  # type: ignore[union-attr]
+    assert (options.auto_commit_seconds, options.max_poll_seconds) == (2.5, 60.0)

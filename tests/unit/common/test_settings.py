@@ -1,0 +1,33 @@
+"""Ranges of settings, one by one; what the environment makes of them is tested with ``loadtrim.settings``."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadtrim_agent.common.settings import AgentSettings, is_allowed, out_of_range
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "too_little"),
+    [
+        ("sla_seconds", 1e-9, 0.0),
+        ("drain_seconds", 1e-9, 0.0),
+        ("sla_share", 0.5, 0.499),
+        ("min_replicas", 1, 0),
+        ("max_replicas", 1, 0),
+    ],
+)
+def test_a_range_begins_where_it_says(name: str, least: float, too_little: float) -> None:
+    assert is_allowed(name, least)
+    assert not is_allowed(name, too_little)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_a_duration_is_finite(value: float) -> None:
+    assert not is_allowed("sla_seconds", value)
+
+
+def test_a_maximum_may_be_none_or_the_minimum() -> None:
+    assert is_allowed("max_replicas", None)
+    assert list(out_of_range(AgentSettings(min_replicas=3, max_replicas=3))) == []
+    assert [name for name, *_ in out_of_range(AgentSettings(min_replicas=3, max_replicas=2))] == ["max_replicas"]

@@ -1,0 +1,189 @@
+"""The machine driven: events one after the other, ticks when they are due, commits of user code, commands in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartitionError
+
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.error_boundary import ErrorBoundary
+from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
+from loadtrim_agent.protocol import commands as c
+from loadtrim_agent.protocol import events as e
+from loadtrim_agent.protocol.assigned_partition import AssignedState
+from loadtrim_agent.protocol.group_config import Code, GroupConfig
+from loadtrim_agent.protocol.snapshot import AssignedView
+from loadtrim_agent.runtime.membership import MembershipDriver, UserCommits
+from loadtrim_agent.runtime.observer import AgentObserver
+from walks.scenes import TOPIC, consumer, stage
+
+ONE, TWO, THREE = (Partition("orders", index) for index in range(3))
+NEVER = float("inf")
+
+
+class ScriptedMachine:
+    """A machine that commands two counts for each event, named by the event's time, and wants one tick."""
+
+    def __init__(self, due: float = NEVER) -> None:
+        self.due = due
+        self.handled: list[float] = []
+
+    def handle(self, event: e.Event) -> list[c.Command]:
+        self.handled.append(event.now)
+        if event.now >= self.due:
+            self.due = NEVER
+        return [c.FetchTopicsCommand(topics=(f"{event.now:g}", which)) for which in ("first", "second")]
+
+    def wakeup(self) -> float:
+        return self.due
+
+
+class Sink:
+    """Carries nothing out, and says what it was told to."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.meanwhile: list[Callable[[], None]] = []
+        """Called one by one while commands are carried out."""
+
+    def carry_out(self, command: Any) -> None:
+        self.told.append(" ".join(command.topics))
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+
+    def finish(self, machine: Any) -> None:
+        self.told.append("finish")
+
+    def leave_group(self, member: str) -> None:
+        raise AssertionError("nothing broke")
+
+
+def driven(machine: ScriptedMachine) -> tuple[MembershipDriver, Sink]:
+    observer = AgentObserver()
+    failures = SimpleNamespace(raise_to_user=lambda error: None)
+    driver = MembershipDriver(GroupConfig(group="g", topics=()), failures, observer, ErrorBoundary(observer))  # type: ignore[arg-type]
+    driver.machine = machine  # type: ignore[assignment]
+    driver.sink = sink = Sink()
+    return driver, sink
+
+
+async def test_an_event_that_comes_while_commands_are_carried_out_waits_its_turn() -> None:
+    """The rest of the commands would be carried out after those of a later state."""
+    driver, sink = driven(ScriptedMachine())
+    sink.meanwhile.append(lambda: driver.feed(e.TickEvent(now=2.0)))
+    driver.feed(e.TickEvent(now=1.0))
+    assert sink.told == ["1 first", "1 second", "finish", "2 first", "2 second", "finish"]
+
+
+@pytest.mark.looptime
+async def test_a_tick_comes_when_it_is_due_and_not_before(looptime: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is woken too early does nothing, and wants to be woken at the same time again."""
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("loadtrim_agent.runtime.membership.boot_time", loop.time)
+    machine = ScriptedMachine(due=loop.time() + 3.0)
+    driver, _ = driven(machine)
+    due = machine.due
+    driver.feed(e.TickEvent(now=loop.time()))
+    await asyncio.sleep(5.0)
+    first, *ticks = machine.handled
+    assert first < due
+    assert len(ticks) == 1
+    assert due <= ticks[0] < due + 0.01
+
+
+def view(acquisition_id: int, state: AssignedState = AssignedState.RUNNING, committed: int | None = 0) -> AssignedView:
+    return AssignedView(acquisition_id=acquisition_id, state=state, committed=committed, held_up=False)
+
+
+class Office:
+    """Commits of user code, with a machine that answers when the test does."""
+
+    def __init__(self, *, auto_commit: bool = True, done: dict[Partition, int | None] | None = None) -> None:
+        self.config = GroupConfig(group="g", topics=(), auto_commit=auto_commit)
+        self.assigned = {ONE: view(1), TWO: view(2, committed=5), THREE: view(3)}
+        self.wanted: list[e.CommitWantedEvent] = []
+        done = done or {}
+        streams = {p: Stream(p, v.acquisition_id, 0) for p, v in self.assigned.items()}
+        partitions = SimpleNamespace(
+            buffer=SimpleNamespace(streams=streams),
+            positions=SimpleNamespace(done_offset=lambda stream: done.get(stream.partition)),
+        )
+        self.commits = UserCommits(self, partitions, SimpleNamespace(unanswered_commits={}), None)  # type: ignore[arg-type]
+
+    def snapshot(self) -> Any:
+        return self
+
+    def feed(self, event: Any) -> None:
+        self.wanted.append(event)
+
+    async def commit(self, code: int) -> None:
+        """Commit an offset, which is answered with this code."""
+        committing = asyncio.ensure_future(self.commits.commit({ONE: (7, "")}))
+        await asyncio.sleep(0)
+        self.commits.result(c.CommitResultCommand(request=self.wanted[-1].request, code=code))
+        await committing
+
+
+async def test_the_auto_commit_takes_what_is_done_and_not_committed() -> None:
+    office = Office(done={ONE: 4, TWO: 5})
+    office.commits.commit_done()
+    [event] = office.wanted
+    assert event.request == 0
+    assert event.offsets == {ONE: e.OffsetCommit(acquisition_id=1, offset=4)}, "the others have nothing new"
+
+
+async def test_with_manual_commits_nothing_is_committed_by_itself() -> None:
+    office = Office(auto_commit=False, done={ONE: 4, TWO: 9})
+    office.commits.commit_done()
+    assert [event.offsets for event in office.wanted] == [{}], "who asked is answered all the same"
+
+
+@pytest.mark.parametrize("code", [Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.REBALANCE_IN_PROGRESS])
+async def test_a_commit_of_what_was_given_away_is_told(code: Code) -> None:
+    with pytest.raises(CommitFailedError, match="given to another member"):
+        await Office().commit(code)
+
+
+async def test_a_commit_ends_well_or_as_the_broker_says() -> None:
+    office = Office()
+    await office.commit(Code.NONE)
+    assert office.wanted[0].offsets == {ONE: e.OffsetCommit(acquisition_id=1, offset=7)}
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await office.commit(UnknownTopicOrPartitionError.errno)
+
+
+async def test_a_lease_wakes_user_code_only_where_it_had_none_and_never_one_that_failed() -> None:
+    async with stage() as broker, consumer(broker) as one:
+        agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
+        woken: list[float] = []
+        agent.buffer.wake = lambda: woken.append(agent.buffer.lease_until)
+        sink, later = agent.driver.sink, boot_time() + 100.0
+        agent.buffer.lease_until = 0.0
+        sink.carry_out(c.LeaseCommand(until=later))
+        assert woken == [later], "user code that waits without a lease sleeps without a time"
+        sink.carry_out(c.LeaseCommand(until=later + 1.0))
+        assert (woken, agent.buffer.lease_until) == ([later], later + 1.0)
+        agent.raise_to_user(KafkaError("broken"))
+        sink.carry_out(c.LeaseCommand(until=later + 2.0))
+        assert agent.buffer.lease_until == 0.0
+
+
+async def test_partitions_are_opened_when_all_of_an_events_commands_were_carried_out() -> None:
+    """Together, so that they share a call of the listener; and after what else the event asks for."""
+    async with stage() as broker, consumer(broker) as one:
+        agent: Any = one._client.link.need_agent()  # type: ignore[union-attr]
+        opened: list[list[Partition]] = []
+        agent.partitions.open = lambda commands: opened.append([command.partition for command in commands])
+        sink = agent.driver.sink
+        for index in (7, 8):
+            sink.carry_out(c.OpenCommand(partition=Partition(TOPIC, index), acquisition_id=index, offset=0))
+        assert opened == []
+        for _ in range(2):
+            sink.finish(agent.driver.machine)
+        assert opened == [[Partition(TOPIC, 7), Partition(TOPIC, 8)]], "once"
