@@ -28,12 +28,11 @@ def make(**settings: Any) -> Consumer:
 
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["managed", "plain"])
-@pytest.mark.parametrize("name", PUBLIC)
+# All but stop, which takes ``at_once`` here.
+@pytest.mark.parametrize("name", sorted(set(PUBLIC) - {"stop"}))
 async def test_each_call_is_answered_by_both(name: str, enabled: bool) -> None:
     """The same kind of call: a coroutine function where ``Consumer``'s is one, with the same parameters."""
     consumer = make(enabled=enabled)
-    if name == "stop":
-        return  # takes ``at_once`` here
     parts: list[Any] = [consumer._client, consumer._positions, consumer._cluster]
     call = next(getattr(part, name) for part in parts if hasattr(part, name))
     mine = getattr(consumer, name)
