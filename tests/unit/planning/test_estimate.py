@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.estimate import estimate_of, late_records, quantile, unit_curve
+from loadtrim_agent.planning.estimate import _filled, _interpolated, estimate_of, late_records, quantile, unit_curve
 from loadtrim_agent.planning.observation import Observation
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, PlanConfig
 from unit.planning.virtual_group import COST, Fleet, even, partition
@@ -241,3 +241,23 @@ def test_windows_of_another_load_tell_nothing_about_the_shape() -> None:
     assert isinstance(answer, Estimate)
     entry = answer.partitions[partition(0)]
     assert entry.curve.mean[AT[0.1]] == pytest.approx(0.1 * entry.work, rel=0.05)
+
+
+def test_windows_longer_than_the_past_go_on_at_the_mean_level() -> None:
+    """Means are of one busy second a second: a window that is longer by a second holds one more."""
+    lengths = TAUS_SECONDS[1:]
+    means, sds = _filled([None] * len(lengths))
+    assert means == pytest.approx(lengths)
+    assert sds == [0.0] * len(lengths)
+    means, sds = _filled([(1.25, 0.5), *[None] * (len(lengths) - 1)])
+    assert means == pytest.approx([1.25 + tau - lengths[0] for tau in lengths])
+    assert sds == [0.5] * len(lengths)
+
+
+def test_a_window_of_no_length_holds_what_the_two_shortest_have_in_common() -> None:
+    """0.3 in one length and 0.5 in two of them: 0.1 comes at once, with each."""
+    shortest = TAUS_SECONDS[1]
+    instant, *_ = _interpolated(((shortest, 0.3), (2 * shortest, 0.5), (60.0, 60.0)))
+    assert instant == pytest.approx(0.1)
+    instant, *_ = _interpolated(((shortest, 0.2), (2 * shortest, 0.5), (60.0, 60.0)))
+    assert instant == 0.0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtrim_agent.planning.baseline import Expectation
-from loadtrim_agent.planning.forecast import DAMPING_PER_SECOND, alike_seconds, forecast
+from loadtrim_agent.planning.forecast import DAMPING_PER_SECOND, _fit, _fits, _Line, alike_seconds, forecast
 
 
 def noise(seed: int, share: float = 0.1) -> list[float]:
@@ -167,3 +167,19 @@ def test_what_fits_the_noise_moves_as_little_as_the_second_itself_would() -> Non
     series = noise(2)[:60]
     assert forecast(series, 2.0, opening=1.1) == forecast([*series, 1.1], 2.0)
     assert forecast(series, 2.0, opening=1.1).level == pytest.approx(forecast(series, 2.0).level, rel=0.01)
+
+
+def test_a_fitted_line_says_how_far_it_may_be_off() -> None:
+    """Formulas of the least squares for 0, 2, 1, 3 at the times 0 to 3: residuals -0.3, 0.9, -0.9, 0.3."""
+    line = _fit([0.0, 2.0, 1.0, 3.0], 0.0)
+    assert (line.slope, line.level, line.freedom) == (pytest.approx(0.8), pytest.approx(2.7), 2)
+    assert line.stddev == pytest.approx(math.sqrt(0.9))
+    assert line.slope_error == pytest.approx(math.sqrt(0.9 / 5.0))
+    assert line.error == pytest.approx(math.sqrt(0.9) * math.sqrt(1 / 4 + 1.5 * 1.5 / 5.0))
+
+
+def test_the_newest_part_is_compared_with_the_middle_of_that_part() -> None:
+    """A line that rises by 1 a second and is at 9 now was at 7.5 on average of the last 4 s."""
+    line = _Line(level=9.0, slope=1.0, slope_error=0.0, error=0.0, stddev=0.1, freedom=8)
+    assert _fits(line, [6.0, 7.0, 8.0, 9.0])
+    assert not _fits(line, [7.5, 8.5, 9.5, 10.5])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
 
 from loadtrim_agent.planning import observation
-from loadtrim_agent.planning.observation import History, Observation
+from loadtrim_agent.planning.observation import History, Observation, _Average
 from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
 from unit.planning.virtual_group import TOPIC, T, partition
@@ -469,3 +470,11 @@ def test_strangers_are_forgotten_before_members(monkeypatch: pytest.MonkeyPatch)
     feed(history, 1, first=5)
     assert history.left_out["copy"] == 0
     assert seen(history, 6).members["a"].received_at == T + 6
+
+
+def test_an_average_fades_with_the_time_in_which_nothing_came() -> None:
+    average = _Average(10.0)
+    average.add(100.0, 1.0, 0.0, 0.0)
+    assert average.value() == pytest.approx(100.0)
+    kept = math.exp(-0.5)
+    assert average.value(5.0) == pytest.approx(100.0 * kept / (kept + 10.0 * (1.0 - kept)))

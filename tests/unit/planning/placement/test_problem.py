@@ -1,0 +1,42 @@
+"""What a bin may have, and what is late on it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from loadtrim_agent.planning.placement.problem import Limits, Load, _deviation
+from unit.planning.virtual_group import TOPIC, bins, item
+
+
+def test_a_silent_member_keeps_what_it_has_and_is_given_nothing() -> None:
+    """What it is doing is not known, so nothing is taken from it and nothing is added."""
+    [entry] = bins("a")
+    mine, anothers, nobodys = item(0, "a"), item(1, "b"), item(2, None)
+    assert [entry.may_have(each) for each in (mine, anothers, nobodys)] == [True, True, True]
+    silent = replace(entry, silent=True)
+    assert [silent.may_have(each) for each in (mine, anothers, nobodys)] == [True, False, False]
+    assert (entry.takes(TOPIC), silent.takes(TOPIC)) == (True, False)
+
+
+def test_a_member_has_nothing_of_a_topic_that_it_does_not_subscribe() -> None:
+    [entry] = bins("a")
+    elsewhere = replace(entry, topics=frozenset({"payments"}))
+    assert not elsewhere.may_have(item(0, "a"))
+    assert (elsewhere.takes(TOPIC), elsewhere.takes("payments")) == (False, True)
+
+
+@pytest.mark.parametrize(("burst", "late"), [(0.25, 0.0), (1.0, 0.25), (2.0, 0.375)])
+def test_what_a_burst_brings_above_the_window_is_late(burst: float, late: float) -> None:
+    """Of a burst of 1 busy second a member does half within 0.5 s: half of the work, 0.5 busy seconds/s, is late."""
+    limits = Limits(objective_seconds=0.5, handoff_seconds=0.0)
+    load = Load(limits, [item(0, "a", 0.5, burst=burst)])
+    assert load.late(1.0) == pytest.approx(late)
+
+
+@pytest.mark.parametrize(("correlation", "deviation"), [(0.0, math.sqrt(5.0)), (1.0, 3.0), (0.25, math.sqrt(6.0))])
+def test_deviations_add_up_between_independent_and_in_step(correlation: float, deviation: float) -> None:
+    """Two parts with standard deviations of 1 and 2: their sum is 3, that of their variances 5."""
+    assert _deviation(3.0, 5.0, correlation) == pytest.approx(deviation)
