@@ -564,9 +564,11 @@ class Replaced:
             raise OffsetOutOfRangeError
         if position == len(self.epochs):
             return Fetched([], position, position)
-        value = encode(LoadRecord(group="ours", member="m", at=0.0, generation=1))
-        records = [SimpleNamespace(offset=n, value=value) for n in range(position, len(self.epochs))]
+        records = [SimpleNamespace(offset=n, value=self._value(n)) for n in range(position, len(self.epochs))]
         return Fetched(records, len(self.epochs), len(self.epochs), (self.epochs[position], self.epochs[-1]))
+
+    def _value(self, offset: int) -> bytes:
+        return encode(LoadRecord(group="ours", member="m", at=float(offset), generation=self.epochs[offset]))
 
 
 def following(there: Replaced) -> tuple[ControlLog, list[e.Event]]:
@@ -587,6 +589,22 @@ async def test_a_log_that_was_cut_and_has_grown_past_the_position_has_a_gap() ->
     await log._read_on()
     assert [type(event) for event in told] == [e.LogGapEvent]
     assert log._position == 6
+    there.epochs.append(6)
+    await log._read_on()
+    assert [type(event) for event in told] == [e.LogGapEvent, e.LogReadEvent, e.LogPositionEvent]
+    await log.close()
+
+
+async def test_behind_a_gap_nothing_of_before_it_is_looked_for() -> None:
+    """It is gone, which was told: to find it gone once more is one more rebalance of the whole group."""
+    there = Replaced(5, 5)
+    log, told = following(there)
+    await log._read_on()
+    told.clear()
+    there.epochs, there.first_offset = [5, 5, 5, 6, 6], 3
+    await log._read_on()
+    assert [type(event) for event in told] == [e.LogGapEvent]
+    log._doubtful = True  # there was no answer for a while
     there.epochs.append(6)
     await log._read_on()
     assert [type(event) for event in told] == [e.LogGapEvent, e.LogReadEvent, e.LogPositionEvent]
