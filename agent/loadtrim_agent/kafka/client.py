@@ -39,7 +39,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
       a time.
 
     Args:
-        connect_timeout: longest wait for a new connection, seconds.
+        connect_timeout: longest wait for a new connection at the first try, seconds.
         settings: of aiokafka's client.
     """
 
@@ -47,6 +47,8 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         super().__init__(**settings)
         self._connect_timeout = connect_timeout
         self._connecting: dict[Any, asyncio.Lock] = {}
+        self._limits: dict[Any, float] = {}
+        """Longest wait for the next connection to a node that was too slow, seconds: it is given longer each time."""
         self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
         self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
         self._accepted: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -90,14 +92,19 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
 
     async def _connected(self, node_id: Any, group: Any, *, no_hint: bool) -> Any | None:
         async with self._connecting.setdefault((node_id, group), asyncio.Lock()):
+            limit = self._limits.get(node_id, self._connect_timeout)
             try:
-                async with asyncio.timeout(self._connect_timeout):
-                    return await super()._get_conn(node_id, group=group, no_hint=no_hint)
+                async with asyncio.timeout(limit):
+                    connection = await super()._get_conn(node_id, group=group, no_hint=no_hint)
             except TimeoutError:
-                log.debug("Node %s has not taken a connection within %.1f s", node_id, self._connect_timeout)
+                log.debug("Node %s has not taken a connection within %.1f s", node_id, limit)
+                self._limits[node_id] = max(limit, min(2 * limit, CONNECT_SECONDS))
                 # As after any connection that fails: what is known of the cluster may be out of date.
                 self.force_metadata_update()
                 return None
+            if connection is not None:
+                self._limits.pop(node_id, None)
+            return connection
 
     async def _is_accepted(self, connection: Any) -> bool:
         try:

@@ -187,7 +187,11 @@ class Evidence:
 
     def crashed(self, process: str, from_ns: int, until_ns: int) -> bool:
         ending = self.notes.endings.get(_name(process))
-        return ending is not None and ending.crash and from_ns <= ending.at_ns <= until_ns
+        if ending is None or not ending.crash:
+            return False
+        # What its journal says is earlier than what somebody saw.
+        ended_ns = self.processes[process].gone_ns() or ending.at_ns
+        return from_ns <= ended_ns <= until_ns
 
     def gave_up(self, handout: Delivered, until_ns: int) -> bool:
         """Whether user code ended with the record in hand."""

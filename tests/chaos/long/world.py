@@ -36,7 +36,6 @@ ORDERS_PARTITIONS = 8
 LEDGER_PARTITIONS = 4
 ORDERS_PER_SECOND = 40.0
 BUSY_SECONDS = 0.002
-TEND_SECONDS = 0.1
 RESTART_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 PROGRAMS = ("", "", "many", "manual")
@@ -202,17 +201,20 @@ class World:
         expected = self._expected.get(name, ())
         self.endings[name] = Ending(at_ns=clock_ns(), code=code, crash=name in self._crashes, expected=code in expected)
 
-    async def tend(self) -> None:
-        """Note the end of processes that end by themselves, and replace members as an orchestrator would."""
+    async def note_ends(self) -> None:
+        """Note the end of processes that end by themselves."""
         while True:
             for name, member in list(self.group.members.items()):
                 if member.process.returncode is not None:
                     self._note_end(name)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def tend(self) -> None:
+        """Replace members that have ended, as an orchestrator would."""
+        while True:
+            await asyncio.sleep(RESTART_SECONDS)
             if self.tended and len(self.members()) < self.limits.members:
-                await asyncio.sleep(RESTART_SECONDS)
-                if self.tended and len(self.members()) < self.limits.members:
-                    await self.start_member()
-            await asyncio.sleep(TEND_SECONDS)
+                await self.start_member()
 
     @contextlib.contextmanager
     def untended(self) -> Any:
@@ -340,7 +342,7 @@ async def world(cluster: ChaosCluster, directory: Path, seed: int, limits: Limit
         tasks: list[asyncio.Task[None]] = []
         try:
             await made.begin()
-            tasks += [asyncio.create_task(made.tend()), asyncio.create_task(made.watch_machine())]
+            tasks += [asyncio.create_task(each) for each in (made.note_ends(), made.tend(), made.watch_machine())]
             yield made
         finally:
             for task in tasks:

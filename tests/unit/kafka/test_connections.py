@@ -125,6 +125,21 @@ async def test_a_node_that_takes_connections_and_never_answers_is_given_up(
 
 
 @pytest.mark.looptime
+async def test_a_node_that_is_slow_to_take_connections_is_given_longer_each_time(
+    hanging: Callable[[float], Connections],
+) -> None:
+    """On a machine without a core to spare no try would ever come to its end."""
+    client, loop = hanging(2.0).client, asyncio.get_running_loop()
+    limits = []
+    for _ in range(5):
+        begun = loop.time()
+        assert not await client.ready(NODE)
+        limits.append(loop.time() - begun)
+    assert limits == pytest.approx([2.0, 4.0, 8.0, 10.0, 10.0])
+    assert await client.ready(NODE + 1)
+
+
+@pytest.mark.looptime
 async def test_a_node_that_never_answers_holds_up_no_connection_to_another(
     hanging: Callable[[float], Connections],
 ) -> None:
