@@ -30,18 +30,30 @@ JOINS_MAX = 25
 again at each answer sends some hundred a second."""
 
 
+HURRIED = {
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+"""Members of the consumer protocol hear of a new assignment within half a second."""
+
+
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Cluster]:
-    """A broker whose members of the consumer protocol hear of a new assignment within half a second."""
-    properties = {
-        "group.min.session.timeout.ms": "500",
-        "group.consumer.min.heartbeat.interval.ms": "500",
-        "group.consumer.heartbeat.interval.ms": "500",
-    }
+    yield from broker({})
+
+
+@pytest.fixture
+def upgrading_kafka() -> Iterator[Cluster]:
+    """A broker that makes a group of the consumer protocol none of the classic one again."""
+    yield from broker({"group.consumer.migration.policy": "upgrade"})
+
+
+def broker(properties: dict[str, str]) -> Iterator[Cluster]:
     if kafka_version().startswith("3."):
         pytest.skip("KIP-848 is a preview in Kafka 3.9, where librdkafka is given nothing")
-    with LocalKafka(properties=properties, short_run=True) as broker:
-        yield broker
+    with LocalKafka(properties=HURRIED | properties, short_run=True) as started_broker:
+        yield started_broker
 
 
 class BrokerAssigned:
@@ -196,3 +208,26 @@ async def test_such_a_member_joins_in_the_middle_of_a_migration(kafka: Cluster, 
         await send(kafka, topic, numbers(60, 100), partition=None)
         await eventually(lambda: set(numbers(60, 100)) <= set(ours), "everything is consumed")
         assert max(joins.values()) <= JOINS_MAX, joins
+
+
+async def test_a_broker_that_does_not_convert_groups_back_assigns_until_all_have_left(upgrading_kafka: Cluster) -> None:
+    """``group.consumer.migration.policy`` of ``disabled`` or ``upgrade``; the default converts both ways."""
+    kafka = upgrading_kafka
+    topic, group = kafka.create_topic(partitions=PARTITIONS), new_group()
+    async with BrokerAssigned.started(kafka, topic, group) as theirs:
+        await eventually(lambda: theirs.assigned == PARTITIONS, "it has all of them")
+        async with (
+            started(kafka, topic, group=group) as first,
+            started(kafka, topic, group=group) as second,
+            drain(first, second) as ours,
+        ):
+            await eventually(lambda: first.assignment() and second.assignment(), "each has a share")
+            await theirs.leave()
+            await eventually(lambda: [len(m.assignment()) for m in (first, second)] == [2, 2], "with all partitions")
+            await send(kafka, topic, numbers(0, 40), partition=None)
+            await eventually(lambda: len(ours) == 40, "everything is consumed")
+            assert not speaks_loadtrim(first)
+            assert not speaks_loadtrim(second)
+    async with started(kafka, topic, group=group) as alone:
+        await eventually(lambda: speaks_loadtrim(alone), "the group is ours when it was empty")
+        await eventually(lambda: len(alone.assignment()) == PARTITIONS, "with all partitions")
