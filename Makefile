@@ -33,7 +33,7 @@ test: $(STAMP) ## Everything but Spark: lint, types, unit and property tests wit
 	$(MAKE) test-kafka
 
 demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
-	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.baselines
+	$(BIN)/python -m benchmarks.baselines
 
 CORE := $(addprefix --cov=loadtrim_agent.,common wire protocol metering planning)
 # Each worker starts a broker of its own for its session; topics and groups are a test's own. Chosen: two fill the waits.
@@ -89,19 +89,19 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good baselines are (an hour); into out/benchmarks.md
-	PYTHONPATH=.:examples $(BIN)/python -m benchmarks spark-ingest spark-baselines spark-forecast spark-steep
+	$(BIN)/python -m benchmarks spark-ingest spark-baselines spark-forecast spark-steep
 
 bench: $(STAMP) ## Benchmarks beside their peers; writes out/benchmarks.md and out/benchmarks.json
-	PYTHONPATH=.:examples $(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks
 
 papers: $(STAMP) ## The papers' experiments again; writes out/papers/ (PAPER=NAME: one; REAL=1: on Kafka, hours)
-	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.papers $(PAPER) $(if $(REAL),--real)
+	$(BIN)/python -m benchmarks.papers $(PAPER) $(if $(REAL),--real)
 
 compare: $(STAMP) ## Every policy on every load in the simulator; writes out/comparison/
-	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.compare
+	$(BIN)/python -m benchmarks.compare
 
 results: $(STAMP) ## Gathers what papers, compare and bench have measured into out/results, to be published with a release
-	PYTHONPATH=.:examples $(BIN)/python -m benchmarks.results
+	$(BIN)/python -m benchmarks.results
 
 clean: ## Remove what was built and installed here
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,8 +1,7 @@
 """From weeks of telemetry to replicas that are there before the rise, on a real Kafka and a real Spark.
 
-``make demo-spark``, or, with ``loadtrim[demo,spark]`` installed: ``PYTHONPATH=.:examples python -m
-benchmarks.baselines``. About ten minutes,
-most of them Spark's and waiting: the rise comes at a full five minutes of the wall clock.
+``make demo-spark``, or, with ``loadtrim[demo,spark]`` installed: ``python -m benchmarks.baselines``.
+About ten minutes, most of them Spark's and waiting: the rise comes at a full five minutes of the wall clock.
 
 1. Weeks of a group's telemetry are written to Kafka, with the times that they would have had.
 2. ``python -m loadtrim_spark ingest`` reads them into a history, ``... baselines`` learns from it and publishes.

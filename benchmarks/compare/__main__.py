@@ -84,7 +84,7 @@ def write(results: Mapping[str, ComparisonResult], missing: int, directory: Path
     for scene in scenes:
         if any((scene, startup) in groups for startup in STARTUPS):
             draw(directory / f"{scene}.png", groups, scene)
-    command = "make compare" if not quick else "PYTHONPATH=.:examples python -m benchmarks.compare --quick"
+    command = "make compare" if not quick else "python -m benchmarks.compare --quick"
     text = page(results, scenes, verdicts(results, scenes, quick), command, missing, quick)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "comparison.md").write_text(text)

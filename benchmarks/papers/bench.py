@@ -115,7 +115,7 @@ def measured(experiment: Experiment, quick: bool, processes: int, folder: Path |
     with context(quick, processes, folder, only) as given:
         sheet = experiment.run(given)
         plots, kept = tuple(given.plots), sum(given.spent)
-    command = f"PYTHONPATH=.:examples python -m benchmarks.papers {experiment.name}{' --quick' if quick else ''}"
+    command = f"python -m benchmarks.papers {experiment.name}{' --quick' if quick else ''}"
     return msgspec.structs.replace(
         sheet,
         setting=(f"QUICK: {experiment.quick}", *sheet.setting) if quick else sheet.setting,

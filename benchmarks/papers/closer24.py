@@ -1,6 +1,6 @@
 """CLOSER'24: least-loaded packing with the lag of rebalances, beside linear, optimal and over-provisioned.
 
-``python -m benchmarks.papers.closer24`` (with ``PYTHONPATH=.:examples``).
+``python -m benchmarks.papers.closer24``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ICCBDC'22: packing with load-aware assignment, beside the same scaling with Kafka's assignment.
 
-``python -m benchmarks.papers.iccbdc22`` (with ``PYTHONPATH=.:examples``).
+``python -m benchmarks.papers.iccbdc22``.
 """
 
 from __future__ import annotations

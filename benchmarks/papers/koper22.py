@@ -1,6 +1,6 @@
 """Koper'22: six autoscalers with three values of a parameter each, on three Nexmark queries: latency against replicas.
 
-``python -m benchmarks.papers.koper22`` (with ``PYTHONPATH=.:examples``). The thesis ran Flink; here a group of
+``python -m benchmarks.papers.koper22``. The thesis ran Flink; here a group of
 consumers stands for
 the job, and every rescaling stops all of it.
 """

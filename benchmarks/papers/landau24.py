@@ -1,6 +1,6 @@
 """Landau'24: how many consumers against how much is moved, on generated streams; and the latency model.
 
-``python -m benchmarks.papers.landau24`` (with ``PYTHONPATH=.:examples``). Packers alone, no group: every measurement
+``python -m benchmarks.papers.landau24``. Packers alone, no group: every measurement
 of a stream is
 packed anew, starting from who owned what before.
 """

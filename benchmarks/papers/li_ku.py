@@ -1,6 +1,6 @@
 """Li & Ku: a queueing model and the length of the buffer, beside FLAS and KEDA.
 
-``python -m benchmarks.papers.li_ku`` (with ``PYTHONPATH=.:examples``).
+``python -m benchmarks.papers.li_ku``.
 """
 
 from __future__ import annotations

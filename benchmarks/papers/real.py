@@ -1,6 +1,6 @@
 """The papers' loads on a real Kafka: real processes, real rebalances, real time.
 
-``python -m benchmarks.papers.real`` (with ``PYTHONPATH=.:examples``), or ``python -m benchmarks.papers --real``:
+``python -m benchmarks.papers.real``, or ``python -m benchmarks.papers --real``:
 CLOSER'24's W1 and its skewed
 form, ICCBDC'22's experiments 1 and 2, ten minutes each. The paper's policies run in groups of loadtrim's consumers;
 then the reference assignors get as many replicas, at the same moments, as one of them asked for ("the same scaling"):

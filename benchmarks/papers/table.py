@@ -147,7 +147,7 @@ class PaperTables(msgspec.Struct, frozen=True, kw_only=True):
     def alone(self, table: FigureTable) -> str:
         """The command that makes one of its tables."""
         quick = " --quick" if self.quick else ""
-        command = f"PYTHONPATH=.:examples python -m benchmarks.papers.{self.name}{quick}"
+        command = f"python -m benchmarks.papers.{self.name}{quick}"
         return f"{command} --table {shlex.quote(f'={table.title}')}"
 
 

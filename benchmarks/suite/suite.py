@@ -74,7 +74,7 @@ async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None
     return BenchmarkResult(
         name=benchmark.name,
         title=benchmark.title,
-        command=f"PYTHONPATH=.:examples python -m benchmarks {benchmark.name}{' --quick' if quick else ''}",
+        command=f"python -m benchmarks {benchmark.name}{' --quick' if quick else ''}",
         at=stamp(),
         seconds=round(time.monotonic() - begun, 1),
         machine=machine(),

@@ -238,7 +238,7 @@ def test_a_head_tells_of_the_looks_that_were_played(monkeypatch: pytest.MonkeyPa
 def test_every_table_says_how_it_is_made_alone() -> None:
     """A title that begins another one means itself only."""
     sheet = PaperTables(name="x", title="X", source="", setting=(), tables=(FigureTable(title="Query 1", rows=()),))
-    command = "PYTHONPATH=.:examples python -m benchmarks.papers.x --table '=Query 1'"
+    command = "python -m benchmarks.papers.x --table '=Query 1'"
     assert f"Alone: `{command}`." in markdown(sheet)
     alone = ExperimentContext(False, None, None, only="=Query 1")
     assert [alone.wants(title) for title in ("Query 1", "Query 11", "My Query 1")] == [True, False, False]
