@@ -1,7 +1,8 @@
 """The Spark pipeline's throughput: telemetry into the history, the history into baselines.
 
 A *partition-report* is one partition in one report of a member: a row of the history holds as many as the report has.
-Rates are per core: divided by wall time and by the cores that Spark was given, though the broker shares them.
+Rates are per core: divided by the wall time of the whole run and by the cores that Spark was given, though the broker
+shares them. Nothing is subtracted from a run before its rate is judged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .suite import Benchmark, BenchmarkContext, Finding
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["BASELINES", "INGEST"]
+__all__ = ["BASELINES", "INGEST", "baselines_figures", "ingest_figures"]
 
 CORES = os.cpu_count() or 1
 PARTITIONS = 50
@@ -150,18 +151,31 @@ def _ingest(context: BenchmarkContext) -> Finding:
         brought = ingest(spark, source, tables, tell=_silent)
         seconds = time.monotonic() - begun
     assert brought.accepted == reports, brought
-    rate = reports * PARTITIONS / (seconds - empty) / CORES
     return Finding(
         setting=f"{reports:,} reports of {PARTITIONS} partitions each, {size / 1000:.1f} kB of JSON, by "
-        f"`ingest` from Kafka into the history; {CORES} cores, which the broker shares; a run with one report "
-        f"({empty:.1f} s) subtracted, after one of {warm:,}.",
-        figures=(
-            Figure(
-                name="ingest, partition-reports/s per core", value=rate, at_least=INGEST_PER_CORE_MIN, unit="/s",
-            ),
-            Figure(name="ingest, JSON per core", value=rate / PARTITIONS * size / 1e6, unit="MB/s"),
-            Figure(name="a batch of one report", value=empty, unit="s"),
+        f"`ingest` from Kafka into the history; {CORES} cores, which the broker shares; the whole run counts. "
+        f"Thrown away: a run of {warm:,} reports before it, for a stream runs for weeks.",
+        figures=ingest_figures(reports, size, seconds, empty),
+    )
+
+
+def ingest_figures(reports: int, size: int, seconds: float, empty: float) -> tuple[Figure, ...]:
+    """Judge the rate of the whole run; what a batch costs by itself stands beside it, and is not subtracted.
+
+    Args:
+        reports: that were read.
+        size: bytes of JSON of one.
+        seconds: of the whole run.
+        empty: seconds of a run with one report.
+    """
+    gross, net = (reports * PARTITIONS / took / CORES for took in (seconds, seconds - empty))
+    return (
+        Figure(
+            name="ingest, partition-reports/s per core", value=gross, at_least=INGEST_PER_CORE_MIN, unit="/s",
+            peer=f"{seconds:.1f} s, of which a batch of one report takes {empty:.1f} s; without these {net:,.0f} /s",
         ),
+        Figure(name="ingest, JSON per core", value=gross / PARTITIONS * size / 1e6, unit="MB/s"),
+        Figure(name="a batch of one report", value=empty, unit="s"),
     )  # fmt: skip
 
 
@@ -250,32 +264,66 @@ def _baselines(context: BenchmarkContext) -> Finding:
         first = time.time()
         _learn(spark, skewed)
     longest = _longest_task(context.scratch / "events", first)
-    net = {rows: took - empty for rows, took in seconds.items()}
-    slope = statistics.linear_regression([math.log(n) for n in net], [math.log(took) for took in net.values()]).slope
+    figures, far = baselines_figures(seconds, empty, longest)
     middle, largest = sizes[-2:]
-    each = (net[largest] - net[middle]) / (largest - middle)
-    far = net[largest] + (FAR_ROWS - largest) * each
     return Finding(
         setting=f"Days summed up and all learnt from a generated history (a report of {PARTITIONS} partitions a "
-        f"second), {CORES} cores; a run on {EMPTY_ROWS:,} partition-reports ({empty:.1f} s) subtracted.",
-        figures=(
-            Figure(
-                name=f"baselines, partition-reports/s per core, of {largest:.0e}", value=largest / net[largest] / CORES,
-                at_least=BASELINES_PER_CORE_MIN, unit="/s",
-            ),
-            Figure(name=f"the same, from {middle:.0e} to {largest:.0e}", value=1 / each / CORES, unit="/s"),
-            Figure(name="exponent of time over rows", value=slope, at_most=EXPONENT_MAX),
-            Figure(
-                name="one group with 90 % of the rows: longest task / median, worst large stage",
-                value=longest, at_most=LONGEST_TASK_MAX, unit="x",
-            ),
-        ),
+        f"second), {CORES} cores; whole runs count. Thrown away: a run on {EMPTY_ROWS:,} partition-reports before "
+        "them; and of the longest task, the tasks with which each core begins a stage (they compile its code).",
+        figures=figures,
         notes=(
             *(f"{rows:.0e} partition-reports: {took:.1f} s" for rows, took in seconds.items()),
+            f"{EMPTY_ROWS:,} partition-reports: {empty:.1f} s, which is the fixed cost",
             f"extrapolated by what the last {largest - middle:.0e} took, not measured: 1e9 in {far / 60:.0f} minutes",
         ),
         details={"seconds": {str(rows): took for rows, took in seconds.items()}},
+    )
+
+
+def baselines_figures(seconds: dict[int, float], empty: float, longest: float) -> tuple[tuple[Figure, ...], float]:
+    """Judge the rate of the whole largest run, and the exponent at the large end, without the fixed cost.
+
+    The fixed cost makes each exponent smaller, so there it is subtracted; from a rate it is not.
+
+    Args:
+        seconds: of the whole run, by partition-reports, the largest last.
+        empty: seconds of a run on next to nothing.
+        longest: longest task / median.
+
+    Returns:
+        The figures; and seconds for :data:`FAR_ROWS`, extrapolated.
+    """
+    middle, largest = list(seconds)[-2:]
+    net = {rows: took - empty for rows, took in seconds.items()}
+    each = (net[largest] - net[middle]) / (largest - middle)
+    rate, marginal = largest / seconds[largest] / CORES, 1 / each / CORES
+    figures = (
+        Figure(
+            name=f"baselines, partition-reports/s per core, of {largest:.0e}", value=rate,
+            at_least=BASELINES_PER_CORE_MIN, unit="/s",
+            peer=f"{seconds[largest]:.1f} s, of which {empty:.1f} s are fixed cost; without these "
+            f"{largest / net[largest] / CORES:,.0f} /s",
+        ),
+        Figure(
+            name=f"extrapolated: each further one, by the difference of {middle:.0e} and {largest:.0e}",
+            value=marginal, unit="/s",
+        ),
+        Figure(
+            name=f"exponent of time over rows, from {middle:.0e} to {largest:.0e}, without the fixed cost",
+            value=_exponent({rows: net[rows] for rows in (middle, largest)}), at_most=EXPONENT_MAX,
+            peer=f"over all {_exponent(net):.2f}; with it {_exponent(seconds):.2f}",
+        ),
+        Figure(
+            name="one group with 90 % of the rows: longest task / median, worst large stage",
+            value=longest, at_most=LONGEST_TASK_MAX, unit="x",
+        ),
     )  # fmt: skip
+    return figures, net[largest] + (FAR_ROWS - largest) * each
+
+
+def _exponent(seconds: dict[int, float]) -> float:
+    logs = [math.log(rows) for rows in seconds], [math.log(took) for took in seconds.values()]
+    return statistics.linear_regression(*logs).slope
 
 
 def _in_many_tasks(spark: SparkSession, path: Path) -> None:
