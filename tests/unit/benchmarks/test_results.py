@@ -38,6 +38,11 @@ def test_a_figure_without_a_target_is_neither_met_nor_missed() -> None:
     assert not any(word in moves for word in ("met", "missed"))
 
 
+def test_a_share_that_is_missed_is_told_in_points() -> None:
+    share = Figure(name="share in time", value=99.4, unit="%", at_least=99.9)
+    assert "missed by 0.5 points" in render_text(msgspec.structs.replace(FOUND, figures=(share,)))
+
+
 def test_a_release_holds_the_pages_with_their_files_and_names_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
