@@ -59,8 +59,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_step.BENCHMARK,
         bench_steady.BENCHMARK,
         bench_trace.CLOSER24,
-        bench_trace.OBJECTIVE,
         bench_trace.OBJECTIVE_STRICT,
+        bench_trace.OBJECTIVE,
         *(SPARK if importlib.util.find_spec("pyspark") else ()),
     )
 }

@@ -1,6 +1,7 @@
 """The papers' 10-minute trace in real time: share in time and replica-minutes of two policies.
 
-``objective`` keeps the share that is asked for, so it runs with the share of the target and with the default one.
+``objective`` keeps the share that is asked for. It runs with the default share first; the form that asks for 97.5 %, as
+the paper reached, comes second and is judged by the paper's figures.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from demo.load import shares_even, trace
 from demo.report import RunSummary
 from demo.run import RunOptions
 from demo.run import run as run_demo
+from loadtrim_agent.common.settings import DEFAULTS
 
 from .results import Figure
 from .suite import Benchmark, BenchmarkContext, Finding
@@ -28,6 +30,7 @@ AUTHORS = (
     "the authors' optimum, least-loaded at 85/s: 100 % at 32.7; best whole-partition placement that knows the future: "
     "30.2 to 30.5"
 )
+DEFAULT_SHARE = DEFAULTS.sla_share
 
 
 async def _play(context: BenchmarkContext, policy: str, packer: str, share: float) -> RunSummary:
@@ -63,13 +66,14 @@ async def run(context: BenchmarkContext, policy: str, packer: str, share: float 
     """
     summary = await _play(context, policy, packer, share)
     closer = policy.startswith("closer24")
-    # A part of the trace is not the trace: no target then. The target is for a share of 97.5 %.
-    judged = not context.quick and data_file(TRACE_NAME) is not None and share == TARGET_SHARE
+    # A part of the trace is not the trace: no target then. That of replica-minutes is for a share of 97.5 %.
+    whole = not context.quick and data_file(TRACE_NAME) is not None
+    judged = whole and share == TARGET_SHARE
     in_time = Figure(
         name="share of records in time",
         value=summary.share_in_time * 100,
         unit="%",
-        at_least=(PAPER_SHARE - 2.0 if closer else TARGET_SHARE * 100) if judged else None,
+        at_least=(PAPER_SHARE - 2.0 if closer else share * 100) if whole else None,
         at_most=PAPER_SHARE + 2.0 if judged and closer else None,
         peer=f"the paper's {PAPER_SHARE} %" if closer else AUTHORS,
     )
@@ -128,8 +132,8 @@ OBJECTIVE = Benchmark(
 )
 OBJECTIVE_STRICT = Benchmark(
     name="trace-objective-999",
-    title="The 10-minute trace with our own policy, 99.9 % asked for",
-    run=partial(run, policy="objective", packer="trim", share=0.999),
+    title=f"The 10-minute trace with our own policy, {DEFAULT_SHARE * 100:g} % asked for, which is the default",
+    run=partial(run, policy="objective", packer="trim", share=DEFAULT_SHARE),
     seconds=640,
     quick_seconds=90,
 )
