@@ -44,16 +44,17 @@ async def run(context: BenchmarkContext) -> Finding:
         memory = {key: child.resident_bytes for key, child in everybody.items()}
         owned = {name: len(state["owned"]) for name, state in states.items()}
     leader = next(name for name in MEMBERS if states[name]["member"] == states[name]["leader"])
-    return _judge(leader, cores, memory, length, owned)
+    return _judge(leader, cores, memory, (warm, length), owned)
 
 
 def _judge(
     leader: str,
     cores: dict[tuple[str, str], float],
     memory: dict[tuple[str, str], int],
-    length: float,
+    seconds: tuple[float, float],
     owned: dict[str, int],
 ) -> Finding:
+    warm, length = seconds
     follower = next(name for name in MEMBERS if name != leader)
     bare_core = sum(cores["bare", name] for name in MEMBERS) / len(MEMBERS)
     bare_memory = sum(memory["bare", name] for name in MEMBERS) / len(MEMBERS)
@@ -62,7 +63,8 @@ def _judge(
     return Finding(
         setting=(
             f"Two members with {PARTITIONS_EACH} partitions each and no records, over {length:g} s; above two members "
-            "of bare aiokafka beside them, same settings. Memory is the resident set."
+            "of bare aiokafka beside them, same settings. Memory is the resident set. Thrown away: the first "
+            f"{warm:g} s after the group has settled."
         ),
         figures=(
             Figure(

@@ -50,6 +50,7 @@ class Change:
 async def run(context: BenchmarkContext) -> Finding:
     """Joins and leaves of a tenth member, then kills."""
     cycles = CYCLES_QUICK if context.quick else CYCLES
+    warm = WARM_CYCLES_QUICK if context.quick else WARM_CYCLES
     joins: list[dict[str, float]] = []
     leaves: list[dict[str, float]] = []
     async with running_group(
@@ -62,14 +63,14 @@ async def run(context: BenchmarkContext) -> Finding:
     ) as group:
         await group.spawn(GUEST)
         await asyncio.sleep(3.0)
-        for _ in range(WARM_CYCLES_QUICK if context.quick else WARM_CYCLES):
+        for _ in range(warm):
             await _join(group)
             await _leave(group)
         for _ in range(cycles):
             joins.append(await _join(group))
             leaves.append(await _leave(group))
         kills = await _kills(group, KILLS_QUICK if context.quick else KILLS)
-    return _judge(joins, leaves, kills)
+    return _judge(joins, leaves, kills, warm)
 
 
 async def _stories(group: Group, *names: str) -> dict[str, list[Any]]:
@@ -138,7 +139,7 @@ async def _kills(group: Group, count: int) -> list[float]:
     return took
 
 
-def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills: list[float]) -> Finding:
+def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills: list[float], warm: int) -> Finding:
     barriers = [change["barrier"] for change in (*joins, *leaves)]
     session = SESSION_OPTIONS["session_timeout_ms"] / 1000
     complete = sum(join["entered"] == len(STAYING) + 1 for join in joins) + sum(
@@ -155,7 +156,8 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
             f"{len(STAYING)} members and one that comes and goes {len(joins)} times, each in a process of its own, all "
             f"on this machine; {PARTITIONS} partitions, {RATE:g} records/s, session timeout {session:g} s. A join "
             "begins with the newcomer's first JoinGroup, a leave with the LeaveGroup (its partitions are handed over "
-            "before); everybody: every member has its SyncGroup answer."
+            "before); everybody: every member has its SyncGroup answer. Thrown away: the first "
+            f"{warm} joins and leaves, in which the broker's code is compiled."
         ),
         figures=(
             Figure(

@@ -83,7 +83,8 @@ async def run(context: BenchmarkContext) -> Finding:
             f"{PARTITIONS} partitions, evenly spread arrivals, {BUSY_SECONDS * 1e3:g} ms a record, W = 0.5 s: after "
             f"{CALM_SECONDS:g} s or more {BEFORE:g} records/s become {AFTER:g}, at a random moment of the leader's "
             f"second. Time from the first record at the new rate until the webhook has the request; {steps} steps, "
-            "each in a group of its own."
+            f"each in a group of its own. Thrown away: requests in the first {FIRST_SECONDS:g} s, for the load's "
+            "beginning is a step too."
         ),
         figures=(
             Figure(name="steps", value=len(took), at_least=steps),

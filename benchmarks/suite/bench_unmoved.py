@@ -60,7 +60,8 @@ async def run(context: BenchmarkContext) -> Finding:
             f"{PARTITIONS} partitions x {RATE_PER_PARTITION:g} records/s on {len(STAYING)} members; "
             f"{changes} joins and graceful leaves of {len(GUESTS)} more in each of {len(shares)} runs, beside a run of "
             "bare aiokafka consumers with fixed partitions and the same processes coming and going. Counted: times "
-            "between two records of a partition that the same process was handed."
+            "between two records of a partition that the same process was handed. Thrown away: a first pair of runs, "
+            "in which the broker's code is compiled."
         ),
         figures=(
             Figure(

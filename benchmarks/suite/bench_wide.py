@@ -81,7 +81,7 @@ def _judge(cores: dict[str, float], late: dict[str, list[float]], seconds: float
             f"{seconds:g} s in each of {rounds} rounds; one process at a time. The fetcher alone fetches {OWNED} of "
             "them, as bare aiokafka without a group does; the whole consumer, with membership, measuring and reports, "
             "owns all, as bare aiokafka in a group does. Latency: from the producer's call until the "
-            "record is handed out."
+            f"record is handed out. Thrown away: the first {WARM_SECONDS:g} s of each."
         ),
         figures=(
             Figure(

@@ -31,7 +31,7 @@ HARD: dict[str, tuple[int, Draw]] = {
     "uniform 25..50": (300, lambda rng: rng.uniform(25, 50)),
     "uniform 20..35": (400, lambda rng: rng.uniform(20, 35)),
 }
-"""Without small items no packing can fill its bins: the bound is far below what is possible. They count all the same."""
+"""Without small items no packing can fill its bins: the bound is far below what is possible. They count too."""
 SMALL: tuple[Draw, ...] = (
     lambda rng: rng.uniform(0, 100),
     lambda rng: rng.uniform(20, 50),
