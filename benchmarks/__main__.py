@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...] [--quick] [--json] [--list]``."""
+"""``python -m benchmarks [NAME ...] [--quick] [--json] [--list] [--changed]``."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ from .suite import (
     bench_unmoved,
     bench_user_code,
     bench_wide,
+    page,
     results,
 )
 from .suite.results import merge, render_text
 from .suite.suite import Benchmark, measure
 
 SPARK = (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST, bench_forecast.STEEP)
+"""Listed and run only where pyspark is installed."""
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
@@ -66,6 +68,18 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
+def changed() -> int:
+    """Tell the state of each published run. Returns 1 where the page does not say that a run's code has changed."""
+    known = {**BENCHMARKS, **{benchmark.name: benchmark for benchmark in SPARK}}
+    lines, unmarked = page.compared(page.runs_of(page.PAGE.read_text()), known)
+    print("\n".join(lines))
+    for name in unmarked:
+        print(
+            f"{name} was measured with other code: measure it again, or write `changed` into its row", file=sys.stderr
+        )
+    return 1 if unmarked else 0
+
+
 def main() -> int:
     """Run benchmarks. Returns the exit code: 0 all ran (whether or not a target was met), 1 one failed, 2 wrong use."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -75,7 +89,12 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="tell what there is and how long it takes")
     parser.add_argument("--out", type=Path, help="write results and table there instead of out/")
     parser.add_argument("--keep", type=Path, help="keep the scratch directories there")
+    parser.add_argument(
+        "--changed", action="store_true", help="tell which figures of docs/results.md are of code that has changed"
+    )
     options = parser.parse_args()
+    if options.changed:
+        return changed()
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         spark = "; those of Spark come with `make bench-spark`" if importlib.util.find_spec("pyspark") is None else ""

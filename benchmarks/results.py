@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.code_state import changes_since, told
 from benchmarks.run_cache import machine
-from benchmarks.suite.results import OUT, stamp
+from benchmarks.suite.results import OUT, load_results, stamp
 
 __all__ = ["gather", "main"]
 
@@ -47,9 +48,21 @@ def gather(source: Path, target: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted({path for pattern in patterns for path in (source / page).parent.glob(pattern)}):
             shutil.copy2(path, folder)
+    lines += _runs(source)
     if found:
         (target / "README.md").write_text("\n".join(lines) + "\n")
     return found
+
+
+def _runs(source: Path) -> list[str]:
+    """Tell for each benchmark which code it is of, and whether that has changed since."""
+    rows = [
+        f"| {name} | {each.commit or 'not known'} | {told(changes_since(each.commit, each.code))} | {each.at} "
+        f"| {each.machine} |"
+        for name, each in load_results(source).items()
+    ]
+    head = ["", "## Code of the benchmarks", "", "| benchmark | commit | its code since | at | machine |"]
+    return [*head, "|---|---|---|---|---|", *rows] if rows else []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

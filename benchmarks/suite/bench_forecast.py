@@ -12,7 +12,7 @@ from typing import Any
 from demo.datasets import DATA_VARIABLE, TAXI_NAME, WORLD_CUP_NAME, data_file
 
 from .results import Figure
-from .suite import Benchmark, BenchmarkContext, Finding
+from .suite import PIPELINE, SIMULATOR, Benchmark, BenchmarkContext, Finding
 
 __all__ = ["FORECAST", "STEEP"]
 
@@ -169,9 +169,9 @@ def _loss(scores: list[dict[str, Any]], method: str) -> float:
 
 FORECAST = Benchmark(
     name="spark-forecast", title="Spark: how good baselines are", run=run, seconds=240, quick_seconds=90,
-    needs_kafka=False,
+    needs_kafka=False, measures=PIPELINE,
 )  # fmt: skip
 STEEP = Benchmark(
     name="spark-steep", title="Spark: what baselines save where the load rises steeply", run=run_steep, seconds=3000,
-    quick_seconds=300, needs_kafka=False,
+    quick_seconds=300, needs_kafka=False, measures=(*PIPELINE, *SIMULATOR),
 )  # fmt: skip

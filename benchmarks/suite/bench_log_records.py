@@ -99,5 +99,5 @@ async def run(context: BenchmarkContext) -> Finding:
 
 BENCHMARK = Benchmark(
     name="log-records", title="Records of the coordination log that concern others", run=run, seconds=5,
-    quick_seconds=2, needs_kafka=False,
+    quick_seconds=2, needs_kafka=False, measures=("agent/loadtrim_agent/protocol", "agent/loadtrim_agent/wire"),
 )  # fmt: skip

@@ -39,5 +39,11 @@ async def run(context: BenchmarkContext) -> Finding:
 
 
 BENCHMARK = Benchmark(
-    name="measuring", title="What measuring costs", run=run, seconds=6, quick_seconds=2, needs_kafka=False
+    name="measuring",
+    title="What measuring costs",
+    run=run,
+    seconds=6,
+    quick_seconds=2,
+    needs_kafka=False,
+    measures=("agent/loadtrim_agent/metering", "benchmarks/suite/bench_meter.py"),
 )

@@ -20,7 +20,7 @@ from .bench_planner import problem_of
 from .optimum import fewest_bins
 from .packing import FAMILIES, HARD, PackedStream, drifted, instance, play, small
 from .results import Figure
-from .suite import Benchmark, BenchmarkContext, Finding
+from .suite import PLANNING, Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK", "GRID", "gap_figures", "rscore_figures"]
 
@@ -256,7 +256,21 @@ async def grid(context: BenchmarkContext) -> Finding:
     )
 
 
-BENCHMARK = Benchmark(name="packers", title="Packers", run=run, seconds=90, quick_seconds=25, needs_kafka=False)
+BENCHMARK = Benchmark(
+    name="packers",
+    title="Packers",
+    run=run,
+    seconds=90,
+    quick_seconds=25,
+    needs_kafka=False,
+    measures=(*PLANNING, "benchmarks/suite/packing.py"),
+)
 GRID = Benchmark(
-    name="landau-grid", title="Landau'24's grid", run=grid, seconds=250, quick_seconds=5, needs_kafka=False
+    name="landau-grid",
+    title="Landau'24's grid",
+    run=grid,
+    seconds=250,
+    quick_seconds=5,
+    needs_kafka=False,
+    measures=(*PLANNING, "benchmarks/papers/landau24.py"),
 )

@@ -22,7 +22,7 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord,
 
 from .packing import loaded
 from .results import Figure
-from .suite import Benchmark, BenchmarkContext, Finding
+from .suite import PLANNING, Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BENCHMARK"]
 
@@ -238,5 +238,11 @@ async def run(context: BenchmarkContext) -> Finding:
 
 
 BENCHMARK = Benchmark(
-    name="planner", title="What planning costs", run=run, seconds=40, quick_seconds=10, needs_kafka=False
+    name="planner",
+    title="What planning costs",
+    run=run,
+    seconds=40,
+    quick_seconds=10,
+    needs_kafka=False,
+    measures=PLANNING,
 )

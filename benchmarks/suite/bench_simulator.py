@@ -20,7 +20,7 @@ from loadtrim.simulate.model.simulation import JOIN_SECONDS
 from loadtrim_agent.common.partition import Partition
 
 from .results import Figure
-from .suite import Benchmark, BenchmarkContext, Finding
+from .suite import CONSUMER, SIMULATOR, Benchmark, BenchmarkContext, Finding
 
 __all__ = ["BELIEVABLE", "SPEED"]
 
@@ -156,6 +156,7 @@ BELIEVABLE = Benchmark(
     run=believable,
     seconds=760,
     quick_seconds=60,
+    measures=(*CONSUMER, "examples/demo"),
 )
 SPEED = Benchmark(
     name="simulator-speed",
@@ -164,4 +165,5 @@ SPEED = Benchmark(
     seconds=120,
     quick_seconds=12,
     needs_kafka=False,
+    measures=SIMULATOR,
 )

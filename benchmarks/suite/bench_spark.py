@@ -26,7 +26,7 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord,
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .results import Figure
-from .suite import Benchmark, BenchmarkContext, Finding
+from .suite import PIPELINE, Benchmark, BenchmarkContext, Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -365,9 +365,14 @@ async def run_baselines(context: BenchmarkContext) -> Finding:
 
 
 INGEST = Benchmark(
-    name="spark-ingest", title="Spark: telemetry into the history", run=run_ingest, seconds=120, quick_seconds=60
+    name="spark-ingest",
+    title="Spark: telemetry into the history",
+    run=run_ingest,
+    seconds=120,
+    quick_seconds=60,
+    measures=PIPELINE,
 )
 BASELINES = Benchmark(
     name="spark-baselines", title="Spark: the history into baselines", run=run_baselines, seconds=300,
-    quick_seconds=120, needs_kafka=False,
+    quick_seconds=120, needs_kafka=False, measures=PIPELINE,
 )  # fmt: skip

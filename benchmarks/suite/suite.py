@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.code_state import commit_now
 from benchmarks.run_cache import machine
 from loadtrim.testing import Cluster, LocalKafka, any_kafka
 
 from .results import BenchmarkResult, Figure, stamp
 
-__all__ = ["Benchmark", "BenchmarkContext", "Finding", "measure"]
+__all__ = ["CONSUMER", "PIPELINE", "PLANNING", "SIMULATOR", "Benchmark", "BenchmarkContext", "Finding", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,13 @@ class Finding:
     details: dict[str, Any] | None = None
 
 
+CONSUMER = ("agent/loadtrim_agent", "consumer_sdk/loadtrim", "examples/payments")
+PLANNING = ("agent/loadtrim_agent/common", "agent/loadtrim_agent/planning")
+SIMULATOR = (*PLANNING, "agent/loadtrim_agent/metering", "consumer_sdk/loadtrim/simulate")
+PIPELINE = ("agent/loadtrim_agent/wire", "spark/loadtrim_spark")
+"""What a benchmark measures: files and folders, from the repository's root on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """One target."""
@@ -57,11 +65,19 @@ class Benchmark:
     """About how long it takes on two free cores."""
     quick_seconds: int
     needs_kafka: bool = True
+    measures: tuple[str, ...] = CONSUMER
+    """A figure is of older code once one of these has changed."""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """What is measured, and the module that measures it."""
+        run = self.run.func if isinstance(self.run, partial) else self.run
+        return (*self.measures, f"{run.__module__.replace('.', '/')}.py")
 
 
 async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None) -> BenchmarkResult:
     """Run one benchmark on a fresh broker and in a scratch directory that is removed afterwards."""
-    load_average = os.getloadavg()[0]
+    load_average, commit = os.getloadavg()[0], commit_now()
     begun = time.monotonic()
     scratch = Path(tempfile.mkdtemp(prefix=f"bench-{benchmark.name}-", dir=keep))
     try:
@@ -79,6 +95,8 @@ async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None
         seconds=round(time.monotonic() - begun, 1),
         machine=machine(),
         load_average=round(load_average, 2),
+        commit=commit,
+        code=benchmark.code,
         quick=quick,
         figures=found.figures,
         setting=found.setting,

@@ -43,6 +43,15 @@ def test_a_share_that_is_missed_is_told_in_points() -> None:
     assert "missed by 0.5 points" in render_text(msgspec.structs.replace(FOUND, figures=(share,)))
 
 
+def test_each_result_says_which_code_and_which_processor_it_is_of(tmp_path: Path) -> None:
+    merge(msgspec.structs.replace(FOUND, commit="1a2b3c4d5 dirty", machine="2 cores, AMD EPYC"), tmp_path)
+    page = (tmp_path / "benchmarks.md").read_text()
+    assert "commit 1a2b3c4d5 dirty; 2 cores, AMD EPYC." in page
+    assert results.gather(tmp_path, tmp_path / "results") == ["benchmarks.md"]
+    index = (tmp_path / "results" / "README.md").read_text()
+    assert "| move | 1a2b3c4d5 dirty | not known (git's history does not reach there) | 2026-01-01 |" in index
+
+
 def test_a_release_holds_the_pages_with_their_files_and_names_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
