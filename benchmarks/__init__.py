@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 EXAMPLES = str(Path(__file__).resolve().parents[1] / "examples")
-"""What benchmarks play lies here: it is no installed package, and a command has to work as it is typed."""
+"""The folder of what benchmarks play; it is not installed, and a command has to work as it is typed."""
 
 if EXAMPLES not in sys.path:
     sys.path.append(EXAMPLES)

@@ -1,7 +1,7 @@
 """The code that a figure is of: the commit at which it was measured, and whether it has changed since.
 
-Git is asked, offline. Where there is none, or its history does not reach back (a shallow clone, an unpacked archive),
-the answer is that it is not known; no figure is taken for current because nobody could look.
+Git is asked, offline. A shallow clone or an unpacked archive has no history that reaches back: there the answer is that
+it is not known. No figure is taken for current because nobody could look.
 """
 
 from __future__ import annotations

@@ -139,6 +139,11 @@ async def _kills(group: Group, count: int) -> list[float]:
     return took
 
 
+def _known(changes: list[dict[str, float]], name: str) -> list[float]:
+    """Return what a figure of each change is, of those that have it."""
+    return [change[name] for change in changes if change[name] == change[name]]
+
+
 def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills: list[float], warm: int) -> Finding:
     barriers = [change["barrier"] for change in (*joins, *leaves)]
     session = SESSION_OPTIONS["session_timeout_ms"] / 1000
@@ -146,10 +151,7 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
         leave["entered"] == len(STAYING) for leave in leaves
     )
 
-    def of(changes: list[dict[str, float]], name: str) -> list[float]:
-        return [change[name] for change in changes if change[name] == change[name]]
-
-    handoffs = of(joins, "last_handoff") + of(leaves, "last_handoff")
+    handoffs = _known(joins, "last_handoff") + _known(leaves, "last_handoff")
     firsts = [join["first_record"] if join["first_record"] == join["first_record"] else 99.0 for join in joins]
     return Finding(
         setting=(
@@ -170,8 +172,8 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 value=percentile(barriers, 0.99),
                 unit="ms",
                 at_most=0.1,
-                peer=f"joins {percentile(of(joins, 'barrier'), 0.99) * 1e3:.0f} ms, leaves "
-                f"{percentile(of(leaves, 'barrier'), 0.99) * 1e3:.0f} ms",
+                peer=f"joins {percentile(_known(joins, 'barrier'), 0.99) * 1e3:.0f} ms, leaves "
+                f"{percentile(_known(leaves, 'barrier'), 0.99) * 1e3:.0f} ms",
             ),
             Figure(
                 name="join (its JoinGroup) or leave (its stop) until the last handoff that follows, p50",
@@ -183,12 +185,12 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 value=percentile(handoffs, 0.99),
                 unit="ms",
                 at_most=1.0,
-                peer=f"joins {percentile(of(joins, 'last_handoff'), 0.99) * 1e3:.0f} ms, leaves "
-                f"{percentile(of(leaves, 'last_handoff'), 0.99) * 1e3:.0f} ms",
+                peer=f"joins {percentile(_known(joins, 'last_handoff'), 0.99) * 1e3:.0f} ms, leaves "
+                f"{percentile(_known(leaves, 'last_handoff'), 0.99) * 1e3:.0f} ms",
             ),
             Figure(
                 name="first to last handoff of the plan that follows a join, p99",
-                value=percentile(of(joins, "plan_to_last_handoff"), 0.99),
+                value=percentile(_known(joins, "plan_to_last_handoff"), 0.99),
                 unit="ms",
             ),
             Figure(
@@ -197,7 +199,7 @@ def _judge(joins: list[dict[str, float]], leaves: list[dict[str, float]], kills:
                 unit="s",
                 at_most=1.5,
                 peer=f"p50 {percentile(firsts, 0.5):.2f} s; start() returns after "
-                f"{percentile(of(joins, 'start_returned'), 0.5):.2f} s",
+                f"{percentile(_known(joins, 'start_returned'), 0.5):.2f} s",
             ),
             Figure(
                 name="kill -9 of one until everything is owned again, longest",

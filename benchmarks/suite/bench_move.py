@@ -71,7 +71,7 @@ async def _move(group: Group, wanted: int) -> int:
 
 
 class Moved:
-    """What one group was handed.
+    """The records that one group was handed.
 
     Attributes:
         normal: median seconds between two records of a partition that does not move.

@@ -29,7 +29,7 @@ SETTLE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What came of the load from one of its seconds on, until its end.
+    """The records from one second of the load on, until its end.
 
     Attributes:
         records: that were sent in these seconds.

@@ -79,7 +79,7 @@ async def run(context: BenchmarkContext) -> Finding:
     rounds = ROUNDS_QUICK if context.quick else ROUNDS
     # The broker's first reads are nobody's: they choose the peer's batch.
     batches = await _batches(context, cases, topics)
-    told = [await _round(context, Plan(cases, topics, batches, turn)) for turn in range(rounds)]
+    told = [await _round(context, RoundPlan(cases, topics, batches, turn)) for turn in range(rounds)]
     return Finding(
         setting=(
             f"One consumer reads from {PARTITIONS} partitions what is there already, all metrics and reports on: "
@@ -137,14 +137,14 @@ def preload(bootstrap: str, topic: str, case: ThroughputCase, records: int) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is read in a round.
+class RoundPlan:
+    """A round: cases, and how they are read.
 
     Attributes:
         cases: with the number of records.
         topics: where they lie.
         batches: how many records ``consume`` asks for at once.
-        turn: the number of the round: it says who goes first.
+        turn: the number of the round, which decides what client goes first.
     """
 
     cases: dict[ThroughputCase, int]
@@ -190,7 +190,7 @@ async def _spawn(context: BenchmarkContext, client: str, stack: contextlib.Async
     return child
 
 
-async def _round(context: BenchmarkContext, plan: Plan) -> dict[ThroughputCase, dict[tuple[str, str], Told]]:
+async def _round(context: BenchmarkContext, plan: RoundPlan) -> dict[ThroughputCase, dict[tuple[str, str], Told]]:
     """Every client with every case, in a process of its own for each client and a group of its own for each way."""
     told: dict[ThroughputCase, dict[tuple[str, str], Told]] = {case: {} for case in plan.cases}
     async with contextlib.AsyncExitStack() as stack:

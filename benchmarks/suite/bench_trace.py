@@ -1,7 +1,7 @@
 """The papers' 10-minute trace in real time: share in time and replica-minutes of two policies.
 
-``objective`` keeps the share that is asked for. It runs with the default share first; the form that asks for 97.5 %, as
-the paper reached, comes second and is judged by the paper's figures.
+``objective`` keeps the share that is asked for. It runs with the default share first. The form that asks for 97.5 %
+comes second: the paper reached about that, and its replica-minutes have a target.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ CONSUMER = ("agent/loadtrim_agent", "consumer_sdk/loadtrim", "examples/payments"
 PLANNING = ("agent/loadtrim_agent/common", "agent/loadtrim_agent/planning")
 SIMULATOR = (*PLANNING, "agent/loadtrim_agent/metering", "consumer_sdk/loadtrim/simulate")
 PIPELINE = ("agent/loadtrim_agent/wire", "spark/loadtrim_spark")
-"""What a benchmark measures: files and folders, from the repository's root on."""
+"""Files and folders that benchmarks measure, from the repository's root on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Benchmark:
 
     @property
     def code(self) -> tuple[str, ...]:
-        """What is measured, and the module that measures it."""
+        """The files and folders that are measured, and the module that measures them."""
         run = self.run.func if isinstance(self.run, partial) else self.run
         return (*self.measures, f"{run.__module__.replace('.', '/')}.py")
 
