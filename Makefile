@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark sim chaos fuzz lint ceilings types bench bench-spark papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark sim chaos fuzz lint ceilings types bench bench-spark soak papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 22
@@ -93,6 +93,9 @@ bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good bas
 
 bench: $(STAMP) ## Benchmarks beside their peers; writes out/benchmarks.md and out/benchmarks.json
 	$(BIN)/python -m benchmarks
+
+soak: $(STAMP) ## An hour of load with a membership change every ten seconds; into out/benchmarks.md and out/soak.png
+	PYTHONPATH=.:examples $(BIN)/python -m benchmarks soak
 
 papers: $(STAMP) ## The papers' experiments again; writes out/papers/ (PAPER=NAME: one; REAL=1: on Kafka, hours)
 	$(BIN)/python -m benchmarks.papers $(PAPER) $(if $(REAL),--real)

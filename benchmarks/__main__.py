@@ -22,6 +22,7 @@ from .suite import (
     bench_packers,
     bench_planner,
     bench_simulator,
+    bench_soak,
     bench_spark,
     bench_steady,
     bench_step,
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_simulator.SPEED,
         bench_step.BENCHMARK,
         bench_steady.BENCHMARK,
+        bench_soak.BENCHMARK,
         bench_trace.CLOSER24,
         bench_trace.OBJECTIVE_STRICT,
         bench_trace.OBJECTIVE,
@@ -83,7 +85,7 @@ def changed() -> int:
 def main() -> int:
     """Run benchmarks. Returns the exit code: 0 all ran (whether or not a target was met), 1 one failed, 2 wrong use."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; none: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; none: all but soak")
     parser.add_argument("--quick", action="store_true", help="a fraction of the time; printed only, nothing is written")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--list", action="store_true", help="tell what there is and how long it takes")
@@ -99,7 +101,8 @@ def main() -> int:
     if unknown:
         spark = "; those of Spark come with `make bench-spark`" if importlib.util.find_spec("pyspark") is None else ""
         parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(BENCHMARKS)}{spark}")
-    chosen = [BENCHMARKS[name] for name in options.names or BENCHMARKS]
+    every = [name for name, each in BENCHMARKS.items() if not each.by_name_only]
+    chosen = [BENCHMARKS[name] for name in options.names or (BENCHMARKS if options.list else every)]
     if options.list:
         for each in chosen:
             print(f"{each.name:<12} {each.seconds:>5} s  quick {each.quick_seconds:>4} s  {each.title}")

@@ -50,6 +50,25 @@ class Child:
         """The most that was resident since the start, or since :meth:`forget_peak`."""
         return self._kilobytes("status", "VmHWM:") * 1024
 
+    @property
+    def threads(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """Return how many are open: (sockets, others)."""
+        links = []
+        for path in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                links.append(str(path.readlink()))
+        sockets = sum(link.startswith("socket:") for link in links)
+        return sockets, len(links) - sockets
+
+    @property
+    def lines(self) -> int:
+        """Return how many lines it has logged."""
+        return self.log.read_bytes().count(b"\n")
+
     def forget_peak(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Stamp", "Stamps", "by_partition"]
+__all__ = ["Count", "Stamp", "Stamps", "by_partition"]
 
 
 class Stamp(NamedTuple):
@@ -40,6 +40,20 @@ class Stamps:
         values.frombytes(path.read_bytes())
         for index in range(0, len(values), 3):
             yield Stamp(values[index], values[index + 1], values[index + 2], who)
+
+
+class Count(Stamps):
+    """Count records and keep none of them, for runs in which memory is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+
+    def add(self, partition: int, offset: int, at_ns: int) -> None:
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
 
 
 def by_partition(stamps: Iterator[Stamp] | list[Stamp]) -> dict[int, list[Stamp]]:

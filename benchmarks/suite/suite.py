@@ -65,6 +65,8 @@ class Benchmark:
     """About how long it takes on two free cores."""
     quick_seconds: int
     needs_kafka: bool = True
+    by_name_only: bool = False
+    """Too long to be one of all."""
     measures: tuple[str, ...] = CONSUMER
     """A figure is of older code once one of these has changed."""
 

@@ -3,9 +3,10 @@
 Options: ``client`` (``loadtrim``, ``aiokafka`` in a group, ``assigned``: aiokafka without a group, ``fetcher``: the
 agent's fetcher alone), ``bootstrap topic group directory busy_seconds assigned`` and ``consumer``, further arguments
 of the consumer; ``one_of``: a partition that is paused when one record of it was handed out; ``work``: how
-``busy_seconds`` are spent (see ``_WORK``). Requests: ``start``, ``stop`` (as SIGTERM does), ``state``, ``story`` (the
-protocol's steps with their times), ``count``, ``save`` (writes the records' stamps down), ``take`` (``assigned`` only:
-resumes that partition at ``offset`` and waits ``seconds`` at most for a record of it).
+``busy_seconds`` are spent (see ``_WORK``); ``stamped``: false keeps no stamps. Requests: ``start``, ``stop`` (as
+SIGTERM does), ``state``, ``story`` (the protocol's steps with their times), ``count``, ``vitals`` (asyncio's tasks),
+``save`` (writes the records' stamps down), ``take`` (``assigned`` only: resumes that partition at ``offset`` and waits
+``seconds`` at most for a record of it).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from aiokafka.structs import TopicPartition
 from payments.service import Pace, clock_ns
 
 from .child import serve
-from .stamps import Stamps
+from .stamps import Count, Stamps
 
 if TYPE_CHECKING:  # a worker of another client is measured without the agent in its memory
     from loadtrim.agent_link import AgentLink
@@ -77,7 +78,7 @@ class BenchmarkWorker:
         self._busy = float(options.get("busy_seconds", 0.0))
         self._consumer: Any = None
         self._task: asyncio.Task[None] | None = None
-        self._stamps = Stamps()
+        self._stamps = Stamps() if options.get("stamped", True) else Count()
         self._first_ns: int | None = None
         self._one_of = options.get("one_of", -1)
         self._ones = 0
@@ -189,6 +190,13 @@ class BenchmarkWorker:
 
     async def do_count(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"count": len(self._stamps), "first_ns": self._first_ns, "ones": self._ones}
+
+    async def do_vitals(self, request: dict[str, Any]) -> dict[str, Any]:
+        async def count() -> int:
+            return len(asyncio.all_tasks())
+
+        of_agent = 0 if self._consumer is None else await self._link.run(count()) - 1  # the one that counts
+        return {"tasks": await count() + of_agent}
 
     async def do_take(self, request: dict[str, Any]) -> dict[str, Any]:
         self._one = asyncio.get_running_loop().create_future()
