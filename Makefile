@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark sim chaos fuzz lint ceilings types bench bench-spark soak papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark sim chaos fuzz mutants lint ceilings types bench bench-spark soak papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 22
@@ -76,6 +76,9 @@ test-spark: $(SPARK_STAMP) ## Minutes: the Spark pipeline on a real Spark and a 
 
 fuzz: $(STAMP) ## Throw RECORDS (default 100000, a minute or two) random and mutated records at all that reads records (SEED=1)
 	PYTHONPATH=agent:consumer_sdk:tests $(BIN)/python -m fuzz --records $(or $(RECORDS),100000) --seed $(or $(SEED),1)
+
+mutants: $(STAMP) ## Minutes: plant each bug of tests/mutants/lists, and see a test or a seed notice it (ONLY="name ...")
+	PYTHONPATH=agent:consumer_sdk:tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

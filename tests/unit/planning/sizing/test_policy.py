@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -385,3 +386,20 @@ def test_the_future_is_asked_in_whole_seconds() -> None:
     assert future.between(T + 1.5, T + 3.0) == ((1.0,), (2.0,))
     assert future.between(T - 9.0, T) == ((0.0,),)
     assert future.between(T + 9.0, T + 12.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("cost", "rate", "series", "told"),
+    [
+        (0.005, 0.0, (9.0, 1.0, 2.0), 300.0),
+        (0.0, 0.0, (9.0, 1.0, 2.0), None),
+        (0.0, 7.0, (9.0, 0.0, 0.0), None),
+        (0.0, 0.0, (9.0, 0.0, 0.0), 0.0),
+    ],
+)
+def test_records_are_told_by_the_work_and_their_cost(
+    cost: float, rate: float, series: tuple[float, ...], told: float | None
+) -> None:
+    """1.5 busy seconds/s at 5 ms a record are 300 records/s; without a cost only nothing is known to be nothing."""
+    estimate = SimpleNamespace(cost=cost, rate=rate, series=series)
+    assert View.arrival_rate(SimpleNamespace(estimate=estimate), 2.0) == told  # type: ignore[arg-type]

@@ -1,0 +1,25 @@
+"""How long a smaller group must have been enough."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.planning.sizing.stabilization import DECAY_SECONDS, Stabilization, window, window_min
+
+NOW = 1_000.0
+
+
+def at(now: float) -> Any:
+    return SimpleNamespace(now=now, estimate=SimpleNamespace(startup_seconds=0.0))
+
+
+def test_the_window_of_a_reversal_halves_with_each_quiet_time_down_to_the_least() -> None:
+    least = window_min(at(NOW))
+    state = Stabilization(window_seconds=8.0 * least, reversal_at=NOW)
+    windows = [window(at(NOW + halvings * DECAY_SECONDS), state) for halvings in range(6)]
+    assert windows == pytest.approx([8.0 * least, 4.0 * least, 2.0 * least, least, least, least])
+    assert window(at(NOW - 60.0), state) == 8.0 * least, "a clock that was set back makes it no longer"
+    assert window(at(NOW), Stabilization()) == least
