@@ -7,6 +7,7 @@ records), ``seconds``.
 ``break``      user code leaves the loop with the record in hand, and stops the consumer
 ``block``      user code blocks its loop for ``seconds``
 ``many``       takes batches with ``getmany``
+``many-manual`` the same, and commits by itself after each batch (give ``enable_auto_commit=False``)
 ``manual``     commits by itself after each record (give ``enable_auto_commit=False``)
 ``silent``     asks for no record for ``seconds``, while its loop runs on
 
@@ -62,7 +63,7 @@ class Member:
     async def run(self) -> None:
         async with self.consumer:
             try:
-                await (self._batches() if self.fault.kind == "many" else self._records())
+                await (self._batches() if self.fault.kind.startswith("many") else self._records())
             finally:
                 # Outside the loop nothing is in hand any more, done or given up; stopping takes its time.
                 self.journal.close()
@@ -113,6 +114,9 @@ class Member:
             for message in batch:
                 if await self._work(message) == "break":
                     return
+            if self.fault.kind == "many-manual" and batch:
+                with contextlib.suppress(CommitFailedError, IllegalStateError):
+                    await self.consumer.commit()
 
 
 def _id_of(message: Any) -> str:

@@ -206,7 +206,7 @@ async def slow(world: World, rng: random.Random, window: Window) -> None:
     world.cluster.proxies.slow(delay)
     await asyncio.sleep(seconds)
     world.cluster.proxies.heal()
-    # A member that commits each record by hand works off a few a second meanwhile.
+    # What each call takes is as long as the delay, however many records wait.
     _over(window)
 
 

@@ -38,8 +38,8 @@ ORDERS_PER_SECOND = 40.0
 BUSY_SECONDS = 0.002
 RESTART_SECONDS = 0.5
 LOOK_SECONDS = 0.1
-PROGRAMS = ("", "", "many", "manual")
-"""User code of members in turn: iterates twice as often as it gathers batches or commits by hand."""
+PROGRAMS = ("", "", "many", "many-manual")
+"""User code of members in turn: iterates, gathers batches, commits each batch by hand."""
 WANTED_MEMBERS = 5
 RECOVERY_SECONDS = 45.0
 LAST_SECONDS = 90.0
@@ -108,7 +108,7 @@ class World:
     async def start_member(self) -> str:
         """Start one more member; returns its name at once."""
         name, program = next(self._names), next(self._programs)
-        options = {"enable_auto_commit": False} if program == "manual" else {"auto_commit_interval_ms": 500}
+        options = {"enable_auto_commit": False} if program.endswith("manual") else {"auto_commit_interval_ms": 500}
         await self.group.start(
             name,
             fault={"kind": program},
@@ -198,8 +198,12 @@ class World:
         code = member.process.returncode
         assert code is not None
         self.group.supervisor.exited(member.pid)
+        # A member without the agent is not what is tested: aiokafka ends with an error where a group changes its protocol.
+        foreign = not name.startswith("m")
         expected = self._expected.get(name, ())
-        self.endings[name] = Ending(at_ns=clock_ns(), code=code, crash=name in self._crashes, expected=code in expected)
+        self.endings[name] = Ending(
+            at_ns=clock_ns(), code=code, crash=name in self._crashes, expected=foreign or code in expected
+        )
 
     async def note_ends(self) -> None:
         """Note the end of processes that end by themselves."""
