@@ -198,7 +198,7 @@ class World:
         code = member.process.returncode
         assert code is not None
         self.group.supervisor.exited(member.pid)
-        # A member without the agent is not what is tested: aiokafka ends with an error where a group changes its protocol.
+        # A member without the agent is not what is tested: aiokafka ends where a group changes its protocol.
         foreign = not name.startswith("m")
         expected = self._expected.get(name, ())
         self.endings[name] = Ending(
