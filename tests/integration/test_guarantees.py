@@ -41,6 +41,10 @@ def whole(topic: str) -> set[TopicPartition]:
     return {TopicPartition(topic, index) for index in range(PARTITIONS)}
 
 
+def generations(*those: Consumer) -> list[int]:
+    return [agent_of(consumer).snapshot().generation for consumer in those]
+
+
 def plans_read(consumer: Consumer) -> int:
     """How many of this test's plans a member has read."""
     read = [event.record for _, event in agent_of(consumer).trace() if isinstance(event, LogReadEvent)]
@@ -216,8 +220,8 @@ async def test_a_forged_release_is_noticed_by_its_giver_and_may_skip_records(qui
         assert (await asyncio.wait_for(two.getone(), WAIT_SECONDS)).value == b"3", "begun where the release says"
         await eventually(lambda: counted(one)[ProtocolCount.FOREIGN_RELEASE], "its giver notices")
         async with drain(one, two) as counts:
+            await eventually(lambda: min(generations(one, two)) > giver.generation, "they join again")
             await consumers(one, two, parts=[whole(topic)])
-            assert min(agent_of(c).snapshot().generation for c in (one, two)) > giver.generation
             await send(quick_kafka, topic, ["last"], partition=at.partition)
             await eventually(lambda: counts["last"], "the group goes on")
         assert counts["last"] == 1, "by one of them"
