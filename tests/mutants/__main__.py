@@ -89,8 +89,10 @@ def judge(mutant: Mutant, overlay: Overlay) -> Verdict:
         return Verdict(mutant, "not imported", said.strip(), seconds)
     if not lines or lines[0]["outcome"] == "missing":
         return Verdict(mutant, "not run", said.strip(), seconds)
-    outcome = "killed" if lines[0]["outcome"] == "failed" else "survived"
-    return Verdict(mutant, outcome, lines[0]["said"].partition("\n")[0], seconds)
+    said = lines[0]["said"].partition("\n")[0]
+    if "from pytest-timeout" in said:
+        return Verdict(mutant, "stuck", said, seconds)
+    return Verdict(mutant, "killed" if lines[0]["outcome"] == "failed" else "survived", said, seconds)
 
 
 def judge_all(mutants: Sequence[Mutant], jobs: int) -> Iterator[Verdict]:

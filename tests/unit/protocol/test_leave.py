@@ -358,7 +358,7 @@ def test_user_code_has_all_the_time_of_the_leave_to_finish() -> None:
     assert d.all(c.StopCommand)
     for _ in range(5):
         d.after(1.0)
+        assert not d.all(c.ResumeCommand)
         d.heartbeat_answered(Code.NONE)
         d.read(LoadRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
-        assert not d.all(c.ResumeCommand)
     assert d.machine.partitions.assigned[P0].state is AssignedState.DRAINING

@@ -25,6 +25,7 @@ from walks.scenes import TOPIC, consumer, stage
 
 ONE, TWO, THREE = (Partition("orders", index) for index in range(3))
 NEVER = float("inf")
+HANDLED_MAX = 20
 
 
 class ScriptedMachine:
@@ -36,6 +37,8 @@ class ScriptedMachine:
 
     def handle(self, event: e.Event) -> list[c.Command]:
         self.handled.append(event.now)
+        if len(self.handled) > HANDLED_MAX:
+            self.due = NEVER  # enough to see that it is woken again and again
         if event.now >= self.due:
             self.due = NEVER
         return [c.FetchTopicsCommand(topics=(f"{event.now:g}", which)) for which in ("first", "second")]
