@@ -61,7 +61,7 @@ test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 MINUTES ?= 3
 chaos: $(STAMP) ## Faults on three real brokers for MINUTES, with an independent judge (SEED=N, ONLY="KIND", RUN=DIR keeps it)
 	PYTHONPATH=agent:consumer_sdk:examples:tests:. $(BIN)/python -m chaos.long --minutes $(MINUTES) \
-		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(RUN),--directory $(RUN))
+		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(SLACK),--slack $(SLACK)) $(if $(RUN),--directory $(RUN))
 
 KAFKA_VERSIONS ?= 3.9.1 4.0.1 4.1.1
 test-kafka-versions: $(STAMP) ## A quarter of an hour: groups of our members on each of KAFKA_VERSIONS (docs/compatibility.md)

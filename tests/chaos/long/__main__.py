@@ -51,8 +51,9 @@ def judged(directory: Path) -> Judgement:
 class Run:
     """One run: the schedule played against a group."""
 
-    def __init__(self, seed: int, minutes: float, kinds: list[str]) -> None:
+    def __init__(self, seed: int, minutes: float, kinds: list[str], slack_seconds: float = 0.0) -> None:
         self.seed = seed
+        self.slack_seconds = slack_seconds
         self.minutes = minutes
         self._kinds = kinds
         self._began = time.monotonic()
@@ -80,8 +81,8 @@ class Run:
             log=log,
             windows=group.windows,
             endings=group.endings,
-            bound_seconds=OWNED_AGAIN_SECONDS,
-            bound_mixed_seconds=OWNED_AGAIN_MIXED_SECONDS,
+            bound_seconds=OWNED_AGAIN_SECONDS + self.slack_seconds,
+            bound_mixed_seconds=OWNED_AGAIN_MIXED_SECONDS + self.slack_seconds,
             epoch_offset_ns=time.time_ns() - clock_ns(),
         )
         directory.joinpath(NOTES).write_bytes(msgspec.json.encode(notes))
@@ -129,7 +130,7 @@ def _played(seed: int, directory: Path, options: argparse.Namespace) -> Judgemen
     """Print the schedule and play it."""
     # Its own clients meet every fault as well, and say so.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    run = Run(seed, options.minutes, options.only or sorted(FAULTS))
+    run = Run(seed, options.minutes, options.only or sorted(FAULTS), options.slack)
     print(f"seed {seed}; the schedule begins:", file=sys.stderr)
     for step in itertools.islice(run.steps(), max(1, round(options.minutes * PRINTED_STEPS_PER_MINUTE))):
         print(step, file=sys.stderr)
@@ -142,6 +143,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=3.0, help="of faults (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="of the schedule (default: a new one)")
     parser.add_argument("--only", action="append", choices=sorted(FAULTS), metavar="KIND", help="these kinds only")
+    parser.add_argument("--slack", type=float, default=0.0, help="seconds more for a standstill, on a shared machine")
     parser.add_argument("--directory", type=Path, help="keep journals and logs there (default: kept when violated)")
     parser.add_argument("--judge", action="store_true", help="play nothing, judge the run in the directory again")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
