@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -62,27 +63,33 @@ async def kill(group: Group, name: str) -> tuple[Member, float]:
 
 
 async def test_kill_of_a_member_and_of_the_leader(quick_kafka: Cluster, tmp_path: Path) -> None:
-    """Owned again within the session timeout plus a second; repeated at most what was done since the last commit."""
+    """Owned again within the session timeout plus a second; repeated at most what was done since the last commit that
+    the coordinator took before the kill."""
     async with group_of_processes(quick_kafka, tmp_path) as group:
         await group.start_all("a", "b", "c", auto_commit_interval_ms=200)
         await group.until_stable("a", "b", "c", members=3)
         await group.until_owned("a", "b", "c", everybody=True)
         leader, _ = await group.leader()
         follower = next(name for name in sorted(group.members) if name != leader)
-        killed = []
+        killed: dict[int, float] = {}
         for name in (follower, leader):
+            killed_at = time.time()
             member, seconds = await kill(group, name)
-            killed.append(member.pid)
+            killed[member.pid] = killed_at
             assert seconds <= SESSION_SECONDS + 1.0, f"{name}: {seconds:.2f} s"
             await group.until_stable(*group.members, members=len(group.members))
             await group.until_consuming()
         verdict = await group.finish()
+        commits = await accepted_commits(quick_kafka.bootstrap, group.group, group.topic)
     assert verdict.ok, str(verdict)
     assert not verdict.after_lost_lease
-    pids = {f"/{pid}" for pid in killed}
+    assert {commit.partition for commit in commits} == set(range(group.partitions))
     for found in (*verdict.repeated, *verdict.handed_out_again):
-        first = found.handed_out[0]
-        assert any(first.process.endswith(pid) for pid in pids), str(found)
+        pid = int(found.handed_out[0].process.rpartition("/")[2])
+        assert pid in killed, str(found)
+        partition = int(found.partition.rpartition("-")[2])
+        before = [each.offset for each in commits if each.partition == partition and each.at <= killed[pid]]
+        assert found.offset >= max(before, default=0), f"{found}, committed up to {max(before)}"
 
 
 async def test_frozen_past_the_session_timeout(quick_kafka: Cluster, tmp_path: Path) -> None:
