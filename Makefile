@@ -98,7 +98,7 @@ bench: $(STAMP) ## Benchmarks beside their peers; writes out/benchmarks.md and o
 	$(BIN)/python -m benchmarks
 
 soak: $(STAMP) ## An hour of load with a membership change every ten seconds; into out/benchmarks.md and out/soak.png
-	PYTHONPATH=.:examples $(BIN)/python -m benchmarks soak
+	$(BIN)/python -m benchmarks soak
 
 papers: $(STAMP) ## The papers' experiments again; writes out/papers/ (PAPER=NAME: one; REAL=1: on Kafka, hours)
 	$(BIN)/python -m benchmarks.papers $(PAPER) $(if $(REAL),--real)

@@ -144,7 +144,7 @@ def _judge(soak: _Soak, length: float, *, quick: bool) -> Finding:
         setting=(
             f"{PARTITIONS} partitions, {RATE:g} records/s for {length:g} s; two members stay, a third joins or leaves "
             f"every {CHANGE_SECONDS:g} s ({soak.changes} changes), each time with a new consumer in the same process. "
-            f"The first {WARM_SHARE:.0%} are not counted. Growth is a line by least squares through what is resident "
+            f"Thrown away: the first {WARM_SHARE:.0%}. Growth is a line by least squares through what is resident "
             "before each change; tasks, threads, sockets and files are the most in the last quarter above the most in "
             "the first."
         ),
