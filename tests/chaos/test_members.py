@@ -175,6 +175,33 @@ async def test_frozen_within_the_session_timeout(quick_kafka: Cluster, tmp_path:
     assert verdict.spotless, str(verdict)
 
 
+async def test_what_does_not_move_goes_on_while_a_rebalance_waits(quick_kafka: Cluster, tmp_path: Path) -> None:
+    """The coordinator waits for a frozen member; the others are handed records of all that they own meanwhile."""
+    async with group_of_processes(quick_kafka, tmp_path, session_ms=15_000) as group:
+        await group.start_all("a", "b", "c")
+        (before, *_) = await group.until_stable("a", "b", "c", members=3)
+        owned = await group.until_owned("a", "b", "c", everybody=True)
+        await group.send_signal("c", signal.SIGSTOP)
+        await group.start("d")
+        await group.until_stable("a", "b", state="joining")
+        began_ns = clock_ns()
+
+        def handed_out() -> bool:
+            counts = {name: group.handed_out(group.members[name], began_ns) for name in ("a", "b")}
+            return all(counts[name].get(partition, 0) >= 5 for name in counts for partition in owned[name])
+
+        await eventually(handed_out, "five records of each partition of the members that wait")
+        for name in ("a", "b"):
+            status = await group.members[name].status()
+            assert (status["state"], status["generation"]) == ("joining", before["generation"]), "it still waits"
+        assert await group.end("c", signal.SIGKILL) == -signal.SIGKILL
+        await group.until_stable("a", "b", "d", members=3)
+        verdict = await group.finish()
+    assert verdict.ok, str(verdict)
+    for found in (*verdict.repeated, *verdict.handed_out_again):
+        assert found.handed_out[0].process.startswith("c/"), str(found)
+
+
 async def test_second_sigterm_leaves_at_once(quick_kafka: Cluster, tmp_path: Path) -> None:
     """The first SIGTERM waits for the record in hand, the second does not; the record is handed out again elsewhere."""
     async with group_of_processes(quick_kafka, tmp_path, rate=20.0) as group:
