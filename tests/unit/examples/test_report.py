@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from demo import __main__ as demo
 from demo.follow import Follower
 from demo.journal import read_run
 from demo.report import NOT_THE_PAPERS, SETTING_FILE, Replica, Report, Setting, main, make_report, percentile, render
@@ -319,3 +320,19 @@ class TestFollower:
         assert follower.acknowledged == 20
         assert follower.done_last_ns == 3_000_000_000
         assert [round(latency, 3) for _, latency in follower.recent][:3] == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize(("broken", "code"), [("", 0), ("lost", 1), ("double owner", 1)])
+def test_the_demo_ends_with_1_if_a_record_was_lost_or_a_partition_had_two_owners(
+    broken: str, code: int, story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ten_then_ten(story)
+    if broken == "lost":
+        story.sent(0, 20, at=2000)
+    if broken == "double owner":  # while the other one has a record in hand
+        story.handed("payments-2", 0, 5, at=550)
+        story.done("payments-2", 0, 5, at=560)
+    report = report_of(story)
+    monkeypatch.setattr(demo, "_demo", lambda _: report)
+    assert demo.main() == code
+    assert ("FAILED" in capsys.readouterr().out) == bool(broken)
