@@ -79,7 +79,9 @@ async def test_what_breaks_beside_it_never_stops_the_consumer(
             await one.commit()
             assert broker.committed(GROUP, TOPIC, 0) == RECORDS
             assert agent_of(one).snapshot().generation == generation, "no rebalance came of it"
-            assert errors.keys() == {where}, "nothing else broke"
+            # A report gathers first, and one may be due before the consumer has done its records.
+            with_it = {"reports"} if where == "gathering" else set()
+            assert errors.keys() - with_it == {where}, "nothing else broke"
         finally:
             await one.stop()
     assert not broker.groups[GROUP].members, "and it leaves as ever"

@@ -133,8 +133,8 @@ async def test_plans_start_more_and_end_the_victims() -> None:
         assert up.replicas == 3
         status, _ = await send_plan(up, 2, "pay-1", sequence=2)
         assert status == 200
-        await up.wait_until(lambda up: up.replicas == 2)
-        assert names(up) == ["pay-2", "pay-3"]
+        await up.wait_until(lambda up: names(up) == ["pay-2", "pay-3"])
+        assert up.replicas == 2
         status, answer = await send_plan(up, 2, "pay-1", sequence=2)
         assert (status, answer["outcome"]) == (200, "repeated")
         status, answer = await send_plan(up, 9, sequence=1)
