@@ -100,7 +100,8 @@ class Membership(MembershipState):
     def wakeup(self) -> float:
         """Return the time at which :meth:`tick` wants to be called at the latest."""
         due = min(self.session.wakeup, self.rebalance.wakeup(coordinator_known=self.coordinator_known))
-        return min(due, self._effects.leader_assignment.missing.ask_at) if self.stable else due
+        in_stable = (self.rebalance.join_at, self._effects.leader_assignment.missing.ask_at)
+        return min(due, *in_stable) if self.stable else due
 
     def tick(self, now: float, overdue: bool) -> None:
         """Do all that is due. ``overdue``: a member has not been heard of, its eviction is to be noticed at once."""
@@ -115,6 +116,8 @@ class Membership(MembershipState):
                 self._follow(now, self._answers.not_read())
             else:
                 self._fire(Occurrence(Trigger.OVERDUE), now)
+        if self.stable and now >= self.rebalance.join_at:
+            self._fire(Occurrence(Trigger.GENERATION_ENDS), now)
         if self.stable:
             self._effects.leader_assignment.ask_for_missing(now)
         # Last, because what came before may have brought us back into a phase with heartbeats.

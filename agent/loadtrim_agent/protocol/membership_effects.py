@@ -17,6 +17,7 @@ from .leader_assignment import LeaderAssignment
 from .membership_state import MembershipState, Occurrence
 from .membership_table import Effect, Phase, Trigger
 from .ongoing_rebalance import NEVER, OngoingRebalance, attempts_of
+from .pace import pace_seconds
 from .ports import MembershipHooks
 from .retry_backoff import RetryBackoff
 from .session import Session
@@ -34,6 +35,8 @@ TOPICS_WAIT_SECONDS = 5.0
 """Chosen: the whole group waits for a leader without metadata."""
 RESTART_PAUSE_SHARE = 0.2
 """Chosen: longest pause before a JoinGroup, as a share of the session timeout. Its answer renews the lease."""
+PACE_SHARE_MAX = 0.1
+"""Chosen: longest pause between two rebalances of a large group, as a share of the session timeout."""
 UNREADABLE_WAIT_SECONDS = 1.0
 """Chosen: each retry is a rebalance of the whole group."""
 
@@ -75,6 +78,7 @@ class MembershipEffects:
             Effect.HEARTBEAT_NOW: self.heartbeat_now,
             Effect.JOIN_AT_NEW_COORDINATOR: self.join_at_new_coordinator,
             Effect.JOIN_ON_NEW_CONNECTION: self.join_on_new_connection,
+            Effect.JOIN_PACED: self.join_paced,
             Effect.MAYBE_JOIN: self.maybe_join,
             Effect.NOTE_AGAIN: self.note_again,
             Effect.RETRY_LATER: self.retry_later,
@@ -110,7 +114,7 @@ class MembershipEffects:
         """
         state, rebalance = self._state, self._rebalance
         rebalance.again = False
-        rebalance.retry_at = NEVER
+        rebalance.retry_at = rebalance.join_at = NEVER
         rebalance.deadline = now + self._config.rebalance_timeout / 2
         if not state.coordinator_known:
             return
@@ -160,6 +164,15 @@ class MembershipEffects:
         # What was answered may be answered again, by a broker that cannot do better for a while.
         pause = self._restarts.failed(self._state.member)
         self._rebalance.held_until = now + pause if pause else NEVER
+
+    def join_paced(self, now: float, _: Occurrence) -> Occurrence | None:
+        """Join at once; in a large group wait a moment after the last rebalance, so that newcomers join together."""
+        # Until then the generation is as good as one whose end this member has not heard of yet.
+        assignment = self._state.assignment
+        members = len(assignment.members) if assignment is not None and self._state.speaks_loadtrim else 0
+        pace = min(pace_seconds(members), PACE_SHARE_MAX * self._config.session_timeout)
+        self._rebalance.join_at = self._rebalance.entered_at + pace
+        return Occurrence(Trigger.GENERATION_ENDS) if now >= self._rebalance.join_at else None
 
     def heartbeat_now(self, now: float, _: Occurrence) -> None:
         """Have the coordinator just found asked at once whether it knows the member."""
@@ -242,7 +255,8 @@ class MembershipEffects:
         rebalance.answer = answer
         written = not state.speaks_loadtrim or answer.assignment is not None or answer.assignment_offset is not None
         state.blind.entered(now, written=written, leads=state.leader == state.member)
-        rebalance.deadline = NEVER
+        rebalance.deadline = rebalance.join_at = NEVER
+        rebalance.entered_at = now
         self._restarts.succeeded()
         self._session.entered(now)
         # Another member may have entered this generation before, and have joined again.

@@ -25,6 +25,8 @@ Rules that hold in the table (numbers as in ``docs/protocol.md``):
 * A rebalance that is begun again because of an answer is held back, for longer each time in a row (``back_off``).
 * A rebalance that is wanted while one goes on is not lost: it is noted (``note_again``) and begins after that one.
 * A rebalance that the member is told of counts in STABLE only (rule 9): in any other phase it is in one already.
+* In a large group a member joins the next rebalance a moment after the last one (``join_paced``). Newcomers of that
+  time join the same one.
 * FORGOTTEN owns nothing from then on (rule 9), in whatever phase the coordinator's answer finds the member.
 * LEFT is final, and FAILED too, but for leaving: :meth:`~.machine.Machine.successor` joins anew.
 """
@@ -65,7 +67,8 @@ class Trigger(enum.Enum):
     """A reason to change the phase. The value is the text in the diagram, without colon or semicolon (Mermaid)."""
 
     REBALANCE_WANTED = "start, a gap in the log, a release in doubt, new topics or partitions"
-    GENERATION_ENDS = "told of a rebalance, fenced"
+    REBALANCE_TOLD = "told of a rebalance"
+    GENERATION_ENDS = "fenced, or time to join the rebalance told of"
     READY = "ready"
     ID_GIVEN = "new id"
     JOIN_POSTPONED = "refused for now"
@@ -101,6 +104,7 @@ class Effect(enum.Enum):
     HEARTBEAT_NOW = "heartbeat_now"
     JOIN_AT_NEW_COORDINATOR = "join_at_new_coordinator"
     JOIN_ON_NEW_CONNECTION = "join_on_new_connection"
+    JOIN_PACED = "join_paced"
     MAYBE_JOIN = "maybe_join"
     NOTE_AGAIN = "note_again"
     RETRY_LATER = "retry_later"
@@ -129,12 +133,14 @@ _RESTART = Transition(Phase.REVOKING, (Effect.STOP_WAITING_FOR_ANSWER, Effect.BA
 TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     Phase.IDLE: {
         Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, (Effect.MAYBE_JOIN,)),
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.LEFT: _LEAVE,
     },
     Phase.REVOKING: {
         Trigger.REBALANCE_WANTED: IGNORED,
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.READY: Transition(Phase.JOINING, (Effect.SEND_JOIN,)),
         Trigger.COORDINATOR_FOUND: IGNORED,
@@ -143,6 +149,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     },
     Phase.JOINING: {
         Trigger.REBALANCE_WANTED: Transition(Phase.JOINING, (Effect.NOTE_AGAIN,)),
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.ID_GIVEN: Transition(Phase.JOINING, (Effect.SEND_JOIN,)),
         Trigger.JOIN_POSTPONED: Transition(Phase.JOINING, (Effect.RETRY_SOON,)),
@@ -158,6 +165,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     },
     Phase.ASSIGNING: {
         Trigger.REBALANCE_WANTED: Transition(Phase.ASSIGNING, (Effect.NOTE_AGAIN,)),
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.STALE_JOIN: _RESTART,
@@ -168,6 +176,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     },
     Phase.SYNCING: {
         Trigger.REBALANCE_WANTED: Transition(Phase.SYNCING, (Effect.NOTE_AGAIN,)),
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, (Effect.ENTER,)),
@@ -182,6 +191,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     },
     Phase.READING: {
         Trigger.REBALANCE_WANTED: Transition(Phase.READING, (Effect.NOTE_AGAIN,)),
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, (Effect.ENTER,)),
@@ -191,6 +201,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     },
     Phase.STABLE: {
         Trigger.REBALANCE_WANTED: Transition(Phase.REVOKING, (Effect.MAYBE_JOIN,)),
+        Trigger.REBALANCE_TOLD: Transition(Phase.STABLE, (Effect.JOIN_PACED,)),
         Trigger.GENERATION_ENDS: Transition(Phase.REVOKING, (Effect.MAYBE_JOIN,)),
         Trigger.ASSIGNMENT_HERE: Transition(Phase.STABLE, (Effect.COMPLETE,)),
         Trigger.COORDINATOR_FOUND: Transition(Phase.STABLE, (Effect.HEARTBEAT_NOW,)),
@@ -199,6 +210,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     },
     Phase.LEFT: {
         Trigger.REBALANCE_WANTED: IGNORED,
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.FORGOTTEN: IGNORED,
@@ -206,6 +218,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, Transition | None]] = {
     },
     Phase.FAILED: {
         Trigger.REBALANCE_WANTED: IGNORED,
+        Trigger.REBALANCE_TOLD: IGNORED,
         Trigger.GENERATION_ENDS: IGNORED,
         Trigger.COORDINATOR_FOUND: IGNORED,
         Trigger.FORGOTTEN: IGNORED,

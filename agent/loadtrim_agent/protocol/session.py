@@ -135,10 +135,11 @@ class Session:
             else:
                 self._lease.renew_session(event.sent_at)
         elif event.code in (Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION):
-            if event.code == Code.REBALANCE_IN_PROGRESS:
+            told = event.code == Code.REBALANCE_IN_PROGRESS
+            if told:
                 self._lease.renew_session(event.sent_at)
             if current:
-                return Occurrence(Trigger.GENERATION_ENDS)
+                return Occurrence(Trigger.REBALANCE_TOLD if told else Trigger.GENERATION_ENDS)
         elif event.code == Code.UNKNOWN_MEMBER_ID:
             return Occurrence(Trigger.FORGOTTEN)
         elif event.code in REFUSED_FOR_GOOD:
@@ -210,7 +211,7 @@ class Session:
     def _join_on_notice(self) -> Occurrence:
         # The log knows of this end: a rejoin record of this member would tell nobody anything.
         self._notice(self._state.generation)
-        return Occurrence(Trigger.GENERATION_ENDS)
+        return Occurrence(Trigger.REBALANCE_TOLD)
 
     def _notice(self, generation: int) -> None:
         self._noticed_generation = max(self._noticed_generation, generation)

@@ -75,7 +75,7 @@ def test_a_story_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_contradiction_of_the_membership_tells_how_it_came_there(monkeypatch: pytest.MonkeyPatch) -> None:
     d = Driver().running(0)
     monkeypatch.setitem(membership_table.TRANSITIONS, Phase.STABLE, {})  # type: ignore[arg-type]
-    with pytest.raises(InvariantError, match="membership: GENERATION_ENDS in STABLE") as caught:
+    with pytest.raises(InvariantError, match="membership: REBALANCE_TOLD in STABLE") as caught:
         d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     triggers = [line.split(maxsplit=1)[1] for line in caught.value.story if line.endswith(("JOINED", "_HERE", "READY"))]
     assert triggers == ["REVOKING: READY", "JOINING: JOINED", "SYNCING: ASSIGNMENT_HERE"]

@@ -725,6 +725,56 @@ def test_told_of_a_barrier_it_joins_at_once_and_tells_the_log() -> None:
     assert d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS) == [], "while joining it only renews the session"
 
 
+LARGE = {ME: (0,), OTHER: (1,), **{f"peer{number}": () for number in range(58)}}
+"""Sixty members: rebalances half a second apart."""
+
+
+def hello(member: str) -> HelloRecord:
+    return HelloRecord(group=GROUP, member=member, at=0.0, instance="")
+
+
+def test_in_a_large_group_newcomers_that_follow_closely_join_together() -> None:
+    """Five hundred members that are replaced one after the other made five hundred rebalances of five hundred."""
+    d = Driver().running(owns=LARGE)
+    for number in range(3):
+        d.read(hello(f"new{number}"))
+        assert d.kinds() == []
+    assert d.machine.membership.stable, "until then partitions are handed over"
+    assert d.machine.wakeup() <= d.now + 0.5
+    d.after(0.49)
+    assert not d.all(c.SendJoinCommand)
+    d.after(0.02)
+    assert d.kinds() == ["SendJoin"], "the log knows already"
+    d.after(1.0)
+    assert not d.all(c.SendJoinCommand)
+
+
+def test_in_a_large_group_that_was_quiet_a_newcomer_is_joined_at_once() -> None:
+    d = Driver().running(owns=LARGE)
+    d.after(2.0)
+    d.read(hello("new"))
+    assert d.kinds() == ["SendJoin"]
+
+
+def test_in_a_large_group_what_the_coordinator_tells_waits_as_well_and_a_fence_does_not() -> None:
+    d = Driver().running(owns=LARGE)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    assert not d.all(c.SendJoinCommand)
+    d.heartbeat_answered(Code.ILLEGAL_GENERATION)
+    assert d.only(c.SendJoinCommand).owned == (P0,)
+
+
+def test_a_rebalance_of_its_own_ends_the_wait_for_the_one_told_of() -> None:
+    d = Driver().running(owns=LARGE)
+    d.read(hello("new"))
+    d.heartbeat_answered(Code.ILLEGAL_GENERATION)
+    attempt = d.only(c.SendJoinCommand).attempt
+    d.into(2, **LARGE, new=())
+    d.after(0.6)
+    assert not d.all(c.SendJoinCommand)
+    assert d.machine.membership.rebalance.attempt == attempt
+
+
 def test_told_of_a_barrier_of_an_older_generation_it_does_nothing() -> None:
     d = Driver().running(0, generation=5)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS, generation=4)
