@@ -224,8 +224,8 @@ class ControlLog:
     async def _read_on(self) -> tuple[range, ...]:
         """Read the tail once, and return the offsets of what cannot be unpacked."""
         try:
-            if self._doubtful:
-                await self._compare_last()
+            if self._doubtful and not await self._compare_last():
+                return ()
             fetched = await self._coordination.read(self._position, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
             await self._compare(fetched)
         except OffsetOutOfRangeError:
@@ -262,19 +262,27 @@ class ControlLog:
             self._reader.feed(LogGapEvent(now=now))
         return fetched.unreadable
 
-    async def _compare_last(self) -> None:
+    async def _compare_last(self) -> bool:
         """Look whether the record read last is still there, after a read that failed.
 
         A topic that was deleted and made again may have grown past the position, with epochs that begin anew.
+
+        Returns:
+            Whether that is known. A new leader may have the record and not show it for a moment, for it shows nothing
+            above its high watermark, of which it heard last as a follower (KIP-207).
 
         Raises:
             OffsetOutOfRangeError: it is not.
         """
         if self._last is not None:
-            there = await self._coordination.read(self._position - 1, wait_seconds=0.0, timeout=ANSWER_SECONDS)
+            before = self._position - 1
+            there = await self._coordination.read(before, wait_seconds=POLL_SECONDS, timeout=SILENT_SECONDS)
+            if there.following == before:
+                return False
             if not there.records or there.records[0].value != self._last:
                 raise OffsetOutOfRangeError(f"{self.topic} has another record below {self._position}")
         self._doubtful = False
+        return True
 
     async def _compare(self, fetched: Fetched) -> None:
         """Look whether the log still has what was read of it.

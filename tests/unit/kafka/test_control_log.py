@@ -649,6 +649,9 @@ class Recreated:
     def made(self, count: int, at: float) -> None:
         self.values = [encode(LoadRecord(group="ours", member="m", at=at + n, generation=1)) for n in range(count)]
 
+    def made_more(self) -> None:
+        self.values.append(encode(LoadRecord(group="ours", member="m", at=100.0, generation=1)))
+
     async def end(self) -> int:
         return len(self.values)
 
@@ -687,6 +690,30 @@ async def test_a_topic_that_was_made_again_and_has_grown_past_the_position_has_a
     there.reads.clear()
     await asyncio.sleep(3 * POLL_SECONDS)
     assert set(there.reads) == {log._position}, "compared once"
+    running.cancel()
+    await log.close()
+
+
+@pytest.mark.looptime
+async def test_a_new_leader_that_does_not_show_the_last_record_yet_has_no_gap(looptime: object) -> None:
+    """It shows what lies below its high watermark, of which it heard last as a follower."""
+    there = Recreated(3)
+    partition: Any = there
+    log, told = following(partition)
+    running = asyncio.create_task(log.run())
+    await asyncio.sleep(POLL_SECONDS / 2)
+    told.clear()
+    there.there = False
+    await asyncio.sleep(2 * POLL_SECONDS)
+    record = there.values.pop()
+    there.there = True
+    await asyncio.sleep(2 * POLL_SECONDS + RECONNECT_SECONDS_MAX)
+    assert told == []
+    there.values.append(record)
+    there.made_more()
+    await asyncio.sleep(3 * POLL_SECONDS)
+    assert [type(event) for event in told] == [e.LogReadEvent, e.LogPositionEvent]
+    assert log._position == 4
     running.cancel()
     await log.close()
 
