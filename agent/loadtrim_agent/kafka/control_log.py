@@ -268,8 +268,8 @@ class ControlLog:
         A topic that was deleted and made again may have grown past the position, with epochs that begin anew.
 
         Returns:
-            Whether that is known. A new leader may have the record and not show it for a moment, for it shows nothing
-            above its high watermark, of which it heard last as a follower (KIP-207).
+            Whether that is known. A new leader shows nothing above its high watermark, of which it heard last as a
+            follower: for a moment it may not show a record that it has (KIP-207).
 
         Raises:
             OffsetOutOfRangeError: it is not.
