@@ -52,6 +52,7 @@ class Stream:
     """One acquisition of one partition, shared by both threads."""
 
     __slots__ = (
+        "__weakref__",
         "_reader",
         "_stamps",
         "_stretches",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError
 from aiokafka.structs import TopicPartition
@@ -21,14 +22,13 @@ __all__ = ["StreamPositions"]
 class _Passed:
     """Remember that a stretch of the log behind the last record done holds no records."""
 
-    stream: Stream
     seeks: int
     done: int
     behind: int
 
     def holds(self, stream: Stream, done: int) -> bool:
         """Return whether nothing more was done since, and no seek came."""
-        return self.stream is stream and self.done == done and self.seeks == stream.seeks
+        return self.done == done and self.seeks == stream.seeks
 
 
 class StreamPositions:
@@ -44,7 +44,7 @@ class StreamPositions:
         self._buffer = buffer
         self._fetcher = fetcher
         self._opener = opener
-        self._passed: dict[Partition, _Passed] = {}
+        self._passed: WeakKeyDictionary[Stream, _Passed] = WeakKeyDictionary()
         """Stretches passed last: a committed offset does not go back before them when the next records come."""
 
     def done_offset(self, stream: Stream) -> int | None:
@@ -56,9 +56,9 @@ class StreamPositions:
         # What user code gave up with is not in hand, and not done either: its offset has been handed out.
         if exhausted and in_hand is None and done == handed_out and not stream.seeking:
             behind = self._behind(stream, done)
-            self._passed[stream.partition] = _Passed(stream, stream.seeks, done, behind)
+            self._passed[stream] = _Passed(stream.seeks, done, behind)
             return behind
-        passed = self._passed.get(stream.partition)
+        passed = self._passed.get(stream)
         return passed.behind if passed is not None and passed.holds(stream, done) else done
 
     def position(self, stream: Stream) -> int:

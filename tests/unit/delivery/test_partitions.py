@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
@@ -461,14 +462,34 @@ async def test_fetching_that_has_ended_ends_the_member_and_other_errors_are_rais
     assert house.failures == [ended]
 
 
-async def test_what_may_be_committed_does_not_go_back_when_the_next_records_come() -> None:
-    """Behind the last record done lay an aborted transaction: its end was committed, and then the record's."""
+async def house_past_an_aborted_transaction() -> tuple[House, Stream]:
+    """What is done lies behind record 0, and the fetcher behind offsets 1 to 16, which hold no records."""
     house = House()
     await house.with_a_record_in_hand(FIRST)
-    stream, positions = house.buffer.streams[FIRST], house.partitions.positions
+    stream = house.buffer.streams[FIRST]
     assert house.buffer.take_one() is None
     house.fetcher.positions[FIRST] = 17
-    assert positions.done_offset(stream) == 17
+    assert house.partitions.positions.done_offset(stream) == 17
+    return house, stream
+
+
+async def test_what_was_passed_is_forgotten_with_its_acquisition() -> None:
+    house, stream = await house_past_an_aborted_transaction()
+    positions = house.partitions.positions
+    assert len(positions._passed) == 1
+    house.partitions.drop(c.DropCommand(partition=FIRST, acquisition_id=stream.acquisition_id))
+    await asyncio.sleep(0)
+    assert house.buffer.take_one() is None, "the next call sees that it has gone"
+    house.buffer._run_streams = {}  # as the next run of records would
+    del stream
+    gc.collect()
+    assert len(positions._passed) == 0, "nor are its records"
+
+
+async def test_what_may_be_committed_does_not_go_back_when_the_next_records_come() -> None:
+    """Behind the last record done lay an aborted transaction: its end was committed, and then the record's."""
+    house, stream = await house_past_an_aborted_transaction()
+    positions = house.partitions.positions
     house.buffer.feed(stream, _one_record(FIRST, 17))
     assert positions.done_offset(stream) == 17, "it waits"
     assert house.buffer.take_one() is not None
@@ -479,12 +500,8 @@ async def test_what_may_be_committed_does_not_go_back_when_the_next_records_come
 
 @pytest.mark.parametrize("offset", [0, 1])
 async def test_a_seek_back_before_what_holds_no_records_counts(offset: int) -> None:
-    house = House()
-    await house.with_a_record_in_hand(FIRST)
-    stream, positions = house.buffer.streams[FIRST], house.partitions.positions
-    assert house.buffer.take_one() is None
-    house.fetcher.positions[FIRST] = 17
-    assert positions.done_offset(stream) == 17
+    house, stream = await house_past_an_aborted_transaction()
+    positions = house.partitions.positions
     house.buffer.seek(stream, offset)
     assert positions.done_offset(stream) == offset
 
