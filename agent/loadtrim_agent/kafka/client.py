@@ -91,6 +91,9 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         return contextlib.nullcontext()
 
     async def _connected(self, node_id: Any, group: Any, *, no_hint: bool) -> Any | None:
+        known = self._conns.get((node_id, group))
+        if known is not None and known.connected():  # nearly every request
+            return known
         async with self._connecting.setdefault((node_id, group), asyncio.Lock()):
             limit = self._limits.get(node_id, self._connect_timeout)
             try:
