@@ -114,7 +114,7 @@ class MembershipEffects:
         """
         state, rebalance = self._state, self._rebalance
         rebalance.again = False
-        rebalance.retry_at = rebalance.join_at = NEVER
+        rebalance.retry_at = NEVER
         rebalance.deadline = now + self._config.rebalance_timeout / 2
         if not state.coordinator_known:
             return

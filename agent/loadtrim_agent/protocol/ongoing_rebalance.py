@@ -37,7 +37,7 @@ class OngoingRebalance:
         self.entered_at = -NEVER
         """Time at which a generation was entered last."""
         self.join_at = NEVER
-        """Time at which the rebalance that was told of is joined; NEVER: none was, or it is joined already."""
+        """Time at which the rebalance that was told of is joined; NEVER: none was. Only STABLE looks at it."""
 
     def wakeup(self, *, coordinator_known: bool) -> float:
         """Return the time at which something is due; a retry needs a coordinator."""
@@ -52,7 +52,7 @@ class OngoingRebalance:
 
     def stop_waiting(self) -> None:
         """Nothing is due any more."""
-        self.deadline = self.retry_at = self.held_until = self.join_at = NEVER
+        self.deadline = self.retry_at = self.held_until = NEVER
 
     def is_stale(self, member: str, answer: GroupAnswer) -> bool:
         """Return whether the assignment was made from an earlier JoinGroup of this member (rule 6).

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -667,6 +669,21 @@ class Recreated:
         return Fetched(records, len(self.values), len(self.values), (0, 0) if records else None)
 
 
+@asynccontextmanager
+async def cut_off(there: Recreated) -> AsyncIterator[tuple[ControlLog, list[e.Event]]]:
+    """Tail a log that was read and then could not be read for a while; tells what is fed from then on."""
+    partition: Any = there
+    log, told = following(partition)
+    running = asyncio.create_task(log.run())
+    await asyncio.sleep(POLL_SECONDS / 2)
+    told.clear()
+    there.there = False
+    await asyncio.sleep(2 * POLL_SECONDS)
+    yield log, told
+    running.cancel()
+    await log.close()
+
+
 @pytest.mark.parametrize("again", [True, False], ids=["made again", "only not served"])
 @pytest.mark.looptime
 async def test_a_topic_that_was_made_again_and_has_grown_past_the_position_has_a_gap(
@@ -674,48 +691,32 @@ async def test_a_topic_that_was_made_again_and_has_grown_past_the_position_has_a
 ) -> None:
     """Its epochs begin at the same number, so that they tell nothing: what was read last is compared."""
     there = Recreated(3)
-    partition: Any = there
-    log, told = following(partition)
-    running = asyncio.create_task(log.run())
-    await asyncio.sleep(POLL_SECONDS / 2)
-    told.clear()
-    there.there = False
-    await asyncio.sleep(2 * POLL_SECONDS)
-    if again:
-        there.made(5, at=1_000.0)
-    there.there = True
-    await asyncio.sleep(2 * POLL_SECONDS + RECONNECT_SECONDS_MAX)
-    assert [type(event) for event in told] == ([e.LogGapEvent] if again else [])
-    assert log._position == (5 if again else 3)
-    there.reads.clear()
-    await asyncio.sleep(3 * POLL_SECONDS)
-    assert set(there.reads) == {log._position}, "compared once"
-    running.cancel()
-    await log.close()
+    async with cut_off(there) as (log, told):
+        if again:
+            there.made(5, at=1_000.0)
+        there.there = True
+        await asyncio.sleep(2 * POLL_SECONDS + RECONNECT_SECONDS_MAX)
+        assert [type(event) for event in told] == ([e.LogGapEvent] if again else [])
+        assert log._position == (5 if again else 3)
+        there.reads.clear()
+        await asyncio.sleep(3 * POLL_SECONDS)
+        assert set(there.reads) == {log._position}, "compared once"
 
 
 @pytest.mark.looptime
 async def test_a_new_leader_that_does_not_show_the_last_record_yet_has_no_gap(looptime: object) -> None:
     """It shows what lies below its high watermark, of which it heard last as a follower."""
     there = Recreated(3)
-    partition: Any = there
-    log, told = following(partition)
-    running = asyncio.create_task(log.run())
-    await asyncio.sleep(POLL_SECONDS / 2)
-    told.clear()
-    there.there = False
-    await asyncio.sleep(2 * POLL_SECONDS)
-    record = there.values.pop()
-    there.there = True
-    await asyncio.sleep(2 * POLL_SECONDS + RECONNECT_SECONDS_MAX)
-    assert told == []
-    there.values.append(record)
-    there.made_more()
-    await asyncio.sleep(3 * POLL_SECONDS)
-    assert [type(event) for event in told] == [e.LogReadEvent, e.LogPositionEvent]
-    assert log._position == 4
-    running.cancel()
-    await log.close()
+    async with cut_off(there) as (log, told):
+        record = there.values.pop()
+        there.there = True
+        await asyncio.sleep(2 * POLL_SECONDS + RECONNECT_SECONDS_MAX)
+        assert told == []
+        there.values.append(record)
+        there.made_more()
+        await asyncio.sleep(3 * POLL_SECONDS)
+        assert [type(event) for event in told] == [e.LogReadEvent, e.LogPositionEvent]
+        assert log._position == 4
 
 
 def test_leader_epochs_are_read_from_the_batches() -> None:
