@@ -18,6 +18,8 @@ import seeds
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.transactions import Transactions
+from loadtrim_agent.protocol import membership_answers
+from loadtrim_agent.protocol.group_config import LOADTRIM
 from whole.chaos import Chaos, simulate
 from whole.journal import Violation
 from whole.world import Options
@@ -67,6 +69,21 @@ def test_nothing_is_violated_or_repeated_without_faults() -> None:
     assert report.delivered > 0
 
 
+SHARED = Options(
+    members=2, members_max=3, partitions=4, fault_seconds=8.0, drift_max=0.0, moves_per_second=0.0,
+    rates=(("join", 0.2), ("kip848", 0.5)),
+)  # fmt: skip
+"""With a member of the consumer protocol, which is there first in about every second run."""
+SHARED_SEED = 7
+"""There is one in the group when the faults are over, and all must be well with it before it leaves."""
+
+
+@pytest.mark.slow
+def test_a_group_is_shared_with_members_of_the_consumer_protocol() -> None:
+    """Everything is delivered and committed while the broker assigns, and again when the group is ours."""
+    assert simulate(SHARED_SEED, SHARED).counts["kip848", "taken"] > 0
+
+
 @pytest.mark.slow
 def test_same_seed_same_run() -> None:
     assert simulate(3) == simulate(3)
@@ -91,6 +108,14 @@ def test_a_stop_that_abandons_what_another_task_works_on_is_seen(monkeypatch: py
     monkeypatch.setattr(loadtrim.managed, "abandon_unless_worked_on", lambda buffer, stopping: buffer.abandon())
     options = Options(rates=(("join", 0.3), ("stop", 0.5)), members_max=4, fault_seconds=10.0)
     assert violated(options) in ("I1", "I3")
+
+
+@pytest.mark.slow
+def test_a_leaderless_answer_taken_for_ours_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members join again and again, and nobody has what the broker gives to them."""
+    monkeypatch.setattr(membership_answers, "BROKER_ASSIGNS", LOADTRIM)
+    with pytest.raises(Violation, match="I5"):
+        simulate(SHARED_SEED, SHARED)
 
 
 @pytest.mark.slow

@@ -169,8 +169,7 @@ class Coordinator:
         if others and not set(request.protocols).intersection(*(m.protocols for m in others)):
             reply(JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL))
         elif not request.member:
-            self._names += 1
-            member = f"m{self._names:03d}"
+            member = self.new_name()
             self._pending.add(member)
             self._scheduler.after(request.session_timeout_seconds, self._give_up_pending, member)
             reply(JoinReply(Code.MEMBER_ID_REQUIRED, member=member))
@@ -181,6 +180,11 @@ class Coordinator:
             reply(JoinReply(Code.UNKNOWN_MEMBER_ID))
         else:
             self._rejoin(self.members[request.member], request, reply)
+
+    def new_name(self) -> str:
+        """Return an id that no member has had."""
+        self._names += 1
+        return f"m{self._names:03d}"
 
     def _add(self, request: JoinRequest, reply: Reply) -> None:
         member = _member(request)
@@ -208,6 +212,7 @@ class Coordinator:
         if self.state is GroupState.PREPARING:
             return
         if self.state is GroupState.COMPLETING:
+            self._answers = {}
             self._answer_syncs(SyncReply(Code.REBALANCE_IN_PROGRESS))
         self.state = GroupState.PREPARING
         self._barrier += 1
@@ -231,7 +236,6 @@ class Coordinator:
             del self.members[name]
         self._barrier += 1
         self.generation += 1
-        self._answers = {}
         if not self.members:
             self._become_empty()
             return
@@ -435,11 +439,52 @@ class Coordinator:
             self._renew(member)
 
     def _keep(self) -> None:
-        members = {
-            m.member: JoinRequest(m.member, m.protocols, m.metadata, m.session_timeout, m.rebalance_timeout)
-            for m in self.members.values()
-        }
+        members = {asked.member: asked for asked in self.joined()}
         self._stored = _Stored(self.generation, self.protocol, self.leader, members, dict(self._answers))
+
+    # -- for a model of groups that are not always classic ones --------------------------------------------------
+
+    def joined(self) -> list[JoinRequest]:
+        """Return what each member joined with last."""
+        return [
+            JoinRequest(m.member, m.protocols, m.metadata, m.session_timeout, m.rebalance_timeout)
+            for m in self.members.values()
+        ]
+
+    def answer_of(self, member: str) -> Any:
+        """Return the assignment of a member that the broker has, which may be of the generation before; None: none."""
+        return self._answers.get(member)
+
+    def interrupt(self) -> None:
+        """Tell whoever waits in a barrier to join again."""
+        for member in list(self.members.values()):
+            reply, member.join_reply = member.join_reply, None
+            if reply is not None:
+                self._renew(member)
+                reply(JoinReply(Code.REBALANCE_IN_PROGRESS, member=member.member))
+        self._answer_syncs(SyncReply(Code.REBALANCE_IN_PROGRESS))
+
+    def abandon(self) -> None:
+        """The group is not a classic one any more."""
+        self._barrier += 1
+        self.members = {}
+        self._pending = set()
+        self._become_empty()
+
+    def become(self, generation: int, joined: list[JoinRequest], answers: dict[str, Any]) -> None:
+        """It is a classic group again, of these members, which are to rebalance."""
+        self.abandon()
+        self.generation = generation
+        self.members = {asked.member: _member(asked) for asked in joined}
+        if joined:
+            self.leader, self.protocol = joined[0].member, self._vote()
+            self._answers = answers
+            self.state = GroupState.STABLE
+        self._keep()
+        for member in list(self.members.values()):
+            self._renew(member)
+        if joined:
+            self._prepare()
 
     def _check(self, member: str, generation: int) -> int:
         if member not in self.members or self.state is GroupState.EMPTY:

@@ -14,7 +14,6 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.group_config import Code
 from sim.coordinator import (
     CommitRequest,
-    Coordinator,
     FetchRequest,
     HeartbeatRequest,
     JoinReply,
@@ -24,13 +23,14 @@ from sim.coordinator import (
     SyncRequest,
 )
 
+from .group import GroupModel
 from .kernel import EPOCH_SECONDS, Kernel
 from .network import FIRST_PORT, HOST, Connection
 from .requests import API, VERSIONS, Incoming, encode_answer, read_request
 from .storage import PartitionStore, batch_of
 from .transactions import TransactionCoordinator
 
-__all__ = ["Cluster", "GroupModel"]
+__all__ = ["Cluster"]
 
 UNKNOWN_TOPIC, OUT_OF_RANGE, NOT_LEADER, COORDINATOR_AWAY, TOPIC_EXISTS = 3, 1, 6, 15, 36
 UNSTABLE_OFFSET = 88
@@ -62,15 +62,6 @@ class _Poll:
     reply: Reply
     client: Connection
     done: bool = False
-
-
-class GroupModel(Coordinator):
-    """The coordinator of one group, with metadata as bytes."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel.scheduler)
-        self.name_member = lambda member, metadata, protocol: (member, dict(metadata)[protocol])
-        self.counts: Counter[str] = Counter()
 
 
 class Cluster:
@@ -132,7 +123,7 @@ class Cluster:
     def group(self, name: str) -> GroupModel:
         """Return the model of a group's coordinator."""
         if name not in self.groups:
-            self.groups[name] = GroupModel(self._kernel)
+            self.groups[name] = GroupModel(self._kernel, self.topics)
         return self.groups[name]
 
     def leader(self, partition: Partition) -> int:
@@ -348,7 +339,7 @@ class Cluster:
         model = self.group(group)
         if client.node == self.coordinator_node:
             return model
-        elsewhere = GroupModel(self._kernel)
+        elsewhere = GroupModel(self._kernel, self.topics)
         elsewhere.up = False
         return elsewhere
 

@@ -64,7 +64,10 @@ RATES: dict[str, float] = {
 }
 """Faults a second in a run that has all of them. Chosen: some 20 in 30 s."""
 LOSE_OFFSETS_RATE = 0.05
-NOT_WITH_TRANSACTIONS = ("cut_late", "foreign", "lose_offsets")
+KIP848_RATE = 0.15
+BROKER_ASSIGNED_MAX = 2
+"""Members of the consumer protocol at a time."""
+NOT_WITH_TRANSACTIONS = ("cut_late", "foreign", "kip848", "lose_offsets")
 """A request of an earlier transaction that comes late is taken for one of the next (KIP-890); others' commits and lost
 offsets repeat what was put out."""
 
@@ -120,6 +123,10 @@ def _drawn_later(seed: int, rates: dict[str, float], *, auto_commit: bool) -> di
     if rng.random() < 0.1:
         rates["lose_offsets"] = LOSE_OFFSETS_RATE
     transactions = not auto_commit and rng.random() < 0.6
+    if rng.random() < 0.1:
+        rates["kip848"] = KIP848_RATE
+        if rng.random() < 0.4:
+            rates["foreign"] = RATES["foreign"] * 3
     if transactions:
         for kind in NOT_WITH_TRANSACTIONS:
             rates.pop(kind, None)
@@ -144,15 +151,18 @@ class Chaos:
         """
         world, kernel, options = self.world, self.world.kernel, self.options
         with kernel.in_charge(), threads_in_charge():
+            if "kip848" in dict(options.rates) and self.rng.random() < 0.5:
+                self._kip848()  # the group is not ours yet: it is taken
             for _ in range(options.members):
                 self._join()
             self._arm()
             kernel.run(options.fault_seconds)
             self._heal()
             kernel.run(SETTLE_SECONDS)
-            bound = 2 * options.session_timeout_seconds + HEALED_SECONDS + WORK_OFF_SECONDS
-            kernel.run_until(self._all_done, seconds=bound)
-            world.journal.healed()
+            self._see_healed()
+            if any(guest.alive for guest in world.broker_assigned):
+                self._guests_leave()
+                self._see_healed()
             return Report(
                 seed=self.seed,
                 rounds=kernel.rounds,
@@ -162,6 +172,19 @@ class Chaos:
                 requests=world.cluster.counts.total(),
                 counts=world.counts,
             )
+
+    def _see_healed(self) -> None:
+        world = self.world
+        bound = 2 * self.options.session_timeout_seconds + HEALED_SECONDS + WORK_OFF_SECONDS
+        world.kernel.run_until(self._all_done, seconds=bound)
+        world.journal.healed()
+
+    def _guests_leave(self) -> None:
+        """So far all was well with members of the consumer protocol in the group; it must be without them."""
+        for guest in self.world.broker_assigned:
+            guest.stop()
+        self.world.disturbed()
+        self.world.kernel.run(SETTLE_SECONDS)
 
     def _all_done(self) -> bool:
         journal = self.world.journal
@@ -392,6 +415,18 @@ class Chaos:
         self._counted("foreign")
         member = self.world.join("iterates", foreign=True)
         self._later(self.rng.uniform(1.0, FOREIGN_STAY_SECONDS_MAX), member.stop)
+
+    def _kip848(self) -> None:
+        """A member of the consumer protocol comes; it leaves after a while, or dies and is expelled later."""
+        world = self.world
+        if sum(member.alive for member in world.broker_assigned) >= BROKER_ASSIGNED_MAX:
+            return
+        self._counted("kip848")
+        if "foreign" in dict(self.options.rates):
+            self._foreign()  # a group of ours alone would refuse it
+        member = world.join_broker_assigned()
+        end = member.crash if self.rng.random() < 0.3 else member.stop
+        self._later(self.rng.uniform(1.0, FOREIGN_STAY_SECONDS_MAX), lambda: end() if world.faulty else None)
 
     def _lose_offsets(self) -> None:
         """Somebody has deleted what the group had committed."""

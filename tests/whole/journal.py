@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from loadtrim_agent.common.partition import Partition
 
 if TYPE_CHECKING:
+    from .broker_assigned import BrokerAssigned
     from .world import Member, World
 
 __all__ = ["Journal", "Violation"]
@@ -32,7 +33,7 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class _Handed:
-    member: Member
+    member: Member | BrokerAssigned
     at: float
     excused: bool = False
 
@@ -76,7 +77,7 @@ class Journal:
     def produced(self, partition: Partition, offset: int) -> None:
         self.of(partition).end = offset + 1
 
-    def delivered(self, member: Member, partition: Partition, offset: int) -> None:
+    def delivered(self, member: Member | BrokerAssigned, partition: Partition, offset: int) -> None:
         """User code of a member has a record in hand."""
         world, data = self._world, self.of(partition)
         self.delivered_count += 1
@@ -94,21 +95,22 @@ class Journal:
                     "I1", f"{partition}:{offset} is in the hands of {member.name} while {other.name} works on "
                     f"{partition}:{sorted(taken)}, both with a lease",
                 )  # fmt: skip
-        mine = member.in_hand.get(partition, {})
-        if offset > data.done_below and any(
-            o not in data.done and o not in mine for o in range(data.done_below, offset)
-        ):
+        # aiokafka's own auto-commit commits what is in hand: what follows may be handed out elsewhere meanwhile.
+        holders = (member, *(m for m in world.members if m.foreign))
+        in_hand = {o for holder in holders for o in holder.in_hand.get(partition, {})}
+        if any(o not in data.done and o not in in_hand for o in range(data.done_below, offset)):
             self._violated("I2", f"{member.name} was handed {partition}:{offset}, {data.done_below} was never done")
         before = data.handed.get(offset)
         if before is not None:
             self.repeats += 1
             excused = before.excused or before.member.excused_since(before.at) or member.unaware or world.mixed_lately
-            by_hand = not world.options.auto_commit and offset >= data.committed
-            if not excused and not by_hand:
+            # What was not committed when a mixed group put it down may be handed out much later.
+            may_be_missing = not world.options.auto_commit or world.mixed_since(before.at)
+            if not excused and not (may_be_missing and offset >= data.committed):
                 self._violated("I3", f"{partition}:{offset} was handed to {before.member.name}, now to {member.name}")
         data.handed[offset] = _Handed(member, world.kernel.now, excused=member.unaware)
 
-    def done(self, member: Member, partition: Partition, offset: int) -> None:
+    def done(self, member: Member | BrokerAssigned, partition: Partition, offset: int) -> None:
         self._world.note(member.name, f"did {partition}:{offset}")
         self.of(partition).finish(offset)
 
@@ -139,8 +141,7 @@ class Journal:
         world, data = self._world, self.of(partition)
         if world.trace is not None:
             world.note("", f"committed {partition} at {offset} by {member}")
-        # aiokafka's own auto-commit commits what is in hand.
-        if offset > data.done_below and not world.mixed_lately:
+        if offset > data.done_below and not world.foreign_lately:
             self._violated(
                 "I2", f"{member} committed {partition} at {offset}, done is what lies below {data.done_below}"
             )
@@ -171,7 +172,8 @@ class Journal:
         return by_itself and data.committed != data.end and data.end > 0 and not self.have_offsets_been_lost
 
     def owners(self, partition: Partition) -> list[str]:
-        return [member.name for member in self._world.members if partition in member.delivers]
+        everybody = (*self._world.members, *self._world.broker_assigned)
+        return [member.name for member in everybody if partition in member.delivers]
 
     def owned_once(self) -> bool:
         return all(len(self.owners(partition)) == 1 for partition in self.partitions)

@@ -16,6 +16,7 @@ from loadtrim_agent.protocol.group_config import LOADTRIM
 from loadtrim_agent.runtime.agent import Agent
 
 from .broker import Cluster
+from .broker_assigned import BrokerAssigned
 from .journal import LOOK_SECONDS, Journal, Violation
 from .kernel import Clock, Kernel, Process
 from .member import GROUP, SimConsumer, foreign_consumer, transactional_producer
@@ -153,11 +154,7 @@ class Member:
     # -- user code -----------------------------------------------------------------------------------------------
 
     def cost(self) -> float:
-        options = self.world.options
-        if self.world.faulty and self.rng.random() < options.slow_record_share:
-            return self.rng.uniform(0.0, options.slow_record_seconds_max)
-        most = options.cost_seconds_max if self.world.faulty else WORK_OFF_COST_SECONDS_MAX
-        return self.rng.uniform(0.001, most)
+        return self.world.cost(self.rng)
 
     def took(self, record: Any) -> None:
         partition = Partition(record.topic, record.partition)
@@ -289,6 +286,7 @@ class World:
         self.network = Network(self.kernel, self.cluster)
         self.journal = Journal(self)
         self.members: list[Member] = []
+        self.broker_assigned: list[BrokerAssigned] = []
         self.counts: Counter[tuple[str, str]] = Counter()
         """(fault, phase of the member that it met)."""
         self.trace: deque[str] | None = deque(maxlen=20_000) if trace else None
@@ -300,6 +298,7 @@ class World:
         self._names = 0
         self._disturbed_at = float("-inf")
         self._mixed_at = float("-inf")
+        self._foreign_at = float("-inf")
         self.cluster.create(TOPIC, options.partitions)
         for index in range(options.partitions):
             self.journal.of(Partition(TOPIC, index))
@@ -317,6 +316,20 @@ class World:
         self.members.append(member)
         self.note(member.name, f"starts: {program} {listener}")
         return member
+
+    def join_broker_assigned(self) -> BrokerAssigned:
+        """Start a member of the consumer protocol."""
+        self._names += 1
+        member = BrokerAssigned(self, f"k{self._names}", TOPIC)
+        self.broker_assigned.append(member)
+        return member
+
+    def cost(self, rng: random.Random) -> float:
+        """Draw how long user code takes for a record."""
+        options = self.options
+        if self.faulty and rng.random() < options.slow_record_share:
+            return rng.uniform(0.0, options.slow_record_seconds_max)
+        return rng.uniform(0.001, options.cost_seconds_max if self.faulty else WORK_OFF_COST_SECONDS_MAX)
 
     def produce(self, index: int) -> None:
         partition = Partition(TOPIC, index)
@@ -345,9 +358,23 @@ class World:
         return self.kernel.now < self._mixed_at + MIXED_SECONDS
 
     @property
+    def foreign_lately(self) -> bool:
+        """Return whether aiokafka's own auto-commit may be at work, which commits what is in hand."""
+        return self.kernel.now < self._foreign_at + MIXED_SECONDS
+
+    def mixed_since(self, at: float) -> bool:
+        """Return whether the group was a mixed one at that time or later."""
+        return self._mixed_at >= at
+
+    @property
     def may_go_back(self) -> bool:
         """Return whether a commit below an earlier one is no fault of the product's."""
         return self.mixed_lately or self.commits_may_go_back
+
+    @property
+    def _broker_assigns(self) -> bool:
+        group = self.cluster.group(GROUP).assigning
+        return group is not None and bool(group.members)
 
     def note(self, who: str, text: str) -> None:
         if self.trace is not None:
@@ -359,8 +386,10 @@ class World:
             self.kernel.violation = Violation(name, f"{text} (at {self.kernel.now:.4f})")
 
     def _tick(self) -> None:
-        if any(m.alive and m.mixed for m in self.members):
+        if any(m.alive and m.mixed for m in self.members) or self._broker_assigns:
             self._mixed_at = self.kernel.now
+        if any(m.alive and m.foreign for m in self.members):
+            self._foreign_at = self.kernel.now
         for member in self.members:
             if not member.left:
                 member.look()
