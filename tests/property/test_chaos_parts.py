@@ -1,18 +1,24 @@
-"""What ``chaos.long`` draws and what it does to connections."""
+"""What ``chaos.long`` draws, what it does to connections, and how it holds a process up."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from chaos.long.faults import ALONE, FAULTS
+from chaos.long.hold import Hold
+from chaos.long.load import ABORTED, JOURNAL, RECORDS
+from chaos.long.processes import Feeder
 from chaos.long.proxy import HOST, Hole, Proxies, client_of
 from chaos.long.schedule import drawn
+from demo.journal import Journal, read_run
 from loadtrim.testing.ports import free_ports
 
 KINDS = sorted(FAULTS)
@@ -100,3 +106,50 @@ class TestTheProxy:
         (targets[1],) = free_ports(1)
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await self.connected(proxies, "m1")
+
+
+class TestTheHold:
+    async def test_a_process_waits_at_the_place_that_is_asked_for_and_at_no_other(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.hold"
+        asked = asyncio.create_task(Hold(path).ask("here"))
+        while not path.exists():  # noqa: ASYNC110 - the other side is a file
+            await asyncio.sleep(0)
+        process = Hold(path)
+        await process.here("elsewhere")
+        assert not asked.done()
+        waits = asyncio.create_task(process.here("here"))
+        await asked
+        assert not waits.done()
+        Hold(path).release()
+        await waits
+        await process.here("here")
+
+    async def test_nobody_asked(self, tmp_path: Path) -> None:
+        await Hold(tmp_path / "x.hold").here("here")
+
+
+class TestTheFeeder:
+    """What is written for one that was killed within a transaction."""
+
+    @pytest.fixture
+    def journal(self, tmp_path: Path) -> Journal:
+        journal = Journal(tmp_path / "run", JOURNAL, role="producer")
+        for number in range(2 * RECORDS):
+            journal.write("P", f"x-{number}", "ledger", 0, number, number)
+        for number in range(RECORDS):
+            journal.write("A", f"x-{number}", "ledger", 0, number, 100 + number)
+        return journal
+
+    @pytest.fixture
+    def feeder(self, tmp_path: Path) -> Feeder:
+        return Feeder("nowhere:1", "ledger", 1, tmp_path, 1)
+
+    def test_its_open_transaction_counts_as_aborted(self, feeder: Feeder, journal: Journal, tmp_path: Path) -> None:
+        assert feeder._write_aborted(os.getpid()) == RECORDS
+        sent = read_run(tmp_path / "run").sent
+        assert [sent[f"x-{number}"].refused for number in range(2 * RECORDS)] == [None] * RECORDS + [ABORTED] * RECORDS
+
+    def test_a_transaction_that_had_ended_is_no_open_one(self, feeder: Feeder, journal: Journal) -> None:
+        journal.write("A", f"x-{2 * RECORDS - 1}", "ledger", 0, 9, 200)
+        with pytest.raises(AssertionError, match="had ended"):
+            feeder._write_aborted(os.getpid())

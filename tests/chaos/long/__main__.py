@@ -84,6 +84,7 @@ class Run:
             bound_seconds=OWNED_AGAIN_SECONDS + self.slack_seconds,
             bound_mixed_seconds=OWNED_AGAIN_MIXED_SECONDS + self.slack_seconds,
             epoch_offset_ns=time.time_ns() - clock_ns(),
+            outputs=group.outputs,
         )
         directory.joinpath(NOTES).write_bytes(msgspec.json.encode(notes))
         return judged(directory)
@@ -105,9 +106,11 @@ class Run:
         harms = [FAULTS[w.kind].harm(group, step.rng(self.seed, w.kind), w) for w in windows]
         try:
             async with asyncio.timeout(STUCK_SECONDS):
-                failed = [each for each in await asyncio.gather(*harms, return_exceptions=True) if each is not None]
+                errors = await asyncio.gather(*harms, return_exceptions=True)
         except TimeoutError:
-            failed = [TimeoutError(f"not over after {STUCK_SECONDS:.0f} s")]
+            errors = [TimeoutError(f"not over after {STUCK_SECONDS:.0f} s")] * len(windows)
+        for window, error in zip(windows, errors, strict=True):
+            window.failed = "" if error is None else repr(error)
         over_ns = clock_ns()
         recovered = await group.until_consumed(over_ns) and await group.until_stable()
         for window in windows:
@@ -115,7 +118,7 @@ class Run:
         seconds = (clock_ns() - over_ns) / 1e9
         what = " + ".join(f"{w.kind} ({w.detail})" if w.detail else w.kind for w in windows)
         how = f"all well {seconds:.1f} s after" if recovered else f"NOT WELL after {RECOVERY_SECONDS:.0f} s"
-        self.tell(f"{step.number:>4}  {what}: {how}{''.join(f'; {error!r}' for error in failed)}")
+        self.tell(f"{step.number:>4}  {what}: {how}{''.join(f'; {w.failed}' for w in windows if w.failed)}")
 
 
 async def _interruptible(run: Run, directory: Path) -> Judgement:

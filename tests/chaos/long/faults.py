@@ -23,7 +23,9 @@ from integration.offsets_topic import OFFSETS_TOPIC
 from payments.clients import KIP_848
 
 from .cluster import ADMIN_SECONDS, BROKERS
+from .election import UncleanElection
 from .judge import Window
+from .processes import PLACES
 from .proxy import Hole
 from .world import POLL_INTERVAL_SECONDS, SESSION_SECONDS, World
 
@@ -138,6 +140,42 @@ async def deploy_recreate(world: World, rng: random.Random, window: Window) -> N
             await world.start_member()
         await world.until_started()
         _over(window)
+
+
+# -- transactions ------------------------------------------------------------------------------------------------
+
+
+@_fault("kill -9 of a transactional member in its transaction")
+async def kill_transformer(world: World, rng: random.Random, window: Window) -> None:
+    name, place = _transformer(world, rng)
+    window.detail = f"{name}, {place}"
+    await world.transformers.kill_in_transaction(name, place)
+    await _transformed(world)
+
+
+@_fault("SIGSTOP of a transactional member in its transaction")
+async def freeze_transformer(world: World, rng: random.Random, window: Window) -> None:
+    """When it wakes its session is over, and its transaction is open still or was aborted."""
+    name, place = _transformer(world, rng)
+    seconds = rng.uniform(1.1, 2.0) * SESSION_SECONDS
+    window.detail = f"{name}, {place}, {seconds:.1f} s"
+    await world.transformers.freeze_in_transaction(name, place, seconds)
+    await _transformed(world)
+
+
+@_fault("kill -9 of the transactional producer in its transaction")
+async def kill_feeder(world: World, rng: random.Random, window: Window) -> None:
+    window.detail = f"{await world.feeder.kill_in_transaction()} records open"
+    await _transformed(world)
+
+
+async def _transformed(world: World) -> None:
+    # A partition that stays stuck is told as output that comes late or never.
+    assert await world.until_transformed(clock_ns()), "the transactional members do not go on"
+
+
+def _transformer(world: World, rng: random.Random) -> tuple[str, str]:
+    return rng.choice(sorted(world.transformers.processes)), rng.choice(PLACES)
 
 
 # -- user code ---------------------------------------------------------------------------------------------------
@@ -313,6 +351,34 @@ async def control_compacted(world: World, rng: random.Random, window: Window) ->
     await asyncio.sleep(rng.uniform(1.0, 5.0))
     delete = {"cleanup__policy": "delete", "segment__ms": "604800000"}
     await asyncio.to_thread(lambda: world.cluster.configure(world.control, **delete))
+
+
+@_fault("control topic's end cut off by an unclean election", evicts=True, alone=True)
+async def control_cut(world: World, rng: random.Random, window: Window) -> None:
+    """What members have read is gone, and others write in its place.
+
+    In half of the cases that is how a member left, and another member never reads of it.
+    """
+    brokers = rng.sample(world.cluster.kafka.brokers, BROKERS)
+    leaves, seconds = rng.random() < 0.5, rng.uniform(0.3, 2.0)
+    election = UncleanElection(world.cluster, world.control, *brokers)
+    # Whoever starts without a log makes the group a mixed one, which is not what is tested here.
+    with world.untended():
+        async with election.lagging():
+            await world.until_consumed(clock_ns())
+            if leaves:
+                leaver, blind = _chosen(world, rng, 2)
+                world.cluster.proxies.swallow(Hole(broker=brokers[0].id, client=blind))
+                await world.end(leaver)
+            await asyncio.sleep(seconds)
+            try:
+                gone = await election.cut()
+            finally:
+                world.cluster.proxies.heal()
+            # Until then partitions of the brokers that died or slept had no leader of their own.
+            _over(window)
+    what = f"{leaver} left, {blind} blind" if leaves else "nobody left"
+    window.detail = f"{gone} records of broker {brokers[0].id} at least, {what}"
 
 
 def _rights(what: str, *, crashes: bool = False) -> Harm:

@@ -21,6 +21,8 @@ checker finds what is lost, foreign, or owned twice; the rest is found here:
 *evicted*
     the broker took a live member out of the group where no fault in force costs a member its session.
 
+What is wrong with the output of transactional members is found by :mod:`chaos.long.outputs`.
+
 Excused, and counted apart, is what docs/guarantees.md excuses:
 
 * what a member had in hand or had done since its last commit when it was killed, or was told that its rights on the
@@ -47,6 +49,7 @@ from demo.journal import Delivered, JournaledRun, ProcessLog, Tp
 from integration.offsets_topic import GroupLog
 
 from .load import ABORTED
+from .outputs import LATE_SECONDS, Outputs, wrong_outputs
 
 __all__ = ["Ending", "Evidence", "Judgement", "Notes", "Row", "Window", "judge"]
 
@@ -69,6 +72,8 @@ class Window(msgspec.Struct, kw_only=True):
     evicts: bool = False
     """It may cost a member its session."""
     detail: str = ""
+    failed: str = ""
+    """Why it was not played as it should; empty: it was."""
 
 
 class Ending(msgspec.Struct, kw_only=True):
@@ -101,9 +106,17 @@ class Judgement:
     acknowledged: int = 0
     aborted: int = 0
     delivered: int = 0
+    outputs: int = 0
+    """Records that transactional members have put out."""
+    transactions: int = 0
+    """Transactions that are visible in the output."""
+    output_seconds: float = 0.0
+    """Longest time from the acknowledgement of a record to its transactional output."""
     violations: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     excused: Counter[str] = field(default_factory=Counter)
     rows: dict[str, Row] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    """Faults that were not played as they should: they prove nothing."""
 
     @property
     def ok(self) -> bool:
@@ -120,6 +133,7 @@ class Notes(msgspec.Struct, kw_only=True):
         bound_seconds: longest time that a partition may stand still.
         bound_mixed_seconds: the same in a mixed group, where each rebalance takes everything from everybody.
         epoch_offset_ns: nanoseconds of the epoch minus those of the journals' clock.
+        outputs: of the transactional members; None: there were none.
     """
 
     log: GroupLog
@@ -128,6 +142,7 @@ class Notes(msgspec.Struct, kw_only=True):
     bound_seconds: float
     bound_mixed_seconds: float
     epoch_offset_ns: int
+    outputs: Outputs | None = None
 
 
 @dataclass
@@ -266,12 +281,16 @@ def judge(evidence: Evidence) -> Judgement:
     )
     for window in evidence.windows:
         found.rows.setdefault(window.kind, Row()).count += 1
+        if window.failed:
+            found.failed.append(f"{window.kind}: {window.failed}")
     _as_the_checker_says(evidence, found)
     _repeats(evidence, found)
     _ahead(evidence, found)
     _strangers(evidence, found)
     _standstills(evidence, found)
     _ends(evidence, found)
+    if evidence.notes.outputs is not None:
+        _outputs(evidence, evidence.notes.outputs, found)
     return found
 
 
@@ -357,6 +376,21 @@ def _ahead(evidence: Evidence, found: Judgement) -> None:
             else:
                 text = f"{tp} from {before} to {after}, {evidence.seconds(at_ns):.3f} s"
                 found.violations["committed back"].append(text)
+
+
+def _outputs(evidence: Evidence, outputs: Outputs, found: Judgement) -> None:
+    found.outputs = len(outputs.entries)
+    found.transactions = len({entry.made.transaction for entry in outputs.entries})
+    for entry in outputs.entries:
+        record = evidence.run.sent.get(entry.made.record_id)
+        if record is not None and record.acked_ns is not None:
+            late_seconds = (evidence.clock_ns(entry.at_ms / 1000) - record.acked_ns) / 1e9
+            found.output_seconds = max(found.output_seconds, late_seconds)
+            if late_seconds > LATE_SECONDS:
+                text = f"{record.tp} offset {record.offset} by {entry.made.transaction}: {late_seconds:.1f} s"
+                found.violations["output late"].append(text)
+    for rule, text in wrong_outputs(evidence.run.sent, outputs):
+        found.violations[rule].append(text)
 
 
 def _strangers(evidence: Evidence, found: Judgement) -> None:

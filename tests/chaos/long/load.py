@@ -1,10 +1,16 @@
-"""A producer of transactions, some of which it aborts: what it wrote in those nobody may ever be handed."""
+"""A producer of transactions, some of which it aborts: what it wrote in those nobody may ever be handed.
+
+It is a process of its own, so that it can be killed within a transaction. ``FEEDER`` is a JSON object, see
+:class:`FeederOptions`. SIGTERM ends it when the transaction that is open has ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
+import signal
 import time
 import uuid
 from pathlib import Path
@@ -13,12 +19,16 @@ import msgspec
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from chaos.long.hold import Hold
 from demo.journal import Journal, clock_ns
 
-__all__ = ["ABORTED", "TransactionalLoad"]
+__all__ = ["ABORTED", "JOURNAL", "RECORDS", "WRITTEN", "FeederOptions", "TransactionalLoad"]
 
 ABORTED = "aborted"
 """Reason of the producer's journal for a record whose transaction was never asked to be committed."""
+JOURNAL = "producer-of-transactions"
+WRITTEN = "written"
+"""Place where it may be held: all records of a transaction are written, and nothing is asked for yet."""
 RECORDS = 8
 PAUSE_SECONDS = 0.3
 ABORTED_SHARE = 0.2
@@ -27,20 +37,38 @@ END_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
 
 
+class FeederOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the environment says.
+
+    Attributes:
+        bootstrap: of the cluster.
+        topic: written to, all ``partitions`` of it.
+        transactional_id: the same for each successor.
+        directory: of its journal.
+        hold: see :class:`chaos.long.hold.Hold`.
+        seed: of what it aborts.
+    """
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    transactional_id: str
+    directory: str
+    hold: str
+    seed: str
+
+
 class TransactionalLoad:
     """Writes short transactions to all partitions of a topic until it is stopped.
 
     The journal has a record as acknowledged when its transaction is committed, not before.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, directory: Path, rng: random.Random) -> None:
-        self.committed = 0
-        self.aborted = 0
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._partitions = partitions
-        self._rng = rng
-        self._journal = Journal(directory, "producer-of-transactions", role="producer")
+    def __init__(self, options: FeederOptions) -> None:
+        self._options = options
+        self._rng = random.Random(options.seed)
+        self._hold = Hold(Path(options.hold))
+        self._journal = Journal(Path(options.directory), JOURNAL, role="producer")
         self._prefix = uuid.uuid4().hex[:6]
         self._sent = 0
         self._producer: AIOKafkaProducer | None = None
@@ -71,8 +99,8 @@ class TransactionalLoad:
     async def _open(self) -> AIOKafkaProducer:
         if self._producer is None:
             self._producer = AIOKafkaProducer(
-                bootstrap_servers=self._bootstrap,
-                transactional_id=f"chaos-{self._prefix}",
+                bootstrap_servers=self._options.bootstrap,
+                transactional_id=self._options.transactional_id,
                 transaction_timeout_ms=TRANSACTION_MS,
                 linger_ms=1,
                 retry_backoff_ms=50,
@@ -94,28 +122,40 @@ class TransactionalLoad:
         try:
             deliveries = [await self._send(producer, ids) for _ in range(RECORDS)]
             written = await asyncio.gather(*deliveries)
+            await self._hold.here(WRITTEN)
             commits = self._rng.random() >= ABORTED_SHARE
             await (producer.commit_transaction() if commits else producer.abort_transaction())
         finally:
             # Once a commit was asked for and not answered, nobody knows: such records may be delivered or not.
             if not commits:
-                self.aborted += 1
                 for record_id in ids:
                     self._journal.write("F", record_id, ABORTED)
         if commits:
-            self.committed += 1
             for record_id, at in zip(ids, written, strict=True):
                 self._journal.write("A", record_id, at.topic, at.partition, at.offset, clock_ns())
 
     async def _send(self, producer: AIOKafkaProducer, ids: list[str]) -> asyncio.Future[object]:
         record_id = f"{self._prefix}-{self._sent}"
-        partition = self._sent % self._partitions
+        partition = self._sent % self._options.partitions
         self._sent += 1
         stamp_ms = time.time_ns() // 1_000_000
-        self._journal.write("P", record_id, self._topic, partition, clock_ns(), stamp_ms)
+        self._journal.write("P", record_id, self._options.topic, partition, clock_ns(), stamp_ms)
         ids.append(record_id)
         value = msgspec.json.encode({"id": record_id, "amount_cents": 1})
         found: asyncio.Future[object] = await producer.send(
-            self._topic, value, partition=partition, timestamp_ms=stamp_ms
+            self._options.topic, value, partition=partition, timestamp_ms=stamp_ms
         )
         return found
+
+
+async def _feed(options: FeederOptions) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    load = TransactionalLoad(options)
+    load.start()
+    await stop.wait()
+    await load.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(_feed(msgspec.json.decode(os.environ["FEEDER"], type=FeederOptions)))

@@ -23,8 +23,12 @@ def table(found: Judgement, replay: str) -> str:
         f"records: {found.sent:,} sent, {found.acknowledged:,} acknowledged, {found.aborted:,} in aborted transactions",
         f"         {found.delivered:,} delivered, {sum(row.repeats for row in found.rows.values()):,} repeats by fault",
         f"         {counts.get('lost', 0)} lost, {counts.get('double owner', 0)} with two owners",
+        f"output:  {found.outputs:,} records in {found.transactions:,} transactions",
+        f"         {found.output_seconds:.2f} s after its input at the latest",
         "excused: " + (", ".join(f"{n:,} {what}" for what, n in sorted(found.excused.items()) if n) or "nothing"),
     ]
+    if found.failed:
+        lines += ["", f"not played as they should: {len(found.failed)}", *(f"  {text}" for text in found.failed)]
     for name, texts in sorted(found.violations.items()):
         if texts:
             lines += ["", f"{name}: {len(texts)}", *(f"  {text}" for text in texts[:SHOWN_MAX])]
@@ -44,10 +48,16 @@ def as_json(found: Judgement, *, seed: int, minutes: float) -> dict[str, Any]:
             "aborted": found.aborted,
             "delivered": found.delivered,
         },
+        "output": {
+            "records": found.outputs,
+            "transactions": found.transactions,
+            "latest_seconds": round(found.output_seconds, 3),
+        },
         "faults": {
             kind: {"times": row.count, "worst_seconds": round(row.worst_seconds, 3), "repeats": row.repeats}
             for kind, row in sorted(found.rows.items())
         },
+        "not_played": found.failed,
         "excused": {what: n for what, n in sorted(found.excused.items()) if n},
         "violations": {name: texts for name, texts in sorted(found.violations.items()) if texts},
     }

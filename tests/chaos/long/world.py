@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import random
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,13 +17,14 @@ from typing import Any
 from aiokafka.errors import KafkaError
 
 from contract.webhook_receiver import Receiver
-from demo.journal import Tp, clock_ns
+from demo.journal import Tp, clock_ns, read_run
 from integration.harness import Group, Member, eventually
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .cluster import ChaosCluster
 from .judge import Ending, Window
-from .load import TransactionalLoad
+from .outputs import Outputs
+from .processes import Feeder, Transformers
 
 __all__ = ["SESSION_SECONDS", "Limits", "World", "world"]
 
@@ -41,6 +41,10 @@ LOOK_SECONDS = 0.1
 PROGRAMS = ("", "", "many", "many-manual")
 """User code of members in turn: iterates, gathers batches, commits each batch by hand."""
 WANTED_MEMBERS = 5
+TRANSFORMER_FENCED = 4
+"""Exit code of a transactional member whose producer is of no use any more."""
+PRODUCER_SECONDS = 20.0
+"""Within so long after a fault a producer may end by it: twice its requests' time."""
 RECOVERY_SECONDS = 45.0
 LAST_SECONDS = 90.0
 STOP_SECONDS = 30.0
@@ -60,6 +64,9 @@ class World:
     Attributes:
         windows: the faults so far.
         endings: how processes ended, by name.
+        feeder: the producer of transactions; the other one runs in this process.
+        transformers: a group of its own, of transactional members.
+        outputs: what the transformers have put out, once all is finished.
     """
 
     def __init__(self, cluster: ChaosCluster, directory: Path, receiver: Receiver, seed: int, limits: Limits) -> None:
@@ -83,9 +90,9 @@ class World:
         self.topics = (self.group.topic, self.ledger)
         self.control = control_topic(self.group.group)
         self.rights = cluster.rights(self.group.group, self.topics)
-        self.loads = TransactionalLoad(
-            cluster.kafka.bootstrap, self.ledger, LEDGER_PARTITIONS, self.group.directory, random.Random(seed)
-        )
+        self.feeder = Feeder(cluster.kafka.bootstrap, self.ledger, LEDGER_PARTITIONS, directory, seed)
+        self.transformers = Transformers(cluster, self.ledger, LEDGER_PARTITIONS, directory)
+        self.outputs = Outputs(source=self.ledger)
         self._names = (f"m{number}" for number in itertools.count(1))
         self._programs = itertools.cycle(PROGRAMS)
         self._expected: dict[str, tuple[int, ...]] = {}
@@ -211,6 +218,9 @@ class World:
             for name, member in list(self.group.members.items()):
                 if member.process.returncode is not None:
                     self._note_end(name)
+            if self.feeder.ended is not None:
+                self._ended_unasked("feeder", f"ended with {self.feeder.ended}")
+                await self.feeder.start()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def tend(self) -> None:
@@ -219,6 +229,18 @@ class World:
             await asyncio.sleep(RESTART_SECONDS)
             if self.tended and len(self.members()) < self.limits.members:
                 await self.start_member()
+            if self.tended:
+                await self.transformers.tend()
+                self._note_transformers()
+
+    def _note_transformers(self) -> None:
+        """Note which transactional members have ended by themselves: a fault may end their producer, nothing else."""
+        recent_ns = clock_ns() - round(PRODUCER_SECONDS * 1e9)
+        faulty = any(not window.recovered_ns or window.recovered_ns > recent_ns for window in self.windows)
+        ended, self.transformers.ended = self.transformers.ended, []
+        for name, code in ended:
+            expected = code == TRANSFORMER_FENCED and faulty
+            self.endings[name] = Ending(at_ns=clock_ns(), code=code, crash=True, expected=expected)
 
     @contextlib.contextmanager
     def untended(self) -> Any:
@@ -248,6 +270,10 @@ class World:
     async def until_consumed(self, at_ns: int, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
         """Wait until each partition has had a record handed out since then; whether that came true in time."""
         return await self._holds(lambda: self.consumed_since(at_ns), timeout_seconds)
+
+    async def until_transformed(self, at_ns: int, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
+        """Wait until the transactional members have gone on with each partition since then."""
+        return await self._holds(lambda: self.transformers.transformed_since(at_ns), timeout_seconds)
 
     async def until_started(self, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
         """Wait until there are all members, and the program of each runs: from here on the time is the product's."""
@@ -300,17 +326,20 @@ class World:
         """Grant the rights, start the load and the members, and wait until all is consumed."""
         for rights in self.rights.values():
             await asyncio.to_thread(self.cluster.grant, rights)
+        await asyncio.to_thread(self.cluster.grant, self.transformers.rights)
         for _ in range(self.limits.members):
             await self.start_member()
         assert await self.until_stable(timeout_seconds=LAST_SECONDS), "the members are not in one generation"
         await self.group.play(ORDERS_PER_SECOND)
-        self.loads.start()
+        await self.feeder.start()
         assert await self.until_consumed(clock_ns(), LAST_SECONDS), "the group does not begin to consume"
+        await self.transformers.tend()
+        assert await self.until_transformed(clock_ns(), LAST_SECONDS), "the transactional members do not begin"
 
     async def finish(self) -> bool:
         """Stop the load, wait until all that was acknowledged is done, and stop everybody; whether all was done."""
         await self.group.stop_load()
-        await self.loads.stop()
+        await self.feeder.stop()
 
         def finished() -> bool:
             return not self.group.seen().unfinished
@@ -319,6 +348,10 @@ class World:
         self.tended = False
         for name in list(self.group.members):
             await self.end(name)
+        sent = read_run(self.group.directory).sent.values()
+        wanted = {each.record_id for each in sent if each.offset is not None and each.tp.topic == self.ledger}
+        self.outputs = await self.transformers.finish(wanted, LAST_SECONDS)
+        self._note_transformers()
         return finished_all
 
     async def close(self) -> None:
@@ -332,10 +365,11 @@ class World:
         for member in self.group.members.values():
             await member.process.wait()
         self.group.members.clear()
+        await self.transformers.close()
         with contextlib.suppress(KafkaError, TimeoutError, OSError):
             async with asyncio.timeout(STOP_SECONDS):
                 await self.group.stop_load()
-                await self.loads.stop()
+                await self.feeder.stop()
 
 
 @asynccontextmanager
