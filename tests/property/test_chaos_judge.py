@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ class History:
         number = len(self.notes.log.generations)
         self.notes.log.generations.append(Generation(self.epoch(at), number, {f"{m}-id": m for m in members}))
 
-    def fault(self, kind: str, begun: float, recovered: float, over: float = 0, **more: bool) -> None:
+    def fault(self, kind: str, begun: float, recovered: float, over: float = 0, **more: Any) -> None:
         self.notes.windows.append(
             Window(kind=kind, begun_ns=_ns(begun), recovered_ns=_ns(recovered), over_ns=_ns(over), **more)
         )
@@ -158,6 +159,12 @@ class TestWhatIsRight:
         assert found.ok, found.violations
         assert found.rows["rights"].worst_seconds == pytest.approx(1.0, abs=0.01)
 
+    def test_a_log_that_was_cut_off_and_makes_a_generation(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("cut", at + 500, at + 9_000, over=at + 4_000, cut_ns=_ns(at + 1_000))
+        history.group(at + 5_000, "a", "b")
+        assert history.judged().ok
+
 
 class TestWhatIsWrong:
     def test_a_record_that_nobody_did(self, history: History) -> None:
@@ -255,6 +262,14 @@ class TestWhatIsWrong:
         at = history.works("a", range(3), 1000)
         history.group(at, "b")
         assert violated(history.judged()) == {"evicted": 1}
+
+    def test_a_log_that_was_cut_off_unnoticed(self, history: History) -> None:
+        """The generations before and long after are of other causes."""
+        at = history.works("a", range(3), 1000)
+        history.group(at, "a", "b")
+        history.fault("cut", at + 500, at + 9_000, over=at + 4_000, cut_ns=_ns(at + 1_000))
+        history.group(at + 18_000, "a", "b")
+        assert violated(history.judged()) == {"unnoticed": 1}
 
     def test_a_process_that_ends_by_itself(self, history: History) -> None:
         at = history.works("a", range(3), 1000)

@@ -371,10 +371,12 @@ async def control_cut(world: World, rng: random.Random, window: Window) -> None:
                 world.cluster.proxies.swallow(Hole(broker=brokers[0].id, client=blind))
                 await world.end(leaver)
             await asyncio.sleep(seconds)
+            begun_ns = clock_ns()
             try:
                 gone = await election.cut()
             finally:
                 world.cluster.proxies.heal()
+            window.cut_ns = begun_ns
             # Until then partitions of the brokers that died or slept had no leader of their own.
             _over(window)
     what = f"{leaver} left, {blind} blind" if leaves else "nobody left"

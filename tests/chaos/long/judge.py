@@ -20,6 +20,8 @@ checker finds what is lost, foreign, or owned twice; the rest is found here:
     a process ended by itself, where no fault asked for that.
 *evicted*
     the broker took a live member out of the group where no fault in force costs a member its session.
+*unnoticed*
+    the control topic lost what members had read, and they began no generation (rule 10).
 
 What is wrong with the output of transactional members is found by :mod:`chaos.long.outputs`.
 
@@ -72,6 +74,8 @@ class Window(msgspec.Struct, kw_only=True):
     evicts: bool = False
     """It may cost a member its session."""
     detail: str = ""
+    cut_ns: int = 0
+    """When the control topic began to lose what members have read: they must notice. 0: it lost nothing such."""
     failed: str = ""
     """Why it was not played as it should; empty: it was."""
 
@@ -289,6 +293,7 @@ def judge(evidence: Evidence) -> Judgement:
     _strangers(evidence, found)
     _standstills(evidence, found)
     _ends(evidence, found)
+    _unnoticed(evidence, found)
     if evidence.notes.outputs is not None:
         _outputs(evidence, evidence.notes.outputs, found)
     return found
@@ -462,3 +467,13 @@ def _ends(evidence: Evidence, found: Judgement) -> None:
             else:
                 kinds = ", ".join(sorted({window.kind for window in windows})) or "no fault"
                 found.violations["evicted"].append(f"{name}, {evidence.seconds(at_ns):.3f} s ({kinds})")
+
+
+def _unnoticed(evidence: Evidence, found: Judgement) -> None:
+    begun = [evidence.clock_ns(generation.at) for generation in evidence.log.generations]
+    bound_ns = round(evidence.notes.bound_mixed_seconds * 1e9)
+    for window in evidence.windows:
+        until_ns = max(window.cut_ns, window.over_ns) + bound_ns
+        if window.cut_ns and not any(window.cut_ns - SLACK_NS <= at_ns <= until_ns for at_ns in begun):
+            text = f"no generation from {evidence.seconds(window.cut_ns):.3f} to {evidence.seconds(until_ns):.3f} s"
+            found.violations["unnoticed"].append(f"{text} ({window.kind}: {window.detail})")
