@@ -389,13 +389,15 @@ def _rights(what: str, *, crashes: bool = False) -> Harm:
     async def taken(world: World, rng: random.Random, window: Window) -> None:
         seconds = rng.uniform(1.0, 5.0)
         window.detail = f"for {seconds:.1f} s"
-        if crashes:
-            for name in world.members():
-                world.expect(name, 4, crash=True)
+        members = world.members() if crashes else []
+        for name in members:
+            world.expect(name, 4, crash=True)
         with world.untended() if crashes else contextlib.nullcontext():
             await asyncio.to_thread(world.cluster.revoke, world.rights[what])
             await asyncio.sleep(seconds)
             await asyncio.to_thread(world.cluster.grant, world.rights[what])
+            # One that was told in the last moment runs for a while yet.
+            await world.until_ended_or_working(members, clock_ns(), READY_SECONDS)
         if crashes:
             await world.until_started()
             _over(window)

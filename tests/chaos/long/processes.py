@@ -157,6 +157,7 @@ class Transformers:
         """Name -> transactional id."""
         self._free_ids: list[str] = []
         self._reuse = itertools.cycle((True, False))
+        self._closing = False
 
     @property
     def rights(self) -> list[Right]:
@@ -174,7 +175,9 @@ class Transformers:
     # -- processes -------------------------------------------------------------------------------------------------
 
     async def tend(self) -> None:
-        """Note who has ended, and start who is missing."""
+        """Note who has ended, and start who is missing; called by one task alone."""
+        if self._closing:
+            return
         for name, process in list(self.processes.items()):
             if process.returncode is not None:
                 del self.processes[name]
@@ -240,6 +243,7 @@ class Transformers:
 
     async def close(self) -> None:
         """End whatever still runs, at once."""
+        self._closing = True
         for name in list(self.processes):
             await self._kill(name)
 
@@ -258,10 +262,11 @@ class Transformers:
             seen: set[str] = set()
             while not wanted <= seen and time.monotonic() < deadline:
                 seen.update(await _read_on(reader, outputs))
-                await self.tend()
-            for name, process in list(self.processes.items()):
+            self._closing = True
+            stopped = list(self.processes.items())
+            self.processes.clear()
+            for name, process in stopped:
                 self.ended += [(name, code)] if (code := await _stop(process)) != 0 else []
-                del self.processes[name]
             ends = await self._ends(partitions)
             while any([await reader.position(at) < ends[at] for at in partitions]):
                 await _read_on(reader, outputs)

@@ -229,9 +229,9 @@ class World:
             await asyncio.sleep(RESTART_SECONDS)
             if self.tended and len(self.members()) < self.limits.members:
                 await self.start_member()
-            if self.tended:
-                await self.transformers.tend()
-                self._note_transformers()
+            # Another service: nobody deploys it, or waits with it for a right.
+            await self.transformers.tend()
+            self._note_transformers()
 
     def _note_transformers(self) -> None:
         """Note which transactional members have ended by themselves: a fault may end their producer, nothing else."""
@@ -292,6 +292,15 @@ class World:
             return member is None or bool(self.group.handed_out(member))
 
         return await self._holds(works, timeout_seconds)
+
+    async def until_ended_or_working(self, names: list[str], since_ns: int, timeout_seconds: float) -> bool:
+        """Wait until each of these has ended, or has been handed a record since then."""
+
+        def settled() -> bool:
+            left = [self.group.members[name] for name in names if name in self.group.members]
+            return all(self.group.handed_out(member, since_ns) for member in left)
+
+        return await self._holds(settled, timeout_seconds)
 
     async def until_stable(self, *names: str, timeout_seconds: float = RECOVERY_SECONDS) -> bool:
         """Wait until these members, by default all with the agent, are in one generation of ours."""
