@@ -33,6 +33,8 @@ __all__ = ["ALONE", "FAULTS", "Fault"]
 
 READY_SECONDS = 10.0
 """A deployment waits so long for new members to be ready, and goes on without them then."""
+NOTICED_SECONDS = 25.0
+"""Above the judge's bound for a new generation after the log was cut off, slack included."""
 
 Harm = Callable[[World, random.Random, Window], Awaitable[None]]
 
@@ -371,7 +373,7 @@ async def control_cut(world: World, rng: random.Random, window: Window) -> None:
                 world.cluster.proxies.swallow(Hole(broker=brokers[0].id, client=blind))
                 await world.end(leaver)
             await asyncio.sleep(seconds)
-            begun_ns = clock_ns()
+            before, begun_ns = await world.generation(), clock_ns()
             try:
                 gone = await election.cut()
             finally:
@@ -379,6 +381,8 @@ async def control_cut(world: World, rng: random.Random, window: Window) -> None:
             window.cut_ns = begun_ns
             # Until then partitions of the brokers that died or slept had no leader of their own.
             _over(window)
+        # What begins later, by the next fault say, is not to hide from the judge that nobody noticed.
+        await world.until_generation_after(before, NOTICED_SECONDS)
     what = f"{leaver} left, {blind} blind" if leaves else "nobody left"
     window.detail = f"{gone} records of broker {brokers[0].id} at least, {what}"
 

@@ -313,6 +313,19 @@ class World:
 
         return await self._holds(stable, timeout_seconds)
 
+    async def generation(self) -> int:
+        """Return the newest generation that a member says it is in; -1: none says one."""
+        statuses = [await self.group.members[name].status() for name in self.members()]
+        return max((status.get("generation", -1) for status in statuses), default=-1)
+
+    async def until_generation_after(self, generation: int, timeout_seconds: float) -> bool:
+        """Wait until a member is in a newer generation."""
+
+        async def newer() -> bool:
+            return await self.generation() > generation
+
+        return await self._holds(newer, timeout_seconds)
+
     async def _holds(self, holds: Callable[[], bool | Awaitable[bool]], timeout_seconds: float) -> bool:
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
