@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loadtrim_agent.common.partition import Partition
@@ -67,6 +67,10 @@ LOSE_OFFSETS_RATE = 0.05
 KIP848_RATE = 0.15
 BROKER_ASSIGNED_MAX = 2
 """Members of the consumer protocol at a time."""
+LARGE_SHARE = 0.02
+"""Of the runs; each costs some four of the others."""
+LARGE_MEMBERS, LARGE_PARTITIONS = (21, 30), (41, 64)
+LARGE_FAULT_SECONDS = 10.0
 NOT_WITH_TRANSACTIONS = ("cut_late", "foreign", "kip848", "lose_offsets")
 """A request of an earlier transaction that comes late is taken for one of the next (KIP-890); others' commits and lost
 offsets repeat what was put out."""
@@ -101,7 +105,7 @@ def drawn_options(seed: int) -> Options:
     partitions = rng.randint(3, 8) * size
     drain_seconds = rng.choice((1.0, 2.0, 5.0))
     auto_commit = rng.random() < 0.8
-    return Options(
+    options = Options(
         members=members,
         members_max=members + 2,
         partitions=partitions,
@@ -113,6 +117,23 @@ def drawn_options(seed: int) -> Options:
         moves_per_second=rng.choice((0.0, 0.3, 2.0)),
         listeners=rng.random() < 0.3,
         **_drawn_later(seed, rates, auto_commit=auto_commit),
+    )
+    return _large(seed, options)
+
+
+def _large(seed: int, options: Options) -> Options:
+    """Return the options of a large group in some of the runs, drawn apart like what else came later."""
+    rng = random.Random(f"size {seed}")
+    if rng.random() >= LARGE_SHARE:
+        return options
+    members, partitions = rng.randint(*LARGE_MEMBERS), rng.randint(*LARGE_PARTITIONS)
+    return replace(
+        options,
+        members=members,
+        members_max=members,
+        partitions=partitions,
+        fault_seconds=LARGE_FAULT_SECONDS,
+        moves_per_second=2.0,
     )
 
 

@@ -155,8 +155,9 @@ class Journal:
         """I4: no partition stands still while its owner is well. Called every :data:`LOOK_SECONDS`."""
         world = self._world
         now = world.kernel.now
+        owners = {partition: m for m in reversed(world.members) if m.well for partition in m.delivers}
         for partition, data in self.partitions.items():
-            owner = next((m for m in world.members if m.well and partition in m.delivers), None)
+            owner = owners.get(partition)
             waits = owner is not None and owner.waits_for_records and data.end > owner.position(partition)
             if not waits or world.disturbed_lately:
                 data.waits_since = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import random
 import sys
 import threading
@@ -91,7 +92,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- what asyncio asks ---------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        return self.process.clock.monotonic(self._kernel.now)
+        return self.process.clock.monotonic(self._kernel.scheduler.now)
 
     def _process_events(self, event_list: Any) -> None:
         pass
@@ -148,12 +149,20 @@ class SimLoop(asyncio.BaseEventLoop):
         return bool(timers) and timers[0]._when <= self.time() + RESOLUTION_SECONDS
 
     def round(self) -> None:
-        """Run what is ready."""
-        asyncio.events._set_running_loop(self)
-        try:
-            self._run_once()  # type: ignore[attr-defined]
-        finally:
-            asyncio.events._set_running_loop(None)
+        """Run what is ready, as ``_run_once`` of asyncio does, which also asks a selector and takes longer."""
+        ready, timers = self._ready, self._scheduled  # type: ignore[attr-defined]
+        due = self.time() + RESOLUTION_SECONDS
+        while timers and (timers[0]._cancelled or timers[0]._when < due):
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            if timer._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     def forget(self) -> None:
         """Drop everything, as the end of a process does: nothing of it runs any more."""
@@ -256,6 +265,8 @@ class Kernel:
         self.on_end: Callable[[Process], None] = lambda process: None
         self._awake: dict[SimLoop, None] = {}
         self._current: Process | None = None
+        self._running: SimLoop | None = None
+        """The loop that asyncio takes for the running one."""
 
     @property
     def now(self) -> float:
@@ -272,11 +283,14 @@ class Kernel:
         """Let virtual time pass."""
         until = self.now + seconds
         most = self.rounds + ROUNDS_PER_SECOND_MAX * max(1.0, seconds)
-        while self._step(until):
-            if self.violation is not None:
-                raise self.violation
-            if self.rounds > most:
-                raise StuckError(f"virtual time stands still at {self.now:.4f}: something spins")
+        try:
+            while self._step(until):
+                if self.violation is not None:
+                    raise self.violation
+                if self.rounds > most:
+                    raise StuckError(f"virtual time stands still at {self.now:.4f}: something spins")
+        finally:
+            self._enter(None)
 
     def run_until(self, condition: Callable[[], bool], *, seconds: float) -> bool:
         """Let time pass until the condition holds. False: it did not within ``seconds``."""
@@ -290,12 +304,12 @@ class Kernel:
     def _step(self, until: float) -> bool:
         if self.scheduler.due:
             return self.scheduler.step(until)
-        while self._awake:
-            loops = list(self._awake)
-            loop = loops[0] if len(loops) == 1 else self.rng.choice(loops)
-            del self._awake[loop]
+        awake = self._awake
+        while awake:
+            loop = next(iter(awake)) if len(awake) == 1 else self.rng.choice(list(awake))
+            del awake[loop]
             process = loop.process
-            if loop.stopped or process.frozen or self.now < loop.blocked_until:
+            if loop.stopped or process.frozen or self.scheduler.now < loop.blocked_until:
                 continue  # it is woken when that is over
             if loop.pending:
                 self._round(loop, process)
@@ -306,12 +320,19 @@ class Kernel:
         self.rounds += 1
         self.scheduler.pass_time(ROUND_SECONDS)
         self._current = process
+        self._enter(loop)
         try:
             loop.round()
         finally:
             self._current = None
         if not loop.stopped and loop.pending:
             self.awake(loop)
+
+    def _enter(self, loop: SimLoop | None) -> None:
+        """Have asyncio take it for the running loop; each time asks the system for the process's id (Python 3.11)."""
+        if loop is not self._running:
+            self._running = loop
+            asyncio.events._set_running_loop(loop)
 
     # -- clocks --------------------------------------------------------------------------------------------------
 

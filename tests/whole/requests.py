@@ -1,9 +1,8 @@
-"""Kafka's requests as bytes, from the broker's side: aiokafka's own structs, read where it writes and the reverse."""
+"""Kafka's requests as bytes, from the broker's side: aiokafka's own schemas, read where it writes and the reverse."""
 
 from __future__ import annotations
 
 import struct
-from io import BytesIO
 from typing import Any
 
 from aiokafka.protocol.api import RequestStruct
@@ -11,7 +10,9 @@ from aiokafka.protocol.api import RequestStruct
 import loadtrim_agent.kafka.log_dirs
 import loadtrim_agent.kafka.transactional  # noqa: F401  (its structs are found below)
 
-__all__ = ["API", "VERSIONS", "Incoming", "encode_answer", "read_request"]
+from .codec import decode, encode
+
+__all__ = ["API", "STRUCTS", "VERSIONS", "Incoming", "encode_answer", "read_request"]
 
 _HEAD = struct.Struct(">hhi")
 _TEXT_LENGTH = struct.Struct(">h")
@@ -60,7 +61,8 @@ def _structs() -> dict[tuple[int, int], type[RequestStruct]]:
     return found
 
 
-_STRUCTS = _structs()
+STRUCTS = _structs()
+"""(API key, version) -> aiokafka's struct, where it has one."""
 
 
 class Incoming:
@@ -81,10 +83,10 @@ def read_request(frame: bytes) -> Incoming:
     key, version, correlation = _HEAD.unpack_from(frame)
     (length,) = _TEXT_LENGTH.unpack_from(frame, _HEAD.size)
     at = _HEAD.size + _TEXT_LENGTH.size + max(0, length)
-    kind = _STRUCTS[key, version]
+    kind = STRUCTS[key, version]
     if kind.FLEXIBLE_VERSION:
         at += 1  # no tagged fields
-    return Incoming(kind, correlation, kind.decode(BytesIO(frame[at:])))
+    return Incoming(kind, correlation, kind(*decode(kind.SCHEMA, frame, at)))
 
 
 def encode_answer(request: Incoming, *fields: Any) -> bytes:
@@ -92,4 +94,4 @@ def encode_answer(request: Incoming, *fields: Any) -> bytes:
     head = struct.pack(">i", request.correlation)
     if request.kind.FLEXIBLE_VERSION:
         head += b"\x00"
-    return head + bytes(request.kind.RESPONSE_TYPE(*fields).encode())
+    return head + encode(request.kind.RESPONSE_TYPE.SCHEMA, fields)
