@@ -1,0 +1,30 @@
+"""The webhook of the local orchestrator, without the orchestrator."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from loadtrim.orchestrator.webhook import Reply, WantedState, Webhook
+from walks.scenes import until
+
+
+class Nobody:
+    def take_plan(self, request: WantedState) -> Reply:
+        raise AssertionError(f"{request} was never sent")
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+
+async def test_a_connection_that_says_nothing_does_not_hold_up_the_end() -> None:
+    """From Python 3.12 on a server's end waits for its connections, and a silent one has ten seconds."""
+    webhook = Webhook("token", Nobody())
+    await webhook.start()
+    assert webhook._server is not None
+    port = webhook._server.sockets[0].getsockname()[1]
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    await until(lambda: webhook._connections == 1)
+    async with asyncio.timeout(2.0):
+        await webhook.close()
+    writer.close()
