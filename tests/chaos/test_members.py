@@ -205,7 +205,9 @@ async def test_what_does_not_move_goes_on_while_a_rebalance_waits(quick_kafka: C
 async def test_second_sigterm_leaves_at_once(quick_kafka: Cluster, tmp_path: Path) -> None:
     """The first SIGTERM waits for the record in hand, the second does not; the record is handed out again elsewhere."""
     async with group_of_processes(quick_kafka, tmp_path, rate=20.0) as group:
-        await group.start("a", fault={"kind": "silent", "at": 5, "seconds": 3600})
+        # Its drain time is longer than anything here waits, so that no first SIGTERM makes it leave.
+        patient = {"LOADTRIM_DRAIN_SECONDS": "3600"}
+        await group.start("a", fault={"kind": "silent", "at": 5, "seconds": 3600}, env=patient)
         await group.until(lambda seen: len(seen.done) >= 4 and seen.in_hand, "a record is in hand for ever")
         member = group.members["a"]
         await group.send_signal("a", signal.SIGTERM)

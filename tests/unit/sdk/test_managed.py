@@ -26,6 +26,8 @@ class PlayedAgent:
         self.buffer = buffer
         self.partitions = SimpleNamespace(without_offset=frozenset())
         self.left = asyncio.Event()
+        self.asked: list[tuple[float, bool]] = []
+        """Seconds, and whether partitions are to be given away."""
         self._drained = asyncio.Event()
         buffer.agent.owner = self  # type: ignore[assignment]
         for stream in buffer.streams.values():
@@ -33,6 +35,9 @@ class PlayedAgent:
 
     def drained(self, stream: Any) -> None:
         self._drained.set()
+
+    def leave(self, drain_seconds: float, release: bool) -> None:
+        self.asked.append((drain_seconds, release))
 
     async def stop(self, drain_seconds: float, *, release: bool) -> None:
         while any(stream.in_hand is not None for stream in self.buffer.streams.values()):
@@ -105,6 +110,15 @@ async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> 
     await asyncio.wait_for(asyncio.create_task(work()), 5.0)
     await asyncio.wait_for(stopping[0], 5.0)
     assert agent.buffer.streams[ONE].done is None
+
+
+async def test_a_first_signal_gives_partitions_away_and_a_second_one_does_not() -> None:
+    client, agent = started()
+    for at_once in (False, True):
+        assert client.end_iteration(at_once)
+    assert [release for _, release in agent.asked] == [True, False]
+    with pytest.raises(ConsumerStoppedError):
+        await client.getone()
 
 
 async def asked(consumer: Consumer) -> None:
