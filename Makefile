@@ -58,9 +58,8 @@ sim: $(STAMP) ## Random schedules with faults: SEEDS of the protocol alone, WHOL
 test-kafka: $(STAMP) ## Minutes: the tests against a real Kafka, faults included
 	$(BIN)/python -m pytest tests/integration tests/chaos -q -n $(KAFKA_WORKERS) --dist worksteal
 
-MINUTES ?= 3
-chaos: $(STAMP) ## Faults on three real brokers for MINUTES, with an independent judge (SEED=N, ONLY="KIND", RUN=DIR keeps it)
-	PYTHONPATH=agent:consumer_sdk:examples:tests:. $(BIN)/python -m chaos.long --minutes $(MINUTES) \
+chaos: $(STAMP) ## Faults on three real brokers for MINUTES (3), with an independent judge (SEED=N, ONLY="KIND", RUN=DIR keeps it)
+	PYTHONPATH=agent:consumer_sdk:examples:tests:. $(BIN)/python -m chaos.long --minutes $(or $(MINUTES),3) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(SLACK),--slack $(SLACK)) $(if $(RUN),--directory $(RUN))
 
 KAFKA_VERSIONS ?= 3.9.1 4.0.1 4.1.1
@@ -80,7 +79,7 @@ fuzz: $(STAMP) ## Throw RECORDS (default 100000, a minute or two) random and mut
 mutants: $(STAMP) ## Minutes: plant each bug of tests/mutants/lists, and see a test or a seed notice it (ONLY="name ...")
 	PYTHONPATH=agent:consumer_sdk:tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY))
 
-lint: $(STAMP)
+lint: $(STAMP) ## Style, formatting, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=examples $(BIN)/lint-imports --no-cache
@@ -88,7 +87,7 @@ lint: $(STAMP)
 ceilings: $(STAMP) ## Take what became smaller out of the list of what is too large (tests/architecture/exceptions.toml)
 	PYTHONPATH=tests $(BIN)/python -m architecture
 
-types: $(STAMP)
+types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
 
 bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good baselines are (an hour); into out/benchmarks.md
@@ -97,8 +96,8 @@ bench-spark: $(SPARK_STAMP) ## The Spark pipeline's throughput, and how good bas
 bench: $(STAMP) ## Benchmarks beside their peers; writes out/benchmarks.md and out/benchmarks.json
 	$(BIN)/python -m benchmarks
 
-soak: $(STAMP) ## An hour of load with a membership change every ten seconds; into out/benchmarks.md and out/soak.png
-	$(BIN)/python -m benchmarks soak
+soak: $(STAMP) ## An hour of load (MINUTES) with a membership change every ten seconds: ends with 1 where something grows; into out/
+	$(BIN)/python -m benchmarks soak --strict $(if $(MINUTES),--minutes $(MINUTES))
 
 papers: $(STAMP) ## The papers' experiments again; writes out/papers/ (PAPER=NAME: one; REAL=1: on Kafka, hours)
 	$(BIN)/python -m benchmarks.papers $(PAPER) $(if $(REAL),--real)

@@ -31,6 +31,8 @@ class BenchmarkContext:
     """A directory of this benchmark's own."""
     kafka: Cluster | None = None
     """None: the benchmark needs none."""
+    minutes: float | None = None
+    """Length that was asked for, of benchmarks that can be of any; None: theirs."""
 
     def cluster(self) -> Cluster:
         assert self.kafka is not None
@@ -77,7 +79,9 @@ class Benchmark:
         return (*self.measures, f"{run.__module__.replace('.', '/')}.py")
 
 
-async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None) -> BenchmarkResult:
+async def measure(
+    benchmark: Benchmark, *, quick: bool, keep: Path | None = None, minutes: float | None = None
+) -> BenchmarkResult:
     """Run one benchmark on a fresh broker and in a scratch directory that is removed afterwards."""
     load_average, commit = os.getloadavg()[0], commit_now()
     begun = time.monotonic()
@@ -85,14 +89,20 @@ async def measure(benchmark: Benchmark, *, quick: bool, keep: Path | None = None
     try:
         needed = any_kafka(partial(LocalKafka, heap_mb=1024)) if benchmark.needs_kafka else contextlib.nullcontext()
         with needed as kafka:
-            found = await benchmark.run(BenchmarkContext(quick, scratch, kafka))
+            found = await benchmark.run(BenchmarkContext(quick, scratch, kafka, minutes))
     finally:
         if keep is None:
             shutil.rmtree(scratch, ignore_errors=True)
     return BenchmarkResult(
         name=benchmark.name,
         title=benchmark.title,
-        command=f"python -m benchmarks {benchmark.name}{' --quick' if quick else ''}",
+        command=" ".join(
+            [
+                f"python -m benchmarks {benchmark.name}",
+                *(["--quick"] if quick else []),
+                *([f"--minutes {minutes:g}"] if minutes is not None else []),
+            ]
+        ),
         at=stamp(),
         seconds=round(time.monotonic() - begun, 1),
         machine=machine(),
