@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import pty
 import signal
 import sys
 import time
@@ -253,14 +254,18 @@ async def test_demo_from_the_command_line(kafka: Cluster, tmp_path: Path) -> Non
         "PARTITIONS": "4",
         "REPLICAS": "2",
         "W": "2",
+        "TERM": "xterm",
         "OUT": str(tmp_path / "out"),
         "PAYMENTS_CLIENT": "aiokafka",
     }
     command = [sys.executable, str(PROJECT / "examples" / "demo")]
-    process = await asyncio.create_subprocess_exec(*command, env=env, stdout=asyncio.subprocess.PIPE)
-    output, _ = await process.communicate()
-    text = output.decode()
-    assert process.returncode == 0, text
+    terminal, other_end = pty.openpty()
+    process = await asyncio.create_subprocess_exec(*command, env=env, stdout=other_end)
+    os.close(other_end)
+    text = (await asyncio.to_thread(everything, terminal)).decode()
+    assert await process.wait() == 0, text
+    assert "Playing 240 records in 4 s: constant 60 records/s." in text
+    assert "loadtrim demo" in text, "the live view's title"
     assert "lost 0, repeated 0, double owners 0" in text
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
     numbers = msgspec.json.decode((tmp_path / "out" / "demo.json").read_bytes())
@@ -284,6 +289,15 @@ async def test_wrong_use_is_told_before_anything_starts(name: str, value: str) -
     assert process.returncode == 2
     assert value in errors.decode()
     assert "allowed" in errors.decode()
+
+
+def everything(terminal: int) -> bytes:
+    """Read what a process writes to a terminal, until its end."""
+    parts = []
+    with open(terminal, "rb", buffering=0) as file, contextlib.suppress(OSError):  # how Linux tells the end of one
+        while part := file.read(65_536):
+            parts.append(part)
+    return b"".join(parts)
 
 
 async def _exit_code(command: list[str]) -> int:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo import load
+from demo import datasets, load
 from demo.datasets import TRACE_NAME, data_file
 
 
@@ -88,6 +88,16 @@ class TestRates:
         (tmp_path / TRACE_NAME).write_text("0.5,1.5\n1.5,2.5\n")
         monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))
         assert load.trace(every=1).per_second == (1.5, 2.5)
+
+    def test_without_a_name_recordings_are_looked_for_beside_the_project(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.delenv("LOADTRIM_DATA", raising=False)
+        monkeypatch.setattr(datasets, "_PROJECT", tmp_path / "project")
+        assert data_file(TRACE_NAME) is None
+        (tmp_path / "shared" / "data").mkdir(parents=True)
+        (tmp_path / "shared" / "data" / TRACE_NAME).write_text("0.5,1.5\n")
+        assert load.trace(every=1).per_second == (1.5,)
 
     def test_noise_stays_within_its_share_and_repeats_with_its_seed(self) -> None:
         rates = load.noisy(100, 600, 0.1, seed=7)

@@ -109,3 +109,13 @@ async def test_a_service_that_does_not_start_is_quoted(monkeypatch: pytest.Monke
         live = runs.Live(options, up, Progress(1, 1), Follower(tmp_path), recorder.events)
         with pytest.raises(runs.RunFailedError, match=r"does not start.*it said last: no such thing.*logs"):
             await runs._until_ready(live)
+
+
+@pytest.mark.parametrize(("full", "seconds"), [("0", 120), ("1", 600)])
+def test_two_minutes_of_the_load_are_played_or_all_ten(
+    full: str, seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOADTRIM_DATA", str(tmp_path))  # none is there, so that one is made
+    options = demo.run_options({"FULL": full}, "", "", "")
+    assert len(options.rates.per_second) == seconds
+    assert options.comparable == (full == "1")

@@ -554,6 +554,7 @@ def test_every_decision_is_complete_and_readable() -> None:
         assert entry.reason.endswith(".")
         assert len(entry.reason) > 20
         assert "\n" not in entry.reason
+        assert ". " not in entry.reason, "one sentence"
         assert entry.reason.isprintable()
         assert (entry.group, entry.policy, entry.packer) == ("g", "objective", "trim")
         assert (entry.objective_seconds, entry.objective_share) == (0.5, 0.999)

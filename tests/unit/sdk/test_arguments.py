@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from loadtrim import Settings
 from loadtrim.arguments import Arguments
@@ -45,6 +47,26 @@ def test_too_few_heartbeats_are_refused_by_the_protocol() -> None:
 
 def read(**given: Any) -> Arguments:
     return Arguments.read(("orders",), {"group_id": "g", **given}, enabled=True)
+
+
+THEIRS = {
+    name: each.default
+    for name, each in inspect.signature(AIOKafkaConsumer.__init__).parameters.items()
+    if each.kind is each.KEYWORD_ONLY
+}
+DIFFERENT = {"group_id", "group_instance_id", "partition_assignment_strategy", "sasl_oauth_token_provider"}
+"""Refused or required; and a provider of tokens is asked in the loop of user code."""
+
+
+def test_arguments_are_aiokafkas_with_its_defaults() -> None:
+    assert len(THEIRS) > 30
+    assert {name: value for name, value in read().kafka.items() if name not in DIFFERENT} == {
+        name: value for name, value in THEIRS.items() if name not in DIFFERENT
+    }
+    as_given = read(**{name: value for name, value in THEIRS.items() if name not in DIFFERENT})
+    assert as_given == read(), "a default that is given is the default"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'retries'"):
+        read(retries=1)
 
 
 def test_the_protocol_is_told_seconds_and_everything_that_was_given() -> None:

@@ -40,6 +40,24 @@ async def test_each_call_is_answered_by_both(name: str, enabled: bool) -> None:
     assert list(inspect.signature(call).parameters) == list(inspect.signature(mine).parameters)
 
 
+CALLS = sorted(name for name, member in vars(AIOKafkaConsumer).items() if not name.startswith("_") and callable(member))
+BY_HAND = ["__aiter__", "__anext__", "__aenter__"]
+"""All but ``__aexit__``, whose parameters have other names and come from the interpreter."""
+
+
+@pytest.mark.parametrize("name", [*CALLS, *BY_HAND])
+def test_it_has_aiokafkas_methods_with_their_parameters(name: str) -> None:
+    """Names, order, defaults, and whether the result is to be awaited."""
+    theirs, mine = getattr(AIOKafkaConsumer, name), getattr(Consumer, name)
+    told = [
+        [(each.name, each.kind, each.default) for each in inspect.signature(call).parameters.values()]
+        for call in (theirs, mine)
+    ]
+    assert told[0] == told[1]
+    # An iteration may answer without a coroutine of its own.
+    assert asyncio.iscoroutinefunction(theirs) == asyncio.iscoroutinefunction(mine) or name == "__anext__"
+
+
 async def test_the_settings_choose_the_implementation() -> None:
     assert isinstance(make()._client, ManagedConsumer)
     plain = make(enabled=False)._client
