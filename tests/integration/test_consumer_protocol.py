@@ -49,7 +49,13 @@ def upgrading_kafka() -> Iterator[Cluster]:
     yield from broker({"group.consumer.migration.policy": "upgrade"})
 
 
-def broker(properties: dict[str, str]) -> Iterator[Cluster]:
+@pytest.fixture
+def own_kafka() -> Iterator[LocalKafka]:
+    """A broker that nobody else uses."""
+    yield from broker({})
+
+
+def broker(properties: dict[str, str]) -> Iterator[LocalKafka]:
     if kafka_version().startswith("3."):
         pytest.skip("KIP-848 is a preview in Kafka 3.9, where librdkafka is given nothing")
     with LocalKafka(properties=HURRIED | properties, short_run=True) as started_broker:
@@ -231,3 +237,18 @@ async def test_a_broker_that_does_not_convert_groups_back_assigns_until_all_have
     async with started(kafka, topic, group=group) as alone:
         await eventually(lambda: speaks_loadtrim(alone), "the group is ours when it was empty")
         await eventually(lambda: len(alone.assignment()) == PARTITIONS, "with all partitions")
+
+
+async def test_a_coordinator_that_fails_before_it_has_told_members_to_join_is_told(own_kafka: LocalKafka) -> None:
+    """It has stored a stable group in which what the last such member had is nobody's. It stayed so."""
+    kafka = own_kafka
+    topic, group = kafka.create_topic(partitions=PARTITIONS), new_group()
+    async with BrokerAssigned.started(kafka, topic, group) as theirs:
+        await eventually(lambda: theirs.assigned == PARTITIONS, "it has all of them")
+        async with started(kafka, topic, group=group, session_timeout_ms=30_000) as member:
+            await eventually(lambda: (theirs.assigned, len(member.assignment())) == (2, 2), "each has a share")
+            await theirs.leave()
+            await asyncio.to_thread(kafka.brokers[0].kill)
+            await asyncio.to_thread(kafka.brokers[0].start)
+            await eventually(lambda: len(member.assignment()) == PARTITIONS, "with all partitions")
+            await eventually(lambda: speaks_loadtrim(member), "the group is ours")

@@ -174,9 +174,14 @@ class MembershipEffects:
         self._rebalance.join_at = self._rebalance.entered_at + pace
         return Occurrence(Trigger.GENERATION_ENDS) if now >= self._rebalance.join_at else None
 
-    def heartbeat_now(self, now: float, _: Occurrence) -> None:
-        """Have the coordinator just found asked at once whether it knows the member."""
+    def heartbeat_now(self, now: float, _: Occurrence) -> Occurrence | None:
+        """Have the coordinator just found asked at once whether it knows the member; where the broker assigns, join."""
+        if self._state.broker_assigns:
+            # It may have stored the group as ours again and as stable, with what the last other member had given to
+            # nobody. That a rebalance was to follow is not stored: no heartbeat would tell.
+            return Occurrence(Trigger.REBALANCE_WANTED)
         self._session.hurry_heartbeat(now)
+        return None
 
     def retry_soon(self, now: float, _: Occurrence) -> None:
         """Send the JoinGroup again after a moment."""

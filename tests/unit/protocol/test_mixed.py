@@ -174,6 +174,18 @@ def test_a_member_that_joins_again_does_not_make_the_others_put_everything_down(
     assert not d.all(c.SendJoinCommand)
 
 
+def test_where_the_broker_assigned_another_coordinator_is_joined_at_once() -> None:
+    """It may have stored a stable group of ours, in which what the other kind of member had is nobody's."""
+    d = broker_assigns(Driver().joining(), P0)
+    d.open_all()
+    d.heartbeat_answered(Code.NOT_COORDINATOR)
+    assert d.kinds() == ["FindCoordinator"]
+    d.feed(e.CoordinatorFoundEvent)
+    assert d.kinds() == ["Stop"]
+    d.drained(P0, None)
+    assert d.kinds() == ["Drop", "SendJoin"]
+
+
 def test_a_broker_that_assigns_stops_at_once_what_was_owned_by_claims() -> None:
     d = Driver().running(0, 1)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
