@@ -20,6 +20,9 @@ BOOTSTRAP_TRIES = 5
 CONNECT_SECONDS = 10.0
 """A node that has not taken a connection by then is tried again later. Source: ``socket.connection.setup.timeout.ms``,
 whose default in Kafka's own clients this is."""
+METADATA_SECONDS = (2.0, 2.0, 4.0)
+"""Chosen: longest waits for metadata; after each, a node is drawn anew. Where one of three nodes is frozen, that is the
+frozen one each time in one case of 27."""
 REFUSED = (
     "The broker refused the OAUTHBEARER token of a new connection to node %s; the next try asks "
     "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong?"
@@ -27,7 +30,7 @@ REFUSED = (
 
 
 class Client(AIOKafkaClient):  # type: ignore[misc]
-    """As aiokafka's, except for two things that it never recovers from, and one that costs it a minute.
+    """As aiokafka's, except for two things that it never recovers from, and two that cost it a minute.
 
     * A bootstrap server whose answer names no broker: aiokafka keeps that connection to ask again, and when it is
       closed has no broker to ask, for ever. Here the next bootstrap server, or the same, is asked anew.
@@ -37,6 +40,8 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
     * A broker that takes connections and never answers, as one that is frozen: aiokafka waits for
       ``request_timeout_ms``, and connects to no other broker meanwhile. Here each connection is made on its own, within
       a time.
+    * A broker that froze with connections open, and is asked for metadata: aiokafka waits as long for its answer. Here
+      another is asked after seconds.
 
     Args:
         connect_timeout: longest wait for a new connection at the first try, seconds.
@@ -108,6 +113,15 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
             if connection is not None:
                 self._limits.pop(node_id, None)
             return connection
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:
+        for seconds in METADATA_SECONDS:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    return bool(await super()._metadata_update(cluster_metadata, topics))
+            log.debug("No node has answered which brokers lead %s within %.1f s; asking again", topics, seconds)
+        # On a network as slow as that the answer takes its time.
+        return bool(await super()._metadata_update(cluster_metadata, topics))
 
     async def _is_accepted(self, connection: Any) -> bool:
         try:

@@ -367,7 +367,7 @@ async def control_cut(world: World, rng: random.Random, window: Window) -> None:
     # Whoever starts without a log makes the group a mixed one, which is not what is tested here.
     with world.untended():
         async with election.lagging():
-            await world.until_consumed(clock_ns())
+            await world.until_consumed(clock_ns(), READY_SECONDS)
             if leaves:
                 leaver, blind = _chosen(world, rng, 2)
                 world.cluster.proxies.swallow(Hole(broker=brokers[0].id, client=blind))

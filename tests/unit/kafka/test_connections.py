@@ -155,6 +155,35 @@ async def test_a_node_that_never_answers_holds_up_no_connection_to_another(
     await asyncio.gather(hangs, return_exceptions=True)
 
 
+@pytest.mark.looptime
+async def test_metadata_that_a_node_does_not_answer_is_asked_of_another(
+    hanging: Callable[[float], Connections], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen broker was asked who leads, for ``request_timeout_ms``: its partitions had long been led by another."""
+    client = hanging(2.0).client
+
+    class Connection(Reached):
+        def __init__(self, node: int) -> None:
+            self.node = node
+
+        async def send(self, request: object) -> SimpleNamespace:
+            if self.node == NODE:
+                await asyncio.Event().wait()
+            return SimpleNamespace(brokers=["some"])
+
+    async def connection(node: int, **_: object) -> Connection:
+        return Connection(node)
+
+    monkeypatch.setattr(client, "_get_conn", connection)
+    draws = iter(([NODE, NODE + 1], [NODE + 1, NODE]))
+    monkeypatch.setattr("aiokafka.client.random.shuffle", lambda nodes: nodes.__setitem__(slice(None), next(draws)))
+    monkeypatch.setattr(client.cluster, "update_metadata", lambda metadata: None)
+    begun = asyncio.get_running_loop().time()
+    async with asyncio.timeout(60.0):
+        assert await client._metadata_update(client.cluster, ["topic"])
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(2.0)
+
+
 async def test_the_coordinator_that_is_silent_is_not_asked_for_the_next_one(
     hanging: Callable[[float], Connections], monkeypatch: pytest.MonkeyPatch
 ) -> None:
