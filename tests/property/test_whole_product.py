@@ -28,8 +28,9 @@ FEW = 6
 """More, and others at each commit: ``make sim`` and ``.ci/run``."""
 SEEDS = int(os.environ.get("LOADTRIM_WHOLE_SEEDS", FEW))
 FIRST = int(os.environ.get("LOADTRIM_WHOLE_FIRST", 0))
-FAILED_ONCE = (432,)
-"""Each has found a fault of the product. 432: a stop gave away the record of a task that waits with a limit."""
+FAILED_ONCE = (432, 35, 39)
+"""Each has found a fault, of the product or of what judges it. 432: a stop gave away the record of a task that waits
+with a limit. 35 and 39: what aiokafka had committed and still had in hand was taken for skipped."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")
 """Processes that are killed leave coroutines that nobody awaits."""
