@@ -14,6 +14,7 @@ import msgspec
 from .suite import (
     bench_forecast,
     bench_idle,
+    bench_large,
     bench_log_records,
     bench_measuring,
     bench_membership,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_wide.BENCHMARK,
         bench_memory.BENCHMARK,
         bench_idle.BENCHMARK,
+        bench_large.BENCHMARK,
         bench_log_records.BENCHMARK,
         bench_measuring.BENCHMARK,
         bench_packers.BENCHMARK,

@@ -146,7 +146,13 @@ class Group:
         everybody = [*self.workers.values(), *([self.feed] if self.feed else [])]
         await asyncio.gather(*(child.close() for child in everybody), return_exceptions=True)
 
-    async def spawn(self, *names: str, env: Mapping[str, str] | None = None, **options: Any) -> list[Child]:
+    async def spawn(
+        self,
+        *names: str,
+        env: Mapping[str, str] | None = None,
+        module: str = "benchmarks.suite.worker",
+        **options: Any,
+    ) -> list[Child]:
         """Processes that have imported everything and have not started their consumer."""
         given = {
             "bootstrap": self.kafka.bootstrap,
@@ -156,10 +162,7 @@ class Group:
             "consumer": SESSION_OPTIONS,
             **options,
         }
-        spawning = (
-            Child.spawn("benchmarks.suite.worker", name, given, self.directory, {**self.env, **(env or {})})
-            for name in names
-        )
+        spawning = (Child.spawn(module, name, given, self.directory, {**self.env, **(env or {})}) for name in names)
         children = await asyncio.gather(*spawning)
         self.workers.update(zip(names, children, strict=True))
         return list(children)

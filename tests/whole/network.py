@@ -115,6 +115,7 @@ class Connection(asyncio.Transport):
         if not self.open:
             return
         self._busy = False
+        self._network.answered_bytes += len(frame)
         self._back_at = max(self._back_at, self._network.now + self._network.seconds(self))
         self._network.at(self._back_at, self._deliver, _LENGTH.pack(len(frame)) + frame)
         self._serve_next()
@@ -158,6 +159,8 @@ class Network:
         self.connections: dict[Connection, None] = {}
         self.refusing: set[int] = set()
         """Nodes that take no connection."""
+        self.answered_bytes = 0
+        """By all brokers so far."""
         self.slow: dict[Process, float] = {}
         """Processes whose messages take up to so many seconds."""
         kernel.connect = self.connect
