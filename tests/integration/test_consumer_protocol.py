@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from confluent_kafka import Consumer as BrokerAssignedConsumer
 
 from integration.harness import eventually
@@ -124,6 +125,15 @@ async def plain(kafka: Cluster, topic: str, group: str) -> AsyncIterator[tuple[A
         yield consumer, counts
 
 
+async def enlarge(kafka: Cluster, topic: str, partitions: int) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        await admin.create_partitions({topic: NewPartitions(partitions)})
+    finally:
+        await admin.close()
+
+
 def numbers(begin: int, end: int) -> list[str]:
     return [str(number) for number in range(begin, end)]
 
@@ -234,9 +244,11 @@ async def test_a_broker_that_does_not_convert_groups_back_assigns_until_all_have
             await eventually(lambda: len(ours) == 40, "everything is consumed")
             assert not speaks_loadtrim(first)
             assert not speaks_loadtrim(second)
+            await enlarge(kafka, topic, PARTITIONS + 2)
+            await eventually(lambda: [len(m.assignment()) for m in (first, second)] == [3, 3], "new ones too")
     async with started(kafka, topic, group=group) as alone:
         await eventually(lambda: speaks_loadtrim(alone), "the group is ours when it was empty")
-        await eventually(lambda: len(alone.assignment()) == PARTITIONS, "with all partitions")
+        await eventually(lambda: len(alone.assignment()) == PARTITIONS + 2, "with all partitions")
 
 
 async def test_a_coordinator_that_fails_before_it_has_told_members_to_join_is_told(own_kafka: LocalKafka) -> None:

@@ -148,10 +148,16 @@ def _drawn_later(seed: int, rates: dict[str, float], *, auto_commit: bool) -> di
         rates["kip848"] = KIP848_RATE
         if rng.random() < 0.4:
             rates["foreign"] = RATES["foreign"] * 3
+    converts_back = rng.random() < 0.8
     if transactions:
         for kind in NOT_WITH_TRANSACTIONS:
             rates.pop(kind, None)
-    return {"programs": programs, "transactions": transactions, "rates": tuple(sorted(rates.items()))}
+    return {
+        "programs": programs,
+        "transactions": transactions,
+        "rates": tuple(sorted(rates.items())),
+        "converts_back": converts_back or "kip848" not in rates,
+    }
 
 
 class Chaos:

@@ -48,6 +48,8 @@ class GroupModel(Coordinator):
         self.name_member = lambda member, metadata, protocol: (member, dict(metadata)[protocol])
         self.assigning: ConsumerGroup | None = None
         """The group as it is while the broker assigns; None: it is a classic one."""
+        self.converts_back = True
+        """``group.consumer.migration.policy`` is ``bidirectional``; else it is ``upgrade``."""
 
     def serve(self, request: Any, reply: Callable[[Any], None]) -> None:
         """Answer a classic member."""
@@ -105,7 +107,7 @@ class GroupModel(Coordinator):
             return
         rest = [member for member in group.members.values() if member.name != name]
         classic = [member.asked for member in rest if member.asked is not None]
-        if group.members[name].asked is None and rest and len(classic) == len(rest):
+        if self.converts_back and group.members[name].asked is None and rest and len(classic) == len(rest):
             group.stop()
             self.assigning = None
             self.become(group.epoch, classic, {m.name: encode_assignment(group.target[m.name]) for m in rest})

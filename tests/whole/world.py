@@ -56,6 +56,8 @@ class Options:
     programs: tuple[str, ...] = FIRST_PROGRAMS
     transactions: bool = False
     """Every program puts its offsets into transactions; only without auto-commit."""
+    converts_back: bool = True
+    """The group is a classic one again when the last member of the consumer protocol has gone, not when all have."""
     rates: tuple[tuple[str, float], ...] = ()
     """Fault -> how often, per second."""
 
@@ -303,6 +305,7 @@ class World:
         for index in range(options.partitions):
             self.journal.of(Partition(TOPIC, index))
         self.cluster.group(GROUP).on_commit = self.journal.committed
+        self.cluster.group(GROUP).converts_back = options.converts_back
         if options.transactions:
             self.cluster.create(OUTPUT, 1)
             self.cluster.transactions.on_output = self._put_out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -45,7 +45,7 @@ class LeaderAssignment:
         self._topics_asked: tuple[str, ...] | None = None
         self._topics_answered = False
         self._assigned_for: dict[str, int] = {}
-        """Topic -> partitions that the last assignment was made for; empty where this member does not lead."""
+        """Topic -> partitions that the last assignment was made for; empty where another member leads."""
         self.missing = MissingPartitions()
         self._append: int | None = None
         self._pending: AssignmentRecord | None = None
@@ -140,6 +140,13 @@ class LeaderAssignment:
         known.learn(attempts)
         self._join_sequence.learn(attempts)
         return known.is_stale(self._joined.members)
+
+    def made_by_broker(self, topics: Iterable[str], counts: Mapping[str, int]) -> None:
+        """The broker has assigned, and nobody leads: each member looks for new partitions itself.
+
+        The broker looks only when somebody joins, or when a member of the consumer protocol heartbeats.
+        """
+        self._assigned_for = {topic: counts.get(topic, 0) for topic in topics}
 
     def topics_changed(self, now: float, counts: Mapping[str, int]) -> bool:
         """Metadata is there. True: the assignment in force was made for other numbers of partitions (rule 7)."""

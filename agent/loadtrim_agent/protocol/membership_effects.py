@@ -257,6 +257,8 @@ class MembershipEffects:
         state.assignment = answer.assignment
         if answer.assignment is not None:
             self._join_sequence.entered(state.generation, attempts_of(answer))
+        if state.broker_assigns:
+            self.leader_assignment.made_by_broker(state.topics, state.partitions)
         rebalance.answer = answer
         written = not state.speaks_loadtrim or answer.assignment is not None or answer.assignment_offset is not None
         state.blind.entered(now, written=written, leads=state.leader == state.member)

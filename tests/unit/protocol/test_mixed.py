@@ -186,6 +186,21 @@ def test_where_the_broker_assigned_another_coordinator_is_joined_at_once() -> No
     assert d.kinds() == ["Drop", "SendJoin"]
 
 
+def test_where_the_broker_assigns_each_member_looks_for_new_partitions() -> None:
+    """The broker looks when somebody joins, and nobody leads. They were consumed by nobody."""
+    d = broker_assigns(Driver().joining(), P0)
+    d.open_all()
+    known = d.machine.membership.partitions["orders"]
+    assert d.feed(e.TopicsEvent, partitions={"orders": known}) == []
+    d.feed(e.TopicsEvent, partitions={"orders": known + 1})
+    assert d.counted() == ["partitions_changed"]
+    assert d.all(c.StopCommand)
+    d.drained(P0, None)
+    broker_assigns(d, P0)
+    d.open_all()
+    assert d.feed(e.TopicsEvent, partitions={"orders": known + 1}) == []
+
+
 def test_a_broker_that_assigns_stops_at_once_what_was_owned_by_claims() -> None:
     d = Driver().running(0, 1)
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
