@@ -1,4 +1,4 @@
-"""What a member costs in groups of ten to three hundred, on one real broker."""
+"""Measure what a member costs in groups of ten to three hundred, on one real broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FETCHES_MAX = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a group of one size costs."""
+    """Tell what a group of one size costs."""
 
     members: int
     started_seconds: float
@@ -52,7 +52,7 @@ class Row:
 
 
 class _LargeGroup:
-    """One group whose members share a few processes."""
+    """Hold one group whose members share a few processes."""
 
     def __init__(self, group: Group, crowds: list[Child]) -> None:
         self._group = group
@@ -118,7 +118,7 @@ async def _start(crowd: Child, count: int) -> None:
 
 
 async def run(context: BenchmarkContext) -> Finding:
-    """Groups of growing size, one after the other."""
+    """Measure groups of growing size, one after the other."""
     rows = []
     for members in MEMBERS_QUICK if context.quick else MEMBERS:
         async with Group(context.cluster(), context.scratch, partitions=members * PARTITIONS_EACH) as group:

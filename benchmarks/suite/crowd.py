@@ -1,8 +1,12 @@
-"""Many consumers of one group in a process: ``python -m benchmarks.suite.crowd OPTIONS``, asked as :mod:`.child` says.
+"""Run many consumers of one group in a process: ``python -m benchmarks.suite.crowd OPTIONS``.
 
-Options: ``bootstrap topic group`` and ``consumer``, further arguments of each consumer. Requests: ``start`` (``count``
-consumers at once), ``stop`` (the ``count`` oldest ones together), ``state``, ``barrier`` (of the rebalance before) and
-``traffic`` (requests and bytes so far, of all connections).
+It is asked as :mod:`.child` says. Options: ``bootstrap topic group`` and ``consumer``, further arguments of each consumer. Requests:
+
+* ``start``: ``count`` consumers at once
+* ``stop``: the ``count`` oldest ones together
+* ``barrier``: of the rebalance before
+* ``traffic``: requests and bytes so far, of all connections
+* ``state``
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ FETCH = 1
 
 
 class _Traffic:
-    """Counts what goes over each connection of this process."""
+    """Count what goes over each connection of this process."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -49,7 +53,7 @@ class _Traffic:
 
 
 class Crowd:
-    """Consumers of one group, each with an agent of its own, in one process."""
+    """Hold consumers of one group in one process, each with an agent of its own."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options

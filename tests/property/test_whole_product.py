@@ -18,10 +18,13 @@ import seeds
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.transactions import Transactions
-from loadtrim_agent.protocol import membership_answers
+from loadtrim_agent.protocol import membership_answers, pace
 from loadtrim_agent.protocol.group_config import LOADTRIM
 from whole.chaos import Chaos, simulate
 from whole.journal import Violation
+from whole.large import LargeGroup
+from whole.member import threads_in_charge
+from whole.requests import API
 from whole.world import Options
 
 FEW = 6
@@ -51,6 +54,26 @@ def test_seed(seed: int) -> None:
         simulate(seed)
     except Exception as error:
         pytest.fail(f"seed {seed}: {error}\nreplay: PYTHONPATH=agent:tests python -m whole {seed}")
+
+
+@pytest.mark.slow
+def test_members_of_a_large_group_tell_their_load_less_often_and_nobody_is_taken_for_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every member reads what all tell: with a record a second each, that grows with the square of the members."""
+    monkeypatch.setattr(pace, "LOADS_PER_SECOND_MAX", 2.0)
+    group = LargeGroup(6, partitions_each=1)
+    kernel = group.world.kernel
+    with kernel.in_charge(), threads_in_charge():
+        group.start(6)
+        group.settle()
+        kernel.run(6.0)
+        before = group.asked()
+        kernel.run(30.0)
+        asked = group.asked() - before
+    reports, decisions = 6 * 30, 30
+    assert asked[API.PRODUCE] - reports - decisions == pytest.approx(30 * 2.0, rel=0.15)
+    assert asked[API.HEARTBEAT] <= 6 * 31, "each overdue member would make all others ask four times a second"
 
 
 @pytest.mark.slow

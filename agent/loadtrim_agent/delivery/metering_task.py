@@ -32,9 +32,6 @@ from .record_buffer import RecordBuffer
 __all__ = ["MeteringTask", "process_started_at"]
 
 FRESH_SECONDS = 1.0
-LOAD_SECONDS = 0.5
-LOAD_SECONDS_MAX = 1.0
-"""A ``load`` record is also the member's sign of life."""
 
 
 def process_started_at() -> float:
@@ -212,16 +209,20 @@ class MeteringTask:
             self._metrics.partition(*p.partition, p.lag_records, p.lag_seconds, p.arrival_rate)
 
     async def run_loads(self, target: ReportTarget) -> None:
-        """Tell slack and queues for ever: every half second when they changed, every second in any case."""
+        """Tell slack and queues for ever: after half of the target's time when they changed, else after all of it.
+
+        A ``load`` record is also the member's sign of life.
+        """
         told_at = 0.0
         while True:
-            await asyncio.sleep(LOAD_SECONDS)
+            every = target.load_seconds()
+            await asyncio.sleep(every / 2)
             member, generation = target.member()
             if not member:
                 continue
             load = self.meter.load(wall_time(), member, generation)
             same = self._loaded is not None and (load.slack, load.queues) == (self._loaded.slack, self._loaded.queues)
-            if same and boot_time() - told_at < LOAD_SECONDS_MAX - LOAD_SECONDS / 2:
+            if same and boot_time() - told_at < every * 0.75:
                 continue
             self._loaded = load
             told_at = boot_time()

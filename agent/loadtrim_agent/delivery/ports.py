@@ -56,6 +56,9 @@ class ReportTarget(Protocol):
     def member(self) -> tuple[str, int]:
         """Member id and generation now; an empty id: not in the group yet."""
 
+    def load_seconds(self) -> float:
+        """Longest time between two ``load`` records in a group of this size."""
+
     def committed(self) -> Mapping[Partition, int]:
         """Offset acknowledged last, per owned partition."""
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.ownership_records import LoadRecord, MemberEntry
 
+from .pace import overdue_seconds
+
 __all__ = ["Peers"]
 
 NEVER = float("inf")
-OVERDUE_SECONDS = 3.0
-"""A member appends its ``load`` at least every second; two seconds more and its eviction is watched for (rule 11)."""
-
-
 LEAVING_MAX = 1_000
 """Chosen: leaving members that are in no assignment yet are few; names that are made up must not pile up."""
 
@@ -33,6 +31,7 @@ class Peers:
 
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}
+        self._overdue_seconds = overdue_seconds(0)
         self._overdue: set[str] = set()
         """Members found overdue when all were looked at last, and not heard of since."""
         self._look_at = NEVER
@@ -47,7 +46,8 @@ class Peers:
         for peer in self._peers.values():
             peer.heard_at = now
         self._overdue.clear()
-        self._look_at = now + OVERDUE_SECONDS if self._peers else NEVER
+        self._overdue_seconds = overdue_seconds(len(members))
+        self._look_at = now + self._overdue_seconds if self._peers else NEVER
         self._leaving &= members
 
     def heard(self, now: float, record: LoadRecord) -> None:
@@ -57,7 +57,7 @@ class Peers:
             peer.slack = record.slack
             if record.member in self._overdue:
                 self._overdue.remove(record.member)
-                self._look_at = min(self._look_at, now + OVERDUE_SECONDS)
+                self._look_at = min(self._look_at, now + self._overdue_seconds)
 
     def announce_leaving(self, member: str) -> None:
         if len(self._leaving) < LEAVING_MAX or member in self._peers:
@@ -73,7 +73,8 @@ class Peers:
     def overdue(self, now: float, me: str) -> bool:
         """Return whether any other member has not been heard of for too long."""
         if now >= self._look_at:
-            ends = {member: peer.heard_at + OVERDUE_SECONDS for member, peer in self._peers.items() if member != me}
+            after = self._overdue_seconds
+            ends = {member: peer.heard_at + after for member, peer in self._peers.items() if member != me}
             self._overdue = {member for member, end in ends.items() if now >= end}
             self._look_at = min((end for end in ends.values() if now < end), default=NEVER)
         return bool(self._overdue)

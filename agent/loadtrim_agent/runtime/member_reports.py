@@ -6,6 +6,7 @@ from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.control_log import ControlLog
+from loadtrim_agent.protocol.pace import load_seconds
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.codec import Record
 
@@ -33,6 +34,11 @@ class MemberReports:
         """Member id and generation now."""
         now = self._agent.snapshot()
         return now.member, now.generation
+
+    def load_seconds(self) -> float:
+        """Longest time between two ``load`` records."""
+        assignment = self._agent.snapshot().assignment
+        return load_seconds(len(assignment.members) if assignment is not None else 0)
 
     def committed(self) -> dict[Partition, int]:
         """Offset acknowledged last, per owned partition."""

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.protocol.peers import OVERDUE_SECONDS, Peers
+from loadtrim_agent.protocol.pace import overdue_seconds
+from loadtrim_agent.protocol.peers import Peers
 from loadtrim_agent.wire.ownership_records import LoadRecord, MemberEntry
 
 P0 = Partition("orders", 0)
+OVERDUE_SECONDS = overdue_seconds(3)
 
 
 def load(member: str, slack: float = 1.0) -> LoadRecord:
@@ -130,3 +132,13 @@ def test_a_new_generation_gives_everybody_time_again(peers: Peers) -> None:
     peers.enter(110.0, ("a", "b"))
     assert not peers.overdue(110.0 + OVERDUE_SECONDS - 0.1, "me")
     assert peers.takers(P0, {m: MemberEntry(attempt=1, topics=("orders",)) for m in "ab"}, "me") == ["a", "b"]
+
+
+def test_members_of_a_large_group_are_heard_of_less_often() -> None:
+    peers = Peers()
+    peers.enter(100.0, [f"m{index}" for index in range(300)])
+    assert peers.next_overdue == 105.0
+    assert not peers.overdue(104.9, "m1")
+    assert peers.overdue(105.0, "m1")
+    peers.enter(200.0, ("a", "me"))
+    assert peers.next_overdue == 203.0, "a small group watches closely again"
