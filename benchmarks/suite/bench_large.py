@@ -94,7 +94,7 @@ class _LargeGroup:
         await newcomer.ask("start", count=1)
         await self.settled()
         times = await asyncio.gather(*(crowd.ask("barrier") for crowd in self._crowds))
-        return max(time["entered"] for time in times) - float(times[0]["asked"])
+        return float(max(time["entered"] for time in times) - times[0]["asked"])
 
     async def deploy(self) -> None:
         """Replace every member: the newcomers of a wave start together, then as many old ones stop together."""

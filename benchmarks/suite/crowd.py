@@ -1,6 +1,7 @@
 """Run many consumers of one group in a process: ``python -m benchmarks.suite.crowd OPTIONS``.
 
-It is asked as :mod:`.child` says. Options: ``bootstrap topic group`` and ``consumer``, further arguments of each consumer. Requests:
+It is asked as :mod:`.child` says. Options: ``bootstrap topic group`` and ``consumer``, further arguments of each
+consumer. Requests:
 
 * ``start``: ``count`` consumers at once
 * ``stop``: the ``count`` oldest ones together
