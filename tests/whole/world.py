@@ -113,6 +113,9 @@ class Member:
         try:
             await self.consumer.start()
             await self._work(self)
+        except Exception:
+            self.excused_at = kernel.now  # a call that fails makes nothing done
+            raise
         finally:
             self.stopping_at = kernel.now
             await self.consumer.stop()
