@@ -16,7 +16,6 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import mul, sub, truediv
 
 import msgspec
@@ -56,8 +55,6 @@ CHANGE_SDS = 2.0
 interval away from its share before (about four standard errors)."""
 SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
-SHAPES_MAX = 4096
-"""A partition's shape changes with what its owner tells of it: those that are quiet keep theirs."""
 UNSIZED_STATES = frozenset({"paused", "blocked"})
 STARTUP_SAMPLES = 20
 NOTHING = ArrivalCurve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
@@ -381,29 +378,11 @@ def _partition_curve(
     """
     # Windows of half a minute tell nothing about a load that has just jumped: the jump would look like a burst.
     known = entry.shape and entry.cost is not None and rate * entry.cost <= SHAPE_JUMP * entry.shape_rate
-    means = _interpolated(entry.shape) if known else shape.mean
+    means = entry.shape if known else shape.mean
     variation = entry.rate_sd / rate if rate > 0 else 0.0
     parts = work * work * variation * variation + work * dispersion
     sds = [math.sqrt(parts * mean) if mean > 0.0 else 0.0 for mean in means]
     return ArrivalCurve(tuple([work * mean for mean in means]), tuple(sds))
-
-
-@lru_cache(maxsize=SHAPES_MAX)
-def _interpolated(shape: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
-    """Measured windows at the lengths of every curve; the window of no length extends the two shortest to 0."""
-    points = sorted(shape)
-
-    def at(tau: float) -> float:
-        if tau <= points[0][0]:
-            return points[0][1]
-        for (left, low), (right, high) in itertools.pairwise(points):
-            if tau <= right:
-                return low + (high - low) * (tau - left) / (right - left)
-        return points[-1][1] + tau - points[-1][0]
-
-    shortest = TAUS_SECONDS[1]
-    instant = min(max(2.0 * at(shortest) - at(2.0 * shortest), 0.0), at(shortest))
-    return (instant, *(at(tau) for tau in TAUS_SECONDS[1:]))
 
 
 def _mark_serial(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:

@@ -7,6 +7,7 @@ minutes through the same door and so knows what the old one knew.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
@@ -19,9 +20,9 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .bucket_sums import SlotSums
 from .history import RecentSeconds, Second
-from .values import GroupState, PlanConfig
+from .values import TAUS_SECONDS, GroupState, PlanConfig
 
-__all__ = ["History", "MemberObservation", "Observation", "PartitionObservation"]
+__all__ = ["History", "MemberObservation", "Observation", "PartitionObservation", "shape_of"]
 
 SLOT_SECONDS = 0.1
 KEEP_SECONDS = 300.0
@@ -101,8 +102,9 @@ class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
     lag: int
     standing_records: float
     lag_seconds: float
-    shape: tuple[tuple[float, float], ...]
-    """(window seconds, seconds' worth of its mean work that arrive in it); empty: not measured."""
+    shape: tuple[float, ...]
+    """For each of ``TAUS_SECONDS``: so many seconds' worth of its mean work arrive in a window so long. Empty: not
+    measured."""
     shape_rate: float
     """Busy seconds per second on the reporter in the longest of these windows."""
     state: str
@@ -196,7 +198,7 @@ class _PartitionTrack:
         """Records, seconds observed and seconds gone by since then, of an interval that was seen in part."""
         self.cost: float | None = None
         self.cost_variance = 0.0
-        self.shape: tuple[tuple[float, float], ...] = ()
+        self.shape: tuple[float, ...] = ()
         self.shape_rate = 0.0
         self.at = 0.0
         self.interval = 1.0
@@ -227,7 +229,7 @@ class _PartitionTrack:
         if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:
             # Each window as so many seconds' worth of the mean work of the longest.
             per_second = longest.mean / longest.seconds
-            self.shape = tuple(sorted((window.seconds, window.mean / per_second) for window in report.work_windows))
+            self.shape = shape_of((window.seconds, window.mean / per_second) for window in report.work_windows)
             self.shape_rate = per_second
         self.at, self.interval, self.reporter, self.last = max(received_at, self.at), interval, member, report
 
@@ -281,6 +283,27 @@ class _PartitionTrack:
             shape_rate=self.shape_rate,
             state=last.state,
         )
+
+
+def shape_of(windows: Iterable[tuple[float, float]]) -> tuple[float, ...]:
+    """Return measured windows at the lengths of every curve; the window of no length extends the two shortest to 0.
+
+    Args:
+        windows: (seconds, seconds' worth of work that arrive in a window so long), of one length at least.
+    """
+    points = sorted(windows)
+
+    def at(tau: float) -> float:
+        if tau <= points[0][0]:
+            return points[0][1]
+        for (left, low), (right, high) in itertools.pairwise(points):
+            if tau <= right:
+                return low + (high - low) * (tau - left) / (right - left)
+        return points[-1][1] + tau - points[-1][0]
+
+    shortest = TAUS_SECONDS[1]
+    instant = min(max(2.0 * at(shortest) - at(2.0 * shortest), 0.0), at(shortest))
+    return (instant, *(at(tau) for tau in TAUS_SECONDS[1:]))
 
 
 def _standing(report: PartitionReport) -> float:

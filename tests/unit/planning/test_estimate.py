@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.estimate import _filled, _interpolated, estimate_of, late_records, quantile, unit_curve
-from loadtrim_agent.planning.observation import Observation
+from loadtrim_agent.planning.estimate import _filled, estimate_of, late_records, quantile, unit_curve
+from loadtrim_agent.planning.observation import Observation, shape_of
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, PlanConfig
 from unit.planning.virtual_group import COST, Fleet, even, partition
 
@@ -235,7 +235,9 @@ def test_windows_of_another_load_tell_nothing_about_the_shape() -> None:
     fleet = ran(Fleet(CONFIG, even(2, 100.0)))
     observation, group = looked(fleet)
     known = observation.partitions[partition(0)]
-    jumped = msgspec.structs.replace(known, shape=((0.1, 1.0), (5.0, 5.0)), shape_rate=0.1 * known.rate_fast * COST)
+    jumped = msgspec.structs.replace(
+        known, shape=shape_of([(0.1, 1.0), (5.0, 5.0)]), shape_rate=0.1 * known.rate_fast * COST
+    )
     partitions = {**observation.partitions, partition(0): jumped}
     answer = estimate_of(replace(observation, partitions=partitions), group, CONFIG)
     assert isinstance(answer, Estimate)
@@ -252,12 +254,3 @@ def test_windows_longer_than_the_past_go_on_at_the_mean_level() -> None:
     means, sds = _filled([(1.25, 0.5), *[None] * (len(lengths) - 1)])
     assert means == pytest.approx([1.25 + tau - lengths[0] for tau in lengths])
     assert sds == [0.5] * len(lengths)
-
-
-def test_a_window_of_no_length_holds_what_the_two_shortest_have_in_common() -> None:
-    """0.3 in one length and 0.5 in two of them: 0.1 comes at once, with each."""
-    shortest = TAUS_SECONDS[1]
-    instant, *_ = _interpolated(((shortest, 0.3), (2 * shortest, 0.5), (60.0, 60.0)))
-    assert instant == pytest.approx(0.1)
-    instant, *_ = _interpolated(((shortest, 0.2), (2 * shortest, 0.5), (60.0, 60.0)))
-    assert instant == 0.0

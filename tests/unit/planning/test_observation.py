@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.planning import observation
-from loadtrim_agent.planning.observation import History, Observation, _Average
-from loadtrim_agent.planning.values import GroupState, MemberState, PlanConfig
+from loadtrim_agent.planning.observation import History, Observation, _Average, shape_of
+from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
 from unit.planning.virtual_group import TOPIC, T, partition
 
@@ -183,9 +183,9 @@ def test_windows_become_seconds_worth_of_mean_work() -> None:
         WorkWindow(seconds=5, mean=2.5, variance=0, largest=3),
     )
     feed(history, 1, work_windows=windows)
-    assert seen(history, 1).partitions[partition(0)].shape == ((0.1, 1.0), (5.0, 5.0))
+    assert seen(history, 1).partitions[partition(0)].shape == shape_of([(0.1, 1.0), (5.0, 5.0)])
     feed(history, 1, first=1)
-    assert seen(history, 2).partitions[partition(0)].shape == ((0.1, 1.0), (5.0, 5.0))
+    assert seen(history, 2).partitions[partition(0)].shape == shape_of([(0.1, 1.0), (5.0, 5.0)])
 
 
 def test_windows_that_do_not_reach_over_a_second_tell_no_shape() -> None:
@@ -198,7 +198,7 @@ def test_windows_that_do_not_reach_over_a_second_tell_no_shape() -> None:
     feed(history, 1, work_windows=short)
     assert seen(history, 1).partitions[partition(0)].shape == ()
     feed(history, 1, first=1, work_windows=long)
-    shape = ((0.1, 1.0), (0.25, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 2.0))
+    shape = shape_of([(0.1, 1.0), (0.25, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 2.0)])
     assert seen(history, 2).partitions[partition(0)].shape == shape
     history.observe(report("b", 0, entry(0, arrived=100, cost_mean=0.005, work_windows=short)), T + 3)
     assert seen(history, 3).partitions[partition(0)].shape == shape
@@ -478,3 +478,12 @@ def test_an_average_fades_with_the_time_in_which_nothing_came() -> None:
     assert average.value() == pytest.approx(100.0)
     kept = math.exp(-0.5)
     assert average.value(5.0) == pytest.approx(100.0 * kept / (kept + 10.0 * (1.0 - kept)))
+
+
+def test_a_window_of_no_length_holds_what_the_two_shortest_have_in_common() -> None:
+    """0.3 in one length and 0.5 in two of them: 0.1 comes at once, with each."""
+    shortest = TAUS_SECONDS[1]
+    instant, *_ = shape_of([(shortest, 0.3), (2 * shortest, 0.5), (60.0, 60.0)])
+    assert instant == pytest.approx(0.1)
+    instant, *_ = shape_of([(shortest, 0.2), (2 * shortest, 0.5), (60.0, 60.0)])
+    assert instant == 0.0
