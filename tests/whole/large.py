@@ -60,6 +60,7 @@ class LargeGroup:
             session_timeout_seconds=10.0,
             drift_max=0.0,
             moves_per_second=0.0,
+            metadata_max_age_seconds=300.0,
         )
         self.world = World(1, options)
         self.world.faulty = False

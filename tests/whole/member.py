@@ -89,8 +89,7 @@ class SimConsumer(Consumer):
             registry=CollectorRegistry(),
             group_id=GROUP,
             client_id=name,
-            **_connection(kernel),
-            **kwargs,
+            **(_connection(kernel) | kwargs),
         )
 
     @property
@@ -101,7 +100,7 @@ class SimConsumer(Consumer):
 
 def foreign_consumer(kernel: Kernel, name: str, *topics: str, **kwargs: Any) -> AIOKafkaConsumer:
     """Return a plain aiokafka consumer of the same group."""
-    return AIOKafkaConsumer(*topics, group_id=GROUP, client_id=name, **_connection(kernel), **kwargs)
+    return AIOKafkaConsumer(*topics, group_id=GROUP, client_id=name, **(_connection(kernel) | kwargs))
 
 
 def transactional_producer(kernel: Kernel, transactional_id: str) -> AIOKafkaProducer:

@@ -58,6 +58,8 @@ class Options:
     """Every program puts its offsets into transactions; only without auto-commit."""
     converts_back: bool = True
     """The group is a classic one again when the last member of the consumer protocol has gone, not when all have."""
+    metadata_max_age_seconds: float | None = None
+    """None: each consumer draws its own, 1 to 5 s, so that what metadata tell is met soon."""
     rates: tuple[tuple[str, float], ...] = ()
     """Fault -> how often, per second."""
 
@@ -103,6 +105,8 @@ class Member:
             "enable_auto_commit": options.auto_commit,
             "auto_commit_interval_ms": 1000,
         }
+        if options.metadata_max_age_seconds is not None:
+            kwargs["metadata_max_age_ms"] = int(options.metadata_max_age_seconds * 1000)
         if self.foreign:
             self.consumer = foreign_consumer(kernel, self.name, TOPIC, **kwargs)
         else:
