@@ -164,7 +164,7 @@ def _judge(rows: list[Row]) -> Finding:
             f"Groups of {', '.join(str(row.members) for row in rows)} members with {PARTITIONS_EACH} partitions each, "
             f"without records, in {PROCESSES} processes beside the broker, session timeout "
             f"{SESSION_OPTIONS['session_timeout_ms'] / 1000:g} s. Quiet: {QUIET_SECONDS:g} s. "
-            f"Thrown away: {WARM_SECONDS:g} s after the group has settled. A barrier: from a newcomer's first JoinGroup "
+            f"Thrown away: {WARM_SECONDS:g} s after the group has settled. A barrier: from a newcomer's JoinGroup "
             f"until every member has its SyncGroup answer, the median of {JOINS}. The deploy replaces all members in "
             f"{WAVES} waves: the newcomers of a wave start, then as many old members stop."
         ),
