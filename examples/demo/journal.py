@@ -284,15 +284,21 @@ def _read_producer(lines: _Lines, run: JournaledRun) -> None:
 
 
 def _read_supervisor(lines: _Lines, run: JournaledRun) -> None:
-    by_pid = {process.pid: process for process in run.processes}
+    def of_pid(pid: str, at: str) -> ProcessLog | None:
+        """Return the last process that had started under this id: the system gives it again, within an hour even."""
+        started = (process for process in run.processes if process.pid == int(pid) and process.started_ns <= int(at))
+        return max(started, key=lambda process: process.started_ns, default=None)
 
     def exited(pid: str, at: str) -> None:
+        process = of_pid(pid, at)
         # A process that died before it wrote a line has no journal, and nothing to answer for.
-        if process := by_pid.get(int(pid)):
+        if process is not None and process.exited_ns is None:
             process.exited_ns = int(at)
 
     def lease_lost(pid: str, at: str) -> None:
-        process = by_pid[int(pid)]
+        process = of_pid(pid, at)
+        if process is None:
+            raise ValueError(f"no process {pid} had started then")
         process.lease_lost_ns = sorted([*process.lease_lost_ns, int(at)])
 
     def committed(topic: str, partition: str, offset: str) -> None:

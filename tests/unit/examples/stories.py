@@ -35,6 +35,11 @@ class Story:
     def pid(self, name: str) -> int:
         return self._pids.setdefault(name, 1000 + len(self._pids))
 
+    def starts_with_the_id_of(self, dead: str, name: str, at: float) -> None:
+        """Have a process start later, to which the system gives the id of one that is gone."""
+        pid = self._pids[name] = self.pid(dead)
+        self._lines[name] = [f"S,{JOURNAL_VERSION},service,{name},{pid},{round(at * MILLISECOND)},{EPOCH_NS}"]
+
     def sent(self, partition: int, offset: int, at: float = 0, *, acknowledged: bool = True) -> None:
         record_id = f"{partition}:{offset}"
         now = round(at * MILLISECOND)

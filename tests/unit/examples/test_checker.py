@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from demo.checker import CheckerVerdict, check, main
 from demo.journal import JournalError, read_run
 from payments.service import JOURNAL_VERSION, Journal
-from unit.examples.stories import Story
+from unit.examples.stories import MILLISECOND, Story
 
 
 @pytest.fixture
@@ -88,6 +88,23 @@ class TestCleanRuns:
         assert [again.offset for again in verdict.handed_out_again] == [5]
         assert not verdict.repeated
         assert not verdict.unknown_ends
+
+    def test_two_processes_of_one_id_have_each_died_when_they_did(self, story: Story) -> None:
+        """The system gives an id again, after so many others."""
+        story.send_all({0: 3})
+        story.handed("a", 0, 0, at=1)
+        story.dies("a", at=5)
+        story.starts_with_the_id_of("a", "c", at=50)
+        story.works("b", 0, range(2), at=60)
+        story.handed("c", 0, 2, at=90)
+        story.dies("c", at=95)
+        story.works("b", 0, range(2, 3), at=200)
+        run = read_run(story.write())
+        assert {process.name: process.exited_ns for process in run.processes if process.exited_ns} == {
+            "a": 5 * MILLISECOND,
+            "c": 95 * MILLISECOND,
+        }
+        assert check(run).ok
 
 
 class TestLoss:
