@@ -118,14 +118,21 @@ async def _start(crowd: Child, count: int) -> None:
 
 
 async def run(context: BenchmarkContext) -> Finding:
-    """Measure groups of growing size, one after the other."""
-    rows = []
+    """Measure groups of growing size, one after the other, as far as this machine's cores go."""
+    rows: list[Row] = []
     for members in MEMBERS_QUICK if context.quick else MEMBERS:
-        async with Group(context.cluster(), context.scratch, partitions=members * PARTITIONS_EACH) as group:
-            names = [f"crowd-{index}" for index in range(PROCESSES)]
-            crowds = await group.spawn(*names, module="benchmarks.suite.crowd")
-            rows.append(await _measure(_LargeGroup(group, crowds), members))
-    return _judge(rows)
+        try:
+            rows.append(await _measured(context, members))
+        except TimeoutError as error:
+            return _judge(rows, (f"{members} members are too many for this machine: {error or 'no answer in time'}.",))
+    return _judge(rows, ())
+
+
+async def _measured(context: BenchmarkContext, members: int) -> Row:
+    async with Group(context.cluster(), context.scratch, partitions=members * PARTITIONS_EACH) as group:
+        names = [f"crowd-{index}" for index in range(PROCESSES)]
+        crowds = await group.spawn(*names, module="benchmarks.suite.crowd")
+        return await _measure(_LargeGroup(group, crowds), members)
 
 
 async def _measure(group: _LargeGroup, members: int) -> Row:
@@ -158,8 +165,9 @@ async def _measure(group: _LargeGroup, members: int) -> Row:
     )
 
 
-def _judge(rows: list[Row]) -> Finding:
+def _judge(rows: list[Row], notes: tuple[str, ...]) -> Finding:
     return Finding(
+        notes=notes,
         setting=(
             f"Groups of {', '.join(str(row.members) for row in rows)} members with {PARTITIONS_EACH} partitions each, "
             f"without records, in {PROCESSES} processes beside the broker, session timeout "
