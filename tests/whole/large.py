@@ -64,7 +64,6 @@ class LargeGroup:
         )
         self.world = World(1, options)
         self.world.faulty = False
-        self._members = members
 
     @property
     def generation(self) -> int:

@@ -11,7 +11,7 @@ SECONDS_MAX = 1.0
 """Chosen: reached at 110 members. A newcomer waits so much longer at most."""
 LOAD_SECONDS_MIN = 1.0
 LOADS_PER_SECOND_MAX = 100.0
-"""Chosen: of a whole group whose loads stay the same. Every member reads them all, some 300 bytes each."""
+"""Chosen: of a whole group whose loads stay the same. Every member reads them all, some 170 bytes each."""
 LATE_SECONDS = 2.0
 """A ``load`` record may take so long to be written, read and handled."""
 
