@@ -90,9 +90,10 @@ class CommitQueue:
                 entry.requests.add(request)
                 self._waiting.setdefault(request, set()).add(partition)
 
-    def busy(self, partition: Partition) -> bool:
-        """A commit of this partition is queued or in flight."""
-        return partition in self._pending or partition in self._in_flight
+    def busy(self, partition: Partition, acquisition_id: int) -> bool:
+        """A commit of this acquisition is queued or in flight; one of an earlier acquisition says nothing of this."""
+        entries = (self._pending.get(partition), self._in_flight.get(partition))
+        return any(entry is not None and entry.acquisition_id == acquisition_id for entry in entries)
 
     def covers(self, partition: Partition, commit: OffsetCommit) -> bool:
         """The latest commit of this partition that is queued or in flight is this one."""

@@ -270,7 +270,7 @@ class PartitionTable:
         """
         for entry in self._sorted_moving():
             waits = entry.state is AssignedState.PRE_COMMIT and not entry.idle_point.awaited
-            if waits and not self.commits.busy(entry.partition):
+            if waits and not self.commits.busy(entry.partition, entry.acquisition_id):
                 entry.idle_point.awaited = True
                 entry.idle_point.asked += 1
                 self._emit(
@@ -452,7 +452,8 @@ class PartitionTable:
 
     def _refused(self, now: float, entry: AssignedPartition, code: int | None) -> None:
         """Do what a refused commit asks for; ``code``: it is refused for good, and no caller waits for the answer."""
-        queued, initial = self.commits.busy(entry.partition), entry.state is AssignedState.INITIAL_COMMIT
+        queued = self.commits.busy(entry.partition, entry.acquisition_id)
+        initial = entry.state is AssignedState.INITIAL_COMMIT
         if code is not None:
             what = ProtocolCount.INITIAL_COMMIT_REFUSED if initial else ProtocolCount.COMMIT_REFUSED
             self._emit(CountCommand(what=what, partition=entry.partition, code=code))
@@ -484,7 +485,8 @@ class PartitionTable:
 
     def _busy(self, entry: AssignedPartition) -> bool:
         """A commit of it is queued or in flight, or offsets are on their way through a transaction."""
-        return self.commits.busy(entry.partition) or (entry.partition, entry.acquisition_id) in self._sending
+        acquisition = (entry.partition, entry.acquisition_id)
+        return self.commits.busy(*acquisition) or acquisition in self._sending
 
     def _answer_requests(self, finished: Mapping[int, int]) -> None:
         for request, code in sorted(finished.items()):

@@ -69,7 +69,7 @@ def test_one_request_in_flight(q: Queue) -> None:
     first = q.send()
     q.want(p0=6)
     assert q.send() is None
-    assert q.queue.busy(P0)
+    assert q.queue.busy(P0, 1)
     q.answer(first, 0)
     second = q.send()
     assert second is not None
@@ -83,7 +83,7 @@ def test_answer_to_an_earlier_request_means_nothing(q: Queue) -> None:
     q.want(p0=6)
     q.send()
     assert q.answer(first, 0).acknowledged == {}
-    assert q.queue.busy(P0)
+    assert q.queue.busy(P0, 1)
 
 
 def test_later_offset_replaces_an_earlier_one_and_answers_for_it(q: Queue) -> None:
@@ -172,7 +172,7 @@ def test_partition_missing_in_the_answer_was_not_answered(q: Queue) -> None:
     assert sent is not None
     event = CommitAnsweredEvent(now=q.now, commit=sent.commit, member="m1", generation=1, codes={})
     assert q.queue.answered(event, q.acquisitions.get).refused == [P0]
-    assert q.queue.busy(P0)
+    assert q.queue.busy(P0, 1)
 
 
 def test_numbers_go_on_in_the_next_queue(q: Queue) -> None:

@@ -729,6 +729,40 @@ def test_offsets_of_an_acquisition_that_was_lost_say_nothing_of_the_next_one() -
     assert not d.machine.partitions.assigned[P0].held_up
 
 
+def back_while_an_earlier_commit_is_out(d: Driver) -> c.SendCommitCommand:
+    """P0 goes to the other member with the next generation and comes back; a commit of before is not answered yet."""
+    commit_of_p0 = e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)
+    d.feed(e.CommitWantedEvent, request=0, offsets={P0: commit_of_p0})
+    sent = d.only(c.SendCommitCommand)
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(), m2=(0,))
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(3, m1=(0,), m2=())
+    return sent
+
+
+def test_offsets_are_asked_for_again_while_a_commit_of_an_earlier_acquisition_is_out() -> None:
+    """The partition looked busy with that commit, was not asked for again, and was nobody's until a rebalance."""
+    d = Driver().running(0)
+    back_while_an_earlier_commit_is_out(d)
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=Code.COORDINATOR_LOAD_IN_PROGRESS, offsets={})
+    d.after(0.1)
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
+def test_by_hand_a_handoff_does_not_wait_for_a_commit_of_an_earlier_acquisition() -> None:
+    """Its answer says nothing of this acquisition: the handoff would wait for ever for the one that does."""
+    d = Driver(auto_commit=False).running(0)
+    back_while_an_earlier_commit_is_out(d)
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, offsets={P0: 9})
+    d.feed(e.OpenedEvent, partition=P0, acquisition_id=d.acquisition_of(P0), position=9)
+    d.give(P0)
+    d.drained(P0, None)
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
 def test_the_place_of_an_earlier_release_is_not_the_place_of_the_present_one() -> None:
     """Both are of one partition: the present one would look as if it were missing, and cost a rebalance."""
     d = giving(Driver().running(0), done=None)
