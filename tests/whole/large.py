@@ -25,7 +25,10 @@ WAVES = 4
 POD_START_SECONDS = 0.5
 """The pods of a wave start within so long, and its old ones stop within so long. Chosen."""
 SETTLE_SECONDS_MAX = 120.0
-WARM_SECONDS, QUIET_SECONDS = 3.0, 5.0
+START_SECONDS = 6.0
+"""The first members start within so long: members that all begin at one instant tell their loads at one instant too,
+which one read answers. As long as :data:`loadtrim_agent.protocol.pace.LOAD_SECONDS_MAX`."""
+WARM_SECONDS, QUIET_SECONDS = 9.0, 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Row:
 
     members: int
     started_seconds: float
-    """Virtual seconds from the starts until every partition has one owner."""
+    """Virtual seconds from the last start until every partition has one owner."""
     fetches: float
     """Per second and member of a quiet group."""
     requests: float
@@ -123,7 +126,7 @@ def measure(members: int) -> Row:
     group = LargeGroup(members)
     kernel, network = group.world.kernel, group.world.network
     with kernel.in_charge(), threads_in_charge():
-        group.start(members)
+        group.start(members, START_SECONDS)
         started = group.settle()
         kernel.run(WARM_SECONDS)
         before, bytes_before, cpu = group.asked(), network.answered_bytes, time.process_time()

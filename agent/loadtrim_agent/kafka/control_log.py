@@ -42,11 +42,8 @@ log = logging.getLogger("loadtrim")
 
 POLL_SECONDS = 1.0
 """The broker answers a read as soon as there is a record; with none, after this long."""
-PAUSE_SECONDS = 0.02
-"""Chosen: least mean time between two reads while no record is waited for. In a large group each member would read each
-record with a request of its own, some thousand a second at one broker."""
 BURST_SECONDS = 0.5
-"""Chosen: reads of this time may come together. Up to some 25 members, with 2 records/s each, a group never pauses."""
+"""Chosen: reads of this time may come together."""
 SILENT_SECONDS = 3.0
 """No answer to the tail's fetches, or to an append, for this long: the log has failed. Above :data:`POLL_SECONDS`."""
 ANSWER_SECONDS = 1.0
@@ -79,9 +76,9 @@ class _Pace:
         self._due_at = float("-inf")
         """Time at which the next read is due at the mean rate; behind by :data:`BURST_SECONDS` at most."""
 
-    def after_read(self, now: float) -> float:
-        """Count a read and return the pause after it, seconds; none where that is not above zero."""
-        self._due_at = min(max(self._due_at, now - BURST_SECONDS), now) + PAUSE_SECONDS
+    def after_read(self, now: float, seconds: float) -> float:
+        """Count a read, one in ``seconds``, and return the pause after it; none where that is not above zero."""
+        self._due_at = min(max(self._due_at, now - BURST_SECONDS), now) + seconds
         return self._due_at - now
 
 
@@ -217,8 +214,8 @@ class ControlLog:
                 self._answered_at = boot_time()
                 self._watch_silence()
                 backoff.succeeded()
-                pause = pace.after_read(asyncio.get_running_loop().time())
-                if pause > 0 and not self._reader.awaits_log:
+                pause = pace.after_read(asyncio.get_running_loop().time(), self._reader.log_read_seconds)
+                if pause > 0:
                     await asyncio.sleep(pause)
 
     async def _read_on(self) -> tuple[range, ...]:

@@ -20,8 +20,8 @@ class ControlLogReader(EventFeed, Protocol):
     """The reader takes records of the control topic."""
 
     @property
-    def awaits_log(self) -> bool:
-        """The log is to be read without pauses: a record is waited for."""
+    def log_read_seconds(self) -> float:
+        """Least mean time between two reads of the log; 0: a record is waited for."""
 
     def unreadable(self) -> None:
         """A record is none of ours, or cannot be decoded."""

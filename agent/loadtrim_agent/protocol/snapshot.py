@@ -12,6 +12,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord, ManualOverri
 from .assigned_partition import AssignedPartition, AssignedState
 from .group_config import LOADTRIM, GroupConfig
 from .membership_table import Phase
+from .pace import read_seconds
 
 __all__ = ["AssignedView", "MachineSnapshot", "views"]
 
@@ -93,6 +94,12 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
             return True
         moves, owners = (self.plan.moves if self.plan is not None else ()), self.owners or {}
         return any(m.target == self.member and owners.get(Partition(m.topic, m.partition)) == m.source for m in moves)
+
+    @property
+    def log_read_seconds(self) -> float:
+        """Least mean time between two reads of the log, by the members of the group; 0 while a record is awaited."""
+        members = len(self.assignment.members) if self.assignment is not None else 0
+        return 0.0 if self.awaits_log else read_seconds(members)
 
     @property
     def speaks_loadtrim(self) -> bool:

@@ -37,8 +37,8 @@ class ControlledMember(EventFeed, Protocol):
         """The protocol's settings in force."""
 
     @property
-    def awaits_log(self) -> bool:
-        """The log is to be read without pauses."""
+    def log_read_seconds(self) -> float:
+        """Least mean time between two reads of the log; 0: a record is waited for."""
 
     def use_log(self, usable: bool) -> None:
         """Offer our protocol from the next JoinGroup on, or the standard ones only."""
@@ -125,9 +125,9 @@ class ControlAccess:
             self._boundary.call("read", self._observer.read, event.record)
 
     @property
-    def awaits_log(self) -> bool:
-        """The log is to be read without pauses."""
-        return self._member.awaits_log
+    def log_read_seconds(self) -> float:
+        """Least mean time between two reads of the log; 0: a record is waited for."""
+        return self._member.log_read_seconds
 
     def unreadable(self) -> None:
         """Count a record that cannot be decoded."""

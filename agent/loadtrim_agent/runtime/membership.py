@@ -171,9 +171,9 @@ class MembershipDriver:
         return self.machine.snapshot().config
 
     @property
-    def awaits_log(self) -> bool:
-        """The log is to be read without pauses."""
-        return self.machine.snapshot().awaits_log
+    def log_read_seconds(self) -> float:
+        """Least mean time between two reads of the log; 0: a record is waited for."""
+        return self.machine.snapshot().log_read_seconds
 
     def snapshot(self) -> MachineSnapshot:
         """Return the membership and the assigned partitions of now."""

@@ -418,24 +418,24 @@ class BusyLog:
         return Fetched([SimpleNamespace(offset=position, value=value)], position + 1, position + 1)
 
 
-@pytest.mark.parametrize(("awaits_log", "least", "most"), [(False, 120, 128), (True, 1_900, 2_001)])
+@pytest.mark.parametrize(("seconds", "least", "most"), [(0.02, 120, 128), (0.1, 22, 26), (0.0, 1_900, 2_001)])
 @pytest.mark.looptime
-async def test_a_log_on_which_nothing_is_awaited_is_read_fifty_times_a_second(
-    looptime: object, awaits_log: bool, least: int, most: int
+async def test_a_log_on_which_nothing_is_awaited_is_read_no_more_often_than_the_group_allows(
+    looptime: object, seconds: float, least: int, most: int
 ) -> None:
     """A request for each record of each other member makes some ten thousand a second at one broker."""
     log, there = make_log(), BusyLog()
     partition: Any = there
     log._coordination = partition
-    log._reader = SimpleNamespace(feed=lambda event: None, awaits_log=awaits_log)  # type: ignore[assignment]
+    log._reader = SimpleNamespace(feed=lambda event: None, log_read_seconds=seconds)  # type: ignore[assignment]
     running = asyncio.create_task(log.run())
     await asyncio.sleep(2.0)
     assert least <= there.reads <= most, "a burst at first"
     # A time in which records were awaited is followed by no long pause.
-    log._reader.awaits_log = False  # type: ignore[misc]
+    log._reader.log_read_seconds = 0.02  # type: ignore[misc]
     before = there.reads
-    await asyncio.sleep(1.0)
-    assert 48 <= there.reads - before <= 52
+    await asyncio.sleep(2.0)
+    assert 98 <= there.reads - before <= 128
     running.cancel()
     await log.close()
 
@@ -452,7 +452,7 @@ async def test_records_of_a_small_group_are_followed_by_no_pause(looptime: objec
         return await read(position, wait_seconds=wait_seconds, timeout=timeout)
 
     there.read = seldom  # type: ignore[method-assign]
-    log._reader = SimpleNamespace(feed=lambda event: None, awaits_log=False)  # type: ignore[assignment]
+    log._reader = SimpleNamespace(feed=lambda event: None, log_read_seconds=0.02)  # type: ignore[assignment]
     running = asyncio.create_task(log.run())
     await asyncio.sleep(1.06)
     running.cancel()
@@ -481,7 +481,7 @@ async def test_a_silent_log_has_failed_until_it_answers(monkeypatch: pytest.Monk
     told: list[tuple[bool, float]] = []
     partition: Any = there
     log._coordination, log._answered_at = partition, loop.time()
-    log._reader = SimpleNamespace(feed=lambda event: told.append((event.failed, event.now)), awaits_log=False)  # type: ignore[assignment]
+    log._reader = SimpleNamespace(feed=lambda event: told.append((event.failed, event.now)), log_read_seconds=0.02)  # type: ignore[assignment]
     running = asyncio.create_task(log.run())
     await asyncio.sleep(20.0)
     ((failed, at),) = told
@@ -533,7 +533,7 @@ async def test_a_log_that_cannot_be_written_has_failed_until_it_can(
     told: list[bool] = []
     partition: Any = there
     log._coordination, log._answered_at = partition, loop.time()
-    log._reader = SimpleNamespace(feed=lambda event: told.append(event.failed), awaits_log=False)  # type: ignore[assignment]
+    log._reader = SimpleNamespace(feed=lambda event: told.append(event.failed), log_read_seconds=0.02)  # type: ignore[assignment]
     running = asyncio.create_task(log.run())
     there.error, there.seconds = error, seconds
     load = LoadRecord(group="ours", member="m", at=0.0, generation=1)
@@ -577,7 +577,7 @@ def following(there: Replaced) -> tuple[ControlLog, list[e.Event]]:
     log, told = make_log(), list[e.Event]()
     partition: Any = there
     log._coordination = partition
-    log._reader = SimpleNamespace(feed=told.append, awaits_log=False)  # type: ignore[assignment]
+    log._reader = SimpleNamespace(feed=told.append, log_read_seconds=0.02)  # type: ignore[assignment]
     return log, told
 
 

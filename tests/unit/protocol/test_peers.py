@@ -137,8 +137,8 @@ def test_a_new_generation_gives_everybody_time_again(peers: Peers) -> None:
 def test_members_of_a_large_group_are_heard_of_less_often() -> None:
     peers = Peers()
     peers.enter(100.0, [f"m{index}" for index in range(300)])
-    assert peers.next_overdue == 105.0
-    assert not peers.overdue(104.9, "m1")
-    assert peers.overdue(105.0, "m1")
+    assert peers.next_overdue == 108.0
+    assert not peers.overdue(107.9, "m1")
+    assert peers.overdue(108.0, "m1")
     peers.enter(200.0, ("a", "me"))
     assert peers.next_overdue == 203.0, "a small group watches closely again"

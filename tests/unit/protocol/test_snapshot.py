@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
@@ -99,3 +101,12 @@ def test_the_log_is_awaited_while_a_member_leaves() -> None:
     d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
     d.read(LeavingRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
     assert d.machine.snapshot().awaits_log, "it may give away what it has to any member"
+
+
+@pytest.mark.parametrize(("members", "seconds"), [(2, 0.02), (96, 0.02), (97, 1 / 16)])
+def test_the_log_is_read_as_often_as_the_size_of_the_group_allows_or_at_once(members: int, seconds: float) -> None:
+    others = {f"other{i}": () for i in range(members - 2)}
+    d = Driver().running(0, owns={ME: (0,), OTHER: (1,), **others})
+    assert d.machine.snapshot().log_read_seconds == pytest.approx(seconds)
+    d.give(P0)
+    assert d.machine.snapshot().log_read_seconds == 0, "its own release is to be read"
