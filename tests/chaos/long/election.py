@@ -67,6 +67,8 @@ class UncleanElection:
     async def cut(self) -> int:
         """Kill the leader, wake the follower, and return how many records of partition 0 are gone, at least.
 
+        Afterwards every partition of every topic has a leader that lives, the group's coordinator among them.
+
         Raises:
             AssertionError: the follower was not elected, or nothing is gone.
         """
@@ -76,6 +78,7 @@ class UncleanElection:
         await eventually(lambda: self._led_by(self._follower), "the replica that lags is elected")
         gone = before - await asyncio.to_thread(self._end)
         assert gone > 0, f"nothing of {self._topic} was cut off below {before}"
+        await eventually(self._all_led, "every partition has a leader that lives")
         return gone
 
     # -- what the witness says -------------------------------------------------------------------------------------
@@ -94,6 +97,10 @@ class UncleanElection:
     async def _led_by(self, broker: Broker) -> bool:
         found = await self._partitions(self._topic)
         return bool(found) and all(each.leader == broker.id for each in found)
+
+    async def _all_led(self) -> bool:
+        found = await self._partitions()
+        return bool(found) and all(each.leader not in (-1, self._leader.id) for each in found)
 
     async def _all_in_sync(self) -> bool:
         found = await self._partitions()

@@ -379,7 +379,7 @@ async def control_cut(world: World, rng: random.Random, window: Window) -> None:
             finally:
                 world.cluster.proxies.heal()
             window.cut_ns = begun_ns
-            # Until then partitions of the brokers that died or slept had no leader of their own.
+            # Until then partitions of the brokers that died or slept had no leader, and the group no coordinator.
             _over(window)
         # What begins later, by the next fault say, is not to hide from the judge that nobody noticed.
         await world.until_generation_after(before, NOTICED_SECONDS)
