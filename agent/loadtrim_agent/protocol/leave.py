@@ -7,6 +7,7 @@ would be handed out by two.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 from loadtrim_agent.common.partition import Partition
@@ -20,11 +21,25 @@ from .membership_table import Phase
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["Leave"]
+__all__ = ["Leave", "LeavePhase"]
 
 LAST_COMMIT_SECONDS = 1.0
 """Chosen: how long the last answer is waited for: to the last commit, or to the JoinGroup that tells the id."""
 NEVER = float("inf")
+
+
+class LeavePhase(enum.Enum):
+    """The place of a member on its way out of the group. Each phase leads to the next or to a later one."""
+
+    STAYING = "staying"
+    RELINQUISHING = "relinquishing"
+    """Everything is handed over, for as long as the user's drain time lasts."""
+    AWAITING_ID = "awaiting_id"
+    """Nothing is held, and only the member's id is waited for, without which the group cannot be left."""
+    COMMITTING = "committing"
+    """The drain time is over: nothing more is delivered, and only the last commit is waited for."""
+    GONE = "gone"
+    """The group was told, or never knew of the member."""
 
 
 class Leave:
@@ -35,26 +50,22 @@ class Leave:
         self.topics = machine.config.topics
         """Topics that the user subscribes. The group is told of a topic's end when nothing of it is held any more."""
         self.request: LeaveWantedEvent | None = None
-        self._sent = False
+        self._phase = LeavePhase.STAYING
+        self._until = NEVER
+        """Time at which what the phase waits for is given up."""
         self._again = False
         """Something was put down whose subscription has come back since: the next map is to give it to somebody."""
-        self._last_commit_until: float | None = None
-        """Set when the drain time is over and only the last commit is waited for."""
-        self._id_until: float | None = None
-        """Set when only the member's id is waited for, without which the group cannot be left."""
 
     def wakeup(self) -> float:
-        if self.request is None or self._sent:
-            return NEVER
-        if self._id_until is not None:
-            return self._id_until
-        return self.request.deadline if self._last_commit_until is None else self._last_commit_until
+        return self._until
 
     def wanted(self, event: LeaveWantedEvent) -> None:
-        first = self.request is None
         self.request = event
-        if first:
+        if self._phase is LeavePhase.STAYING:
+            self._phase = LeavePhase.RELINQUISHING
             self.announce_leaving(event.now)
+        if self._phase is LeavePhase.RELINQUISHING:
+            self._until = event.deadline
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         before, self.topics = self.topics, topics
@@ -70,7 +81,7 @@ class Leave:
 
     def step(self, now: float) -> None:
         """Relinquish all that can be relinquished now."""
-        if self._sent:
+        if self._phase is LeavePhase.GONE:
             return
         if self.request is not None:
             self._leave_step(now, self.request)
@@ -118,27 +129,35 @@ class Leave:
 
     def _leave_step(self, now: float, leave: LeaveWantedEvent) -> None:
         membership, partitions = self._machine.membership, self._machine.partitions
-        if self._last_commit_until is not None:
-            if now >= self._last_commit_until or self._all_relinquished():
+        if self._phase is LeavePhase.COMMITTING:
+            if now >= self._until or self._all_relinquished():
                 self._send_leave(now)
         elif membership.generation < 0 and not partitions.assigned:
-            # In each rebalance the broker waits for an id that it has just given as it waits for a member.
-            awaits_id = not membership.member and membership.rebalance.outstanding
-            if awaits_id and self._id_until is None:
-                self._id_until = now + LAST_COMMIT_SECONDS
-            if not awaits_id or (self._id_until is not None and now >= self._id_until):
-                self._send_leave(now)
+            self._await_id(now)
         elif now >= leave.deadline or not leave.release:
-            # The drain time is over: hand nothing more out, commit what is done, wait a moment for the answer, leave.
-            self._last_commit_until = now + LAST_COMMIT_SECONDS
-            for partition in sorted(partitions.assigned):
-                partitions.intend(now, partition, "")
-            self._machine.emit(GatherCommitsCommand())
+            self._commit_last(now)
         elif membership.stable:
             for partition in sorted(partitions.assigned):
                 self._relinquish(now, partition)
             if all(h.state is AssignedState.TRANSFERRED and not h.target for h in self._started()):
                 self._send_leave(now)
+
+    def _await_id(self, now: float) -> None:
+        """Leave at once, but for an id on its way: in each rebalance the broker waits for it as for a member."""
+        membership = self._machine.membership
+        if membership.member or not membership.rebalance.outstanding:
+            self._send_leave(now)
+        elif self._phase is not LeavePhase.AWAITING_ID:
+            self._phase, self._until = LeavePhase.AWAITING_ID, now + LAST_COMMIT_SECONDS
+        elif now >= self._until:
+            self._send_leave(now)
+
+    def _commit_last(self, now: float) -> None:
+        """Hand nothing more out, commit what is done, and wait a moment for the answer."""
+        self._phase, self._until = LeavePhase.COMMITTING, now + LAST_COMMIT_SECONDS
+        for partition in sorted(self._machine.partitions.assigned):
+            self._machine.partitions.intend(now, partition, "")
+        self._machine.emit(GatherCommitsCommand())
 
     def _started(self) -> list[AssignedPartition]:
         """Return the partitions that matter when leaving; those not opened yet are left to the next assignment."""
@@ -172,7 +191,7 @@ class Leave:
     def _send_leave(self, now: float) -> None:
         """Everything left is relinquished before the group hears of it: another member may own it the next moment."""
         machine = self._machine
-        self._sent = True
+        self._phase, self._until = LeavePhase.GONE, NEVER
         machine.relinquish_all()
         member = machine.membership.member
         if not member:

@@ -26,9 +26,8 @@ class MixedGroup:
         """Time for which user code may hold up a JoinGroup: the other members wait for it."""
         self._partitions = partitions
         self._emit = emit
-        self._revoking = False
         self._deadline = NEVER
-        """Invariant: NEVER unless ``_revoking``."""
+        """Until when user code may finish what is being put down; NEVER: nothing is."""
         self._stopped = False
         """Delivering was stopped because a member without the agent came back."""
 
@@ -38,8 +37,7 @@ class MixedGroup:
 
     def revoked(self, now: float) -> bool:
         """Begin to put everything down, or go on with it. True: nothing is held any more."""
-        if not self._revoking:
-            self._revoking = True
+        if self._deadline == NEVER:
             self._deadline = now + self._wait_seconds
             for partition in sorted(self._partitions.assigned):
                 self._partitions.intend(now, partition, "")
@@ -57,7 +55,7 @@ class MixedGroup:
 
     def end_revoking(self) -> None:
         """A generation began, or the member is out of the group."""
-        self._revoking, self._deadline = False, NEVER
+        self._deadline = NEVER
 
     def stop(self) -> None:
         """A member without the agent is back: deliver nothing until the next generation."""
