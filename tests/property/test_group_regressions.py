@@ -26,9 +26,10 @@ from loadtrim_agent.protocol.ongoing_rebalance import OngoingRebalance
 from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.protocol.prefetch import Prefetches
+from loadtrim_agent.protocol.session import Session
 from loadtrim_agent.wire.ownership_records import HelloRecord, MovePlan, RejoinRecord, ReleaseRecord
 from sim.controllog import AppendFate
-from sim.coordinator import CommitRequest, HeartbeatRequest, JoinRequest, SyncRequest
+from sim.coordinator import CommitRequest, GroupState, HeartbeatRequest, JoinRequest, SyncRequest
 from sim.invariants import Violation
 from sim.member import SimMember
 from sim.network import Fate
@@ -491,6 +492,32 @@ def with_prefetches_that_outlive_barriers(patch: Patch) -> None:
 
 def test_a_barrier_ends_what_is_prefetched() -> None:
     fails_without(with_prefetches_that_outlive_barriers, barrier_while_a_partition_is_prefetched, "prefetch")
+
+
+def join_answered_late_and_heartbeats_lost() -> None:
+    """B hears of a generation late, syncs with a stable group, and is cut off; A and C are given what it had."""
+    world = Script(topics=(("orders", 2),))
+    a, b = world.members_in(2)
+    world.moved(P1, a, b)
+    world.next_request(b, JoinRequest, Fate(answer_seconds=2.0))
+    world.join()
+
+    def syncs_with_a_stable_group() -> bool:
+        syncs = any(isinstance(request, SyncRequest) and name == b.name for name, request in world.sent[-3:])
+        return syncs and world.coordinator.state is GroupState.STABLE
+
+    world.run_until(syncs_with_a_stable_group, seconds=10.0)
+    for kind in (HeartbeatRequest, JoinRequest):
+        world.next_request(b, kind, *[Fate(arrives=False)] * 20)
+    world.run(8.0)
+
+
+def with_sessions_renewed_by_syncs(patch: Patch) -> None:
+    patch.setattr(Session, "synced", lambda self, sent_at: self._lease.renew(sent_at))
+
+
+def test_12_a_sync_proves_no_session() -> None:
+    fails_without(with_sessions_renewed_by_syncs, join_answered_late_and_heartbeats_lost, "I1")
 
 
 # -- what the random schedules found besides -----------------------------------------------------------------------

@@ -281,7 +281,7 @@ class Coordinator:
         if self.state is GroupState.PREPARING:
             reply(SyncReply(Code.REBALANCE_IN_PROGRESS))
         elif self.state is GroupState.STABLE:
-            self._renew(member)
+            # Kafka 3.9 renews the session here, 4.0 and later do not.
             reply(SyncReply(Code.NONE, self._answers.get(request.member, GroupAnswer())))
         else:
             member.sync_reply = reply

@@ -56,8 +56,8 @@ class TopicWatch:
         self._last: tuple[tuple[str, ...], dict[str, int]] | None = None
         self.subscription = subscription
 
-    async def start(self) -> tuple[tuple[str, ...], dict[str, int]]:
-        """Wait for the subscribed topics as aiokafka does; what there is.
+    async def start(self) -> None:
+        """Wait for the subscribed topics as aiokafka does; :attr:`seen` is what there is.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist (and is not created by asking).
@@ -67,10 +67,10 @@ class TopicWatch:
             await self._client._wait_on_metadata(topic)
         self._last = self._seen()
         self._client.cluster.add_listener(self._updated)
-        return self._last
 
     async def subscribe(self, subscription: Subscription) -> None:
         """Watch something else from now on."""
+        self._extra |= set(self.seen[0])  # as leader the member goes on to go by what it knows of them
         self.subscription = subscription
         await self._ask()
         self._updated(self._client.cluster)
@@ -80,6 +80,11 @@ class TopicWatch:
                 with contextlib.suppress(KafkaError):
                     await self._client._wait_on_metadata(topic)
                 self._updated(self._client.cluster)
+
+    @property
+    def seen(self) -> tuple[tuple[str, ...], dict[str, int]]:
+        """The topics subscribed and partitions per watched topic, as they were told last; none before the start."""
+        return self._last if self._last is not None else ((), {})
 
     async def counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Partitions per topic, 0 where there is none; these topics are watched from now on."""

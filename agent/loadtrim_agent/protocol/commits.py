@@ -95,6 +95,10 @@ class CommitQueue:
         entries = (self._pending.get(partition), self._in_flight.get(partition))
         return any(entry is not None and entry.acquisition_id == acquisition_id for entry in entries)
 
+    def fenced(self, member: str, generation: int) -> bool:
+        """The broker takes nothing of this member in this generation any more."""
+        return self._refused == (member, generation)
+
     def covers(self, partition: Partition, commit: OffsetCommit) -> bool:
         """The latest commit of this partition that is queued or in flight is this one."""
         entry = self._pending.get(partition) or self._in_flight.get(partition)
@@ -155,6 +159,13 @@ class CommitQueue:
         entry = self._pending.pop(partition, None)
         if entry is not None:
             self._finish(partition, entry, code, outcome)
+        return outcome.finished
+
+    def abandon(self) -> dict[int, int]:
+        """The member has left. Returns the callers that wait for what is on its way, with the code."""
+        outcome = CommitOutcome()
+        for partition, entry in sorted(self._in_flight.items()):
+            self._finish(partition, entry, Code.ILLEGAL_GENERATION, outcome)
         return outcome.finished
 
     def _put_back(self, partition: Partition, entry: _Entry) -> None:

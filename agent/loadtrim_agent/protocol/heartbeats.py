@@ -30,14 +30,14 @@ class Heartbeats:
         """Return the time at which the next one is due; inf: one is on its way, or none is to be sent."""
         return NEVER if self._in_flight or self.stopped else max(self._due_at, self._held_until)
 
-    def joined(self, now: float) -> None:
-        """A JoinGroup was answered."""
+    def joined(self, sent_at: float) -> None:
+        """The JoinGroup sent at this time was answered."""
         self.stopped = False
-        self.by(now + self._interval_seconds)
+        self.by(sent_at + self._interval_seconds)
 
-    def entered(self, now: float) -> None:
-        """A generation began."""
-        self._due_at = now + self._interval_seconds
+    def entered(self, renewed_at: float) -> None:
+        """A generation began; the session was renewed last by what was sent at this time."""
+        self._due_at = renewed_at + self._interval_seconds
         self._burst = []
 
     def by(self, time: float) -> None:

@@ -103,7 +103,7 @@ class LeaderAssignment:
             at=self._hooks.wall(now),
             generation=joined.generation,
             members=made.entries,
-            manual_override=self._hooks.manual_override_in_force(),
+            manual_override=self._hooks.manual_override,
         )
         fits = len(encode(assignment)) * len(joined.members) <= config.inline_limit_bytes
         if fits and not self._never_inline:

@@ -32,10 +32,19 @@ class Lease:
         """A heartbeat was answered REBALANCE_IN_PROGRESS: the session is renewed, the barrier still waits for us."""
         self._session_from = max(sent_at, self._session_from or sent_at)
 
-    def renew(self, sent_at: float) -> None:
-        """A JoinGroup or SyncGroup was answered, or a heartbeat was answered OK in a generation that we entered."""
-        self.renew_session(sent_at)
+    def renew_entry(self, sent_at: float) -> None:
+        """A SyncGroup was answered: no barrier waits for us. Since Kafka 4.0 it renews no session in a stable group."""
         self._entered_from = max(sent_at, self._entered_from or sent_at)
+
+    def renew(self, sent_at: float) -> None:
+        """A JoinGroup was answered, or a heartbeat was answered OK in a generation that we entered."""
+        self.renew_session(sent_at)
+        self.renew_entry(sent_at)
+
+    @property
+    def session_from(self) -> float | None:
+        """Return S; None: the coordinator does not know us."""
+        return self._session_from
 
     def revoke(self) -> None:
         """The coordinator does not know us any more: nothing may be handed out."""

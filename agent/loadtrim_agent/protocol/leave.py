@@ -53,6 +53,8 @@ class Leave:
         self._phase = LeavePhase.STAYING
         self._until = NEVER
         """Time at which what the phase waits for is given up."""
+        self._unopened: set[str] = set()
+        """Ended topics of which something was put down unopened: it is this member's by the assignment."""
         self._again = False
         """Something was put down whose subscription has come back since: the next map is to give it to somebody."""
 
@@ -70,6 +72,8 @@ class Leave:
     def subscribe(self, topics: tuple[str, ...]) -> None:
         before, self.topics = self.topics, topics
         partitions = self._machine.partitions
+        self._again = self._again or not self._unopened.isdisjoint(topics)
+        self._unopened -= set(topics)
         for partition, entry in sorted(partitions.assigned.items()):
             if partition.topic in topics and partition.topic not in before and self.request is None:
                 partitions.keep(partition)
@@ -94,6 +98,7 @@ class Leave:
         membership, partitions = self._machine.membership, self._machine.partitions
         if membership.stable:
             ended = {p.topic for p in partitions.assigned} - set(self.topics)
+            self._unopened |= {p.topic for p, h in partitions.assigned.items() if p.topic in ended and not h.opened}
             partitions.drop_unopened(ended)
             for partition in sorted(p for p in partitions.assigned if p.topic in ended):
                 self._relinquish(now, partition)
@@ -107,6 +112,7 @@ class Leave:
         topics = tuple(sorted(set(self.topics) | (held & set(membership.topics))))
         if topics != membership.topics or (membership.stable and self._again):
             self._again = False
+            self._unopened &= set(topics)
             membership.topics = topics
             if membership.phase is not Phase.IDLE:
                 membership.rejoin(now)

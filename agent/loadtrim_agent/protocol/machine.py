@@ -30,6 +30,7 @@ from . import events
 from .commands import (
     AppendCommand,
     Command,
+    CommitResultCommand,
     CountCommand,
     EnteredCommand,
     LeaseCommand,
@@ -123,7 +124,7 @@ class Machine:
             SubscriptionEvent: lambda e: self.leave.subscribe(e.topics),
             TopicsEvent: lambda e: self.membership.on_topics(e.now, e.partitions),
             WeightsEvent: self._on_weights,
-            CoordinatorFoundEvent: lambda e: self.membership.coordinator_found(e.now),
+            CoordinatorFoundEvent: self._on_coordinator_found,
             events.JoinAnsweredEvent: self.membership.join_answered,
             events.SyncAnsweredEvent: self.membership.sync_answered,
             events.HeartbeatAnsweredEvent: self.membership.heartbeat_answered,
@@ -278,7 +279,7 @@ class Machine:
         if self.membership.speaks_loadtrim or not self.partitions.assigned:
             self.partitions.freeze()
             return True
-        return self._mixed.revoked(now)
+        return self._mixed.revoked(now, self.membership.member, self.membership.generation)
 
     def owned_partitions(self) -> tuple[Partition, ...]:
         return self.partitions.owned_partitions(self.membership.topics)
@@ -301,7 +302,7 @@ class Machine:
         self._mixed.resume()
         if answer.assignment is None:
             self.peers.enter(now, answer.attempts or ())
-            self.partitions.enter_blind(answer.partitions)
+            self.partitions.enter(None, answer.partitions)
         else:
             self.enter_assignment(now, answer.assignment, in_log=answer.assignment_offset is not None)
         if self.leave.request is not None:
@@ -313,7 +314,9 @@ class Machine:
             # Who tails the log knows the latest brake; a newcomer has the one that every map repeats.
             self.manual_override = assignment.manual_override
         self.peers.enter(now, assignment.members)
-        self.partitions.enter(Ownership(membership.generation, assignment.owners()), membership.member)
+        owners = assignment.owners()
+        mine = [partition for partition, owner in owners.items() if owner == membership.member]
+        self.partitions.enter(Ownership(membership.generation, owners), mine)
         if membership.leader == membership.member and not in_log:
             self.append(assignment)  # a later leader without a map finds the newest one here (rule 8)
         for record in self._future.enter(membership.generation):
@@ -336,9 +339,6 @@ class Machine:
 
     def weights(self) -> dict[Partition, float]:
         return self._weights
-
-    def manual_override_in_force(self) -> ManualOverrideRecord | None:
-        return self.manual_override
 
     def append(self, record: Record) -> int:
         self._appends += 1
@@ -364,6 +364,10 @@ class Machine:
             if code in codes:
                 self.membership.refused_generation(event.now, event.member, event.generation, code)
                 return
+
+    def _on_coordinator_found(self, event: CoordinatorFoundEvent) -> None:
+        self.membership.coordinator_found(event.now)
+        self.partitions.coordinator_found()
 
     def _on_committed_fetched(self, event: CommittedFetchedEvent) -> None:
         if not self.partitions.committed_fetched(event):
@@ -483,6 +487,8 @@ class Machine:
             if entry.target == "":
                 if self.leave.may_relinquish(entry.partition):
                     self.partitions.release(now, entry, None)
+            elif not self.peers.well(entry.target):
+                self.partitions.keep(entry.partition)
             elif ownership is not None and self.membership.stable and self.log_works:
                 record = ownership.release(entry, self.config.group, self.membership.member, now, self.wall(now))
                 self.partitions.release(now, entry, record)
@@ -529,4 +535,7 @@ class Machine:
         """Out of the group."""
         self.membership.left(event.now)
         self.relinquish_all()
+        # Their answers would come to a machine that is not there any more.
+        for request, code in sorted(self.partitions.commits.abandon().items()):
+            self.emit(CommitResultCommand(request=request, code=code))
         self.emit(LeftCommand())

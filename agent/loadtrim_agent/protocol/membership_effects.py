@@ -303,7 +303,7 @@ class MembershipEffects:
 
     def forget(self, now: float, _: Occurrence) -> None:
         """The coordinator does not know the member (rule 9): own nothing, forget all, take a new id."""
-        self._rebalance.deadline = NEVER
+        self._rebalance.deadline = self._rebalance.retry_at = NEVER
         self._emit(CountCommand(what=ProtocolCount.FORGOTTEN))
         state = self._state
         state.member = ""

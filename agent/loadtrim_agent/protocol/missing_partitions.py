@@ -1,4 +1,7 @@
-"""Partitions that members own and that metadata does not show: for a while they are taken to exist (rule 7)."""
+"""Partitions that members own or subscribe and that metadata does not show (rule 7).
+
+What is owned is for a while taken to exist; and of both metadata is asked again.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ ASK_SECONDS = 1.0
 
 
 class MissingPartitions:
-    """Since when the leader has seen a topic with fewer partitions than members own.
+    """Since when the leader has seen a topic with fewer partitions than members own, or with none.
 
     A client drops a topic from its metadata for any error of a broker. To believe that at once would take every
     partition of the topic from its owner, and give it back seconds later.
@@ -37,6 +40,10 @@ class MissingPartitions:
         short = {topic: count for topic, count in owned.items() if count > counts.get(topic, 0)}
         for topic in set(owned) - set(short):
             self._found(topic)
+        subscribed = {topic for member in members for topic in member.topics}
+        for topic in subscribed - set(short):
+            if not counts.get(topic, 0):
+                self._gone(now, topic)
         return {**counts, **{topic: count for topic, count in short.items() if not self._gone(now, topic)}}
 
     def changed(self, now: float, assigned_for: Mapping[str, int], counts: Mapping[str, int]) -> bool:
@@ -45,7 +52,8 @@ class MissingPartitions:
         for topic, count in assigned_for.items():
             shown = counts.get(topic, 0)
             if shown == count:
-                self._found(topic)
+                if shown or self._gone(now, topic):  # a topic that is missing is asked for in vain so long
+                    self._found(topic)
             elif shown > count or self._gone(now, topic):
                 changed = True
         return changed

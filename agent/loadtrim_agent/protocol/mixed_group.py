@@ -27,7 +27,7 @@ class MixedGroup:
         self._partitions = partitions
         self._emit = emit
         self._deadline = NEVER
-        """Until when user code may finish what is being put down; NEVER: nothing is."""
+        """Time until which user code may finish what is being put down; NEVER: nothing is."""
         self._stopped = False
         """Delivering was stopped because a member without the agent came back."""
 
@@ -35,19 +35,20 @@ class MixedGroup:
     def wakeup(self) -> float:
         return self._deadline
 
-    def revoked(self, now: float) -> bool:
-        """Begin to put everything down, or go on with it. True: nothing is held any more."""
+    def revoked(self, now: float, member: str, generation: int) -> bool:
+        """Begin to put everything down, or go on with it. True: nothing is held any more.
+
+        A commit is not waited for where the broker takes none of this member in this generation any more.
+        """
         if self._deadline == NEVER:
             self._deadline = now + self._wait_seconds
             for partition in sorted(self._partitions.assigned):
                 self._partitions.intend(now, partition, "")
-        waiting = [
-            h
-            for h in self._partitions.assigned.values()
-            if h.state in (AssignedState.DRAINING, AssignedState.COMMITTING)
-        ]
+        fenced = self._partitions.commits.fenced(member, generation)
+        awaited = (AssignedState.DRAINING,) if fenced else (AssignedState.DRAINING, AssignedState.COMMITTING)
         done = {id(h) for h in self._partitions.settled()}
-        if any(id(h) not in done for h in waiting) and now < self._deadline:
+        waits = any(h.state in awaited and id(h) not in done for h in self._partitions.assigned.values())
+        if waits and now < self._deadline:
             return False
         self.end_revoking()
         self._partitions.drop_all()

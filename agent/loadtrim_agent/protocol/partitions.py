@@ -17,7 +17,6 @@ from .commands import (
     CountCommand,
     DropCommand,
     FailCommand,
-    FetchCommittedCommand,
     GatherCommitsCommand,
     OpenCommand,
     ResumeCommand,
@@ -38,6 +37,7 @@ from .events import (
     TransactionSentEvent,
 )
 from .group_config import COORDINATOR_MOVED, REFUSED_FOR_GOOD, RETRIABLE, Code, GroupConfig
+from .offset_fetches import OffsetFetches
 from .ownership import Ownership
 
 __all__ = ["PartitionTable"]
@@ -73,9 +73,7 @@ class PartitionTable:
         self._gathering = False
         """The shell was asked for all that is done, to commit it ahead, and has not answered yet."""
         self._acquisitions = 0
-        self._fetches: dict[int, dict[Partition, int]] = {}
-        """OffsetFetch in flight -> partition and acquisition that it is for."""
-        self._fetch_numbers = 0
+        self._fetches = OffsetFetches(emit)
         self._sending: dict[tuple[Partition, int], int] = {}
         """Acquisition -> how many requests with its offsets are on their way through transactions."""
         self._again_at = NEVER
@@ -86,7 +84,7 @@ class PartitionTable:
     def continue_from(self, earlier: PartitionTable) -> None:
         """Go on from the numbers of an earlier machine of this process, so that late answers stay harmless."""
         self._acquisitions = earlier._acquisitions
-        self._fetch_numbers = earlier._fetch_numbers
+        self._fetches.continue_from(earlier._fetches)
         self.commits.continue_from(earlier.commits)
 
     # -- what others ask -----------------------------------------------------------------------------------------
@@ -130,19 +128,15 @@ class PartitionTable:
             if not entry.opened and (topics is None or entry.partition.topic in topics):
                 self._drop(entry)
 
-    def enter(self, ownership: Ownership, member: str) -> None:
-        """A generation begins: keep what the map gives us and we hold, drop the rest, take what is new (rules 3, 4)."""
-        self.ownership = ownership
-        mine = {p for p, owner in ownership.owners().items() if owner == member}
-        for entry in self._sorted():
-            if entry.partition not in mine or entry.state is AssignedState.TRANSFERRED:
-                self._drop(entry)
-        self.acquire([p for p in sorted(mine) if p not in self.assigned])
+    def enter(self, ownership: Ownership | None, mine: Iterable[Partition]) -> None:
+        """A generation begins: keep what is ours and we hold, drop the rest, take what is new (rules 3, 4).
 
-    def enter_blind(self, partitions: Iterable[Partition]) -> None:
-        """A generation in which nothing moves begins: hold exactly these."""
-        self.ownership = None
-        wanted = frozenset(partitions)
+        Args:
+            ownership: the fold of its log; None: nothing moves in it.
+            mine: what its assignment gives this member.
+        """
+        self.ownership = ownership
+        wanted = frozenset(mine)
         for entry in self._sorted():
             if entry.partition not in wanted or entry.state is AssignedState.TRANSFERRED:
                 self._drop(entry)
@@ -156,8 +150,7 @@ class PartitionTable:
 
     def acquire(self, partitions: Iterable[Partition]) -> None:
         """Given by a map without being held: start at the committed offset (rule 4)."""
-        fetch = {p: self._add(p, AssignedState.FETCHING).acquisition_id for p in partitions}
-        self._fetch(fetch)
+        self._fetches.ask([self._add(partition, AssignedState.FETCHING) for partition in partitions])
 
     def _add(self, partition: Partition, state: AssignedState) -> AssignedPartition:
         self._acquisitions += 1
@@ -165,29 +158,20 @@ class PartitionTable:
         self.assigned[partition] = entry
         return entry
 
-    def _fetch(self, acquisitions: Mapping[Partition, int]) -> None:
-        if not acquisitions:
-            return
-        self._fetch_numbers += 1
-        self._fetches[self._fetch_numbers] = dict(acquisitions)
-        for partition in acquisitions:
-            self.assigned[partition].fetch = self._fetch_numbers
-        self._emit(FetchCommittedCommand(fetch=self._fetch_numbers, partitions=tuple(sorted(acquisitions))))
-
     def committed_fetched(self, event: CommittedFetchedEvent) -> bool:
         """Offsets are there. False: the coordinator has moved; they are asked for again."""
-        acquisitions = self._fetches.pop(event.fetch, {})
-        for partition, acquisition_id in sorted(acquisitions.items()):
-            entry = self.assigned.get(partition)
-            if entry is None or entry.acquisition_id != acquisition_id or entry.fetch != event.fetch:
-                continue
+        for entry in self._fetches.answered(event.fetch, self.assigned):
+            partition = entry.partition
             offset = event.offsets.get(partition) if event.code == Code.NONE else None
             code = event.refused.get(partition, event.code)
             refused = code != Code.NONE and code not in RETRIABLE
             entry.held_up = refused or partition in event.unstable
             if refused:
                 self._emit(CountCommand(what=ProtocolCount.OFFSETS_REFUSED, partition=partition, code=code))
-                self._try_again(event.now, REFUSED_SECONDS)
+                if entry.state is AssignedState.COMMITTING and entry.patient:
+                    _leave_to_the_next_assignment(entry)
+                else:
+                    self._try_again(event.now, REFUSED_SECONDS)
             elif offset is None:
                 self._try_again(event.now, self._config.retry_backoff)
             elif entry.state is AssignedState.FETCHING:
@@ -305,19 +289,27 @@ class PartitionTable:
         if not self._config.auto_commit:
             # What the user committed counts, also through a transaction: only the broker knows (contracts: Done).
             self._ask_handoff_offset(entry)
-        elif event.done is not None and event.done != entry.committed:
-            commit = OffsetCommit(acquisition_id=entry.acquisition_id, offset=event.done)
-            if not self.commits.covers(entry.partition, commit):
-                self.commits.want(0, {entry.partition: commit})
+        else:
+            self._commit_done(entry)
+
+    def _commit_done(self, entry: AssignedPartition) -> None:
+        """Commit what is done, unless that was or is being done: an earlier request may have committed less since."""
+        if entry.done is None or entry.done == entry.committed:
+            return
+        commit = OffsetCommit(acquisition_id=entry.acquisition_id, offset=entry.done)
+        if not self.commits.covers(entry.partition, commit):
+            self.commits.want(0, {entry.partition: commit})
 
     def _ask_handoff_offset(self, entry: AssignedPartition) -> None:
         """Ask where the next owner is to start, now or when the commit on its way was answered."""
         entry.decided = False
         if not self._busy(entry):
-            self._fetch({entry.partition: entry.acquisition_id})
+            self._fetches.ask([entry])
 
     def _handoff_offset(self, entry: AssignedPartition, offset: int) -> None:
-        if offset < 0:
+        if offset < 0 and entry.patient:
+            _leave_to_the_next_assignment(entry)
+        elif offset < 0:
             self._resume(entry, ProtocolCount.MOVE_REFUSED)
         else:
             entry.committed = entry.done = offset
@@ -392,14 +384,15 @@ class PartitionTable:
     def _try_again(self, now: float, seconds: float) -> None:
         self._again_at = min(self._again_at, now + seconds)
 
+    def coordinator_found(self) -> None:
+        """Ask it what the one before has not answered: that one may be silent for a session timeout."""
+        self._fetches.ask_again(self._sorted())
+
     def _do_again(self) -> None:
         """Ask again for offsets, and pin again what the broker refused to take."""
-        asked = {p for acquisitions in self._fetches.values() for p in acquisitions}
-        idle = [h for h in self._sorted() if h.partition not in asked and not self._busy(h)]
-        undecided = {
-            h.partition: h.acquisition_id for h in idle if h.state is AssignedState.COMMITTING and not h.decided
-        }
-        self._fetch({h.partition: h.acquisition_id for h in idle if h.state is AssignedState.FETCHING} | undecided)
+        idle = [h for h in self._sorted() if not self._fetches.asks(h) and not self._busy(h)]
+        undecided = [h for h in idle if h.state is AssignedState.COMMITTING and not h.decided]
+        self._fetches.ask([*(h for h in idle if h.state is AssignedState.FETCHING), *undecided])
         self.commits.want(
             0,
             {
@@ -443,6 +436,8 @@ class PartitionTable:
                 self._run(entry, AssignedEvent.START_COMMITTED)
             elif entry.state is AssignedState.COMMITTING and not self._config.auto_commit:
                 self._ask_handoff_offset(entry)
+            elif entry.state is AssignedState.COMMITTING:
+                self._commit_done(entry)
         for partition in outcome.refused:
             refused = self.assigned.get(partition)
             if refused is not None:
@@ -460,13 +455,10 @@ class PartitionTable:
         if initial and not queued:
             entry.held_up = True
             self._try_again(now, REFUSED_SECONDS)
-        elif entry.state is AssignedState.COMMITTING and entry.target:
+        elif entry.state is AssignedState.COMMITTING and entry.target and (queued or not entry.patient):
             self._resume(entry, ProtocolCount.MOVE_REFUSED)  # rule 2, "refused or unknown: it keeps p"
         elif entry.state is AssignedState.COMMITTING and not queued:
-            entry.done = (
-                None  # put down all the same: what it did since the last commit is done again by the next owner
-            )
-            entry.decided = True
+            _leave_to_the_next_assignment(entry)
 
     def transaction_sends(self, event: TransactionSendsEvent) -> None:
         """Until it was answered the broker does not know that these offsets are on their way (rule 2)."""
@@ -519,6 +511,11 @@ class PartitionTable:
 
     def _sorted_moving(self) -> list[AssignedPartition]:
         return [self._moving[p] for p in sorted(self._moving)] if self._moving else []
+
+
+def _leave_to_the_next_assignment(entry: AssignedPartition) -> None:
+    """Put it down uncommitted: whoever is given it begins at the last commit, and does again what was done since."""
+    entry.target, entry.done, entry.decided = "", None, True
 
 
 def _with_handoff(entry: AssignedPartition, commit: OffsetCommit) -> OffsetCommit:

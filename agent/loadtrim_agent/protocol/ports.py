@@ -15,6 +15,9 @@ __all__ = ["MembershipHooks"]
 class MembershipHooks(Protocol):
     """Implemented by :class:`~.machine.Machine`."""
 
+    manual_override: ManualOverrideRecord | None
+    """The operator's latest; every assignment repeats it."""
+
     def ready_to_join(self, now: float) -> bool:
         """True when a JoinGroup may be sent; begins whatever must come first (rule 5, mixed groups)."""
 
@@ -38,9 +41,6 @@ class MembershipHooks(Protocol):
 
     def weights(self) -> dict[Partition, float]:
         """Work per partition, as last estimated."""
-
-    def manual_override_in_force(self) -> ManualOverrideRecord | None:
-        """The command line's latest brake; every map repeats it."""
 
     def append(self, record: HelloRecord | RejoinRecord | AssignmentRecord) -> int:
         """Append to the log; the number of the append."""

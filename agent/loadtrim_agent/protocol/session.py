@@ -64,15 +64,16 @@ class Session:
         """The JoinGroup sent at this time was answered: the rebalance does not wait for this member any more."""
         self._lease.renew(sent_at)
         self._joined_generation = generation
-        self._heartbeats.joined(now)
+        self._heartbeats.joined(sent_at)
 
     def synced(self, sent_at: float) -> None:
         """The SyncGroup sent at this time was answered."""
-        self._lease.renew(sent_at)
+        self._lease.renew_entry(sent_at)
 
     def entered(self, now: float) -> None:
         """A generation began."""
-        self._heartbeats.entered(now)
+        renewed_at = self._lease.session_from
+        self._heartbeats.entered(now if renewed_at is None else renewed_at)
 
     def forget(self) -> None:
         """The coordinator does not know the member any more."""

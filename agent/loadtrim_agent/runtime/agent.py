@@ -159,8 +159,8 @@ class Agent:
         await self.tasks.open()
         await self._connections.start()
         self.tasks.spawn(self.requests.connect(), "connect")
-        first, *_ = await _together(self.topics.start(), self.fetcher.start(), self.control.start())
-        topics, partitions = first
+        await _together(self.topics.start(), self.fetcher.start(), self.control.start())
+        topics, partitions = self.topics.seen
         self.feed(e.SubscriptionEvent(now=boot_time(), topics=topics))
         self.feed(e.TopicsEvent(now=boot_time(), partitions=partitions))
         self.fetcher.cover(self._coverable())

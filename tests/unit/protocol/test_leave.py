@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loadtrim_agent.common.partition import Partition
@@ -24,6 +26,7 @@ from sim.driver import GROUP, ME, OTHER, Driver
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 R0 = Partition("refunds", 0)
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 def leave(d: Driver, *, seconds: float = 20.0, release: bool = True) -> list[c.Command]:
@@ -362,3 +365,74 @@ def test_user_code_has_all_the_time_of_the_leave_to_finish() -> None:
         d.heartbeat_answered(Code.NONE)
         d.read(LoadRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
     assert d.machine.partitions.assigned[P0].state is AssignedState.DRAINING
+
+
+def test_what_was_put_down_unopened_comes_back_with_its_topic() -> None:
+    """A pattern's topic is gone for a moment: P1 was this member's by the assignment, and nobody's."""
+    d = Driver(topics=("orders", "refunds")).entered(**{ME: (0, 1), OTHER: ()})
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, offsets={P0: 5}, unstable=frozenset({P1}))
+    d.feed(e.OpenedEvent, partition=P0, acquisition_id=d.acquisition_of(P0), position=5)
+    d.feed(e.SubscriptionEvent, topics=("refunds",))
+    assert d.machine.partitions.assigned[P0].state is AssignedState.DRAINING, "a record is in hand"
+    d.feed(e.SubscriptionEvent, topics=("orders", "refunds"))
+    assert d.machine.partitions.assigned[P0].state is AssignedState.RUNNING
+    assert d.only(c.SendJoinCommand).owned == (P0,), "the next assignment gives P1 to somebody"
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_the_broker_refuses_to_commit_is_given_away_at_its_last_commit(ends: bool) -> None:
+    """Refused, resumed, stopped again at the pace of the round trips, until the drain time or for ever."""
+    d = Driver(topics=("orders", "refunds")).running(0)
+    if ends:
+        d.feed(e.SubscriptionEvent, topics=("refunds",))
+    else:
+        leave(d)
+    d.drained(P0, 9)
+    d.all(c.SendCommitCommand)
+    d.commit_answered(TOPIC_AUTHORIZATION_FAILED)
+    assert d.machine.partitions.assigned.get(P0) is None or not d.machine.partitions.assigned[P0].delivered
+    assert not d.all(c.StopCommand), "no second round"
+
+
+@pytest.mark.parametrize(
+    "answer", [{"refused": {P0: TOPIC_AUTHORIZATION_FAILED}, "offsets": {}}, {"offsets": {P0: -1}}]
+)
+def test_by_hand_a_topic_that_ended_is_put_down_also_where_its_offset_is_not_told(answer: dict[str, Any]) -> None:
+    d = Driver(topics=("orders", "refunds"), auto_commit=False).running(0)
+    d.feed(e.SubscriptionEvent, topics=("refunds",))
+    d.drained(P0, None)
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=0, **answer)
+    assert d.machine.membership.topics == ("refunds",), "the group is told, and the next assignment gives it away"
+
+
+def test_a_release_names_no_member_that_has_fallen_silent_meanwhile() -> None:
+    """User code held the record for seconds: the partition waited for the dead member's session to end."""
+    d = Driver().running(0, owns={ME: (0,), OTHER: (), "m3": ()})
+    leave(d)
+    target = d.machine.partitions.assigned[P0].target
+    other = "m3" if target == OTHER else OTHER
+    for _ in range(6):
+        d.after(1.0)
+        d.read(LoadRecord(group=GROUP, member=other, at=0.0, generation=1, slack=1.0))
+        d.heartbeat_answered(Code.NONE)
+    d.drained(P0, None)
+    assert d.machine.partitions.assigned[P0].target == other
+    assert d.only(c.StopCommand).partition == P0
+    d.drained(P0, None)
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, ReleaseRecord)
+    assert record.target == other
+
+
+def test_who_waits_for_a_commit_is_answered_when_the_member_has_left() -> None:
+    """Its own answer would come to a machine that is there no more, if the member joins anew meanwhile."""
+    d = Driver().running(0)
+    d.feed(e.CommitWantedEvent, request=7, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
+    leave(d, release=False)
+    d.after(1.0)
+    assert d.all(c.SendLeaveCommand)
+    assert not d.all(c.CommitResultCommand)
+    d.feed(e.LeaveAnsweredEvent)
+    assert d.only(c.CommitResultCommand).request == 7

@@ -148,7 +148,7 @@ def test_a_newcomer_learns_the_brake_from_the_map() -> None:
     )
     d.sync_answered(assignment=held)
     assert d.machine.manual_override == manual_override("hold", at=1.0)
-    assert d.machine.manual_override_in_force() == manual_override("hold", at=1.0)
+    assert d.machine.manual_override == manual_override("hold", at=1.0)
 
 
 def test_records_of_later_generations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

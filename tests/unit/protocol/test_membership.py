@@ -253,7 +253,7 @@ def test_an_assignment_that_is_not_read_in_time_makes_nobody_join_again() -> Non
     """One member that cannot read the log made a rebalance for everybody every two seconds."""
     d = unread()
     assert d.counted() == ["map_unanswered"]
-    assert d.kinds() == ["Entered", "FetchCommitted"]
+    assert d.kinds() == ["Entered", "FetchCommitted", "SendHeartbeat"]
     assert d.machine.snapshot().assignment is None, "nothing moves for this member"
 
 
@@ -850,15 +850,47 @@ def test_the_lease_runs_from_when_a_heartbeat_was_sent() -> None:
     assert d.machine.lease_until == sent_at + 10.0 - 0.5
 
 
-def test_the_lease_runs_from_when_the_sync_was_sent() -> None:
+def test_a_sync_renews_no_session_and_a_heartbeat_follows_where_the_join_took_long() -> None:
+    """From Kafka 4.0 on the coordinator renews no session for a SyncGroup in a stable group."""
     d = Driver().joining()
-    d.join_answered(sent_at=d.now)
-    d.now += 1.0
     sent_at = d.now
+    d.now += 3.0
+    d.join_answered(sent_at=sent_at)
+    assert d.all(c.SendHeartbeatCommand), "at once: the last renewal is longer ago than the interval"
+    answer = e.GroupAnswer(assignment=assignment_of(1, OTHER, m1=(0,)))
+    d.feed(e.SyncAnsweredEvent, sent_at=d.now, attempt=2, generation=1, code=0, answer=answer)
+    assert d.machine.lease_until == sent_at + 10.0 - 0.5
+    d.heartbeat_answered(Code.NONE, sent_at=d.now)
+    assert d.machine.lease_until == d.now + 10.0 - 0.5
+
+
+def test_a_member_that_is_forgotten_while_a_retry_is_due_does_not_spin() -> None:
+    """The retry of before stayed due: the timer ran some thousand times a second until the next JoinGroup."""
+    d = Driver().running(0)
+    d.feed(e.CommitWantedEvent, request=0, offsets={P0: e.OffsetCommit(acquisition_id=d.acquisition_of(P0), offset=9)})
+    d.all(c.SendCommitCommand)
+    d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID)
+    d.join_answered(code=Code.MEMBER_ID_REQUIRED, member=ME)
+    d.join_answered(code=Code.COORDINATOR_LOAD_IN_PROGRESS)
+    d.commit_answered(Code.UNKNOWN_MEMBER_ID)
+    assert not d.all(c.SendJoinCommand), "the second time in a row it is held back"
+    assert d.machine.membership.rebalance.retry_at == float("inf")
+
+
+def test_the_entry_runs_from_when_the_sync_was_sent() -> None:
+    """Its answer may wait for the leader, and for a rebalance that this member is not in."""
+    d = Driver(session_timeout=60.0, rebalance_timeout=120.0).joining()
+    joined_at = d.now
+    d.join_answered(sent_at=joined_at)
+    d.now += 1.0
+    synced_at = d.now
     d.now += 2.0
     answer = e.GroupAnswer(assignment=assignment_of(1, OTHER, m1=(0,)))
-    d.feed(e.SyncAnsweredEvent, sent_at=sent_at, attempt=2, generation=1, code=0, answer=answer)
-    assert d.machine.lease_until == sent_at + 10.0 - 0.5
+    d.feed(e.SyncAnsweredEvent, sent_at=synced_at, attempt=2, generation=1, code=0, answer=answer)
+    for _ in range(4):
+        d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS, sent_at=synced_at + 80.0)
+    assert d.machine.lease_until == synced_at + 120.0 - 3.0
+    assert joined_at < synced_at
 
 
 def test_the_lease_ends_with_the_barrier_that_waits_for_us() -> None:

@@ -35,3 +35,17 @@ def test_more_partitions_are_believed_at_once_and_fewer_after_a_while() -> None:
     assert missing.asked(101.0) == ("orders",)
     assert not missing.changed(100.0 + GONE_SECONDS - 0.1, {"orders": 4}, {})
     assert missing.changed(100.0 + GONE_SECONDS, {"orders": 4}, {})
+
+
+def test_a_subscribed_topic_of_which_nothing_is_there_is_asked_for_again_for_a_while() -> None:
+    """A broker that lags shows none of it: it was nobody's until the next refresh, five minutes later."""
+    missing = MissingPartitions()
+    members = (JoinedMember(member="a", topics=("orders", "refunds")),)
+    assert missing.believed(100.0, members, {"orders": 4, "refunds": 0}) == {"orders": 4, "refunds": 0}
+    assert missing.ask_at == 100.0 + ASK_SECONDS
+    assert missing.asked(101.0) == ("refunds",)
+    assert not missing.changed(101.5, {"orders": 4, "refunds": 0}, {"orders": 4})
+    assert missing.ask_at < NEVER
+    assert missing.changed(102.0, {"orders": 4, "refunds": 0}, {"orders": 4, "refunds": 3})
+    assert not missing.changed(100.0 + GONE_SECONDS, {"orders": 4, "refunds": 0}, {"orders": 4})
+    assert missing.ask_at == NEVER, "it may be made years later: the usual refresh sees it"

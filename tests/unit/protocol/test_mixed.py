@@ -216,3 +216,25 @@ def test_the_group_is_ours_again_when_a_member_leads_it() -> None:
     d.into(2, **{ME: (0,), "other": (1,)})
     assert d.machine.membership.speaks_loadtrim
     assert d.machine.partitions.ownership is not None
+
+
+def test_a_commit_that_the_broker_has_fenced_is_not_waited_for() -> None:
+    """A late copy of this member's JoinGroup made the next generation: it stood still for ten seconds for nothing."""
+    d = mixed(Driver().joining(), P0)
+    d.heartbeat_answered(Code.ILLEGAL_GENERATION)
+    d.drained(P0, 9)
+    d.all(c.SendCommitCommand)
+    assert not d.all(c.SendJoinCommand), "until the broker says that it takes no commit"
+    d.commit_answered(Code.ILLEGAL_GENERATION)
+    assert d.all(c.SendJoinCommand)
+
+
+def test_a_record_in_hand_is_waited_for_also_where_the_broker_has_fenced_the_generation() -> None:
+    d = mixed(Driver().joining(), P0, P1)
+    d.heartbeat_answered(Code.ILLEGAL_GENERATION)
+    d.drained(P0, 9)
+    d.all(c.SendCommitCommand)
+    d.commit_answered(Code.ILLEGAL_GENERATION)
+    assert not d.all(c.SendJoinCommand)
+    d.drained(P1, None)
+    assert d.all(c.SendJoinCommand)

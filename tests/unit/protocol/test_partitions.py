@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loadtrim_agent.common.partition import Partition
@@ -761,6 +763,88 @@ def test_by_hand_a_handoff_does_not_wait_for_a_commit_of_an_earlier_acquisition(
     d.give(P0)
     d.drained(P0, None)
     assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
+def asked_for_twice() -> tuple[Driver, c.FetchCommittedCommand, c.FetchCommittedCommand]:
+    """P0's offset is asked for at a silent coordinator; the next one has forgotten the member, which joins anew.
+
+    The coordinator is found before P0 is lost and taken again, so that the first question stays out.
+    """
+    d = Driver().entered(**{ME: (0,), OTHER: ()})
+    d.heartbeat_answered(Code.DISCONNECTED)
+    d.feed(e.CoordinatorFoundEvent)
+    first = d.only(c.FetchCommittedCommand)
+    d.heartbeat_answered(Code.UNKNOWN_MEMBER_ID)
+    d.join_answered(code=Code.MEMBER_ID_REQUIRED, member=ME)
+    d.into(2, m1=(0,), m2=())
+    return d, first, d.only(c.FetchCommittedCommand)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"code": Code.COORDINATOR_LOAD_IN_PROGRESS},
+        {"code": 0, "unstable": frozenset({P0})},
+        {"code": 0, "refused": {P0: TOPIC_AUTHORIZATION_FAILED}},
+    ],
+)
+def test_offsets_are_asked_for_again_while_a_question_of_an_earlier_acquisition_is_out(answer: dict[str, Any]) -> None:
+    """The partition looked asked for; once that question was given up, nobody asked any more, over all rebalances."""
+    d, _, second = asked_for_twice()
+    d.feed(e.CommittedFetchedEvent, fetch=second.fetch, offsets={}, **answer)
+    d.after(1.0)
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
+def test_a_start_is_committed_again_while_a_question_of_an_earlier_acquisition_is_out() -> None:
+    d, _, second = asked_for_twice()
+    d.feed(e.CommittedFetchedEvent, fetch=second.fetch, code=0, offsets={P0: -1})
+    d.feed(e.OpenedEvent, partition=P0, acquisition_id=d.acquisition_of(P0), position=0)
+    d.all(c.SendCommitCommand)
+    d.commit_answered(TOPIC_AUTHORIZATION_FAILED)
+    d.after(1.0)
+    assert d.only(c.SendCommitCommand).offsets == {P0: (0, "")}
+
+
+def test_what_the_coordinator_of_before_has_not_answered_is_asked_of_the_next_one() -> None:
+    """New partitions waited for the silent broker, for as long as a session timeout."""
+    d = Driver().entered(**{ME: (0,), OTHER: ()})
+    d.only(c.FetchCommittedCommand)
+    d.heartbeat_answered(Code.DISCONNECTED)
+    d.feed(e.CoordinatorFoundEvent)
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
+def test_what_a_coordinator_has_refused_is_not_asked_again_before_its_time() -> None:
+    """A coordinator that is found at once and is none would be asked as fast as it answers."""
+    d = Driver().entered(**{ME: (0,), OTHER: ()})
+    fetch = d.only(c.FetchCommittedCommand)
+    d.feed(e.CommittedFetchedEvent, fetch=fetch.fetch, code=Code.NOT_COORDINATOR, offsets={})
+    d.feed(e.CoordinatorFoundEvent)
+    assert not d.all(c.FetchCommittedCommand)
+    d.after(0.1)
+    assert d.only(c.FetchCommittedCommand).partitions == (P0,)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_lower_offset_that_was_on_its_way_holds_up_no_handoff(ends: bool) -> None:
+    """User code commits a lower offset by name: what was done was not committed again, and the partition stood."""
+    d = Driver(topics=("orders", "refunds")).running(0)
+    commit(d, 9)
+    d.commit_answered()
+    commit(d, 6, request=1)
+    if ends:
+        d.feed(e.SubscriptionEvent, topics=("refunds",))
+    else:
+        d.feed(e.MoveWantedEvent, partition=P0, target=OTHER)
+        d.after(PRE_COMMIT_SECONDS)
+    d.drained(P0, 9)
+    d.commit_answered()
+    assert d.only(c.SendCommitCommand).offsets == {P0: (9, "")}
+    d.commit_answered()
+    record = d.only(c.AppendCommand).record
+    assert isinstance(record, ReleaseRecord)
+    assert record.offset == 9
 
 
 def test_the_place_of_an_earlier_release_is_not_the_place_of_the_present_one() -> None:

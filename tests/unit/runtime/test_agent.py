@@ -21,6 +21,7 @@ from loadtrim_agent.protocol import leave
 from loadtrim_agent.protocol.commands import LeaseCommand
 from loadtrim_agent.protocol.events import LeaveWantedEvent, TickEvent
 from loadtrim_agent.protocol.machine import Machine
+from loadtrim_agent.runtime.control_access import ControlAccess
 from loadtrim_agent.runtime.membership import LATE_COMMIT_SECONDS
 from walks.broker import MemoryBroker
 from walks.scenes import GROUP, TOPIC, consumer, made, stage, until, user_code
@@ -335,3 +336,23 @@ async def test_a_commit_without_an_answer_is_made_once_more_when_it_may_have_arr
         await until(lambda: broker.committed(GROUP, TOPIC, 0) == 1)
         assert agent.requests.unanswered_commits == {}
         assert commits == 3
+
+
+async def test_what_metadata_shows_while_the_agent_starts_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control topic may take seconds; a new partition of meanwhile was forgotten for the first look."""
+    start = ControlAccess.start
+    async with stage() as broker:
+        one = made(broker, Settings(http="off"))
+
+        async def slowly(self: ControlAccess) -> None:
+            await start(self)
+            broker.topics[TOPIC] += 1
+            await one._client.link.agent.topics._client.force_metadata_update()  # type: ignore[attr-defined]
+
+        monkeypatch.setattr(ControlAccess, "start", slowly)
+        await one.start()
+        try:
+            agent = one._client.link.agent  # type: ignore[attr-defined]
+            assert agent.driver.snapshot().partition_counts[TOPIC] == broker.topics[TOPIC]
+        finally:
+            await one.stop()
