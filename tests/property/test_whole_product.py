@@ -19,7 +19,9 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.transactions import Transactions
 from loadtrim_agent.protocol import membership_answers, pace
+from loadtrim_agent.protocol.assigned_partition import AssignedPartition
 from loadtrim_agent.protocol.group_config import LOADTRIM
+from loadtrim_agent.protocol.partitions import PartitionTable
 from whole.chaos import Chaos, simulate
 from whole.journal import Violation
 from whole.large import LargeGroup
@@ -133,6 +135,29 @@ def test_a_stop_that_abandons_what_another_task_works_on_is_seen(monkeypatch: py
     monkeypatch.setattr(loadtrim.managed, "abandon_unless_worked_on", lambda buffer, stopping: buffer.abandon())
     options = Options(rates=(("join", 0.3), ("stop", 0.5)), members_max=4, fault_seconds=10.0)
     assert violated(options) in ("I1", "I3")
+
+
+DYING = Options(
+    members=2, members_max=3, partitions=2, fault_seconds=15.0, drift_max=0.0, moves_per_second=0.0,
+    slow_record_share=0.0, cost_seconds_max=0.002, programs=("iterates",), rates=(("crash", 0.15),),
+)  # fmt: skip
+"""What is handed out again is done before the next commit, so that no commit goes back."""
+
+
+@pytest.mark.slow
+def test_a_start_below_the_commit_after_a_crash_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_ = PartitionTable._open
+
+    def open_lower(
+        self: PartitionTable, entry: AssignedPartition, offset: int | None, handoff_seconds: float | None = None
+    ) -> None:
+        lower = max(0, offset - 5) if offset is not None and handoff_seconds is None else offset
+        open_(self, entry, lower, handoff_seconds)
+
+    Chaos(0, DYING).run()
+    monkeypatch.setattr(PartitionTable, "_open", open_lower)
+    with pytest.raises(Violation, match="I3: .* below its commit"):
+        Chaos(0, DYING).run()
 
 
 @pytest.mark.slow

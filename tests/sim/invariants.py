@@ -112,7 +112,10 @@ class NothingLost(Invariant):
 
 
 class NothingTwice(Invariant):
-    """I3: without a crash or a lost lease nothing is handed out twice (manual commits: nothing that was committed)."""
+    """I3: without a crash or a lost lease nothing is handed out twice (manual commits: nothing that was committed).
+
+    With one, nothing that lies below the committed offset: a new owner begins there.
+    """
 
     name = "I3"
 
@@ -122,6 +125,9 @@ class NothingTwice(Invariant):
         before = data.handed.get(offset)
         if before is None or member.unaware:
             return
+        committed = world.committed_last.get(slot.partition, 0)
+        if offset < committed and not world.mixed():
+            self.violated(f"{slot.partition}:{offset} handed to {member.name}, below its commit at {committed}")
         if not before.holder.excused_since(before.at) and not world.mixed():
             by_hand = not world.options.group.auto_commit
             if not by_hand or offset < world.committed_most.get(slot.partition, 0):

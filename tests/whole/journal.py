@@ -103,12 +103,22 @@ class Journal:
         before = data.handed.get(offset)
         if before is not None:
             self.repeats += 1
-            excused = before.excused or before.member.excused_since(before.at) or member.unaware or world.mixed_lately
-            # What was not committed when a mixed group put it down may be handed out much later.
-            may_be_missing = not world.options.auto_commit or world.mixed_since(before.at)
-            if not excused and not (may_be_missing and offset >= data.committed):
-                self._violated("I3", f"{partition}:{offset} was handed to {before.member.name}, now to {member.name}")
+            self._repeated(member, partition, offset, before)
         data.handed[offset] = _Handed(member, world.kernel.now, excused=member.unaware)
+
+    def _repeated(self, member: Member | BrokerAssigned, partition: Partition, offset: int, before: _Handed) -> None:
+        """I3: what is handed out again was in the hands of a member that is excused, and is not committed."""
+        world, data = self._world, self.of(partition)
+        if before.excused or member.unaware or world.mixed_lately:
+            return
+        if offset < data.committed and not world.may_go_back and not self.have_offsets_been_lost:
+            self._violated(
+                "I3", f"{partition}:{offset} was handed to {member.name}, below its commit at {data.committed}"
+            )
+        # What was not committed when a mixed group put it down may be handed out much later.
+        may_be_missing = not world.options.auto_commit or world.mixed_since(before.at)
+        if not before.member.excused_since(before.at) and not (may_be_missing and offset >= data.committed):
+            self._violated("I3", f"{partition}:{offset} was handed to {before.member.name}, now to {member.name}")
 
     def done(self, member: Member | BrokerAssigned, partition: Partition, offset: int) -> None:
         self._world.note(member.name, f"did {partition}:{offset}")
