@@ -123,7 +123,6 @@ class GroupSchedules(RuleBasedStateMachine):
         if leader is not None and member is not None and target is not None and member.machine.snapshot().assigned:
             assigned = sorted(member.machine.snapshot().assigned)
             topic, index = assigned[partition % len(assigned)]
-            member.wanted_moves.add(assigned[partition % len(assigned)])
             move = MovePlan(topic=topic, partition=index, source=member.member, target=target.member)
             leader.write_plan((move,))
 

@@ -477,7 +477,6 @@ def barrier_while_a_partition_is_prefetched() -> None:
     world.cost_seconds = lambda: 1.0
     a, b = world.members_in(2)
     world.produce(P0)
-    a.wanted_moves.add(P0)
     a.write_plan((MovePlan(topic="orders", partition=0, source=a.member, target=b.member),))
     world.run_until(lambda: P0 in b.prefetched)
     world.join()

@@ -10,6 +10,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,14 @@ import seeds
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.transactions import Transactions
+from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import membership_answers, pace
 from loadtrim_agent.protocol.assigned_partition import AssignedPartition
 from loadtrim_agent.protocol.group_config import LOADTRIM
+from loadtrim_agent.protocol.heartbeats import Heartbeats
+from loadtrim_agent.protocol.membership_effects import MembershipEffects
 from loadtrim_agent.protocol.partitions import PartitionTable
+from loadtrim_agent.runtime.membership import CommandExecutor
 from whole.chaos import Chaos, simulate
 from whole.journal import Violation
 from whole.large import LargeGroup
@@ -135,6 +141,52 @@ def test_a_stop_that_abandons_what_another_task_works_on_is_seen(monkeypatch: py
     monkeypatch.setattr(loadtrim.managed, "abandon_unless_worked_on", lambda buffer, stopping: buffer.abandon())
     options = Options(rates=(("join", 0.3), ("stop", 0.5)), members_max=4, fault_seconds=10.0)
     assert violated(options) in ("I1", "I3")
+
+
+JOINING = Options(
+    members=3, members_max=4, partitions=4, fault_seconds=10.0, moves_per_second=0.0, slow_record_share=0.0,
+    programs=("iterates",), rates=(("crash", 0.2), ("join", 0.3)),
+)  # fmt: skip
+"""Rebalances wait for members that have died; the others are well."""
+
+
+@pytest.mark.slow
+def test_a_lease_that_is_given_up_for_a_rebalance_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause is over after milliseconds, when the JoinGroup is answered."""
+    send_join = MembershipEffects.send_join
+
+    def pause_and_send_join(self: MembershipEffects, *args: Any, **options: Any) -> None:
+        self._session._lease.revoke()
+        send_join(self, *args, **options)
+
+    monkeypatch.setattr(MembershipEffects, "send_join", pause_and_send_join)
+    assert violated(JOINING) == "I4"
+
+
+@pytest.mark.slow
+def test_streams_that_stand_still_in_a_rebalance_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protocol knows nothing of it: its partitions run."""
+    carry_out = CommandExecutor.carry_out
+
+    def pause_and_carry_out(self: CommandExecutor, command: c.Command) -> None:
+        carry_out(self, command)
+        if isinstance(command, (c.SendJoinCommand, c.EnteredCommand)):
+            buffer = self._agent.partitions.buffer
+            for stream in buffer.streams.values():
+                stream.running = isinstance(command, c.EnteredCommand)
+            buffer.wake()
+
+    monkeypatch.setattr(CommandExecutor, "carry_out", pause_and_carry_out)
+    assert violated(JOINING) == "I4"
+
+
+@pytest.mark.slow
+def test_a_lease_that_runs_out_though_nothing_happens_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def next_one(self: Heartbeats, now: float) -> None:
+        self._due_at = now + 5.8
+
+    monkeypatch.setattr(Heartbeats, "next", next_one)
+    assert violated(replace(QUIET, fault_seconds=15.0)) == "I4"
 
 
 DYING = Options(

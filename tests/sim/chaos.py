@@ -13,7 +13,7 @@ from .controllog import AppendFate
 from .coordinator import CommitRequest, FetchRequest
 from .member import SimMember
 from .network import Fate
-from .options import SimOptions, drawn_options
+from .options import FaultOptions, SimOptions, drawn_options
 from .scheduler import START_SECONDS
 from .world import World
 
@@ -59,12 +59,14 @@ class Chaos:
             Violation: an invariant does not hold.
         """
         world, options = self.world, self.options
+        world.calm = options.faults == FaultOptions()
         for _ in range(options.load.members):
             self._start_member()
         self._arm()
         world.run(options.fault_seconds)
         self._on = False
         world.heal()
+        world.calm = True
         # A move in progress when it is looked at is no fault: let it end.
         world.run(options.group.drain_seconds + options.load.slow_record_seconds_max)
         world.check_healed()
@@ -144,7 +146,6 @@ class Chaos:
                 assigned = sorted(source.machine.snapshot().assigned)
                 if assigned:
                     partition = self.rng.choice(assigned)
-                    source.wanted_moves.add(partition)
                     moves.append(
                         MovePlan(
                             topic=partition.topic,

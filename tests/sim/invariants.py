@@ -22,6 +22,11 @@ __all__ = ["ALL", "Invariant", "Violation"]
 
 PREFETCH_SECONDS_MOST = 5 * PREFETCH_SECONDS
 """Each plan that advises it again renews it."""
+_WISHES = (e.MoveWantedEvent, e.LogReadEvent)
+_PUTS_DOWN = (c.StopCommand, c.DropCommand)
+_MOVING = frozenset(
+    (AssignedState.PRE_COMMIT, AssignedState.DRAINING, AssignedState.COMMITTING, AssignedState.TRANSFERRED)
+)
 
 
 class Violation(AssertionError):
@@ -147,21 +152,70 @@ class NoWayBack(Invariant):
 
 
 class NoPause(Invariant):
-    """I4: a partition that does not move never pauses while its owner's lease is valid."""
+    """I4: a partition that does not move never pauses while its owner's lease is valid, and no lease ends for nothing.
+
+    A member that gives up its lease pauses all that it holds. The lease may become shorter only if the coordinator
+    does not know the member any more; it may run out only where something happened to a member.
+    """
 
     name = "I4"
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._asked: dict[str, dict[Partition, int]] = {}
+        """Name of a member -> partition -> generation in which it was asked to give the partition away."""
+        self._leases: dict[str, tuple[str, float]] = {}
+        """Name of a member -> the id under which it was granted its lease, and the end of that lease."""
+
     def commanded(self, member: SimMember, event: e.Event, commands: list[c.Command]) -> None:
-        if self.world.scheduler.now >= member.lease_until or self.world.mixed():
-            return
+        if isinstance(event, _WISHES):
+            self._note_wish(member, event)
         for command in commands:
-            if isinstance(command, c.StopCommand):
-                self._stopped(member, command.partition)
-            elif isinstance(command, c.DropCommand):
-                self._dropped(member, command)
+            if isinstance(command, c.LeaseCommand):
+                self._leased(member, command.until)
+            elif isinstance(command, _PUTS_DOWN) and self._is_well(member):
+                self._put_down(member, command)
+        if member.name in self._asked:
+            self._forget_moves_that_ended(member)
+
+    def healed(self) -> None:
+        now = self.world.scheduler.now
+        for member in self.world.alive:
+            self._ran_out(member, now)
+
+    # -- what it was asked to give away --------------------------------------------------------------------------
+
+    def _note_wish(self, member: SimMember, event: e.MoveWantedEvent | e.LogReadEvent) -> None:
+        if isinstance(event, e.MoveWantedEvent):
+            self._asked.setdefault(member.name, {})[event.partition] = -1
+        elif isinstance(event.record, PlanRecord):
+            for move in event.record.moves:
+                if move.source == member.member:
+                    asked = self._asked.setdefault(member.name, {})
+                    asked[Partition(move.topic, move.partition)] = event.record.generation
+
+    def _forget_moves_that_ended(self, member: SimMember) -> None:
+        """A move that is over, or was never begun, excuses no later stop. A plan may be read before its generation."""
+        known = member.machine.snapshot()
+        asked = self._asked[member.name]
+        for partition, generation in list(asked.items()):
+            entry = known.assigned.get(partition)
+            if generation <= known.generation and (entry is None or entry.state not in _MOVING):
+                del asked[partition]
+        if not asked:
+            del self._asked[member.name]
+
+    def _is_well(self, member: SimMember) -> bool:
+        return self.world.scheduler.now < member.lease_until and not self.world.mixed()
+
+    def _put_down(self, member: SimMember, command: c.StopCommand | c.DropCommand) -> None:
+        if isinstance(command, c.StopCommand):
+            self._stopped(member, command.partition)
+        else:
+            self._dropped(member, command)
 
     def _stopped(self, member: SimMember, partition: Partition) -> None:
-        asked = partition in member.wanted_moves or member.leave_deadline != float("inf")
+        asked = partition in self._asked.get(member.name, ()) or member.leave_deadline != float("inf")
         if not asked and partition.topic in member.machine.snapshot().subscribed:
             self.violated(f"{member.name} stopped {partition} though nobody asked it to give it away")
 
@@ -171,6 +225,31 @@ class NoPause(Invariant):
         leaves = member.leave_deadline != float("inf")
         if held and not leaves and command.partition.topic in member.machine.snapshot().subscribed:
             self.violated(f"{member.name} dropped {command.partition}, which it was handing out")
+
+    # -- the lease -----------------------------------------------------------------------------------------------
+
+    def _leased(self, member: SimMember, until: float) -> None:
+        world = self.world
+        now = world.scheduler.now
+        granted_to, before = self._leases.get(member.name, ("", 0.0))
+        leaves = member.leave_deadline != float("inf")
+        known = granted_to in world.coordinator.members
+        if until < before and now < before and known and not leaves and not world.mixed():
+            self.violated(
+                f"{member.name} gave up its lease until {before:.2f}, though it is in the group as {granted_to}"
+            )
+        self._ran_out(member, now)
+        if until:
+            self._leases[member.name] = (member.member, until)
+        else:
+            self._leases.pop(member.name, None)
+
+    def _ran_out(self, member: SimMember, now: float) -> None:
+        """Nothing has happened to anybody: the lease is renewed before it ends, also while a rebalance waits."""
+        _, before = self._leases.get(member.name, ("", now))
+        leaves = member.leave_deadline != float("inf")
+        if before < now and self.world.calm and not leaves and not self.world.mixed():
+            self.violated(f"the lease of {member.name} ended at {before:.4f}, though nothing had happened")
 
 
 class Owned(Invariant):

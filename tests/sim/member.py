@@ -60,8 +60,6 @@ class SimMember:
         """From then on a leave does not wait for the answer to its last commit."""
         self.excused_at = 0.0
         """When it was last seen without a valid lease, or to have gone without having finished."""
-        self.wanted_moves: set[Partition] = set()
-        """Asked to give these away, at any time: what I4 allows it to stop."""
         self.removed = ""
         """The id under which an administrator removed it: a known limit, until it hears of it."""
         self.leave_deadline = NEVER
@@ -600,5 +598,4 @@ class SimMember:
 
     def move(self, partition: Partition, target: str) -> None:
         """Ask for a handoff."""
-        self.wanted_moves.add(partition)
         self.feed(lambda now: e.MoveWantedEvent(now=now, partition=partition, target=target))

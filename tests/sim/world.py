@@ -57,6 +57,8 @@ class World:
         self.may_mix = False
         self.mixed_at = 0.0
         """When the group was last a mixed one: nothing but I2 holds then."""
+        self.calm = False
+        """Nothing has gone wrong in this run, or all that went wrong is over: a lease does not run out."""
         self.trace: deque[str] | None = deque(maxlen=TRACE_ENTRIES_MAX) if trace else None
         self.cost_seconds: Callable[[], float] = lambda: 0.01
         self.listener_seconds: Callable[[], float] = lambda: 0.0

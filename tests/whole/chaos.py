@@ -277,13 +277,15 @@ class Chaos:
             return None
         member = self.rng.choice(alive)
         phase = member.agent.snapshot().phase.value if member.agent is not None else "starting"
-        self._counted(fault, phase)
+        self.world.counts[fault, phase] += 1
+        member.disturbed()
         self.world.note(member.name, f"meets {fault}")
         return member
 
-    def _counted(self, fault: str, phase: str = "-") -> None:
-        self.world.counts[fault, phase] += 1
-        self.world.disturbed()
+    def _counted(self, fault: str, seconds: float = 0.0) -> None:
+        """A fault meets everybody, and lasts so long."""
+        self.world.counts[fault, "-"] += 1
+        self.world.disturbed(seconds)
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         self.world.kernel.scheduler.after(seconds, action)
@@ -309,17 +311,23 @@ class Chaos:
     def _freeze(self) -> None:
         member = self._some("freeze")
         if member is not None:
-            member.process.freeze(self.rng.choice((0.3, 1.0, 1.5)) * self.rng.uniform(0.1, 8.0))
+            seconds = self.rng.choice((0.3, 1.0, 1.5)) * self.rng.uniform(0.1, 8.0)
+            member.process.freeze(seconds)
+            member.disturbed(seconds)
 
     def _suspend(self) -> None:
         member = self._some("suspend")
         if member is not None:
-            member.process.freeze(self.rng.uniform(0.5, 12.0), suspend=True)
+            seconds = self.rng.uniform(0.5, 12.0)
+            member.process.freeze(seconds, suspend=True)
+            member.disturbed(seconds)
 
     def _block(self) -> None:
         member = self._some("block")
         if member is not None:
-            member.block(self.rng.uniform(0.1, 5.0))
+            seconds = self.rng.uniform(0.1, 5.0)
+            member.block(seconds)
+            member.disturbed(seconds)
 
     def _cut(self) -> None:
         member = self._some("cut")
@@ -340,9 +348,10 @@ class Chaos:
     def _deny(self) -> None:
         """The group, or its offsets, may not be used for a while: ACLs were taken away."""
         code, kinds = self.rng.choice(DENIALS)
-        self._counted("deny")
         self.world.cluster.refuse = lambda request: code if request.key in kinds else 0
-        self._later(self.rng.uniform(1.0, 8.0), self._accept)
+        seconds = self.rng.uniform(1.0, 8.0)
+        self._counted("deny", seconds)
+        self._later(seconds, self._accept)
 
     def _black_hole(self) -> None:
         member = self._some("black_hole")
@@ -358,16 +367,19 @@ class Chaos:
             return
         most = self.rng.uniform(0.01, self.options.session_timeout_seconds / 4)
         network.slow[member.process] = most
-        self._later(self.rng.uniform(0.5, 6.0), lambda: network.slow.pop(member.process, None) and None)
+        seconds = self.rng.uniform(0.5, 6.0)
+        member.disturbed(seconds)
+        self._later(seconds, lambda: network.slow.pop(member.process, None) and None)
 
     def _node_down(self) -> None:
         cluster = self.world.cluster
         node = self.rng.choice(cluster.nodes)
         if cluster.away:
             return
-        self._counted("node_down")
         self._lose(node)
-        self._later(self.rng.uniform(0.5, 6.0), self._restore)
+        seconds = self.rng.uniform(0.5, 6.0)
+        self._counted("node_down", seconds)
+        self._later(seconds, self._restore)
 
     def _lose(self, node: int) -> None:
         cluster = self.world.cluster
@@ -392,14 +404,15 @@ class Chaos:
         group = cluster.group(GROUP)
         if not group.up:
             return
-        self._counted("failover")
         group.fail(silent=self.rng.random() < 0.5)
         before, cluster.coordinator_node = cluster.coordinator_node, self.rng.choice(cluster.nodes)
         if "kip848" in dict(self.options.rates) and cluster.coordinator_node == before:
             # The one fail-over that nobody could notice; what it may cost such groups is a known limit.
             self.world.network.down(before)
             self.world.network.up(before)
-        self._later(self.rng.uniform(0.0, 4.0), lambda: None if group.up or cluster.away else group.take_over())
+        seconds = self.rng.uniform(0.0, 4.0)
+        self._counted("failover", seconds)
+        self._later(seconds, lambda: None if group.up or cluster.away else group.take_over())
 
     def _remove(self) -> None:
         member = self._some("remove")
@@ -411,13 +424,14 @@ class Chaos:
     def _refuse(self) -> None:
         code = int(self.rng.choice(REFUSALS))
         kinds = self.rng.sample(GROUP_REQUESTS, self.rng.randint(1, 3))
-        self._counted("refuse")
 
         def refuse(request: Incoming) -> int:
             return code if request.key in kinds else 0
 
         self.world.cluster.refuse = refuse
-        self._later(self.rng.uniform(0.5, 4.0), self._accept)
+        seconds = self.rng.uniform(0.5, 4.0)
+        self._counted("refuse", seconds)
+        self._later(seconds, self._accept)
 
     def _accept(self) -> None:
         self.world.cluster.refuse = lambda request: 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +13,17 @@ from prometheus_client import CollectorRegistry
 
 import loadtrim.managed
 import loadtrim_agent.leader.loop
+import loadtrim_agent.runtime.agent
 from loadtrim import Consumer
 from loadtrim.settings import Settings
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.runtime.agent import Agent
 from loadtrim_agent.runtime.thread import AgentThread
 
 from .kernel import Kernel, Process, SimLoop
 from .network import FIRST_PORT, HOST
 
-__all__ = ["GROUP", "SimConsumer", "foreign_consumer", "threads_in_charge", "transactional_producer"]
+__all__ = ["GROUP", "SimConsumer", "WatchedBuffer", "foreign_consumer", "threads_in_charge", "transactional_producer"]
 
 GROUP = "orders"
 TRANSACTION_MS = 4_000
@@ -57,17 +59,37 @@ class _InlineThread:
         self._target()
 
 
+class WatchedBuffer(RecordBuffer):
+    """The product's record buffer, which tells of each change of the lease."""
+
+    _lease_until = 0.0
+
+    def __init__(self, *args: Any) -> None:
+        self.on_lease: Callable[[float, float], None] = lambda before, until: None
+        super().__init__(*args)
+
+    @property
+    def lease_until(self) -> float:
+        return self._lease_until
+
+    @lease_until.setter
+    def lease_until(self, until: float) -> None:
+        before, self._lease_until = self._lease_until, until
+        self.on_lease(before, until)
+
+
 @contextlib.contextmanager
 def threads_in_charge() -> Iterator[None]:
-    """Within this block the product's threads are loops of simulated processes, or calls."""
-    managed, leader = loadtrim.managed, loadtrim_agent.leader.loop
-    before = managed.AgentThread, leader.threading
+    """Within this block the product's threads are loops of simulated processes, or calls, and leases are watched."""
+    managed, leader, agent = loadtrim.managed, loadtrim_agent.leader.loop, loadtrim_agent.runtime.agent
+    before = managed.AgentThread, leader.threading, agent.RecordBuffer
     managed.AgentThread = _LoopThread  # type: ignore[misc]
     leader.threading = SimpleNamespace(Thread=_InlineThread)  # type: ignore[assignment]
+    agent.RecordBuffer = WatchedBuffer  # type: ignore[misc]
     try:
         yield
     finally:
-        managed.AgentThread, leader.threading = before  # type: ignore[misc]
+        managed.AgentThread, leader.threading, agent.RecordBuffer = before  # type: ignore[misc]
 
 
 def _connection(kernel: Kernel) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from .broker import Cluster
 from .broker_assigned import BrokerAssigned
 from .journal import LOOK_SECONDS, Journal, Violation
 from .kernel import Clock, Kernel, Process
-from .member import GROUP, SimConsumer, foreign_consumer, transactional_producer
+from .member import GROUP, SimConsumer, WatchedBuffer, foreign_consumer, transactional_producer
 from .network import Network
 from .programs import FIRST_PROGRAMS, LISTENERS, OUTPUT, PROGRAMS, commits_by_hand, transacts
 
@@ -28,6 +28,8 @@ __all__ = ["Member", "Options", "World"]
 TOPIC = "load"
 DISTURBED_SECONDS = 8.0
 """So long after a fault a partition may stand still: connections and metadata are looked for anew. Chosen."""
+HARMLESS = frozenset(("end", "join", "stop"))
+"""What happens in a run where nothing goes wrong."""
 WORK_OFF_COST_SECONDS_MAX = 0.005
 """Longest that a record takes once the faults are over, so that what waits is worked off."""
 MIXED_SECONDS = 8.0
@@ -87,6 +89,9 @@ class Member:
         self.stopping_at: float | None = None
         self.left = False
         self._had_lease = False
+        self._granted_to = ""
+        """Id under which it has its lease."""
+        self._disturbed_at = float("-inf")
         self.waits_for_records = False
         self._listener = listener
         self._stop_task: asyncio.Task[None] | None = None
@@ -219,17 +224,38 @@ class Member:
 
     @property
     def well(self) -> bool:
-        """Return whether nothing keeps it from delivering: in a generation, with a lease, not stopping or frozen."""
+        """Return whether nothing keeps it from delivering what it owns: not frozen or stopping, no fault has met it.
+
+        A rebalance does not; in a mixed group it does. A lease that is over may come of a fault alone.
+        """
         agent = self.agent
         if agent is None or not self.alive or self.process.frozen or self.stopping_at is not None:
             return False
-        return agent.snapshot().stable and self.has_lease
+        if self.world.kernel.now < self._disturbed_at + DISTURBED_SECONDS:
+            return False
+        return not self.world.mixed_lately or (agent.snapshot().stable and self.has_lease)
+
+    @property
+    def hears_nothing(self) -> bool:
+        """Return whether a connection of its swallows everything: that lasts until it is given up."""
+        return any(connection.silent for connection in self.world.network.of(self.process))
+
+    def disturbed(self, seconds: float = 0.0) -> None:
+        """A fault meets this member, and lasts so long."""
+        self._disturbed_at = max(self._disturbed_at, self.world.kernel.now + seconds)
 
     @property
     def mixed(self) -> bool:
         """Return whether it makes the group a mixed one, or is in one."""
         agent = self.agent
         return self.foreign or (agent is not None and agent.snapshot().protocol not in ("", LOADTRIM))
+
+    @property
+    def ought_to_deliver(self) -> list[Partition]:
+        """What it owns and does not give away, by what the protocol says, whether its streams run or not."""
+        agent = self.agent
+        assigned = agent.snapshot().assigned if agent is not None and self.alive else {}
+        return [partition for partition, entry in assigned.items() if entry.state.delivered]
 
     @property
     def delivers(self) -> set[Partition]:
@@ -241,8 +267,8 @@ class Member:
     def position(self, partition: Partition) -> int:
         agent = self.agent
         assert agent is not None
-        stream = agent.buffer.streams[partition]
-        return stream.position if not stream.paused else 1 << 62
+        stream = agent.buffer.streams.get(partition)
+        return stream.position if stream is not None and not stream.paused else 1 << 62
 
     def excused_since(self, at: float) -> bool:
         return self.excused_at >= at or self.unaware
@@ -253,16 +279,34 @@ class Member:
         if agent is None or self.process.gone:
             return
         buffer = agent.buffer
+        if not self._granted_to:
+            assert isinstance(buffer, WatchedBuffer)
+            buffer.on_lease = self._leased
+            self._granted_to = agent.snapshot().member
         self.waits_for_records = not self.in_hand and buffer.sleep.asleep
         if self.has_lease:
             self._had_lease = True
         elif self._had_lease and not self.left:
             self.excused_at = world.kernel.now
+            if world.calm and self.stopping_at is None and agent.condition.failure is None:
+                world.violated("I4", f"the lease of {self.name} ended, though nothing had happened")
         if self.unaware:
             self.excused_at = world.kernel.now
         if self.stopping_at is not None and world.kernel.now > self.stopping_at + world.options.drain_seconds * 0.9:
             self.excused_at = world.kernel.now
         self._look_for_breakage(agent)
+
+    def _leased(self, before: float, until: float) -> None:
+        """I4: a lease that becomes shorter pauses all that is owned. The coordinator must have forgotten the member."""
+        agent, world = self.agent, self.world
+        if agent is None:
+            return
+        granted_to, self._granted_to = self._granted_to, agent.snapshot().member
+        gives_up = until < before and self.process.boot_time < before
+        if not gives_up or self.stopping_at is not None or agent.condition.failure is not None or world.mixed_lately:
+            return
+        if granted_to in world.cluster.group(GROUP).members:
+            world.violated("I4", f"{self.name} gave up its lease, though it is in the group as {granted_to}")
 
     def _look_for_breakage(self, agent: Agent) -> None:
         failure = agent.condition.failure
@@ -300,6 +344,8 @@ class World:
         """(fault, phase of the member that it met)."""
         self.trace: deque[str] | None = deque(maxlen=20_000) if trace else None
         self.faulty = True
+        self.calm = {kind for kind, _ in options.rates} <= HARMLESS
+        """Nothing goes wrong in this run: no lease runs out."""
         self.commits_may_go_back = False
         """A commit may have reached the coordinator late, after a newer one (docs/protocol.md, rule 13)."""
         self.orphaned_ids: list[str] = []
@@ -349,9 +395,9 @@ class World:
         index, offset = map(int, value.split(b":"))
         self.journal.put_out(Partition(TOPIC, index), offset)
 
-    def disturbed(self) -> None:
-        """A fault happens: partitions may stand still for a while."""
-        self._disturbed_at = self.kernel.now
+    def disturbed(self, seconds: float = 0.0) -> None:
+        """A fault that meets everybody happens, and lasts so long: partitions may stand still for a while."""
+        self._disturbed_at = max(self._disturbed_at, self.kernel.now + seconds)
 
     # -- what is asked -------------------------------------------------------------------------------------------
 
