@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from chaos.long.judge import Ending, Evidence, Judgement, Notes, Window, judge
+from chaos.long.evidence import Ending, Evidence, Notes, Window
+from chaos.long.judge import Judgement, judge
 from chaos.long.load import ABORTED
 from demo.journal import read_run
 from integration.offsets_topic import Commit, Generation, GroupLog, read_entry

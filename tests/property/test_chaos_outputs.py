@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.long.judge import Evidence, Notes, judge
+from chaos.long.evidence import Evidence, Notes
+from chaos.long.judge import judge
 from chaos.long.load import ABORTED
 from chaos.long.outputs import LATE_SECONDS, AskedCommits, Made, Output, Outputs
 from demo.journal import Journal, read_run

@@ -26,8 +26,9 @@ from demo.journal import clock_ns, read_run
 from integration.offsets_topic import read_group
 
 from .cluster import chaos_cluster
+from .evidence import Evidence, Notes, Window
 from .faults import ALONE, FAULTS
-from .judge import Evidence, Judgement, Notes, Window, judge
+from .judge import Judgement, judge
 from .report import as_json, table
 from .schedule import Step, drawn
 from .world import RECOVERY_SECONDS, SESSION_SECONDS, Limits, World, world

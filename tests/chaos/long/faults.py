@@ -24,7 +24,7 @@ from payments.clients import KIP_848
 
 from .cluster import ADMIN_SECONDS, BROKERS
 from .election import UncleanElection
-from .judge import Window
+from .evidence import Window
 from .processes import PLACES
 from .proxy import Hole
 from .world import POLL_INTERVAL_SECONDS, SESSION_SECONDS, World

@@ -41,53 +41,18 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
-import msgspec
-
 from demo.checker import check
-from demo.journal import Delivered, JournaledRun, ProcessLog, Tp
-from integration.offsets_topic import GroupLog
+from demo.journal import Delivered, Tp
 
+from .evidence import SLACK_NS, Evidence, name_of
 from .load import ABORTED
 from .outputs import LATE_SECONDS, Outputs, wrong_outputs
 
-__all__ = ["Ending", "Evidence", "Judgement", "Notes", "Row", "Window", "judge"]
+__all__ = ["Judgement", "Row", "judge"]
 
-SLACK_NS = 100_000_000
-"""The broker's stamps are whole milliseconds of the wall clock, the journals' are not."""
 NO_FAULT = "(none)"
-
-
-class Window(msgspec.Struct, kw_only=True):
-    """One fault, from its begin until all was well again."""
-
-    kind: str
-    begun_ns: int
-    over_ns: int = 0
-    """Until then the fault itself kept partitions from being consumed, whoever owned them; 0: it did not."""
-    recovered_ns: int = 0
-    """When every partition had been consumed again; 0: never."""
-    mixed: bool = False
-    """A member without the agent was in the group."""
-    evicts: bool = False
-    """It may cost a member its session."""
-    detail: str = ""
-    cut_ns: int = 0
-    """When the control topic began to lose what members have read: they must notice. 0: it lost nothing such."""
-    failed: str = ""
-    """Why it was not played as it should; empty: it was."""
-
-
-class Ending(msgspec.Struct, kw_only=True):
-    """How a process ended."""
-
-    at_ns: int
-    code: int
-    crash: bool = False
-    """It was killed, or lost its rights: what it had done since its last commit may be done again."""
-    expected: bool = True
 
 
 @dataclass(slots=True)
@@ -127,145 +92,6 @@ class Judgement:
         return not any(self.violations.values())
 
 
-class Notes(msgspec.Struct, kw_only=True):
-    """What a run leaves behind beside the journals.
-
-    Attributes:
-        log: the coordinator's.
-        windows: the faults.
-        endings: by the process's name, which is its client id as well, and no other process's.
-        bound_seconds: longest time that a partition may stand still.
-        bound_mixed_seconds: the same in a mixed group, where each rebalance takes everything from everybody.
-        epoch_offset_ns: nanoseconds of the epoch minus those of the journals' clock.
-        outputs: of the transactional members; None: there were none.
-    """
-
-    log: GroupLog
-    windows: list[Window]
-    endings: dict[str, Ending]
-    bound_seconds: float
-    bound_mixed_seconds: float
-    epoch_offset_ns: int
-    outputs: Outputs | None = None
-
-
-@dataclass
-class Evidence:
-    """The journals of a run, and the notes beside them."""
-
-    run: JournaledRun
-    notes: Notes
-
-    @property
-    def log(self) -> GroupLog:
-        return self.notes.log
-
-    @property
-    def windows(self) -> list[Window]:
-        return self.notes.windows
-
-    def clock_ns(self, epoch_seconds: float) -> int:
-        return round(epoch_seconds * 1e9) - self.notes.epoch_offset_ns
-
-    @cached_property
-    def origin_ns(self) -> int:
-        return min(record.sent_ns for record in self.run.sent.values())
-
-    @cached_property
-    def processes(self) -> dict[str, ProcessLog]:
-        return {process.process: process for process in self.run.processes}
-
-    @cached_property
-    def by_record(self) -> dict[tuple[Tp, int], list[Delivered]]:
-        """All times that each record was handed out, in order."""
-        found: defaultdict[tuple[Tp, int], list[Delivered]] = defaultdict(list)
-        for handout in sorted(self.run.handouts(), key=lambda handout: handout.handed_ns):
-            found[handout.tp, handout.offset].append(handout)
-        return dict(found)
-
-    @cached_property
-    def membership(self) -> _Membership:
-        return _Membership(self)
-
-    @cached_property
-    def commits(self) -> dict[Tp, list[tuple[int, int]]]:
-        """(time, offset) of each accepted commit."""
-        found: defaultdict[Tp, list[tuple[int, int]]] = defaultdict(list)
-        for commit in self.log.commits:
-            found[Tp(commit.topic, commit.partition)].append((self.clock_ns(commit.at), commit.offset))
-        return dict(found)
-
-    def mixed(self, from_ns: int, until_ns: int) -> bool:
-        """Whether a member without the agent was in the group between these times."""
-        return any(window.mixed for window in self.windows_in(from_ns, until_ns))
-
-    def windows_in(self, from_ns: int, until_ns: int) -> Iterator[Window]:
-        for window in self.windows:
-            if window.begun_ns <= until_ns and (not window.recovered_ns or window.recovered_ns >= from_ns):
-                yield window
-
-    def crashed(self, process: str, from_ns: int, until_ns: int) -> bool:
-        ending = self.notes.endings.get(_name(process))
-        if ending is None or not ending.crash:
-            return False
-        # What its journal says is earlier than what somebody saw.
-        ended_ns = self.processes[process].gone_ns() or ending.at_ns
-        return from_ns <= ended_ns <= until_ns
-
-    def gave_up(self, handout: Delivered, until_ns: int) -> bool:
-        """Whether user code ended with the record in hand."""
-        ended = self.processes[handout.process].gone_ns()
-        return handout.done_ns is None and ended is not None and ended <= until_ns
-
-    def seconds(self, ns: int) -> float:
-        return (ns - self.origin_ns) / 1e9
-
-    def text(self, handout: Delivered) -> str:
-        done = "never" if handout.done_ns is None else f"{self.seconds(handout.done_ns):.3f} s"
-        where = f"{handout.tp} offset {handout.offset}"
-        return f"{where} by {handout.process}: handed out {self.seconds(handout.handed_ns):.3f} s, done {done}"
-
-
-class _Membership:
-    """Who was in the group when, as the coordinator wrote it down."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        """Name of a process -> from when until when."""
-        self.evictions: defaultdict[str, list[int]] = defaultdict(list)
-        """Name of a process that lived -> when a generation began without it."""
-        self.unknown: list[tuple[int, int]] = []
-        ended = {process.name: process.gone_ns() for process in evidence.run.processes}
-        inside: dict[tuple[str, str], int] = {}
-        lost_ns: int | None = None
-        for generation in evidence.log.generations:
-            at = evidence.clock_ns(generation.at)
-            if lost_ns is not None:
-                self.unknown.append((lost_ns, at))
-            lost_ns = at if generation.members is None else None
-            members = set((generation.members or {}).items())
-            for key in inside.keys() - members:
-                self._leaves(key[1], inside.pop(key), at, ended, known=generation.members is not None)
-            for key in members - inside.keys():
-                inside[key] = at
-        for (_, name), since in inside.items():
-            self.spans[name].append((since, 2**63))
-
-    def _leaves(self, name: str, since: int, at: int, ended: dict[str, int | None], *, known: bool) -> None:
-        self.spans[name].append((since, at))
-        gone = ended.get(name)
-        if known and (gone is None or gone > at):
-            self.evictions[name].append(at)
-
-    def had(self, name: str, at: int) -> bool:
-        """Whether a process was in the group, or nobody knows."""
-        spans = (*self.spans[name], *self.unknown)
-        return any(since - SLACK_NS <= at <= until + SLACK_NS for since, until in spans)
-
-    def evicted(self, process: str, from_ns: int, until_ns: int) -> bool:
-        return any(from_ns <= at <= until_ns for at in self.evictions[_name(process)])
-
-
 def judge(evidence: Evidence) -> Judgement:
     """Judge a run.
 
@@ -297,10 +123,6 @@ def judge(evidence: Evidence) -> Judgement:
     if evidence.notes.outputs is not None:
         _outputs(evidence, evidence.notes.outputs, found)
     return found
-
-
-def _name(process: str) -> str:
-    return process.partition("/")[0]
 
 
 def _as_the_checker_says(evidence: Evidence, found: Judgement) -> None:
@@ -405,7 +227,7 @@ def _strangers(evidence: Evidence, found: Judgement) -> None:
             sent = evidence.run.sent.get(handout.record_id)
             if sent is not None and sent.refused == ABORTED:
                 found.violations["aborted"].append(evidence.text(handout))
-            inside = evidence.membership.had(_name(handout.process), handout.handed_ns)
+            inside = evidence.membership.had(name_of(handout.process), handout.handed_ns)
             if not inside and not evidence.mixed(handout.handed_ns, handout.handed_ns):
                 found.violations["shut out"].append(evidence.text(handout))
 

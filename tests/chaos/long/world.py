@@ -22,7 +22,7 @@ from integration.harness import Group, Member, eventually
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .cluster import ChaosCluster
-from .judge import Ending, Window
+from .evidence import Ending, Window
 from .outputs import Outputs
 from .processes import Feeder, Transformers
 
