@@ -264,6 +264,20 @@ class TestWhatIsWrong:
         history.group(at, "b")
         assert violated(history.judged()) == {"evicted": 1}
 
+    def test_a_member_that_is_evicted_while_another_one_is_frozen(self, history: History) -> None:
+        """And what comes with it: two owners, and repeats."""
+        history.group(500, "a", "b", "c")
+        at = history.works("a", range(4), 1000)
+        history.commit(2, at)
+        history.fault("freeze", at, at + 20_000, evicts=True, meets=["c"])
+        history.story.sent(0, 4, at)
+        history.story.handed("a", 0, 4, at + 2)
+        history.group(at + 1_000, "b", "c")
+        history.again("b", range(2, 5), at + 1_100)
+        history.story.done("a", 0, 4, at + 3_000)
+        history.group(at + 4_000, "a", "b", "c")
+        assert violated(history.judged()) == {"evicted": 1, "repeated": 3, "double owner": 3}
+
     def test_a_log_that_was_cut_off_unnoticed(self, history: History) -> None:
         """The generations before and long after are of other causes."""
         at = history.works("a", range(3), 1000)

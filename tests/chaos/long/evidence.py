@@ -32,12 +32,18 @@ class Window(msgspec.Struct, kw_only=True):
     mixed: bool = False
     """A member without the agent was in the group."""
     evicts: bool = False
-    """It may cost a member its session."""
+    """It may cost a member that it met its session."""
+    meets: list[str] = []
+    """Names of the processes that it met; empty: all."""
     detail: str = ""
     cut_ns: int = 0
     """When the control topic began to lose what members have read: they must notice. 0: it lost nothing such."""
     failed: str = ""
     """Why it was not played as it should; empty: it was."""
+
+    def met(self, name: str) -> bool:
+        """Whether it may have met this process."""
+        return not self.meets or name in self.meets
 
 
 class Ending(msgspec.Struct, kw_only=True):
@@ -118,6 +124,11 @@ class Evidence:
             found[Tp(commit.topic, commit.partition)].append((self.clock_ns(commit.at), commit.offset))
         return dict(found)
 
+    @property
+    def session_ns(self) -> int:
+        """How long a member may be silent, and a second."""
+        return round(self.notes.bound_seconds * 1e9)
+
     def mixed(self, from_ns: int, until_ns: int) -> bool:
         """Whether a member without the agent was in the group between these times."""
         return any(window.mixed for window in self.windows_in(from_ns, until_ns))
@@ -156,9 +167,12 @@ class Membership:
         self.spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         """Name of a process -> from when until when."""
         self.evictions: defaultdict[str, list[int]] = defaultdict(list)
-        """Name of a process that lived -> when a generation began without it."""
+        """Name of a process that lived -> when a generation began without it, by a fault that may cost it that."""
+        self.unexplained: list[tuple[str, int]] = []
+        """The same where no fault explains it: it excuses nothing."""
         self.unknown: list[tuple[int, int]] = []
-        ended = {process.name: process.gone_ns() for process in evidence.run.processes}
+        self._evidence = evidence
+        self._ended = {process.name: process.gone_ns() for process in evidence.run.processes}
         inside: dict[tuple[str, str], int] = {}
         lost_ns: int | None = None
         for generation in evidence.log.generations:
@@ -168,17 +182,23 @@ class Membership:
             lost_ns = at if generation.members is None else None
             members = set((generation.members or {}).items())
             for key in inside.keys() - members:
-                self._leaves(key[1], inside.pop(key), at, ended, known=generation.members is not None)
+                self._leaves(key[1], inside.pop(key), at, known=generation.members is not None)
             for key in members - inside.keys():
                 inside[key] = at
         for (_, name), since in inside.items():
             self.spans[name].append((since, 2**63))
 
-    def _leaves(self, name: str, since: int, at: int, ended: dict[str, int | None], *, known: bool) -> None:
+    def _leaves(self, name: str, since: int, at: int, *, known: bool) -> None:
         self.spans[name].append((since, at))
-        gone = ended.get(name)
-        if known and (gone is None or gone > at):
+        gone = self._ended.get(name)
+        if not known or (gone is not None and gone <= at):
+            return
+        # The broker waits for a session before it takes out whoever was silent in a fault.
+        windows = self._evidence.windows_in(at - self._evidence.session_ns, at)
+        if any(window.evicts and window.met(name) for window in windows):
             self.evictions[name].append(at)
+        else:
+            self.unexplained.append((name, at))
 
     def had(self, name: str, at: int) -> bool:
         """Whether a process was in the group, or nobody knows."""

@@ -77,14 +77,21 @@ def _chosen(world: World, rng: random.Random, count: int = 1) -> list[str]:
     return rng.sample(members, min(count, len(members)))
 
 
+def _victim(world: World, rng: random.Random, window: Window) -> str:
+    """Choose the one member that the fault meets."""
+    (name,) = window.meets = _chosen(world, rng)
+    window.detail = name
+    return name
+
+
 # -- processes ---------------------------------------------------------------------------------------------------
 
 
 @_fault("kill -9 of a member")
 async def kill_member(world: World, rng: random.Random, window: Window) -> None:
-    victims = _chosen(world, rng, rng.choice((1, 1, 2)))
-    window.detail = ", ".join(victims)
-    for name in victims:
+    window.meets = _chosen(world, rng, rng.choice((1, 1, 2)))
+    window.detail = ", ".join(window.meets)
+    for name in window.meets:
         await world.end(name, signal.SIGKILL)
 
 
@@ -93,6 +100,7 @@ async def kill_leader(world: World, rng: random.Random, window: Window) -> None:
     leader = await world.leader()
     window.detail = leader or "nobody leads"
     if leader is not None:
+        window.meets = [leader]
         await world.end(leader, signal.SIGKILL)
 
 
@@ -108,7 +116,7 @@ async def freeze_short(world: World, rng: random.Random, window: Window) -> None
 
 
 async def _freeze(world: World, rng: random.Random, window: Window, seconds: float) -> None:
-    (name,) = _chosen(world, rng)
+    name = _victim(world, rng, window)
     window.detail = f"{name}, {seconds:.1f} s"
     process = world.group.members[name].process
     with contextlib.suppress(ProcessLookupError):
@@ -150,7 +158,7 @@ async def deploy_recreate(world: World, rng: random.Random, window: Window) -> N
 @_fault("kill -9 of a transactional member in its transaction")
 async def kill_transformer(world: World, rng: random.Random, window: Window) -> None:
     name, place = _transformer(world, rng)
-    window.detail = f"{name}, {place}"
+    window.detail, window.meets = f"{name}, {place}", [name]
     await world.transformers.kill_in_transaction(name, place)
     await _transformed(world)
 
@@ -160,7 +168,7 @@ async def freeze_transformer(world: World, rng: random.Random, window: Window) -
     """When it wakes its session is over, and its transaction is open still or was aborted."""
     name, place = _transformer(world, rng)
     seconds = rng.uniform(1.1, 2.0) * SESSION_SECONDS
-    window.detail = f"{name}, {place}, {seconds:.1f} s"
+    window.detail, window.meets = f"{name}, {place}, {seconds:.1f} s", [name]
     await world.transformers.freeze_in_transaction(name, place, seconds)
     await _transformed(world)
 
@@ -185,7 +193,7 @@ def _transformer(world: World, rng: random.Random) -> tuple[str, str]:
 
 @_fault("user code blocks its loop")
 async def block(world: World, rng: random.Random, window: Window) -> None:
-    (name,) = _chosen(world, rng)
+    name = _victim(world, rng, window)
     seconds = rng.uniform(1.1, 1.25) * SESSION_SECONDS
     window.detail = f"{name}, {seconds:.1f} s"
     if await world.order(name, "block", seconds):
@@ -195,8 +203,7 @@ async def block(world: World, rng: random.Random, window: Window) -> None:
 
 @_fault("user code raises")
 async def raises(world: World, rng: random.Random, window: Window) -> None:
-    (name,) = _chosen(world, rng)
-    window.detail = name
+    name = _victim(world, rng, window)
     world.expect(name, 3)
     if await world.order(name, "raise"):
         await _gone(world, name)
@@ -204,8 +211,7 @@ async def raises(world: World, rng: random.Random, window: Window) -> None:
 
 @_fault("user code breaks its loop")
 async def breaks(world: World, rng: random.Random, window: Window) -> None:
-    (name,) = _chosen(world, rng)
-    window.detail = name
+    name = _victim(world, rng, window)
     world.expect(name, 0)
     if await world.order(name, "break"):
         await _gone(world, name)
@@ -213,8 +219,7 @@ async def breaks(world: World, rng: random.Random, window: Window) -> None:
 
 @_fault("user code never returns", evicts=True)
 async def hangs(world: World, rng: random.Random, window: Window) -> None:
-    (name,) = _chosen(world, rng)
-    window.detail = name
+    name = _victim(world, rng, window)
     if await world.order(name, "silent", 3_600.0):
         await asyncio.sleep(POLL_INTERVAL_SECONDS)  # the fault itself
         # Up to here it may be slow rather than stuck: its partitions wait for it.
@@ -260,7 +265,7 @@ async def broker_silent(world: World, rng: random.Random, window: Window) -> Non
 
 @_fault("a member's connections silent past the session", evicts=True)
 async def member_silent(world: World, rng: random.Random, window: Window) -> None:
-    (name,) = _chosen(world, rng)
+    name = _victim(world, rng, window)
     seconds = rng.uniform(1.3, 2.0) * SESSION_SECONDS
     window.detail = f"{name} for {seconds:.1f} s"
     await _swallow(world, rng, Hole(client=name), seconds)

@@ -19,7 +19,7 @@ checker finds what is lost, foreign, or owned twice; the rest is found here:
 *ended*
     a process ended by itself, where no fault asked for that.
 *evicted*
-    the broker took a live member out of the group where no fault in force costs a member its session.
+    the broker took a live member out of the group where no fault in force that met it costs a member its session.
 *unnoticed*
     the control topic lost what members had read, and they began no generation (rule 10).
 
@@ -280,15 +280,11 @@ def _ends(evidence: Evidence, found: Judgement) -> None:
     for name, ending in evidence.notes.endings.items():
         if not ending.expected:
             found.violations["ended"].append(f"{name} with {ending.code}, {evidence.seconds(ending.at_ns):.3f} s")
-    session_ns = round(evidence.notes.bound_seconds * 1e9)
-    for name, evictions in evidence.membership.evictions.items():
-        for at_ns in evictions:
-            windows = list(evidence.windows_in(at_ns - session_ns, at_ns))
-            if any(window.evicts for window in windows):
-                found.excused["evictions"] += 1
-            else:
-                kinds = ", ".join(sorted({window.kind for window in windows})) or "no fault"
-                found.violations["evicted"].append(f"{name}, {evidence.seconds(at_ns):.3f} s ({kinds})")
+    found.excused["evictions"] += sum(map(len, evidence.membership.evictions.values()))
+    for name, at_ns in evidence.membership.unexplained:
+        windows = evidence.windows_in(at_ns - evidence.session_ns, at_ns)
+        kinds = ", ".join(sorted({window.kind for window in windows})) or "no fault"
+        found.violations["evicted"].append(f"{name}, {evidence.seconds(at_ns):.3f} s ({kinds})")
 
 
 def _unnoticed(evidence: Evidence, found: Judgement) -> None:
