@@ -208,6 +208,21 @@ class TestWhatIsWrong:
         killed_with_repeats(history, committed=7)
         assert violated(history.judged()) == {"below a commit": 2}
 
+    def test_repeats_long_after_a_mixed_group_of_what_was_delivered_before_it(self, history: History) -> None:
+        at = history.works("a", range(10), 1000)
+        history.commit(10, at)
+        history.fault("foreign", 20_000, 25_000, mixed=True, evicts=True)
+        history.again("b", range(10), 600_000)
+        assert violated(history.judged()) == {"repeated": 10, "below a commit": 10}
+
+    def test_two_owners_in_turn_long_after_a_mixed_group(self, history: History) -> None:
+        """The other one was handed its last record before that, and owns the partition ever since."""
+        at = history.works("a", range(3), 1000)
+        at = history.works("b", range(3, 6), at)
+        history.fault("foreign", 20_000, 25_000, mixed=True, evicts=True)
+        history.again("a", range(3, 4), 600_000)
+        assert violated(history.judged()) == {"repeated": 1, "double owner": 1}
+
     def test_a_commit_of_what_nobody_had_done(self, history: History) -> None:
         at = history.works("a", range(3), 1000)
         history.commit(4, at)

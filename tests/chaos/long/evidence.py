@@ -133,6 +133,10 @@ class Evidence:
         """Whether a member without the agent was in the group between these times."""
         return any(window.mixed for window in self.windows_in(from_ns, until_ns))
 
+    def mixed_lately(self, at_ns: int) -> bool:
+        """Whether one is there, or was within the last session: what is handed out twice may be of its making."""
+        return self.mixed(at_ns - self.session_ns, at_ns)
+
     def windows_in(self, from_ns: int, until_ns: int) -> Iterator[Window]:
         for window in self.windows:
             if window.begun_ns <= until_ns and (not window.recovered_ns or window.recovered_ns >= from_ns):

@@ -32,7 +32,8 @@ Excused, and counted apart, is what docs/guarantees.md excuses:
 * the same of a member whose session has ended at the broker: it was frozen, cut off, or asked for no record for too
   long. Its record in hand may run on beside the next owner's;
 * a record that user code gave up, by an exception or a break;
-* in a mixed group everything but a loss: members without the agent know no lease and commit what they have in hand.
+* in a mixed group, and for a session after it, everything but a loss: members without the agent know no lease and
+  commit what they have in hand.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ def _as_the_checker_says(evidence: Evidence, found: Judgement) -> None:
     found.violations["foreign"] += map(str, verdict.foreign)
     found.excused["two owners after a lost lease"] += len(verdict.after_lost_lease)
     for double in verdict.double_owners:
-        times = [evidence.origin_ns + round(at * 1e9) for at in (double.holder.handed_at, double.intruder.handed_at)]
-        if evidence.mixed(min(times), max(times)):
+        last = max(double.holder.handed_at, double.intruder.handed_at)
+        if evidence.mixed_lately(evidence.origin_ns + round(last * 1e9)):
             found.excused["two owners in a mixed group"] += 1
         else:
             found.violations["double owner"].append(str(double))
@@ -142,10 +143,9 @@ def _repeats(evidence: Evidence, found: Judgement) -> None:
     for (tp, offset), handouts in evidence.by_record.items():
         for first, again in pairwise(handouts):
             between = first.handed_ns, again.handed_ns
-            windows = list(evidence.windows_in(*between))
-            for kind in {window.kind for window in windows} or {NO_FAULT}:
+            for kind in {window.kind for window in evidence.windows_in(*between)} or {NO_FAULT}:
                 found.rows.setdefault(kind, Row()).repeats += 1
-            if any(window.mixed for window in windows):
+            if evidence.mixed_lately(again.handed_ns):
                 found.excused["repeated in a mixed group"] += 1
                 continue
             why = _excuse(evidence, first, again.handed_ns)
