@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.long.endings import Endings
 from chaos.long.faults import ALONE, FAULTS
 from chaos.long.hold import Hold
 from chaos.long.load import ABORTED, JOURNAL, RECORDS
@@ -153,3 +154,34 @@ class TestTheFeeder:
         journal.write("A", f"x-{2 * RECORDS - 1}", "ledger", 0, 9, 200)
         with pytest.raises(AssertionError, match="had ended"):
             feeder._write_aborted(os.getpid())
+
+
+class TestTheEnds:
+    """Which ends of processes were asked for."""
+
+    def test_one_that_survives_a_fault_is_expected_to_go_on(self) -> None:
+        endings = Endings()
+        with endings.expecting(["m1", "m2", "m3"], 4, crash=True):
+            endings.ended("m1", 4)
+        with endings.expecting(["m2"], 0):
+            endings.ended("m2", 0)
+        endings.ended("m3", 4)
+        found = {name: (ending.crash, ending.expected) for name, ending in endings.found.items()}
+        assert found == {"m1": (True, True), "m2": (False, True), "m3": (False, False)}
+
+    def test_two_faults_meet_one_process(self) -> None:
+        """It is told to stop and killed at once; whatever comes first was asked for, and only the kill is a crash."""
+        endings = Endings()
+        with endings.expecting(["m1", "m2"], 0), endings.expecting(["m1", "m2"], -9, crash=True):
+            endings.ended("m1", 0)
+            endings.ended("m2", -9)
+        found = {name: (ending.crash, ending.expected) for name, ending in endings.found.items()}
+        assert found == {"m1": (False, True), "m2": (True, True)}
+
+    def test_another_code_than_was_asked_for(self) -> None:
+        endings = Endings()
+        with endings.expecting(["m1"], 0):
+            endings.ended("m1", 1)
+        endings.ended("plain1", 1, expected=True)
+        endings.wrong("feeder ended with 1")
+        assert [name for name, ending in endings.found.items() if not ending.expected] == ["m1", "feeder ended with 1"]

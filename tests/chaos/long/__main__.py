@@ -81,7 +81,7 @@ class Run:
         notes = Notes(
             log=log,
             windows=group.windows,
-            endings=group.endings,
+            endings=group.endings.found,
             bound_seconds=OWNED_AGAIN_SECONDS + self.slack_seconds,
             bound_mixed_seconds=OWNED_AGAIN_MIXED_SECONDS + self.slack_seconds,
             epoch_offset_ns=time.time_ns() - clock_ns(),

@@ -36,6 +36,9 @@ READY_SECONDS = 10.0
 NOTICED_SECONDS = 25.0
 """Above the judge's bound for a new generation after the log was cut off, slack included."""
 
+TOLD_SECONDS = 1.0
+"""Chosen: a refusal reaches user code within so long, its batch included, or not at all."""
+
 Harm = Callable[[World, random.Random, Window], Awaitable[None]]
 
 
@@ -204,17 +207,17 @@ async def block(world: World, rng: random.Random, window: Window) -> None:
 @_fault("user code raises")
 async def raises(world: World, rng: random.Random, window: Window) -> None:
     name = _victim(world, rng, window)
-    world.expect(name, 3)
-    if await world.order(name, "raise"):
-        await _gone(world, name)
+    with world.endings.expecting([name], 3):
+        if await world.order(name, "raise"):
+            await _gone(world, name)
 
 
 @_fault("user code breaks its loop")
 async def breaks(world: World, rng: random.Random, window: Window) -> None:
     name = _victim(world, rng, window)
-    world.expect(name, 0)
-    if await world.order(name, "break"):
-        await _gone(world, name)
+    with world.endings.expecting([name], 0):
+        if await world.order(name, "break"):
+            await _gone(world, name)
 
 
 @_fault("user code never returns", evicts=True)
@@ -399,17 +402,17 @@ def _rights(what: str, *, crashes: bool = False) -> Harm:
         seconds = rng.uniform(1.0, 5.0)
         window.detail = f"for {seconds:.1f} s"
         members = world.members() if crashes else []
-        for name in members:
-            world.expect(name, 4, crash=True)
-        with world.untended() if crashes else contextlib.nullcontext():
-            await asyncio.to_thread(world.cluster.revoke, world.rights[what])
-            await asyncio.sleep(seconds)
-            await asyncio.to_thread(world.cluster.grant, world.rights[what])
-            # One that was told in the last moment runs for a while yet.
-            await world.until_ended_or_working(members, clock_ns(), READY_SECONDS)
-        if crashes:
-            await world.until_started()
-            _over(window)
+        with world.endings.expecting(members, 4, crash=True):
+            with world.untended() if crashes else contextlib.nullcontext():
+                await asyncio.to_thread(world.cluster.revoke, world.rights[what])
+                await asyncio.sleep(seconds)
+                await asyncio.to_thread(world.cluster.grant, world.rights[what])
+                # One that was told in the last moment runs for a while yet.
+                told_ns = clock_ns() + round(TOLD_SECONDS * 1e9)
+                await world.until_ended_or_working(members, told_ns, READY_SECONDS)
+            if crashes:
+                await world.until_started()
+                _over(window)
 
     return taken
 

@@ -22,6 +22,7 @@ from integration.harness import Group, Member, eventually
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .cluster import ChaosCluster
+from .endings import Endings
 from .evidence import Ending, Window
 from .outputs import Outputs
 from .processes import Feeder, Transformers
@@ -63,7 +64,7 @@ class World:
 
     Attributes:
         windows: the faults so far.
-        endings: how processes ended, by name.
+        endings: how processes ended.
         feeder: the producer of transactions; the other one runs in this process.
         transformers: a group of its own, of transactional members.
         outputs: what the transformers have put out, once all is finished.
@@ -74,7 +75,7 @@ class World:
         self.receiver = receiver
         self.limits = limits
         self.windows: list[Window] = []
-        self.endings: dict[str, Ending] = {}
+        self.endings = Endings()
         self.late_seconds = 0.0
         """Longest time by which this loop was late."""
         self.tended = True
@@ -95,9 +96,6 @@ class World:
         self.outputs = Outputs(source=self.ledger)
         self._names = (f"m{number}" for number in itertools.count(1))
         self._programs = itertools.cycle(PROGRAMS)
-        self._expected: dict[str, tuple[int, ...]] = {}
-        """Name of a process -> exit codes that somebody asked for."""
-        self._crashes: set[str] = set()
 
     @property
     def partitions(self) -> list[Tp]:
@@ -168,12 +166,6 @@ class World:
         path.unlink(missing_ok=True)
         return taken
 
-    def expect(self, name: str, *codes: int, crash: bool = False) -> None:
-        """Let a process end with one of these codes."""
-        self._expected[name] = codes
-        if crash:
-            self._crashes.add(name)
-
     async def end(self, name: str, number: int = signal.SIGTERM) -> None:
         """Signal a process and wait for its end; one that does not heed SIGTERM is killed."""
         if name not in self.group.members:
@@ -181,22 +173,17 @@ class World:
         member = self.group.members[name]
         # A program that has not come to its consumer yet does not know the signal.
         early = () if self.group.handed_out(member) else (-signal.SIGTERM,)
-        self.expect(name, 0, -signal.SIGKILL, *early, crash=number == signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            member.process.send_signal(number)
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await member.process.wait()
-        except TimeoutError:
-            self.expect(name, -signal.SIGKILL, crash=True)
-            self._ended_unasked(name, "did not end after SIGTERM")
+        killed = number == signal.SIGKILL
+        with self.endings.expecting([name], *((-number,) if killed else (0, *early)), crash=killed):
             with contextlib.suppress(ProcessLookupError):
-                member.process.kill()
-            await member.process.wait()
-        self._note_end(name)
-
-    def _ended_unasked(self, name: str, what: str) -> None:
-        self.endings[f"{name} {what}"] = Ending(at_ns=clock_ns(), code=0, expected=False)
+                member.process.send_signal(number)
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await member.process.wait()
+            except TimeoutError:
+                self.endings.wrong(f"{name} did not end after SIGTERM")
+                await self.end(name, signal.SIGKILL)
+            self._note_end(name)
 
     def _note_end(self, name: str) -> None:
         member = self.group.members.pop(name, None)
@@ -206,11 +193,7 @@ class World:
         assert code is not None
         self.group.supervisor.exited(member.pid)
         # A member without the agent is not what is tested: aiokafka ends where a group changes its protocol.
-        foreign = not name.startswith("m")
-        expected = self._expected.get(name, ())
-        self.endings[name] = Ending(
-            at_ns=clock_ns(), code=code, crash=name in self._crashes, expected=foreign or code in expected
-        )
+        self.endings.ended(name, code, expected=not name.startswith("m"))
 
     async def note_ends(self) -> None:
         """Note the end of processes that end by themselves."""
@@ -219,7 +202,7 @@ class World:
                 if member.process.returncode is not None:
                     self._note_end(name)
             if self.feeder.ended is not None:
-                self._ended_unasked("feeder", f"ended with {self.feeder.ended}")
+                self.endings.wrong(f"feeder ended with {self.feeder.ended}")
                 await self.feeder.start()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -240,7 +223,7 @@ class World:
         ended, self.transformers.ended = self.transformers.ended, []
         for name, code in ended:
             expected = code == TRANSFORMER_FENCED and faulty
-            self.endings[name] = Ending(at_ns=clock_ns(), code=code, crash=True, expected=expected)
+            self.endings.found[name] = Ending(at_ns=clock_ns(), code=code, crash=True, expected=expected)
 
     @contextlib.contextmanager
     def untended(self) -> Any:
