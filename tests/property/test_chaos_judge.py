@@ -63,6 +63,10 @@ class History:
         self.story.dies(who, at)
         self.notes.endings[who] = Ending(at_ns=_ns(at), code=-9, crash=True)
 
+    def fenced(self, who: str, at: float) -> None:
+        """A transactional member's producer is of no use any more."""
+        self.notes.endings[who] = Ending(at_ns=_ns(at), code=4, crash=True, expected=False, fenced=True)
+
     def judged(self) -> Judgement:
         return judge(Evidence(read_run(self.story.write()), self.notes))
 
@@ -165,6 +169,17 @@ class TestWhatIsRight:
         history.fault("cut", at + 500, at + 9_000, over=at + 4_000, cut_ns=_ns(at + 1_000))
         history.group(at + 5_000, "a", "b")
         assert history.judged().ok
+
+    def test_transactional_members_whose_producers_a_fault_ends(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("connections", at, at + 2_000, fences=2)
+        history.fenced("t1", at + 1_000)
+        history.fault("freeze", at, at + 9_000, fences=1, meets=["t2"])
+        history.fenced("t2", at + 19_000)
+        history.fenced("t3", at + 19_500)
+        found = history.judged()
+        assert found.ok, found.violations
+        assert found.excused["ends of transactional members"] == 3
 
 
 class TestWhatIsWrong:
@@ -304,6 +319,26 @@ class TestWhatIsWrong:
     def test_a_process_that_ends_by_itself(self, history: History) -> None:
         at = history.works("a", range(3), 1000)
         history.notes.endings["a"] = Ending(at_ns=_ns(at), code=4, expected=False)
+        assert violated(history.judged()) == {"ended": 1}
+
+    def test_transactional_members_that_end_after_a_fault_that_is_none_of_theirs(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("webhook", at, at + 2_000)
+        for number in range(50):
+            history.fenced(f"t{number}", at + 5_000)
+        assert violated(history.judged()) == {"ended": 50}
+
+    def test_more_transactional_members_than_a_fault_can_end(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("connections", at, at + 2_000, fences=2)
+        for name in ("t1", "t2", "t3"):
+            history.fenced(name, at + 1_000)
+        assert violated(history.judged()) == {"ended": 1}
+
+    def test_a_transactional_member_that_ends_while_another_one_is_frozen(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("freeze", at, at + 9_000, fences=1, meets=["t1"])
+        history.fenced("t2", at + 8_000)
         assert violated(history.judged()) == {"ended": 1}
 
 

@@ -100,8 +100,8 @@ class Run:
 
     async def _step(self, group: World, step: Step) -> None:
         windows = [
-            Window(kind=kind, begun_ns=clock_ns(), evicts=FAULTS[kind].evicts, mixed=FAULTS[kind].mixed)
-            for kind in step.kinds
+            Window(kind=kind, begun_ns=clock_ns(), evicts=fault.evicts, fences=fault.fences, mixed=fault.mixed)
+            for kind, fault in ((kind, FAULTS[kind]) for kind in step.kinds)
         ]
         group.windows += windows
         harms = [FAULTS[w.kind].harm(group, step.rng(self.seed, w.kind), w) for w in windows]

@@ -33,6 +33,8 @@ class Window(msgspec.Struct, kw_only=True):
     """A member without the agent was in the group."""
     evicts: bool = False
     """It may cost a member that it met its session."""
+    fences: int = 0
+    """So many transactional members may end by it, of those that it met."""
     meets: list[str] = []
     """Names of the processes that it met; empty: all."""
     detail: str = ""
@@ -54,6 +56,8 @@ class Ending(msgspec.Struct, kw_only=True):
     crash: bool = False
     """It was killed, or lost its rights: what it had done since its last commit may be done again."""
     expected: bool = True
+    fenced: bool = False
+    """It says that its transactional producer was of no use any more: expected where a fault does that."""
 
 
 class Notes(msgspec.Struct, kw_only=True):

@@ -17,7 +17,8 @@ checker finds what is lost, foreign, or owned twice; the rest is found here:
 *unowned*
     a partition had records to deliver, and stood still for longer than the bound: another one for mixed groups (I5).
 *ended*
-    a process ended by itself, where no fault asked for that.
+    a process ended by itself, where no fault asked for that; or more transactional members than the faults that
+    reach their producers can end.
 *evicted*
     the broker took a live member out of the group where no fault in force that met it costs a member its session.
 *unnoticed*
@@ -54,6 +55,8 @@ from .outputs import LATE_SECONDS, Outputs, wrong_outputs
 __all__ = ["Judgement", "Row", "judge"]
 
 NO_FAULT = "(none)"
+PRODUCER_NS = 20 * 10**9
+"""Within so long after a fault a producer may end by it: twice its requests' time."""
 
 
 @dataclass(slots=True)
@@ -277,8 +280,16 @@ def _still_of(tp: Tp, changes: Iterable[tuple[int, int]]) -> Iterator[tuple[Tp, 
 
 
 def _ends(evidence: Evidence, found: Judgement) -> None:
-    for name, ending in evidence.notes.endings.items():
-        if not ending.expected:
+    caused: Counter[int] = Counter()  # window -> ends
+    for name, ending in sorted(evidence.notes.endings.items(), key=lambda item: item[1].at_ns):
+        if ending.expected:
+            continue
+        recent = evidence.windows_in(ending.at_ns - PRODUCER_NS, ending.at_ns)
+        fencing = [window for window in recent if window.met(name) and caused[id(window)] < window.fences]
+        if ending.fenced and fencing:
+            caused[id(min(fencing, key=lambda window: not window.meets))] += 1
+            found.excused["ends of transactional members"] += 1
+        else:
             found.violations["ended"].append(f"{name} with {ending.code}, {evidence.seconds(ending.at_ns):.3f} s")
     found.excused["evictions"] += sum(map(len, evidence.membership.evictions.values()))
     for name, at_ns in evidence.membership.unexplained:

@@ -44,8 +44,6 @@ PROGRAMS = ("", "", "many", "many-manual")
 WANTED_MEMBERS = 5
 TRANSFORMER_FENCED = 4
 """Exit code of a transactional member whose producer is of no use any more."""
-PRODUCER_SECONDS = 20.0
-"""Within so long after a fault a producer may end by it: twice its requests' time."""
 RECOVERY_SECONDS = 45.0
 LAST_SECONDS = 90.0
 STOP_SECONDS = 30.0
@@ -218,12 +216,10 @@ class World:
 
     def _note_transformers(self) -> None:
         """Note which transactional members have ended by themselves: a fault may end their producer, nothing else."""
-        recent_ns = clock_ns() - round(PRODUCER_SECONDS * 1e9)
-        faulty = any(not window.recovered_ns or window.recovered_ns > recent_ns for window in self.windows)
         ended, self.transformers.ended = self.transformers.ended, []
         for name, code in ended:
-            expected = code == TRANSFORMER_FENCED and faulty
-            self.endings.found[name] = Ending(at_ns=clock_ns(), code=code, crash=True, expected=expected)
+            fenced = code == TRANSFORMER_FENCED
+            self.endings.found[name] = Ending(at_ns=clock_ns(), code=code, crash=True, expected=False, fenced=fenced)
 
     @contextlib.contextmanager
     def untended(self) -> Any:
