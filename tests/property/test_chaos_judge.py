@@ -63,6 +63,11 @@ class History:
         self.story.dies(who, at)
         self.notes.endings[who] = Ending(at_ns=_ns(at), code=-9, crash=True)
 
+    def leaves(self, who: str, at: float) -> None:
+        """A process ends in order."""
+        self.story.ends(who, at)
+        self.notes.endings[who] = Ending(at_ns=_ns(at + 200), code=0)
+
     def fenced(self, who: str, at: float) -> None:
         """A transactional member's producer is of no use any more."""
         self.notes.endings[who] = Ending(at_ns=_ns(at), code=4, crash=True, expected=False, fenced=True)
@@ -83,6 +88,7 @@ def _ns(at: float) -> int:
 def history(tmp_path: Path) -> History:
     made = History(Story(tmp_path / "run"))
     made.group(0, "a", "b")
+    made.commit(0, 0)
     return made
 
 
@@ -90,10 +96,11 @@ def violated(found: Judgement) -> dict[str, int]:
     return {name: len(texts) for name, texts in found.violations.items() if texts}
 
 
-def killed_with_repeats(history: History, committed: int) -> None:
+def killed_with_repeats(history: History, committed: int | None) -> None:
     """Member a does ten records and is killed, b takes over at offset 5."""
     at = history.works("a", range(10), 1000)
-    history.commit(committed, at)
+    if committed is not None:
+        history.commit(committed, at)
     history.fault("kill", at, at + 10_000)
     history.dies("a", at + 1)
     history.group(at + 5_900, "b")
@@ -181,6 +188,42 @@ class TestWhatIsRight:
         assert found.ok, found.violations
         assert found.excused["ends of transactional members"] == 3
 
+    def test_a_partition_of_a_member_that_a_fault_holds_up(self, history: History) -> None:
+        """Of the one that was handed its records before, or after, or of nobody knows whom in between."""
+        at = history.works("a", range(3), 1000)
+        for partition in (1, 2):
+            history.commit(0, 0, partition)
+            history.works("b", range(3), 1000, partition)
+        for partition in range(3):
+            history.story.sent(partition, 3, at)
+        history.fault("block", at, at + 9_000, over=at + 8_500, meets=["a"])
+        history.again("a", range(3, 4), at + 8_000)
+        history.again("a", range(3, 4), at + 8_000, partition=1)
+        history.again("c", range(3, 4), at + 8_000, partition=2)
+        history.group(at, "a", "b", "c")
+        assert history.judged().ok
+
+    def test_the_last_ones_leave_with_their_commits(self, history: History) -> None:
+        at = history.works("a", range(5), 1000)
+        history.commit(5, at)
+        for name in "ab":
+            history.leaves(name, at)
+        history.group(at + 50)
+        assert history.judged().ok
+
+    def test_a_cut_that_may_have_been_noticed_in_the_generation_of_another_reason(self, history: History) -> None:
+        """A JoinGroup that was under way is sent again to the next coordinator, when the cut has been noticed."""
+        history.group(500, "a", "b", "c")
+        at = history.works("a", range(3), 1000)
+        for number in range(9):
+            history.fault("kill", at + number, at + number + 1)
+        history.leaves("c", at + 100)
+        history.fault("cut", at, at + 40_000, over=at + 4_000, cut_ns=_ns(at + 1_000))
+        history.group(at + 6_500, "a", "b")
+        found = history.judged()
+        assert found.ok, found.violations
+        assert len(found.failed) == 1
+
 
 class TestWhatIsWrong:
     def test_a_record_that_nobody_did(self, history: History) -> None:
@@ -234,9 +277,10 @@ class TestWhatIsWrong:
         """The other one was handed its last record before that, and owns the partition ever since."""
         at = history.works("a", range(3), 1000)
         at = history.works("b", range(3, 6), at)
+        history.commit(6, at)
         history.fault("foreign", 20_000, 25_000, mixed=True, evicts=True)
         history.again("a", range(3, 4), 600_000)
-        assert violated(history.judged()) == {"repeated": 1, "double owner": 1}
+        assert violated(history.judged()) == {"repeated": 1, "double owner": 1, "below a commit": 1}
 
     def test_a_commit_of_what_nobody_had_done(self, history: History) -> None:
         at = history.works("a", range(3), 1000)
@@ -340,6 +384,90 @@ class TestWhatIsWrong:
         history.fault("freeze", at, at + 9_000, fences=1, meets=["t1"])
         history.fenced("t2", at + 8_000)
         assert violated(history.judged()) == {"ended": 1}
+
+    def test_records_out_of_order(self, history: History) -> None:
+        """Each is handed out once."""
+        for offset in range(4):
+            history.story.sent(0, offset, 990)
+        at = 1000.0
+        for offset in (0, 3, 2, 1):
+            at = history.again("a", range(offset, offset + 1), at)
+        assert violated(history.judged()) == {"disordered": 2}
+
+    def test_a_partition_that_is_delivered_without_any_commit(self, history: History) -> None:
+        """After a kill all that was ever done is handed out again."""
+        history.notes.log.commits.clear()
+        killed_with_repeats(history, committed=None)
+        assert violated(history.judged()) == {"no start": 1}
+
+    def test_an_auto_commit_that_never_commits(self, history: History) -> None:
+        at = history.works("a", range(250), 1000)
+        history.fault("kill", at, at + 9_000)
+        history.dies("a", at + 1)
+        history.group(at + 5_900, "b")
+        history.again("b", range(250), at + 6_000)
+        assert violated(history.judged()) == {"commit late": 1}
+
+    def test_a_member_that_leaves_in_order_at_the_end_without_its_commit(self, history: History) -> None:
+        at = history.works("a", range(5), 1000)
+        history.commit(1, 1200)
+        for name in "ab":
+            history.leaves(name, at)
+        history.group(at + 50)
+        assert violated(history.judged()) == {"left uncommitted": 1}
+
+    def test_faults_that_were_not_played(self, history: History) -> None:
+        at = history.works("a", range(5), 1000)
+        for number in range(20):
+            history.fault("kill", at + number, at + number + 1)
+        history.fault("cut", at, at + 9, failed="TimeoutError()")
+        assert history.judged().ok
+        history.fault("cut", at, at + 9, failed="TimeoutError()")
+        history.fault("cut", at, at + 9, failed="TimeoutError()")
+        assert violated(history.judged()) == {"not played": 3}
+
+    def test_the_only_fault_was_not_played(self, history: History) -> None:
+        at = history.works("a", range(5), 1000)
+        history.fault("kill", at, at + 9, failed="AssertionError()")
+        assert violated(history.judged()) == {"not played": 1}
+
+    def test_a_standstill_that_began_long_before_the_fault(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.story.sent(0, 3, at)
+        history.commit(3, at)
+        history.fault("slow", at + 6_900, at + 30_000, over=at + 16_900, evicts=True)
+        history.again("a", range(3, 4), at + 23_800)
+        found = history.judged()
+        assert violated(found) == {"unowned": 1}
+        assert found.rows["slow"].worst_seconds == pytest.approx(13.8, abs=0.01)
+
+    def test_a_standstill_while_a_fault_meets_another_member(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.story.sent(0, 3, at)
+        history.fault("block", at, at + 9_000, over=at + 8_500, meets=["b"])
+        history.again("a", range(3, 4), at + 8_000)
+        assert violated(history.judged()) == {"unowned": 1}
+
+    def test_a_log_that_was_cut_off_and_a_generation_for_another_reason(self, history: History) -> None:
+        """It is the leaver's: nobody can tell whether the cut was noticed, and it was the only fault."""
+        history.group(500, "a", "b", "c")
+        at = history.works("a", range(3), 1000)
+        history.leaves("c", at + 100)
+        history.fault("cut", at, at + 40_000, over=at + 4_000, cut_ns=_ns(at + 1_000))
+        history.group(at + 1_500, "a", "b")
+        assert violated(history.judged()) == {"not played": 1}
+
+    def test_rebalances_without_end(self, history: History) -> None:
+        at = history.works("a", range(100), 1000)
+        history.commit(100, at)
+        for number in range(500):
+            history.group(1000 + 20 * number, "a", "b")
+        assert violated(history.judged()) == {"restless": 1}
+
+    def test_a_group_that_is_not_well_long_after_a_fault(self, history: History) -> None:
+        at = history.works("a", range(3), 1000)
+        history.fault("cut", at, at + 50_000, well=False)
+        assert violated(history.judged()) == {"not well": 1}
 
 
 class TestTheCoordinatorsLog:

@@ -11,7 +11,7 @@ from chaos.long.judge import judge
 from chaos.long.load import ABORTED
 from chaos.long.outputs import LATE_SECONDS, AskedCommits, Made, Output, Outputs
 from demo.journal import Journal, read_run
-from integration.offsets_topic import GroupLog
+from integration.offsets_topic import Commit, GroupLog
 from unit.examples.stories import EPOCH_NS, MILLISECOND, Story
 
 RECORDS = 6
@@ -46,7 +46,7 @@ class History:
 
     def violated(self) -> dict[str, int]:
         notes = Notes(
-            log=GroupLog(),
+            log=GroupLog(commits=[Commit(0, 0, EPOCH_NS / 1e9, self.story.topic)]),
             windows=[],
             endings={},
             bound_seconds=7.0,

@@ -115,7 +115,7 @@ class Run:
         over_ns = clock_ns()
         recovered = await group.until_consumed(over_ns) and await group.until_stable()
         for window in windows:
-            window.recovered_ns = clock_ns()
+            window.recovered_ns, window.well = clock_ns(), recovered
         seconds = (clock_ns() - over_ns) / 1e9
         what = " + ".join(f"{w.kind} ({w.detail})" if w.detail else w.kind for w in windows)
         how = f"all well {seconds:.1f} s after" if recovered else f"NOT WELL after {RECOVERY_SECONDS:.0f} s"

@@ -28,7 +28,9 @@ class Window(msgspec.Struct, kw_only=True):
     over_ns: int = 0
     """Until then the fault itself kept partitions from being consumed, whoever owned them; 0: it did not."""
     recovered_ns: int = 0
-    """When every partition had been consumed again; 0: never."""
+    """When every partition had been consumed again, or nobody waited any longer; 0: it lasts."""
+    well: bool = True
+    """Whether all was well within the world's patience."""
     mixed: bool = False
     """A member without the agent was in the group."""
     evicts: bool = False
@@ -103,6 +105,11 @@ class Evidence:
     @cached_property
     def origin_ns(self) -> int:
         return min(record.sent_ns for record in self.run.sent.values())
+
+    @cached_property
+    def last_ns(self) -> int:
+        """When the last record was handed out."""
+        return max((handout.handed_ns for handout in self.run.handouts()), default=self.origin_ns)
 
     @cached_property
     def processes(self) -> dict[str, ProcessLog]:

@@ -23,8 +23,17 @@ checker finds what is lost, foreign, or owned twice; the rest is found here:
     the broker took a live member out of the group where no fault in force that met it costs a member its session.
 *unnoticed*
     the control topic lost what members had read, and they began no generation (rule 10).
+*restless*
+    the group began generations without end.
+*not well*
+    long after a fault a partition was not consumed again, or the members were not in one generation.
+*disordered*
+    a record was handed out for the first time after a later one of its partition (I2: nothing is skipped).
+*not played*
+    more than a tenth of the faults, or the only one, were not played as they should: the run proves too little.
 
-What is wrong with the output of transactional members is found by :mod:`chaos.long.outputs`.
+Commits that are missing are found by :mod:`chaos.long.commits`, what is wrong with the output of transactional members
+by :mod:`chaos.long.outputs`.
 
 Excused, and counted apart, is what docs/guarantees.md excuses:
 
@@ -39,7 +48,7 @@ Excused, and counted apart, is what docs/guarantees.md excuses:
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -48,13 +57,18 @@ from itertools import pairwise
 from demo.checker import check
 from demo.journal import Delivered, Tp
 
-from .evidence import SLACK_NS, Evidence, name_of
+from .commits import missing_commits
+from .evidence import SLACK_NS, Evidence, Window, name_of
 from .load import ABORTED
 from .outputs import LATE_SECONDS, Outputs, wrong_outputs
 
 __all__ = ["Judgement", "Row", "judge"]
 
 NO_FAULT = "(none)"
+FAILED_SHARE = 0.1
+"""Of the faults: where more of them were not played as they should, the run proves too little. Chosen."""
+RESTLESS_NS, RESTLESS_MAX = 10 * 10**9, 40
+"""So many generations in so long. Chosen: twice what deploys and rolling restarts of ten members make, 19."""
 PRODUCER_NS = 20 * 10**9
 """Within so long after a fault a producer may end by it: twice its requests' time."""
 
@@ -113,20 +127,35 @@ def judge(evidence: Evidence) -> Judgement:
         aborted=sum(record.refused == ABORTED for record in sent),
         delivered=len(evidence.by_record),
     )
-    for window in evidence.windows:
-        found.rows.setdefault(window.kind, Row()).count += 1
-        if window.failed:
-            found.failed.append(f"{window.kind}: {window.failed}")
+    _played(evidence, found)
     _as_the_checker_says(evidence, found)
     _repeats(evidence, found)
     _ahead(evidence, found)
     _strangers(evidence, found)
     _standstills(evidence, found)
     _ends(evidence, found)
-    _unnoticed(evidence, found)
+    _restless(evidence, found)
+    for rule, text in missing_commits(evidence):
+        found.violations[rule].append(text)
     if evidence.notes.outputs is not None:
         _outputs(evidence, evidence.notes.outputs, found)
     return found
+
+
+def _played(evidence: Evidence, found: Judgement) -> None:
+    """Count the faults, and look whether enough of them prove something."""
+    for window in evidence.windows:
+        found.rows.setdefault(window.kind, Row()).count += 1
+        if window.failed:
+            found.failed.append(f"{window.kind}: {window.failed}")
+        if not window.well:
+            at = f"from {evidence.seconds(window.begun_ns):.3f} to {evidence.seconds(window.recovered_ns):.3f} s"
+            found.violations["not well"].append(f"{window.kind} ({window.detail}), {at}")
+    _unnoticed(evidence, found)
+    if len(found.failed) > max(1, FAILED_SHARE * len(evidence.windows)) or 0 < len(evidence.windows) == len(
+        found.failed
+    ):
+        found.violations["not played"] += found.failed
 
 
 def _as_the_checker_says(evidence: Evidence, found: Judgement) -> None:
@@ -140,6 +169,11 @@ def _as_the_checker_says(evidence: Evidence, found: Judgement) -> None:
             found.excused["two owners in a mixed group"] += 1
         else:
             found.violations["double owner"].append(str(double))
+    for late in verdict.out_of_order:
+        if evidence.mixed_lately(evidence.origin_ns + round(late.earlier.handed_at * 1e9)):
+            found.excused["disordered in a mixed group"] += 1
+        else:
+            found.violations["disordered"].append(str(late))
 
 
 def _repeats(evidence: Evidence, found: Judgement) -> None:
@@ -237,18 +271,44 @@ def _strangers(evidence: Evidence, found: Judgement) -> None:
 
 def _standstills(evidence: Evidence, found: Judgement) -> None:
     notes = evidence.notes
+    handed: defaultdict[Tp, list[tuple[int, str]]] = defaultdict(list)
+    for handout in sorted(evidence.run.handouts(), key=lambda handout: handout.handed_ns):
+        handed[handout.tp].append((handout.handed_ns, name_of(handout.process)))
     for tp, from_ns, until_ns in _still(evidence):
         windows = list(evidence.windows_in(from_ns, until_ns))
-        since_ns = max([from_ns, *(window.over_ns for window in windows)])
-        seconds = (until_ns - since_ns) / 1e9
+        own = [window for window in windows if _holds_up(evidence, window, handed[tp], from_ns, until_ns)]
+        faults_ns = _covered((max(from_ns, window.begun_ns), min(until_ns, window.over_ns)) for window in own)
+        seconds = (until_ns - from_ns - faults_ns) / 1e9
         for kind in {window.kind for window in windows} or {NO_FAULT}:
             row = found.rows.setdefault(kind, Row())
             row.worst_seconds = max(row.worst_seconds, seconds)
         mixed = any(window.mixed for window in windows)
         if seconds > (notes.bound_mixed_seconds if mixed else notes.bound_seconds):
             kinds = ", ".join(sorted({window.kind for window in windows})) or "no fault"
-            at = f"from {evidence.seconds(since_ns):.3f} to {evidence.seconds(until_ns):.3f} s"
-            found.violations["unowned"].append(f"{tp} stood still {at}, {seconds:.2f} s ({kinds})")
+            at = f"from {evidence.seconds(from_ns):.3f} to {evidence.seconds(until_ns):.3f} s"
+            found.violations["unowned"].append(f"{tp} stood still {at}, {seconds:.2f} s without the fault's ({kinds})")
+
+
+def _holds_up(evidence: Evidence, window: Window, handed: list[tuple[int, str]], from_ns: int, until_ns: int) -> bool:
+    """Whether a fault may itself have kept a partition from being consumed.
+
+    Not where another member than it met was handed its records before and afterwards, and was never out in between.
+    """
+    if not window.over_ns or not window.meets:
+        return bool(window.over_ns)
+    index = bisect_right(handed, from_ns, key=lambda each: each[0]) - 1
+    before = handed[index][1] if index >= 0 else ""
+    after = handed[bisect_left(handed, until_ns, key=lambda each: each[0])][1]
+    return before != after or window.met(before) or evidence.membership.evicted(before, from_ns, until_ns)
+
+
+def _covered(spans: Iterable[tuple[int, int]]) -> int:
+    """Length of what these cover together."""
+    covered, end = 0, 0
+    for begun, until in sorted(spans):
+        covered += max(0, until - max(begun, end))
+        end = max(end, until)
+    return covered
 
 
 def _still(evidence: Evidence) -> Iterator[tuple[Tp, int, int]]:
@@ -299,10 +359,34 @@ def _ends(evidence: Evidence, found: Judgement) -> None:
 
 
 def _unnoticed(evidence: Evidence, found: Judgement) -> None:
-    begun = [evidence.clock_ns(generation.at) for generation in evidence.log.generations]
+    """Look for the generation that members begin when the control topic has lost what they read.
+
+    One with other members than before may be of that reason or of its own. A JoinGroup that was under way for its own
+    is sent again to the next coordinator, when the cut has been noticed, and a second generation does not follow.
+    """
+    begun = []  # (time, whether with the members of the one before)
+    before: dict[str, str] | None = None
+    for generation in evidence.log.generations:
+        begun.append((evidence.clock_ns(generation.at), generation.members == before))
+        before = generation.members
     bound_ns = round(evidence.notes.bound_mixed_seconds * 1e9)
     for window in evidence.windows:
+        if not window.cut_ns:
+            continue
         until_ns = max(window.cut_ns, window.over_ns) + bound_ns
-        if window.cut_ns and not any(window.cut_ns - SLACK_NS <= at_ns <= until_ns for at_ns in begun):
+        same = [same for at_ns, same in begun if window.cut_ns - SLACK_NS <= at_ns <= until_ns]
+        if not same:
             text = f"no generation from {evidence.seconds(window.cut_ns):.3f} to {evidence.seconds(until_ns):.3f} s"
             found.violations["unnoticed"].append(f"{text} ({window.kind}: {window.detail})")
+        elif not any(same):
+            text = "each generation after it has other members, so nobody can tell whether it was noticed"
+            found.failed.append(f"{window.kind}: {text} ({window.detail})")
+
+
+def _restless(evidence: Evidence, found: Judgement) -> None:
+    """Rebalances without end: a member that has to join again and again does so after ever longer pauses (rule 6)."""
+    begun = [evidence.clock_ns(generation.at) for generation in evidence.log.generations]
+    most, at_ns = max(((bisect_right(begun, at + RESTLESS_NS) - i, at) for i, at in enumerate(begun)), default=(0, 0))
+    if most > RESTLESS_MAX:
+        text = f"{most} generations within {RESTLESS_NS / 1e9:.0f} s, from {evidence.seconds(at_ns):.3f} s on"
+        found.violations["restless"].append(text)
