@@ -63,10 +63,10 @@ class History:
         self.story.dies(who, at)
         self.notes.endings[who] = Ending(at_ns=_ns(at), code=-9, crash=True)
 
-    def leaves(self, who: str, at: float) -> None:
+    def leaves(self, who: str, at: float, asked: float = 0) -> None:
         """A process ends in order."""
         self.story.ends(who, at)
-        self.notes.endings[who] = Ending(at_ns=_ns(at + 200), code=0)
+        self.notes.endings[who] = Ending(at_ns=_ns(at + 200), code=0, asked_ns=_ns(asked))
 
     def fenced(self, who: str, at: float) -> None:
         """A transactional member's producer is of no use any more."""
@@ -224,6 +224,21 @@ class TestWhatIsRight:
         assert found.ok, found.violations
         assert len(found.failed) == 1
 
+    def test_a_record_in_hand_that_outlives_a_stop(self, history: History) -> None:
+        """Told to stop, the member has left before user code was through with the record."""
+        at = history.works("a", range(3), 1000)
+        history.commit(3, at)
+        history.story.sent(0, 3, at)
+        history.story.handed("a", 0, 3, at)
+        history.group(at + 3_000, "b")
+        history.again("b", range(3, 4), at + 3_010)
+        history.story.done("a", 0, 3, at + 6_000)
+        history.leaves("a", at + 6_010, asked=at + 10)
+        found = history.judged()
+        assert found.ok, found.violations
+        assert found.excused["repeated after a stop with the record in hand"] == 1
+        assert found.excused["two owners after a lost lease"] == 1
+
 
 class TestWhatIsWrong:
     def test_a_record_that_nobody_did(self, history: History) -> None:
@@ -281,6 +296,13 @@ class TestWhatIsWrong:
         history.fault("foreign", 20_000, 25_000, mixed=True, evicts=True)
         history.again("a", range(3, 4), 600_000)
         assert violated(history.judged()) == {"repeated": 1, "double owner": 1, "below a commit": 1}
+
+    def test_a_repeat_after_a_stop_of_what_was_done_before_it(self, history: History) -> None:
+        at = history.works("a", range(4), 1000)
+        history.group(at + 3_000, "b")
+        history.again("b", range(3, 4), at + 3_010)
+        history.leaves("a", at + 6_010, asked=at + 10)
+        assert violated(history.judged()) == {"repeated": 1}
 
     def test_a_commit_of_what_nobody_had_done(self, history: History) -> None:
         at = history.works("a", range(3), 1000)

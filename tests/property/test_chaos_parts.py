@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.long.endings import Endings
+from chaos.long.endings import Endings, heeds_sigterm
 from chaos.long.faults import ALONE, FAULTS
 from chaos.long.hold import Hold
 from chaos.long.load import ABORTED, JOURNAL, RECORDS
@@ -177,6 +177,21 @@ class TestTheEnds:
             endings.ended("m2", -9)
         found = {name: (ending.crash, ending.expected) for name, ending in endings.found.items()}
         assert found == {"m1": (False, True), "m2": (True, True)}
+
+    def test_when_one_was_told_to_stop(self) -> None:
+        endings = Endings()
+        with endings.expecting(["m1", "m2"], 0, stop=True), endings.expecting(["m2"], -9, crash=True):
+            endings.ended("m1", 0)
+            endings.ended("m2", -9)
+        assert 0 < endings.found["m1"].asked_ns <= endings.found["m1"].at_ns
+        assert endings.found["m2"].asked_ns > 0
+
+    def test_a_process_that_is_through_with_its_consumer_does_not_know_the_signal(self) -> None:
+        """Its user code raised a moment before."""
+        start, handed, ended = ["S"], ["H", "t", "0", "1", "id", "5"], ["E", "6"]
+        assert heeds_sigterm([start, handed])
+        assert not heeds_sigterm([start])
+        assert not heeds_sigterm([start, handed, ended])
 
     def test_another_code_than_was_asked_for(self) -> None:
         endings = Endings()

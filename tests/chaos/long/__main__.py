@@ -112,6 +112,8 @@ class Run:
             errors = [TimeoutError(f"not over after {STUCK_SECONDS:.0f} s")] * len(windows)
         for window, error in zip(windows, errors, strict=True):
             window.failed = "" if error is None else repr(error)
+        # Where the fault was not played to its end: beyond its window the group is to be ours.
+        await group.end_foreign()
         over_ns = clock_ns()
         recovered = await group.until_consumed(over_ns) and await group.until_stable()
         for window in windows:

@@ -74,7 +74,8 @@ def _late(evidence: Evidence, handouts: list[Delivered], advances: list[tuple[in
 def _out_ns(evidence: Evidence, handout: Delivered) -> int:
     """When the member died, ended or was out of the group, or the run was over: what it had done is another's then."""
     gone_ns = evidence.processes[handout.process].gone_ns()
-    out = [at for at in evidence.membership.evictions[name_of(handout.process)] if at >= handout.handed_ns]
+    name, membership = name_of(handout.process), evidence.membership
+    out = [at for at in (*membership.evictions[name], *membership.stopped[name]) if at >= handout.handed_ns]
     return min([evidence.last_ns if gone_ns is None else gone_ns, *out])
 
 

@@ -58,6 +58,8 @@ class Ending(msgspec.Struct, kw_only=True):
     crash: bool = False
     """It was killed, or lost its rights: what it had done since its last commit may be done again."""
     expected: bool = True
+    asked_ns: int = 0
+    """When it was told to stop; 0: it was not."""
     fenced: bool = False
     """It says that its transactional producer was of no use any more: expected where a fault does that."""
 
@@ -161,6 +163,11 @@ class Evidence:
         ended_ns = self.processes[process].gone_ns() or ending.at_ns
         return from_ns <= ended_ns <= until_ns
 
+    def told_to_stop(self, name: str, at_ns: int) -> bool:
+        """Whether a process had been told to stop by then."""
+        ending = self.notes.endings.get(name)
+        return ending is not None and 0 < ending.asked_ns <= at_ns
+
     def gave_up(self, handout: Delivered, until_ns: int) -> bool:
         """Whether user code ended with the record in hand."""
         ended = self.processes[handout.process].gone_ns()
@@ -183,6 +190,8 @@ class Membership:
         """Name of a process -> from when until when."""
         self.evictions: defaultdict[str, list[int]] = defaultdict(list)
         """Name of a process that lived -> when a generation began without it, by a fault that may cost it that."""
+        self.stopped: defaultdict[str, list[int]] = defaultdict(list)
+        """The same of one that was told to stop: it has left, user code goes on with the record in hand."""
         self.unexplained: list[tuple[str, int]] = []
         """The same where no fault explains it: it excuses nothing."""
         self.unknown: list[tuple[int, int]] = []
@@ -212,6 +221,8 @@ class Membership:
         windows = self._evidence.windows_in(at - self._evidence.session_ns, at)
         if any(window.evicts and window.met(name) for window in windows):
             self.evictions[name].append(at)
+        elif self._evidence.told_to_stop(name, at):
+            self.stopped[name].append(at)
         else:
             self.unexplained.append((name, at))
 
@@ -222,6 +233,11 @@ class Membership:
 
     def evicted(self, process: str, from_ns: int, until_ns: int) -> bool:
         return any(from_ns <= at <= until_ns for at in self.evictions[name_of(process)])
+
+    def left_with(self, handout: Delivered, until_ns: int) -> bool:
+        """Whether a process that was told to stop left by then with this record in hand."""
+        end_ns = min(until_ns, handout.done_ns or until_ns)
+        return any(handout.handed_ns <= at <= end_ns for at in self.stopped[name_of(handout.process)])
 
 
 def name_of(process: str) -> str:

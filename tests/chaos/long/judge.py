@@ -41,6 +41,7 @@ Excused, and counted apart, is what docs/guarantees.md excuses:
   group were gone;
 * the same of a member whose session has ended at the broker: it was frozen, cut off, or asked for no record for too
   long. Its record in hand may run on beside the next owner's;
+* the record in hand of a member that was told to stop, and left before user code was through with it;
 * a record that user code gave up, by an exception or a break;
 * in a mixed group, and for a session after it, everything but a loss: members without the agent know no lease and
   commit what they have in hand.
@@ -117,7 +118,8 @@ def judge(evidence: Evidence) -> Judgement:
         JournalError: nothing was acknowledged, so nothing can be proved.
     """
     for process in evidence.run.processes:
-        process.lease_lost_ns = sorted([*process.lease_lost_ns, *evidence.membership.evictions[process.name]])
+        out = evidence.membership.evictions[process.name] + evidence.membership.stopped[process.name]
+        process.lease_lost_ns = sorted([*process.lease_lost_ns, *out])
     sent = evidence.run.sent.values()
     found = Judgement(
         bound_seconds=evidence.notes.bound_seconds,
@@ -152,9 +154,8 @@ def _played(evidence: Evidence, found: Judgement) -> None:
             at = f"from {evidence.seconds(window.begun_ns):.3f} to {evidence.seconds(window.recovered_ns):.3f} s"
             found.violations["not well"].append(f"{window.kind} ({window.detail}), {at}")
     _unnoticed(evidence, found)
-    if len(found.failed) > max(1, FAILED_SHARE * len(evidence.windows)) or 0 < len(evidence.windows) == len(
-        found.failed
-    ):
+    played = len(evidence.windows) - len(found.failed)
+    if found.failed and (not played or len(found.failed) > max(1, FAILED_SHARE * len(evidence.windows))):
         found.violations["not played"] += found.failed
 
 
@@ -201,6 +202,8 @@ def _excuse(evidence: Evidence, first: Delivered, again_ns: int) -> str:
         return "a crash"
     if evidence.membership.evicted(first.process, first.handed_ns, again_ns):
         return "a lost membership"
+    if evidence.membership.left_with(first, again_ns):
+        return "a stop with the record in hand"
     return "user code gave it up" if evidence.gave_up(first, again_ns) else ""
 
 

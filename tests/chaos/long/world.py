@@ -22,7 +22,7 @@ from integration.harness import Group, Member, eventually
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .cluster import ChaosCluster
-from .endings import Endings
+from .endings import Endings, heeds_sigterm
 from .evidence import Ending, Window
 from .outputs import Outputs
 from .processes import Feeder, Transformers
@@ -169,10 +169,15 @@ class World:
         if name not in self.group.members:
             return
         member = self.group.members[name]
-        # A program that has not come to its consumer yet does not know the signal.
-        early = () if self.group.handed_out(member) else (-signal.SIGTERM,)
         killed = number == signal.SIGKILL
-        with self.endings.expecting([name], *((-number,) if killed else (0, *early)), crash=killed):
+        if killed:
+            codes = [-number]
+        elif heeds_sigterm(self.group.journal_of(member)):
+            codes = [0]
+        else:
+            # It has not come to its consumer yet, or is through with it.
+            codes = [0, -number]
+        with self.endings.expecting([name], *codes, crash=killed, stop=not killed):
             with contextlib.suppress(ProcessLookupError):
                 member.process.send_signal(number)
             try:
@@ -182,6 +187,11 @@ class World:
                 self.endings.wrong(f"{name} did not end after SIGTERM")
                 await self.end(name, signal.SIGKILL)
             self._note_end(name)
+
+    async def end_foreign(self) -> None:
+        """End all members without the agent."""
+        for name in sorted(self.group.members.keys() - set(self.members())):
+            await self.end(name)
 
     def _note_end(self, name: str) -> None:
         member = self.group.members.pop(name, None)
