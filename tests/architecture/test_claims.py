@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -170,6 +171,22 @@ def test_make_does_what_is_said(target: str, parts: list[str]) -> None:
     assert lines[1].endswith("-e '.[dev]'")
     assert [part for part in parts if part not in text] == []
     assert parts or len(lines) == 3, "and nothing else"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_make_demo_fails_where_the_demo_does(code: int, tmp_path: Path) -> None:
+    """With a Python that does nothing but end; 2 is what make says of a command that failed."""
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f"#!/bin/sh\nexit {code}\n")
+    python.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    if not code:
+        make(f"VENV={tmp_path}", "demo")
+        return
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        make(f"VENV={tmp_path}", "demo")
+    assert failed.value.returncode == 2
 
 
 def test_python_versions_are_those_of_the_project_and_of_its_page() -> None:
