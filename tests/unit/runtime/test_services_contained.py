@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +50,7 @@ BREAKING: list[tuple[str, type[Any], str, str]] = [
 
 @pytest.mark.parametrize("breaking", BREAKING, ids=lambda each: f"{each[0]}: {each[1].__name__}.{each[2]}")
 async def test_what_breaks_beside_it_never_stops_the_consumer(
-    breaking: tuple[str, type[Any], str, str], monkeypatch: pytest.MonkeyPatch
+    breaking: tuple[str, type[Any], str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, part, method, where = breaking
 
@@ -82,9 +83,15 @@ async def test_what_breaks_beside_it_never_stops_the_consumer(
             # A report gathers first, and one may be due before the consumer has done its records.
             with_it = {"reports"} if where == "gathering" else set()
             assert errors.keys() - with_it == {where}, "nothing else broke"
+            assert [line for line in caplog.records if says(line, f"{method} broke")], caplog.text
         finally:
             await one.stop()
     assert not broker.groups[GROUP].members, "and it leaves as ever"
+
+
+def says(line: logging.LogRecord, error: str) -> bool:
+    """Return whether an operator reads of this error: in the text of a line, or in its traceback."""
+    return line.levelno >= logging.WARNING and error in logging.Formatter().format(line)
 
 
 def agent_of(one: Any) -> Any:
