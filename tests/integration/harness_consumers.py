@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -126,13 +127,16 @@ class Recorder(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 @contextlib.asynccontextmanager
-async def drain(*consumers: Consumer) -> AsyncIterator[Counter[str]]:
-    """Consume with all of these in the background; yields how often each value was handed out."""
+async def drain(*consumers: Consumer, handed: list[tuple[float, int]] | None = None) -> AsyncIterator[Counter[str]]:
+    """Consume with all of these in the background; yields how often each value was handed out. ``handed`` takes when
+    and of which partition."""
     counts: Counter[str] = Counter()
 
     async def consume(consumer: Consumer) -> None:
         async for message in consumer:
             counts[message.value.decode()] += 1
+            if handed is not None:
+                handed.append((time.monotonic(), message.partition))
 
     tasks = [asyncio.create_task(consume(consumer)) for consumer in consumers]
     try:
