@@ -157,6 +157,7 @@ def test_make_lists_all_targets() -> None:
     [
         ("install", []),
         ("demo", ["examples/demo"]),
+        ("demo-spark", ["-e '.[dev,spark-tests]'", "-m benchmarks.baselines"]),
         (
             "test",
             ["ruff check", "lint-imports", "mypy", "tests/unit tests/property", "pytest tests/integration tests/chaos"],

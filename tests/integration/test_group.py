@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -306,6 +307,9 @@ async def test_shadow_mode_plans_and_asks_for_nothing(quick_kafka: Cluster, tmp_
             decision = await eventually(decided, "some decisions want a second replica")
             assert decision["mode"] == "shadow"
             assert receiver.requests == []
+            assert "shadow mode, so nothing is scaled" in member.log
+            counts = re.findall(r"^loadtrim_plans_total\{.*\} (\d+)", await member.get("/metrics"), re.MULTILINE)
+            assert sum(map(int, counts)) >= 5
             verdict = await group.finish()
     assert verdict.spotless, str(verdict)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.planning.planner import Planner
 from loadtrim_agent.protocol.membership import Phase
 from loadtrim_agent.runtime.agent import Agent
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
@@ -35,6 +36,8 @@ WARM_SECONDS = 3.0
 BETWEEN_SECONDS = 0.5
 FROZEN_SECONDS = 6.0
 """Less than the session timeout, so that it is waited for."""
+DECISIONS = 6
+"""One a second."""
 SLOW_SECONDS_MAX = 1.0
 """Longest that a message of a slow leader takes, one way."""
 
@@ -236,3 +239,25 @@ def test_nothing_is_delivered_twice_however_many_moves_and_rebalances(seed: int)
     assert report.repeats == 0
     assert len({each.generation for each in seen}) > 5
     assert moves_in(seen) > 5
+
+
+def test_the_leader_alone_decides(group: FedGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every member has what a leader needs; one of them works at a time, also after the leader has gone."""
+    decisions: list[Planner] = []
+    decide = Planner.decide
+
+    def noted(planner: Planner, *args: Any) -> Any:
+        decisions.append(planner)
+        return decide(planner, *args)
+
+    monkeypatch.setattr(Planner, "decide", noted)
+    group.world.kernel.run(DECISIONS)
+    assert len(set(map(id, decisions))) == 1
+    assert len(decisions) == pytest.approx(DECISIONS, abs=2)
+    (leader,) = [member for member in group.world.alive if agent_of(member).snapshot().is_leader]
+    group.stop([leader], within_seconds=0.0)
+    group.until(lambda: leader.left)
+    group.settle()
+    del decisions[:]
+    group.world.kernel.run(DECISIONS)
+    assert len(set(map(id, decisions))) == 1
