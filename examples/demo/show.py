@@ -14,7 +14,7 @@ from demo.report import percentile
 from demo.run import Live
 from loadtrim.observer.connection import Connection
 from loadtrim.observer.follow import GroupFollower, following
-from loadtrim_agent.observability.text import decision_line
+from loadtrim_agent.observability.text import counted, decision_line
 
 __all__ = ["show"]
 
@@ -100,7 +100,7 @@ async def _tell(live: Live, group: GroupFollower) -> None:
     said = None
     while True:
         await asyncio.sleep(LINE_SECONDS)
-        print(f"{_progress(live)}; {live.orchestrator.replicas} replicas; {_latency(live)}", flush=True)
+        print(f"{_progress(live)}; {counted(live.orchestrator.replicas, 'replica')}; {_latency(live)}", flush=True)
         if group.trouble:
             continue
         state = group.view.state(time.time())
