@@ -20,6 +20,7 @@ import seeds
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.listener import Listener
 from loadtrim_agent.delivery.transactions import Transactions
+from loadtrim_agent.kafka.fetch.session import FetchSession
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import membership_answers, pace
 from loadtrim_agent.protocol.assigned_partition import AssignedPartition
@@ -210,6 +211,23 @@ def test_a_start_below_the_commit_after_a_crash_is_seen(monkeypatch: pytest.Monk
     monkeypatch.setattr(PartitionTable, "_open", open_lower)
     with pytest.raises(Violation, match="I3: .* below its commit"):
         Chaos(0, DYING).run()
+
+
+@pytest.mark.slow
+def test_a_fetch_session_that_is_gone_on_with_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker forgets sessions, and says so: what nobody begins anew stands still."""
+    lost = FetchSession.lost
+
+    def begun_anew_where_known(self: FetchSession, *, known: bool) -> None:
+        if known:
+            lost(self, known=known)
+
+    monkeypatch.setattr(FetchSession, "lost", begun_anew_where_known)
+    options = Options(
+        members=2, members_max=2, partitions=2, fault_seconds=10.0, drift_max=0.0, moves_per_second=0.0,
+        programs=("iterates",),
+    )  # fmt: skip
+    assert violated(options) == "I4"
 
 
 @pytest.mark.slow

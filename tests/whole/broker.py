@@ -84,7 +84,10 @@ class Cluster:
         """Requests by API key."""
         self.refuse: Callable[[Incoming], int] = lambda request: 0
         """Error code to answer a group request with, whatever it says; 0: none."""
-        self._sessions: dict[int, _Session] = {}
+        self.evicts: Callable[[], bool] = lambda: False
+        """Whether a fetch session makes room for another one now."""
+        self._sessions: dict[tuple[int, int], _Session] = {}
+        """(node, id): a broker keeps its own, in memory."""
         self._session_ids = 0
         self._polls: dict[Partition, list[_Poll]] = {}
         self.transactions = TransactionCoordinator(kernel, self, lambda: self.leader(TRANSACTIONS))
@@ -236,7 +239,7 @@ class Cluster:
                 wanted[Partition(topic, index)] = (offset, numbers[-1])
         session = NO_SESSION
         if request.version >= 7 and body.session_epoch != -1:
-            code, session, wanted = self._in_session(body, wanted)
+            code, session, wanted = self._in_session(client.node, body, wanted)
             if code:
                 reply(encode_answer(request, 0, code, 0, []))
                 return
@@ -249,15 +252,17 @@ class Cluster:
             self._answer_poll(poll)
 
     def _in_session(
-        self, body: Any, wanted: dict[Partition, tuple[int, int]]
+        self, node: int, body: Any, wanted: dict[Partition, tuple[int, int]]
     ) -> tuple[int, int, dict[Partition, tuple[int, int]]]:
         """(error code, session id, all that it fetches)."""
         if body.session_epoch == 0:
-            self._sessions.pop(body.session_id, None)
+            self._sessions.pop((node, body.session_id), None)
             self._session_ids += 1
-            self._sessions[self._session_ids] = _Session(1, dict(wanted))
+            self._sessions[node, self._session_ids] = _Session(1, dict(wanted))
             return 0, self._session_ids, wanted
-        session = self._sessions.get(body.session_id)
+        if self.evicts():
+            self._sessions.pop((node, body.session_id), None)
+        session = self._sessions.get((node, body.session_id))
         if session is None:
             return UNKNOWN_SESSION, 0, {}
         if session.epoch != body.session_epoch:
@@ -283,6 +288,10 @@ class Cluster:
         for poll in self._polls.pop(at, []):
             self._answer_poll(poll)
 
+    def forget_sessions(self, node: int) -> None:
+        """A broker is gone, and its memory with it."""
+        self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node}
+
     def wake_polls(self) -> None:
         """Answer every poll: leaders have changed."""
         for at in list(self._polls):
@@ -296,7 +305,7 @@ class Cluster:
             waiting = self._polls.get(at)
             if waiting is not None and poll in waiting:
                 waiting.remove(poll)
-        session = self._sessions.get(poll.session)
+        session = self._sessions.get((poll.client.node, poll.session))
         left = poll.request.body.max_bytes
         topics: dict[str, list[Any]] = {}
         for at, (offset, most) in poll.wanted.items():

@@ -36,6 +36,8 @@ DENIALS: tuple[tuple[int, tuple[int, ...]], ...] = (
 )
 """GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED."""
 GROUP_REQUESTS = (API.JOIN_GROUP, API.SYNC_GROUP, API.HEARTBEAT, API.OFFSET_COMMIT, API.OFFSET_FETCH)
+EVICTION_SHARE = 0.01
+"""Of the requests of a fetch session: its broker has given its place to another one. Chosen: some five in a run."""
 PLAN_SEQUENCE = 1_000_000
 """Above the leader's own."""
 
@@ -169,6 +171,8 @@ class Chaos:
         self.world = World(seed, self.options, trace=trace)
         self.rng = self.world.kernel.rng
         self._plans = PLAN_SEQUENCE
+        evictions = random.Random(f"evictions {seed}")
+        self.world.cluster.evicts = lambda: self.world.faulty and evictions.random() < EVICTION_SHARE
 
     def run(self) -> Report:
         """The whole run.
@@ -386,6 +390,7 @@ class Chaos:
         cluster.away.add(node)
         if node == cluster.coordinator_node:
             cluster.group(GROUP).fail(silent=True)
+        cluster.forget_sessions(node)
         self.world.network.down(node)
         cluster.wake_polls()
 
