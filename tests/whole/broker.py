@@ -90,6 +90,8 @@ class Cluster:
         """(node, id): a broker keeps its own, in memory."""
         self._session_ids = 0
         self._polls: dict[Partition, list[_Poll]] = {}
+        self._led: dict[Partition, int] = {}
+        """Partition -> its last leader, where it is not the one that it had first."""
         self.transactions = TransactionCoordinator(kernel, self, lambda: self.leader(TRANSACTIONS))
         self._handlers: dict[int, Callable[[Incoming, Reply, Connection], None]] = {
             API.PRODUCE: self._produce,
@@ -123,6 +125,14 @@ class Cluster:
         self._feed(partition)
         return offset
 
+    def cut(self, partition: Partition, end: int, *values: bytes) -> None:
+        """Lose the records from ``end`` on by an unclean election. The new leader has these before anybody asks."""
+        store, now_ms = self.stores[partition], self._now_ms()
+        store.truncate(max(store.start, end))
+        for value in values:
+            store.append(batch_of([value], now_ms), now_ms)
+        self.wake_polls()
+
     def group(self, name: str) -> GroupModel:
         """Return the model of a group's coordinator."""
         if name not in self.groups:
@@ -134,8 +144,11 @@ class Cluster:
         up = [node for node in self.nodes if node not in self.away]
         if not up:
             return -1
-        first = (partition.partition + len(partition.topic)) % len(self.nodes)
+        first = self._first_leader(partition)
         return first if first in up else up[first % len(up)]
+
+    def _first_leader(self, partition: Partition) -> int:
+        return (partition.partition + len(partition.topic)) % len(self.nodes)
 
     def _now_ms(self) -> int:
         return int((EPOCH_SECONDS + self._kernel.now) * 1000)
@@ -291,6 +304,15 @@ class Cluster:
     def forget_sessions(self, node: int) -> None:
         """A broker is gone, and its memory with it."""
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node}
+
+    def elect(self) -> None:
+        """Brokers have come or gone: where another one leads now, a new epoch begins."""
+        for at, store in self.stores.items():
+            before, now = self._led.get(at, self._first_leader(at)), self.leader(at)
+            if now not in (before, -1):
+                self._led[at] = now
+                store.epoch += 1
+        self.wake_polls()
 
     def wake_polls(self) -> None:
         """Answer every poll: leaders have changed."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
+from loadtrim_agent.wire.codec import encode
+from loadtrim_agent.wire.ownership_records import LoadRecord, MovePlan, PlanRecord
 from loadtrim_agent.wire.topic_names import control_topic
 from sim.scheduler import START_SECONDS
 
@@ -18,7 +19,7 @@ from .programs import FIRST_PROGRAMS, LISTENERS, PROGRAMS
 from .requests import API, Incoming
 from .world import TOPIC, Member, Options, World
 
-__all__ = ["Chaos", "Report", "drawn_options", "simulate"]
+__all__ = ["NOTHING", "Chaos", "Report", "drawn_options", "simulate"]
 
 HEALED_SECONDS = 12.0
 """Beside the rebalance timeout: new metadata, a coordinator found, members restarted. Chosen."""
@@ -38,6 +39,8 @@ DENIALS: tuple[tuple[int, tuple[int, ...]], ...] = (
 GROUP_REQUESTS = (API.JOIN_GROUP, API.SYNC_GROUP, API.HEARTBEAT, API.OFFSET_COMMIT, API.OFFSET_FETCH)
 EVICTION_SHARE = 0.01
 """Of the requests of a fetch session: its broker has given its place to another one. Chosen: some five in a run."""
+NOTHING = encode(LoadRecord(group="", member="", at=0.0, generation=-1))
+"""A record that means nothing to anybody."""
 PLAN_SEQUENCE = 1_000_000
 """Above the leader's own."""
 
@@ -171,6 +174,7 @@ class Chaos:
         self.world = World(seed, self.options, trace=trace)
         self.rng = self.world.kernel.rng
         self._plans = PLAN_SEQUENCE
+        self._growth = random.Random(f"growth {seed}")
         evictions = random.Random(f"evictions {seed}")
         self.world.cluster.evicts = lambda: self.world.faulty and evictions.random() < EVICTION_SHARE
 
@@ -392,7 +396,7 @@ class Chaos:
             cluster.group(GROUP).fail(silent=True)
         cluster.forget_sessions(node)
         self.world.network.down(node)
-        cluster.wake_polls()
+        cluster.elect()
 
     def _restore(self) -> None:
         cluster = self.world.cluster
@@ -402,7 +406,7 @@ class Chaos:
         if not cluster.group(GROUP).up:
             cluster.coordinator_node = self.rng.choice(cluster.nodes)
             cluster.group(GROUP).take_over()
-        cluster.wake_polls()
+        cluster.elect()
 
     def _failover(self) -> None:
         cluster = self.world.cluster
@@ -442,11 +446,13 @@ class Chaos:
         self.world.cluster.refuse = lambda request: 0
 
     def _truncate_log(self) -> None:
-        store = self.world.cluster.stores.get(Partition(control_topic(GROUP), 0))
+        """The log loses its end, and may have grown again, past what its readers have read, before anybody asks."""
+        log = Partition(control_topic(GROUP), 0)
+        store = self.world.cluster.stores.get(log)
         if store is not None:
             self._counted("truncate_log")
-            store.truncate(max(store.start, store.end - self.rng.randint(1, 6)))
-            self.world.cluster.wake_polls()
+            grown = [NOTHING] * self._growth.choice((0, 0, 1, 3, 8))
+            self.world.cluster.cut(log, store.end - self.rng.randint(1, 6), *grown)
 
     def _expire_log(self) -> None:
         store = self.world.cluster.stores.get(Partition(control_topic(GROUP), 0))

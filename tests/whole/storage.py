@@ -13,6 +13,8 @@ __all__ = ["PartitionStore", "batch_of"]
 
 _BASE_OFFSET = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
+_EPOCH = struct.Struct(">i")
+_EPOCH_AT = 12
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _CHECKED_FROM = 21
@@ -53,6 +55,8 @@ class PartitionStore:
         self._bases: list[int] = []
         self.start = 0
         self.end = 0
+        self.epoch = 0
+        """Of the leader: how often one was elected."""
 
     def append(self, data: bytes, now_ms: int) -> int:
         """Append what a producer sent; return the first offset."""
@@ -74,6 +78,7 @@ class PartitionStore:
             _BASE_OFFSET.pack_into(raw, _MAX_TIMESTAMP_AT, now_ms)
             _CRC.pack_into(raw, _CRC_AT, calc_crc32c(bytes(raw[_CHECKED_FROM:])))
         _BASE_OFFSET.pack_into(raw, 0, self.end)
+        _EPOCH.pack_into(raw, _EPOCH_AT, self.epoch)
         self._batches.append(_Batch(self.end, self.end + count - 1, timestamp, bytes(raw)))
         self._bases.append(self.end)
         self.end += count
@@ -99,7 +104,8 @@ class PartitionStore:
         return -1, -1
 
     def truncate(self, end: int) -> None:
-        """Lose the last records, as an unclean election does."""
+        """Lose the last records, as an unclean election does: what follows is the new leader's."""
+        self.epoch += 1
         while self._batches and self._batches[-1].base >= end:
             self._batches.pop()
             self._bases.pop()
