@@ -187,3 +187,20 @@ def test_nobody_is_given_what_another_member_has_and_all_is_given_in_the_end(see
             turn(name)
     shares = [len(has) for _, has in (*theirs.values(), *ours.values())]
     assert (sum(shares), max(shares) - min(shares) <= 1) == (len(PARTITIONS), True)
+
+
+def test_offsets_in_a_transaction_are_refused_less_often_than_others() -> None:
+    """As ``ClassicGroup.validateOffsetCommit`` of Kafka 4.1 says; what else keeps them right is the product's to do."""
+    group = Harness().group
+    answers: list[Any] = []
+    group.serve(JoinRequest("", (LOADTRIM,), ((LOADTRIM, b""),), 6.0, 12.0), answers.append)
+    member = answers[-1].member
+    group.serve(JoinRequest(member, (LOADTRIM,), ((LOADTRIM, b""),), 6.0, 12.0), answers.append)
+    generation = answers[-1].generation
+    assert group.state is GroupState.COMPLETING
+    assert group.refusal(member, generation) == Code.REBALANCE_IN_PROGRESS
+    assert group.refusal(member, generation, transactional=True) == Code.NONE
+    assert group.refusal("", -1) == Code.UNKNOWN_MEMBER_ID
+    assert group.refusal("", -1, transactional=True) == Code.NONE, "nothing fences them"
+    assert group.refusal(member, generation - 1, transactional=True) == Code.ILLEGAL_GENERATION
+    assert group.refusal("somebody", generation, transactional=True) == Code.UNKNOWN_MEMBER_ID

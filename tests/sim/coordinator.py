@@ -27,6 +27,7 @@ __all__ = [
     "LeaveRequest",
     "SyncReply",
     "SyncRequest",
+    "by_nobody",
 ]
 
 
@@ -387,8 +388,8 @@ class Coordinator:
     # -- offsets -------------------------------------------------------------------------------------------------
 
     def _commit(self, request: CommitRequest, reply: Reply) -> None:
-        by_nobody = request.generation < 0 and not request.member and not self.members
-        code = 0 if by_nobody else self.refusal(request.member, request.generation)
+        unfenced = by_nobody(request.member, request.generation) and not self.members
+        code = 0 if unfenced else self.refusal(request.member, request.generation)
         if not code:
             if request.member in self.members:
                 self._renew(self.members[request.member])
@@ -396,10 +397,16 @@ class Coordinator:
                 self.commit_offset(request.member, partition, offset)
         reply(dict.fromkeys(request.offsets, int(code)))
 
-    def refusal(self, member: str, generation: int) -> int:
-        """Return the code for a member's offsets; 0: they are taken."""
+    def refusal(self, member: str, generation: int, *, transactional: bool = False) -> int:
+        """Return the code for a member's offsets; 0: they are taken.
+
+        Offsets in a transaction are taken while the leader assigns, too, and without a member and a generation always.
+        """
+        if transactional and by_nobody(member, generation):
+            return Code.NONE
         code = self._check(member, generation)
-        return Code.REBALANCE_IN_PROGRESS if not code and self.state is GroupState.COMPLETING else code
+        completing = self.state is GroupState.COMPLETING and not transactional
+        return Code.REBALANCE_IN_PROGRESS if not code and completing else code
 
     def commit_offset(self, member: str, partition: Partition, offset: int) -> None:
         """Keep an offset."""
@@ -502,6 +509,11 @@ def _member(request: JoinRequest) -> _Member:
         request.session_timeout_seconds,
         request.rebalance_timeout_seconds,
     )
+
+
+def by_nobody(member: str, generation: int) -> bool:
+    """Return whether offsets carry neither a member nor a generation: nothing fences them."""
+    return not member and generation < 0
 
 
 def _named(member: str, said: JoinedMember, protocol: str) -> JoinedMember:

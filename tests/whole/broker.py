@@ -479,7 +479,7 @@ class Cluster:
         model = self.group(group)
         if node != self.coordinator_node or not model.up:
             return int(Code.NOT_COORDINATOR)
-        return model.refusal(member, generation)
+        return model.refusal(member, generation, transactional=True)
 
     def commit(self, group: str, member: str, offsets: dict[Partition, int]) -> None:
         """See :class:`whole.transactions.Groups`."""

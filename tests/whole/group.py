@@ -24,6 +24,7 @@ from sim.coordinator import (
     JoinRequest,
     LeaveRequest,
     SyncRequest,
+    by_nobody,
 )
 
 from .consumer_group import ConsumerGroup, HeartbeatAnswer, encode_assignment
@@ -116,8 +117,8 @@ class GroupModel(Coordinator):
 
     def commit(self, member: str, epoch: int, offsets: dict[Partition, int]) -> dict[Partition, int]:
         """Keep offsets where the broker assigns, if the epoch is the member's."""
-        by_nobody = epoch < 0 and self.assigning is not None and not self.assigning.members
-        code = 0 if by_nobody else self.refusal(member, epoch)
+        unfenced = epoch < 0 and self.assigning is not None and not self.assigning.members
+        code = 0 if unfenced else self.refusal(member, epoch)
         for partition, offset in offsets.items() if not code else ():
             self.commit_offset(member, partition, offset)
         return dict.fromkeys(offsets, int(code))
@@ -149,10 +150,12 @@ class GroupModel(Coordinator):
 
     # -- what the simulation does to it --------------------------------------------------------------------------
 
-    def refusal(self, member: str, generation: int) -> int:
+    def refusal(self, member: str, generation: int, *, transactional: bool = False) -> int:
         """Return the code for a member's offsets; 0: they are taken."""
         if self.assigning is None:
-            return super().refusal(member, generation)
+            return super().refusal(member, generation, transactional=transactional)
+        if transactional and by_nobody(member, generation):
+            return Code.NONE
         return self.assigning.refusal(member, generation)
 
     def remove_by_administrator(self, member: str) -> None:

@@ -32,7 +32,7 @@ class Groups(Protocol):
     """The coordinators of groups, as transactions need them."""
 
     def refusal(self, group: str, member: str, generation: int, node: int) -> int:
-        """Return the code for offsets of this member; 0: they are taken."""
+        """Return the code for a transaction's offsets of this member; 0: they are taken."""
 
     def commit(self, group: str, member: str, offsets: dict[Partition, int]) -> None:
         """The offsets are the group's."""
