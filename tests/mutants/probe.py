@@ -26,7 +26,7 @@ class Outcomes:
         self.by_node: dict[str, tuple[str, str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call":
+        if report.when == "call" or report.failed:  # a fixture of the test is its own code too
             told = getattr(report.longrepr, "reprcrash", None)
             said = told.message if told is not None else str(report.longrepr or "")
             self.by_node[report.nodeid] = (report.outcome, said)
