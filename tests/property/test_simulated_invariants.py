@@ -97,6 +97,11 @@ def test_a_move_that_ended_excuses_no_later_stop() -> None:
     fails_without(with_moves_that_begin_again, move_called_off_by_a_rebalance, "I4")
 
 
+def test_a_plan_read_before_its_generation_excuses_the_move_that_it_begins() -> None:
+    """A wish of the generation before, for the same partition, had ended that excuse: the product did nothing wrong."""
+    simulate(155213434)
+
+
 # -- I3: nothing below a commit ----------------------------------------------------------------------------------
 
 

@@ -187,7 +187,8 @@ class NoPause(Invariant):
 
     def _note_wish(self, member: SimMember, event: e.MoveWantedEvent | e.LogReadEvent) -> None:
         if isinstance(event, e.MoveWantedEvent):
-            self._asked.setdefault(member.name, {})[event.partition] = -1
+            # A plan of a generation to come, read before, excuses what follows it all the same.
+            self._asked.setdefault(member.name, {}).setdefault(event.partition, -1)
         elif isinstance(event.record, PlanRecord):
             for move in event.record.moves:
                 if move.source == member.member:
