@@ -25,11 +25,8 @@ from loadtrim_agent.kafka.fetch.session import FetchSession
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol import membership_answers, pace
-from loadtrim_agent.protocol.assigned_partition import AssignedPartition
 from loadtrim_agent.protocol.group_config import LOADTRIM
-from loadtrim_agent.protocol.heartbeats import Heartbeats
 from loadtrim_agent.protocol.membership_effects import MembershipEffects
-from loadtrim_agent.protocol.partitions import PartitionTable
 from loadtrim_agent.runtime.membership import CommandExecutor
 from loadtrim_agent.wire.topic_names import control_topic
 from whole.chaos import NOTHING, Chaos, simulate
@@ -38,6 +35,8 @@ from whole.large import LargeGroup
 from whole.member import GROUP, threads_in_charge
 from whole.requests import API
 from whole.world import TOPIC, Options
+
+from .test_simulated_invariants import with_rare_heartbeats, with_starts_below_the_commit
 
 FEW = 6
 """More, and others at each commit: ``make sim`` and ``.ci/run``."""
@@ -186,10 +185,7 @@ def test_streams_that_stand_still_in_a_rebalance_are_seen(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_lease_that_runs_out_though_nothing_happens_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def next_one(self: Heartbeats, now: float) -> None:
-        self._due_at = now + 5.8
-
-    monkeypatch.setattr(Heartbeats, "next", next_one)
+    with_rare_heartbeats(monkeypatch)
     assert violated(replace(QUIET, fault_seconds=15.0)) == "I4"
 
 
@@ -202,16 +198,8 @@ DYING = Options(
 
 @pytest.mark.slow
 def test_a_start_below_the_commit_after_a_crash_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    open_ = PartitionTable._open
-
-    def open_lower(
-        self: PartitionTable, entry: AssignedPartition, offset: int | None, handoff_seconds: float | None = None
-    ) -> None:
-        lower = max(0, offset - 5) if offset is not None and handoff_seconds is None else offset
-        open_(self, entry, lower, handoff_seconds)
-
     Chaos(0, DYING).run()
-    monkeypatch.setattr(PartitionTable, "_open", open_lower)
+    with_starts_below_the_commit(monkeypatch)
     with pytest.raises(Violation, match="I3: .* below its commit"):
         Chaos(0, DYING).run()
 
