@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import itertools
 import json
 import logging
@@ -16,7 +17,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
@@ -25,6 +26,9 @@ WORKER_BATCHES = 10
 BATCH_SECONDS = 600.0
 """A batch that takes longer is stuck: its worker prints where, and ends the run."""
 PROGRESS_SECONDS = 10.0
+COLLECT_AFTER = 50_000, 20, 50
+"""Allocations of the youngest generation, and collections of the others: with Python's own a quarter of the time goes
+into looking through a world that is still in use."""
 AT_ONCE = {"sim": 50, "whole": 4}
 """Seeds that a worker takes at a time: a second or so of work."""
 
@@ -50,16 +54,23 @@ class Tally:
         self.counts.update(other.counts)
 
 
+Play = Callable[[int, Tally], None]
+"""Plays a seed and adds what it came to."""
+
+
 def play(kind: str, first: int, count: int) -> Tally:
     """Play seeds in this process."""
     logging.disable(logging.CRITICAL)
     faulthandler.dump_traceback_later(BATCH_SECONDS, exit=True)
     tally = Tally()
     began = time.process_time()
+    play_one = _PLAY[kind]()
+    gc.freeze()  # What is imported stays.
+    gc.set_threshold(*COLLECT_AFTER)
     for seed in range(first, first + count):
         tally.runs += 1
         try:
-            _one(kind, seed, tally)
+            play_one(seed, tally)
         except Exception as error:
             tally.failures[seed] = f"{type(error).__name__}: {error}"
     tally.cpu_seconds = time.process_time() - began
@@ -67,21 +78,31 @@ def play(kind: str, first: int, count: int) -> Tally:
     return tally
 
 
-def _one(kind: str, seed: int, tally: Tally) -> None:
-    if kind == "sim":
-        from sim.chaos import simulate
+def _sim() -> Play:
+    from sim.chaos import simulate
 
+    def play_one(seed: int, tally: Tally) -> None:
         report = simulate(seed)
         tally.records += report.records
+        tally.virtual_seconds += report.virtual_seconds
         tally.counts.update(report.counts)
-    else:
-        from whole.chaos import simulate as play_whole
 
-        played = play_whole(seed)
-        tally.records += played.delivered
-        tally.counts.update({f"{fault}, {phase}": n for (fault, phase), n in played.counts.items()})
-        report = played  # type: ignore[assignment]
-    tally.virtual_seconds += report.virtual_seconds
+    return play_one
+
+
+def _whole() -> Play:
+    from whole.chaos import simulate
+
+    def play_one(seed: int, tally: Tally) -> None:
+        report = simulate(seed)
+        tally.records += report.delivered
+        tally.virtual_seconds += report.virtual_seconds
+        tally.counts.update({f"{fault}, {phase}": n for (fault, phase), n in report.counts.items()})
+
+    return play_one
+
+
+_PLAY = {"sim": _sim, "whole": _whole}
 
 
 def _batches(kind: str, first: int, count: int) -> Iterator[tuple[int, int]]:
