@@ -117,6 +117,8 @@ def play_all(kind: str, first: int, count: int, jobs: int) -> Tally:
     told_at = time.monotonic()
     for tally in _tallies(kind, first, count, jobs):
         total.add(tally)
+        for seed, error in sorted(tally.failures.items()):
+            print(f"seed {seed}: {error}", file=sys.stderr, flush=True)
         if time.monotonic() - told_at > PROGRESS_SECONDS:
             told_at = time.monotonic()
             print(f"{total.runs} of {count} seeds, {len(total.failures)} violated", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
-from loadtrim_agent.protocol.group_config import LOADTRIM
+from loadtrim_agent.protocol.group_config import LOADTRIM, Code
 from loadtrim_agent.protocol.prefetch import PREFETCH_SECONDS
 from loadtrim_agent.wire.ownership_records import PlanRecord
 
@@ -172,7 +172,7 @@ class NoPause(Invariant):
             self._note_wish(member, event)
         for command in commands:
             if isinstance(command, c.LeaseCommand):
-                self._leased(member, command.until)
+                self._leased(member, event, command.until)
             elif isinstance(command, _PUTS_DOWN) and self._is_well(member):
                 self._put_down(member, command)
         if member.name in self._asked:
@@ -229,12 +229,14 @@ class NoPause(Invariant):
 
     # -- the lease -----------------------------------------------------------------------------------------------
 
-    def _leased(self, member: SimMember, until: float) -> None:
+    def _leased(self, member: SimMember, event: e.Event, until: float) -> None:
         world = self.world
         now = world.scheduler.now
         granted_to, before = self._leases.get(member.name, ("", 0.0))
         leaves = member.leave_deadline != float("inf")
-        known = granted_to in world.coordinator.members
+        # What an administrator removed may come back with another broker, before the member reads that it is removed.
+        told = member.removed == granted_to and getattr(event, "code", None) == Code.UNKNOWN_MEMBER_ID
+        known = granted_to in world.coordinator.members and not told
         if until < before and now < before and known and not leaves and not world.mixed():
             self.violated(
                 f"{member.name} gave up its lease until {before:.2f}, though it is in the group as {granted_to}"
