@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -92,6 +93,8 @@ def _sim() -> Play:
 
 def _whole() -> Play:
     from whole.chaos import simulate
+
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # Processes that are killed leave some.
 
     def play_one(seed: int, tally: Tally) -> None:
         report = simulate(seed)
