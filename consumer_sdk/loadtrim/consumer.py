@@ -37,7 +37,8 @@ class Consumer:
         topics: names to subscribe (or call :meth:`subscribe`).
         settings: None: from the environment (``LOADTRIM_*``).
         handle_signals: on SIGTERM, when on the main thread and nobody else handles it, end the iteration after the
-            record in hand, hand partitions over and leave; a second SIGTERM at once.
+            record in hand, hand partitions over and leave; a second SIGTERM at once. All consumers of a process do so
+            side by side. A program that goes on for ``LOADTRIM_EXIT_SECONDS`` after that is ended.
         registry: Prometheus registry of the metrics; None: the default one.
         kwargs: those of ``AIOKafkaConsumer``, with their meaning and defaults. Different: ``rebalance_timeout_ms``
             (default and least: twice the session timeout), ``heartbeat_interval_ms`` (an upper bound),
@@ -65,12 +66,20 @@ class Consumer:
             settings = Settings.from_env()
         arguments = Arguments.read(topics, kwargs, enabled=settings.enabled)
         user_loop = loop_of(kwargs)
-        self._signals = StopSignals(self._stop_asked, enabled=handle_signals)
         self._client: Implementation = (
             ManagedConsumer(arguments, settings, topics, user_loop=user_loop, registry=registry)
             if settings.enabled
             else PlainConsumer(*topics, **kwargs)
         )
+        self._signals = StopSignals(
+            self._client,
+            enabled=handle_signals,
+            drain_seconds=settings.drain_seconds,
+            exit_seconds=settings.exit_seconds,
+            hurries=settings.enabled,
+        )
+        self._ended = False
+        """An iteration came to its end: there is nothing more to iterate over."""
         self._positions = self._client.positions
         self._cluster = self._client.cluster
 
@@ -80,21 +89,19 @@ class Consumer:
         """Connect and join the group, with or without a subscription; returns when the member has its generation.
 
         Raises:
+            ConsumerStoppedError: SIGTERM has told this process to end.
             aiokafka.errors.KafkaError: as ``AIOKafkaConsumer.start`` does.
         """
+        self._signals.check()
         await self._client.start()
         self._signals.install()
 
     async def stop(self) -> None:
         """Hand partitions over, commit what is done, leave the group: within ``LOADTRIM_DRAIN_SECONDS``."""
-        self._signals.remove()
-        await self._client.stop(at_once=self._signals.at_once)
-
-    def _stop_asked(self, at_once: bool) -> None:
-        """SIGTERM: the iteration ends after the record in hand; user code then calls :meth:`stop`."""
-        log.info("SIGTERM: %s", "leaving at once" if at_once else "handing over and leaving")
-        if not self._client.end_iteration(at_once):
-            self._signals.remove()  # a second one is the system's: at once
+        try:
+            await self._client.stop(at_once=self._signals.at_once)
+        finally:
+            self._signals.remove()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -138,8 +145,16 @@ class Consumer:
         return self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
-        if self._client.closed:
-            raise ConsumerStoppedError()
+        """Iterate over records until the consumer stops, by :meth:`stop` or SIGTERM.
+
+        Raises:
+            ConsumerStoppedError: it has stopped, and an iteration has ended for that already.
+        """
+        if self._client.closed or self._ended:
+            raise ConsumerStoppedError(
+                "The consumer has stopped (stop() or SIGTERM), and its records have ended before. Leave the "
+                "loop around async for."
+            )
         return self._records(asyncio.current_task())
 
     async def _records(self, begun_by: asyncio.Task[Any] | None) -> AsyncIterator[ConsumerRecord[Any, Any]]:
@@ -162,6 +177,7 @@ class Consumer:
             try:
                 record = await getone()
             except ConsumerStoppedError:
+                self._ended = True
                 return
             if buffer is not None:
                 buffer.hand.iterated_by(begun_by)

@@ -165,18 +165,19 @@ class ManagedConsumer:
         if link.thread is not None:
             await link.thread.stop()
 
-    def end_iteration(self, at_once: bool) -> bool:
-        """End the iteration after the record in hand and begin to leave the group.
-
-        Returns:
-            True: a second call, with ``at_once``, makes it faster.
-        """
+    def end_iteration(self, at_once: bool) -> None:
+        """End the iteration after the record in hand and begin to leave the group; a second call makes it faster."""
         link = self.link
-        if link.agent is not None and not self.closed:
+        if link.agent is not None and (at_once or not self.closed):
             link.agent.buffer.closing = True
             link.agent.buffer.wake()
             link.post(link.agent.leave, self._settings.drain_seconds, not at_once)
-        return True
+
+    @property
+    def left(self) -> bool:
+        """The member is out of its group, or cannot leave it any more. May be asked in any thread."""
+        agent = self.link.agent
+        return agent is None or not self.link.thread_alive or agent.condition.over
 
     # -- records -------------------------------------------------------------------------------------------------
 

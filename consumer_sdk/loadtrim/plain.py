@@ -44,10 +44,13 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
     async def stop(self, *, at_once: bool = False) -> None:
         await super().stop()
 
-    def end_iteration(self, at_once: bool) -> bool:
-        """End the wait for a record, and each later one. Returns False: a second signal is the system's."""
+    def end_iteration(self, at_once: bool) -> None:
+        """End the wait for a record, and each later one. The program then calls :meth:`stop`, which leaves."""
         self._wait.end()
-        return False
+
+    @property
+    def left(self) -> bool:
+        return bool(self._closed)
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
         return await self._wait.until_ended(super().getone(*partitions))

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_origin
 import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
-from loadtrim_agent.common.settings import AgentSettings, out_of_range, what_is_allowed
+from loadtrim_agent.common.settings import AgentSettings, Positive, out_of_range, what_is_allowed
 from loadtrim_agent.observability.http import parse_address
 from loadtrim_agent.planning.published.rate_sources import rate_source_of
 from loadtrim_agent.planning.registry import make_packer, make_policy
@@ -58,6 +58,9 @@ class Settings(AgentSettings, frozen=True, kw_only=True):
     Raises:
         SettingsError: a value is outside its range, or two contradict each other.
     """
+
+    exit_seconds: Positive = 5.0
+    """After SIGTERM, when its consumers have left, a program that has not ended within this time is ended."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in out_of_range(self):
@@ -113,7 +116,7 @@ def _read(variable: str, name: str, text: str, wanted: Any) -> Any:
         return msgspec.convert(text, wanted, strict=False)
     except msgspec.ValidationError as error:
         if get_origin(wanted) is Literal:
-            raise SettingsError(f"{variable}={text!r} cannot be used: allowed is {what_is_allowed(name)}") from None
+            raise SettingsError(f"{variable}={text!r} cannot be used: allowed is {what_is_allowed(wanted)}") from None
         raise SettingsError(f"{variable}={text!r} cannot be used: {str(error)[:1].lower()}{str(error)[1:]}") from None
 
 

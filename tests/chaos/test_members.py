@@ -236,7 +236,7 @@ async def test_second_sigterm_leaves_at_once(quick_kafka: Cluster, tmp_path: Pat
     """The first SIGTERM waits for the record in hand, the second does not; the record is handed out again elsewhere."""
     async with group_of_processes(quick_kafka, tmp_path, rate=20.0) as group:
         # Its drain time is longer than anything here waits, so that no first SIGTERM makes it leave.
-        patient = {"LOADTRIM_DRAIN_SECONDS": "3600"}
+        patient = {"LOADTRIM_DRAIN_SECONDS": "3600", "LOADTRIM_EXIT_SECONDS": "3600"}
         await group.start("a", fault={"kind": "silent", "at": 5, "seconds": 3600}, env=patient)
         await group.until(lambda seen: len(seen.done) >= 4 and seen.in_hand, "a record is in hand for ever")
         member = group.members["a"]

@@ -60,7 +60,7 @@ async def two_members(kafka: Cluster, topic: str, group: str, limits: BatchLimit
         await eventually(lambda: one.assignment() | two.assignment() == places, "every partition is owned")
         yield members
         for member in members:
-            member.consumer._stop_asked(False)
+            member.consumer._client.end_iteration(False)
 
 
 async def moved(members: list[Member], at: TopicPartition) -> None:

@@ -204,7 +204,7 @@ async def test_getmany_without_waiting_ends_at_sigterm(quick_kafka: Cluster) -> 
         got = 0
         while got < 3:
             got += sum(map(len, (await consumer.getmany(timeout_ms=100)).values()))
-        consumer._stop_asked(False)
+        consumer._client.end_iteration(False)
         with pytest.raises(ConsumerStoppedError):
             await consumer.getmany()
     assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 3}
@@ -619,13 +619,13 @@ async def test_disabled_ends_at_sigterm_too(quick_kafka: Cluster) -> None:
         async for message in consumer:
             seen.append(message.value.decode())
             if len(seen) == 3:
-                consumer._stop_asked(False)
+                consumer._client.end_iteration(False)
     assert seen == numbers(3)
     async with started(quick_kafka, topic, group=group, settings=plain) as consumer:
         assert values(await take(consumer, 2)) == ["3", "4"]
         waiting = asyncio.create_task(consumer.getone())
         await asyncio.sleep(0)
-        consumer._stop_asked(False)
+        consumer._client.end_iteration(False)
         with pytest.raises(ConsumerStoppedError):
             await asyncio.wait_for(waiting, WAIT_SECONDS)
         with pytest.raises(ConsumerStoppedError):

@@ -150,7 +150,7 @@ async def test_an_acquisition_waits_for_the_transaction_that_is_open(
             await producer.begin_transaction()
             await consumer.send_offsets_to_transaction(producer, {at: 4})
             # As if it had died: the group is left, the transaction stays.
-            consumer._stop_asked(True)
+            consumer._client.end_iteration(True)
         with caplog.at_level(logging.WARNING, "loadtrim"):
             async with started(quick_kafka, topic, group=group, enable_auto_commit=False) as consumer:
                 assert values(await take(consumer, 1)) == ["other"]

@@ -18,6 +18,7 @@ __all__ = [
     "HIDDEN",
     "AgentSettings",
     "Mode",
+    "Positive",
     "ScalerName",
     "is_allowed",
     "out_of_range",
@@ -112,23 +113,21 @@ def without_secrets(url: str) -> str:
 
 
 DEFAULTS = AgentSettings()
-_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(AgentSettings)}
 
 
 def out_of_range(settings: AgentSettings) -> Iterator[tuple[str, object, str]]:
     """Yield name, value and what is allowed of each setting that is outside its range, or contradicts another one."""
-    for name in _TYPES:
-        value, allowed = getattr(settings, name), what_is_allowed(name)
-        if allowed and not is_allowed(name, value):
-            yield name, value, allowed
+    for field in msgspec.structs.fields(settings):
+        value, allowed = getattr(settings, field.name), what_is_allowed(field.type)
+        if allowed and not is_allowed(field.type, value):
+            yield field.name, value, allowed
     most = settings.max_replicas
     if most is not None and most < settings.min_replicas:
-        yield "max_replicas", most, what_is_allowed("max_replicas")
+        yield "max_replicas", most, what_is_allowed(MaxReplicas)
 
 
-def is_allowed(name: str, value: object) -> bool:
-    """Return whether ``value`` is in the range of the setting ``name``; a number must be finite."""
-    kind = _TYPES[name]
+def is_allowed(kind: Any, value: object) -> bool:
+    """Return whether ``value`` is in the range of a setting's type; a number must be finite."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return False
     try:
@@ -138,9 +137,8 @@ def is_allowed(name: str, value: object) -> bool:
     return True
 
 
-def what_is_allowed(name: str) -> str:
-    """Return in words what the setting ``name`` may be; empty where its type has no range of its own."""
-    kind = _TYPES[name]
+def what_is_allowed(kind: Any) -> str:
+    """Return in words what a setting of this type may be; empty where the type has no range of its own."""
     if get_origin(kind) is Literal:
         return ", ".join(get_args(kind))
     return next((m.description for m in getattr(kind, "__metadata__", ()) if m.description), "")

@@ -135,7 +135,8 @@ class PlanConfig(AgentSettings, frozen=True, kw_only=True):
     @classmethod
     def of(cls, settings: AgentSettings, group: str, *, can_scale: bool) -> PlanConfig:
         """Return what the user's settings say to the planner of ``group``."""
-        return cls(**msgspec.structs.asdict(settings), group=group, can_scale=can_scale)
+        given = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
+        return cls(**given, group=group, can_scale=can_scale)
 
     @property
     def asks(self) -> bool:

@@ -37,6 +37,11 @@ class AgentCondition:
         self.failure: BaseException | None = None
         """Invariant: never changed once it is set."""
 
+    @property
+    def over(self) -> bool:
+        """The member has left its group, or nothing of it works any more. May be asked in any thread."""
+        return self.left.is_set() or self.failure is not None
+
     def fail(self, error: BaseException) -> None:
         """Membership or fetching broke for good."""
         self.failure = error

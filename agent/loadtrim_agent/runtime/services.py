@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time
@@ -67,9 +66,8 @@ class Services(AgentObserver):
         self._scaler = _make_scaler(settings)
         self.metrics = Metrics(registry, group, client_id, settings.sla_seconds, clock=boot_time)
         started_at = settings.requested_at or process_started_at()
-        self.metering = MeteringTask(
-            MeterConfig(**msgspec.structs.asdict(settings), group=group, started_at=started_at), self.metrics
-        )
+        given = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
+        self.metering = MeteringTask(MeterConfig(**given, group=group, started_at=started_at), self.metrics)
         self._reports: MemberReports | None = None
         self._leader: LeaderLoop | None = None
         self._reconciler: ScaleReconciler | None = None

@@ -148,6 +148,8 @@ class World:
             "LOADTRIM_MIN_REPLICAS": members,
             "LOADTRIM_MAX_REPLICAS": members,
             "LOADTRIM_DRAIN_SECONDS": str(DRAIN_SECONDS),
+            # What user code does after the drain is to be seen: nothing ends a process but its end, or a fault.
+            "LOADTRIM_EXIT_SECONDS": "600",
         }
 
     def orders(self, name: str) -> Path:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from loadtrim_agent.common.settings import AgentSettings, is_allowed, out_of_range
+
+KINDS = {field.name: field.type for field in msgspec.structs.fields(AgentSettings)}
 
 
 @pytest.mark.parametrize(
@@ -18,16 +21,16 @@ from loadtrim_agent.common.settings import AgentSettings, is_allowed, out_of_ran
     ],
 )
 def test_a_range_begins_where_it_says(name: str, least: float, too_little: float) -> None:
-    assert is_allowed(name, least)
-    assert not is_allowed(name, too_little)
+    assert is_allowed(KINDS[name], least)
+    assert not is_allowed(KINDS[name], too_little)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
 def test_a_duration_is_finite(value: float) -> None:
-    assert not is_allowed("sla_seconds", value)
+    assert not is_allowed(KINDS["sla_seconds"], value)
 
 
 def test_a_maximum_may_be_none_or_the_minimum() -> None:
-    assert is_allowed("max_replicas", None)
+    assert is_allowed(KINDS["max_replicas"], None)
     assert list(out_of_range(AgentSettings(min_replicas=3, max_replicas=3))) == []
     assert [name for name, *_ in out_of_range(AgentSettings(min_replicas=3, max_replicas=2))] == ["max_replicas"]

@@ -115,7 +115,7 @@ async def test_a_second_stop_by_the_task_that_has_the_record_ends_the_wait() -> 
 async def test_a_first_signal_gives_partitions_away_and_a_second_one_does_not() -> None:
     client, agent = started()
     for at_once in (False, True):
-        assert client.end_iteration(at_once)
+        client.end_iteration(at_once)
     assert [release for _, release in agent.asked] == [True, False]
     with pytest.raises(ConsumerStoppedError):
         await client.getone()

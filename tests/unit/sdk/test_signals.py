@@ -1,55 +1,295 @@
-"""Who handles SIGTERM, and from when until when."""
+"""Who handles SIGTERM, from when until when, and what becomes of a program that does not end."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from aiokafka.errors import ConsumerStoppedError
 
-from loadtrim.signals import StopSignals
+from loadtrim import signals as module
+from loadtrim.signals import ProcessSignals, StopSignals
+
+WAIT_SECONDS = 10.0
+Process = tuple[ProcessSignals, list[str]]
 
 
-class Asked:
-    """Takes note of each signal: whether it asks to leave at once."""
+class Member:
+    """A consumer as its signals see it: takes note of each request to leave."""
 
     def __init__(self) -> None:
-        self.times: list[bool] = []
+        self.asked: list[bool] = []
+        self.left = False
 
-    def take(self, at_once: bool) -> None:
-        self.times.append(at_once)
+    def end_iteration(self, at_once: bool) -> None:
+        self.asked.append(at_once)
 
 
-@pytest.fixture(autouse=True)
-def nobody_handles_it() -> Iterator[None]:
+class Told(list[str]):
+    """A system that takes note of how it is to end the process."""
+
+    def raise_again(self) -> None:
+        self.append("raised")
+
+    def give_up(self) -> None:
+        self.append("given up")
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    """The handler of a process that is told instead of ended."""
+    monkeypatch.setattr(module, "LAST_SECONDS", 0.0)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield
+    done = Told()
+    process = ProcessSignals(done)
+    yield process, done
+    process.forget()
     signal.signal(signal.SIGTERM, before)
 
 
-async def test_the_first_one_hands_over_and_the_second_leaves_at_once() -> None:
-    asked = Asked()
-    signals = StopSignals(asked.take, enabled=True)
+def signals_of(member: Member, process: Process, **options: Any) -> StopSignals:
+    settings: dict[str, Any] = {"enabled": True, "drain_seconds": 60.0, "exit_seconds": 0.01, **options}
+    return StopSignals(member, process=process[0], **settings)
+
+
+async def terminate() -> None:
+    """SIGTERM, and a turn of the loop."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0.01)
+
+
+async def until_done(done: list[str], what: list[str]) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while done != what:  # noqa: ASYNC110 - another thread does it
+            await asyncio.sleep(0.01)
+
+
+async def test_the_first_one_hands_over_and_the_second_leaves_at_once(process: Process) -> None:
+    member = Member()
+    signals = signals_of(member, process)
     signals.install()
     for _ in range(2):
-        signals._signalled()
-    assert asked.times == [False, True]
+        await terminate()
+    assert member.asked == [False, True]
     assert signals.at_once
+    assert process[1] == []
+
+
+async def test_all_consumers_of_a_process_hear_it(process: Process) -> None:
+    members = [Member(), Member()]
+    signals = [signals_of(member, process) for member in members]
+    for each in signals:
+        each.install()
+    await terminate()
+    assert [member.asked for member in members] == [[False], [False]]
+
+
+async def test_a_consumer_in_another_thread_hears_it_in_its_own_loop(process: Process) -> None:
+    main, other = Member(), Member()
+    signals = [signals_of(main, process), signals_of(other, process)]
+    signals[0].install()
+    heard_in: list[threading.Thread] = []
+    ready, heard = threading.Event(), threading.Event()
+
+    async def consume() -> None:
+        signals[1].install()
+        ready.set()
+        while not other.asked:  # noqa: ASYNC110 - what is asked is to be seen, not waited for
+            await asyncio.sleep(0.005)
+        heard_in.append(threading.current_thread())
+        heard.set()
+
+    thread = threading.Thread(target=lambda: asyncio.run(consume()))
+    thread.start()
+    assert await asyncio.to_thread(ready.wait, WAIT_SECONDS)
+    await terminate()
+    assert await asyncio.to_thread(heard.wait, WAIT_SECONDS)
+    thread.join()
+    assert heard_in == [thread]
+    assert main.asked == other.asked == [False]
+
+
+async def test_the_signal_is_the_systems_again_with_the_last_consumer(process: Process) -> None:
+    first, second = Member(), Member()
+    signals = [signals_of(first, process), signals_of(second, process)]
+    for each in signals:
+        each.install()
+    signals[0].remove()
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-    signals.remove()
+    signals[1].remove()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-async def test_signals_are_left_alone_where_that_is_asked_for() -> None:
-    StopSignals(Asked().take, enabled=False).install()
+async def test_signals_are_left_alone_where_that_is_asked_for(process: Process) -> None:
+    signals_of(Member(), process, enabled=False).install()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-async def test_a_handler_of_the_program_is_left_in_its_place() -> None:
+async def test_a_handler_of_the_program_is_left_in_its_place(process: Process) -> None:
     taken: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: taken.append(number))
-    asked = Asked()
-    StopSignals(asked.take, enabled=True).install()
+    member = Member()
+    signals_of(member, process).install()
+    await terminate()
+    assert (taken, member.asked) == ([signal.SIGTERM], [])
+
+
+async def test_a_handler_that_the_program_sets_later_is_left_in_its_place(process: Process) -> None:
+    signals = signals_of(Member(), process)
+    signals.install()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signals.remove()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+async def test_it_is_raised_again_when_the_consumers_have_left_and_the_grace_is_over(process: Process) -> None:
+    member = Member()
+    signals = signals_of(member, process)
+    signals.install()
+    await terminate()
+    await asyncio.sleep(3 * module.LOOK_SECONDS)
+    assert process[1] == [], "it hands over"
+    member.left = True
+    await until_done(process[1], ["raised", "given up"])
+
+
+async def test_it_is_raised_again_where_a_consumer_never_leaves(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEAVE_SECONDS", 0.0)
+    signals = signals_of(Member(), process, drain_seconds=0.1)
+    signals.install()
+    await terminate()
+    await until_done(process[1], ["raised", "given up"])
+
+
+async def test_a_second_one_is_the_systems_when_the_consumers_have_left(process: Process) -> None:
+    member = Member()
+    signals = signals_of(member, process, exit_seconds=60.0)
+    signals.install()
+    await terminate()
+    member.left = True
+    await terminate()
+    assert process[1] == ["raised"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert member.asked == [False]
+
+
+async def test_a_second_one_is_the_systems_where_nothing_can_be_made_faster(process: Process) -> None:
+    member = Member()
+    signals_of_plain = signals_of(member, process, hurries=False)
+    signals_of_plain.install()
+    for _ in range(2):
+        await terminate()
+    assert (member.asked, process[1]) == ([False], ["raised"])
+
+
+async def test_a_third_one_is_the_systems(process: Process) -> None:
+    member = Member()
+    signals = signals_of(member, process)
+    signals.install()
+    for _ in range(3):
+        await terminate()
+    assert (member.asked, process[1]) == ([False, True], ["raised"])
+
+
+async def test_no_consumer_starts_in_a_process_that_is_to_end(process: Process) -> None:
+    member, late = Member(), Member()
+    signals = [signals_of(member, process), signals_of(late, process)]
+    signals[0].install()
+    signals[1].check()
+    await terminate()
+    with pytest.raises(ConsumerStoppedError, match="SIGTERM"):
+        signals[1].check()
+    signals[1].install()  # It was starting when the signal came.
+    await asyncio.sleep(0)
+    assert late.asked == [False]
+
+
+async def test_a_consumer_that_nobody_has_any_more_is_not_waited_for(process: Process) -> None:
+    member, forgotten = Member(), Member()
+    signals = [signals_of(member, process), signals_of(forgotten, process)]
+    for each in signals:
+        each.install()
+    del forgotten
+    await terminate()
+    member.left = True
+    await until_done(process[1], ["raised", "given up"])
+
+
+def test_a_loop_that_is_closed_keeps_nobody(process: Process) -> None:
+    signals = signals_of(Member(), process)
+
+    async def consume() -> None:
+        signals.install()
+
+    asyncio.run(consume())
+    signals.tell(False)
+    assert signals.gone
+
+
+SPIN = """
+import asyncio, os, signal, time
+from loadtrim.signals import StopSignals
+
+class Member:
+    left = True
+    def end_iteration(self, at_once): print("asked", at_once, flush=True)
+
+async def spin():
+    member = Member()
+    signals = StopSignals(member, enabled=True, drain_seconds=1.0, exit_seconds=0.2)
+    signals.install()
+    {before}
     os.kill(os.getpid(), signal.SIGTERM)
-    assert (taken, asked.times) == ([signal.SIGTERM], [])
+    while True: {loop}
+
+asyncio.run(spin())
+"""
+
+
+def ended(loop: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    program = SPIN.format(loop=loop, before=before)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60.0)
+
+
+def test_a_loop_that_never_turns_again_is_ended() -> None:
+    done = ended("pass")
+    assert done.returncode == -signal.SIGTERM
+    assert "has not ended 0.2 s later" in done.stderr
+
+
+def test_a_program_that_waits_for_ever_is_ended() -> None:
+    done = ended("await asyncio.sleep(3600)")
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "asked False\n")
+
+
+def test_a_main_thread_that_runs_no_python_any_more_is_ended() -> None:
+    """Its handler would never run."""
+    done = ended(
+        "lock.acquire()" if sys.platform == "win32" else "signal.pthread_sigmask(0, [15]); import time; time.sleep(9)"
+    )
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+def test_a_child_that_was_forked_ends_as_without_us() -> None:
+    fork = """
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(told, b"x")
+        time.sleep(60)
+        os._exit(1)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGTERM)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    """
+    done = ended("await asyncio.sleep(3600)", before=fork.strip())
+    assert "child -15\n" in done.stdout, done.stderr

@@ -1,0 +1,82 @@
+"""``python endings.py PROGRAM BOOTSTRAP TOPIC GROUP``: loops around a consumer as people write them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from aiokafka.errors import ConsumerStoppedError
+
+from loadtrim import Consumer
+
+BOOTSTRAP, TOPIC, GROUP = sys.argv[2:5]
+
+
+def consumer(group: str = GROUP) -> Consumer:
+    return Consumer(TOPIC, bootstrap_servers=BOOTSTRAP, group_id=group, auto_offset_reset="earliest")
+
+
+def got(message: object) -> None:
+    print("got", flush=True)
+
+
+async def plain() -> None:
+    async with consumer() as records:
+        async for message in records:
+            got(message)
+
+
+async def two_consumers() -> None:
+    async def consume(group: str) -> None:
+        async with consumer(group) as records:
+            async for message in records:
+                got(message)
+
+    await asyncio.gather(consume(GROUP), consume(GROUP + "-2"))
+
+
+async def iterated_again_and_again() -> None:
+    async with consumer() as records:
+        while True:
+            async for message in records:
+                got(message)
+
+
+async def whatever_is_raised() -> None:
+    """It never lets the event loop turn, once there is nothing more."""
+    async with consumer() as records:
+        while True:
+            try:
+                for messages in (await records.getmany(timeout_ms=100)).values():
+                    got(messages)
+            except Exception:
+                pass
+
+
+async def handler_that_never_returns() -> None:
+    async with consumer() as records:
+        async for message in records:
+            got(message)
+            await asyncio.Event().wait()
+
+
+async def beside_another_task() -> None:
+    await asyncio.gather(plain(), asyncio.Event().wait())
+
+
+async def started_again_and_again() -> None:
+    while True:
+        await plain()
+
+
+async def told_by_the_error() -> None:
+    async with consumer() as records:
+        try:
+            while True:
+                for messages in (await records.getmany(timeout_ms=100)).values():
+                    got(messages)
+        except ConsumerStoppedError:
+            print("stopped", flush=True)
+
+
+asyncio.run(globals()[sys.argv[1]]())
