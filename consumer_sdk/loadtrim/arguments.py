@@ -153,7 +153,9 @@ def _refuse(given: Mapping[str, Any], every: Mapping[str, Any]) -> None:
         raise ValueError(
             "group_id is required: loadtrim manages consumer groups. Without a group use aiokafka.AIOKafkaConsumer."
         )
-    if "partition_assignment_strategy" in given:
+    strategy = _DEFAULTS["partition_assignment_strategy"]
+    # Frameworks pass aiokafka's default along.
+    if tuple(given.get("partition_assignment_strategy", strategy)) != tuple(strategy):
         raise ValueError(
             "partition_assignment_strategy cannot be chosen: loadtrim decides who owns what (LOADTRIM_POLICY, "
             "LOADTRIM_PACKER). Leave it out, or set LOADTRIM_ENABLED=false for a plain aiokafka group."

@@ -7,7 +7,7 @@ import logging
 import os
 import zoneinfo
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_origin
+from typing import Any
 
 import msgspec
 
@@ -106,6 +106,8 @@ class Settings(AgentSettings, frozen=True, kw_only=True):
                 _warn_unknown(variable, list(fields))
             elif text.strip():
                 values[field.name] = _read(variable, field.name, text.strip(), field.type)
+        if values.get("scaler_url"):
+            values.setdefault("scaler", "webhook")  # An address is for nothing else.
         return cls(**values)
 
 
@@ -115,8 +117,9 @@ def _read(variable: str, name: str, text: str, wanted: Any) -> Any:
     try:
         return msgspec.convert(text, wanted, strict=False)
     except msgspec.ValidationError as error:
-        if get_origin(wanted) is Literal:
-            raise SettingsError(f"{variable}={text!r} cannot be used: allowed is {what_is_allowed(wanted)}") from None
+        allowed = "true or false" if wanted is bool else what_is_allowed(wanted)
+        if allowed:
+            raise SettingsError(f"{variable}={text} cannot be used: allowed is {allowed}") from None
         raise SettingsError(f"{variable}={text!r} cannot be used: {str(error)[:1].lower()}{str(error)[1:]}") from None
 
 

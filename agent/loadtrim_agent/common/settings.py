@@ -33,7 +33,7 @@ HIDDEN = "(hidden)"
 _SECRETS = ("token", "password", "secret", "credential", "sasl", "private")
 
 # A description is what an error message says is allowed.
-Positive = Annotated[float, msgspec.Meta(gt=0, description="a number of seconds above 0")]
+Positive = Annotated[float, msgspec.Meta(gt=0, description="a number of seconds above 0, e.g. 0.5")]
 Share = Annotated[float, msgspec.Meta(ge=0.5, lt=1, description="a share of at least 0.5 and below 1, e.g. 0.999")]
 Replicas = Annotated[
     int, msgspec.Meta(ge=1, description="1 or more: with no member there is no leader to scale up again")

@@ -54,8 +54,8 @@ THEIRS = {
     for name, each in inspect.signature(AIOKafkaConsumer.__init__).parameters.items()
     if each.kind is each.KEYWORD_ONLY
 }
-DIFFERENT = {"group_id", "group_instance_id", "partition_assignment_strategy", "sasl_oauth_token_provider"}
-"""Refused or required; and a provider of tokens is asked in the loop of user code."""
+DIFFERENT = {"group_id", "sasl_oauth_token_provider"}
+"""Required; and a provider of tokens is asked in the loop of user code."""
 
 
 def test_arguments_are_aiokafkas_with_its_defaults() -> None:
