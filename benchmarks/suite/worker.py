@@ -17,7 +17,6 @@ import ctypes
 import json
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -159,7 +158,8 @@ class BenchmarkWorker:
         if self._consumer is None:
             return {"called_ns": called_ns, "stopped_ns": called_ns, "story": []}
         if self._client == "loadtrim":
-            os.kill(os.getpid(), signal.SIGTERM)  # as an orchestrator does: the record in hand is finished
+            # As SIGTERM does: the record in hand is finished. The process itself goes on.
+            self._consumer._client.end_iteration(False)
         elif self._task is not None:
             self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
