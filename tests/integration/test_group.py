@@ -63,8 +63,8 @@ async def test_wrong_bootstrap_address() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "allowed"),
     [
-        ("LOADTRIM_SLA_SECONDS", "soon", "float"),
-        ("LOADTRIM_MIN_REPLICAS", "0", ">= 1"),
+        ("LOADTRIM_SLA_SECONDS", "soon", "a number of seconds above 0"),
+        ("LOADTRIM_MIN_REPLICAS", "0", "1 or more"),
         ("LOADTRIM_POLICY", "wishful", "objective"),
         ("LOADTRIM_PACKER", "tetris", "trim"),
         ("LOADTRIM_MODE", "ghost", "shadow"),
