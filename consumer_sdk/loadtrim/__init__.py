@@ -10,8 +10,9 @@ Configured by ``LOADTRIM_*`` variables (:class:`Settings`); metrics, health and 
 """
 
 from loadtrim_agent import __version__
+from loadtrim_agent.delivery.listener import IncrementalRebalanceListener
 
 from .consumer import Consumer
 from .settings import Settings, SettingsError
 
-__all__ = ["Consumer", "Settings", "SettingsError", "__version__"]
+__all__ = ["Consumer", "IncrementalRebalanceListener", "Settings", "SettingsError", "__version__"]

@@ -28,11 +28,11 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError
 
 from batches.gathering import Batch, BatchLimits, Gathering, size_bytes
-from loadtrim import Consumer
+from loadtrim import Consumer, IncrementalRebalanceListener
 from payments.service import Payment
 
 __all__ = ["Cycle", "WrittenRow", "processed", "rejected_of", "rows_of"]
@@ -71,7 +71,7 @@ def processed(message: Any) -> tuple[str, bytes | None]:
     return rows_of(message.topic), msgspec.json.encode(row)
 
 
-class Cycle(ConsumerRebalanceListener):  # type: ignore[misc]
+class Cycle(IncrementalRebalanceListener):
     """The cycle of one consumer, and the listener that the consumer must be subscribed with.
 
     Args:

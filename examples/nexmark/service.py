@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ConsumerStoppedError
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from loadtrim import Consumer
+from loadtrim import Consumer, IncrementalRebalanceListener
 from nexmark.events import decode
 from nexmark.queries import OPERATORS, Operator
 from nexmark.state import State
@@ -63,7 +63,7 @@ class OperatorState:
 
 
 @dataclass(slots=True)
-class OwnedOperators(ConsumerRebalanceListener):  # type: ignore[misc]
+class OwnedOperators(IncrementalRebalanceListener):
     """State and operator of every partition held here."""
 
     query: str

@@ -11,11 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.abc import ConsumerRebalanceListener
 from prometheus_client import CollectorRegistry
 
 from integration.harness import WAIT_SECONDS, eventually
-from loadtrim import Consumer, Settings
+from loadtrim import Consumer, IncrementalRebalanceListener, Settings
 from loadtrim.testing import Cluster
 from loadtrim_agent.common.clock import wall_time
 from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
@@ -86,7 +85,7 @@ async def take(consumer: Consumer, count: int, *partitions: TopicPartition) -> l
         return [await consumer.getone(*partitions) for _ in range(count)]
 
 
-class Recorder(ConsumerRebalanceListener):  # type: ignore[misc]
+class Recorder(IncrementalRebalanceListener):
     """Writes down every call, and does what it is told to."""
 
     def __init__(

@@ -11,7 +11,8 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.delivery.listener import Listener
+from loadtrim_agent.delivery.gate import DeliveryGate
+from loadtrim_agent.delivery.listener import IncrementalRebalanceListener, Listener
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -43,7 +44,7 @@ class FixedFetcher:
         return await self.offset
 
 
-class World:
+class World(IncrementalRebalanceListener):
     """Partitions with a listener whose calls wait until they are let go."""
 
     def __init__(self) -> None:
@@ -57,11 +58,13 @@ class World:
         self.fetcher = FixedFetcher()
         boundary = ErrorBoundary(AgentObserver())
         self.buffer = RecordBuffer(loop, loop)
-        listener = Listener(loop, boundary)
+        gate = DeliveryGate(self.buffer)
+        listener = Listener(loop, boundary, gate)
         listener.target = self
         self.partitions = Partitions(
             DeliveryParts(
                 buffer=self.buffer,
+                gate=gate,
                 fetcher=cast(Fetcher, self.fetcher),
                 listener=listener,
                 observer=AgentObserver(),

@@ -16,6 +16,7 @@ import loadtrim_agent.leader.loop
 import loadtrim_agent.runtime.agent
 from loadtrim import Consumer
 from loadtrim.settings import Settings
+from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.runtime.agent import Agent
 from loadtrim_agent.runtime.thread import AgentThread
@@ -23,7 +24,7 @@ from loadtrim_agent.runtime.thread import AgentThread
 from .kernel import Kernel, Process, SimLoop
 from .network import FIRST_PORT, HOST
 
-__all__ = ["GROUP", "SimConsumer", "WatchedBuffer", "foreign_consumer", "threads_in_charge", "transactional_producer"]
+__all__ = ["GROUP", "SimConsumer", "WatchedGate", "foreign_consumer", "threads_in_charge", "transactional_producer"]
 
 GROUP = "orders"
 TRANSACTION_MS = 4_000
@@ -59,37 +60,37 @@ class _InlineThread:
         self._target()
 
 
-class WatchedBuffer(RecordBuffer):
-    """The product's record buffer, which tells of each change of the lease."""
+class WatchedGate(DeliveryGate):
+    """The product's gate of records, which tells of each change of the lease."""
 
-    _lease_until = 0.0
-
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, buffer: RecordBuffer) -> None:
         self.on_lease: Callable[[float, float], None] = lambda before, until: None
-        super().__init__(*args)
+        super().__init__(buffer)
 
     @property
     def lease_until(self) -> float:
-        return self._lease_until
+        return super().lease_until
 
     @lease_until.setter
     def lease_until(self, until: float) -> None:
-        before, self._lease_until = self._lease_until, until
-        self.on_lease(before, until)
+        before = self.lease_until
+        DeliveryGate.lease_until.__set__(self, until)
+        if until != before:  # not where records are held up, or no longer
+            self.on_lease(before, until)
 
 
 @contextlib.contextmanager
 def threads_in_charge() -> Iterator[None]:
     """Within this block the product's threads are loops of simulated processes, or calls, and leases are watched."""
     managed, leader, agent = loadtrim.managed, loadtrim_agent.leader.loop, loadtrim_agent.runtime.agent
-    before = managed.AgentThread, leader.threading, agent.RecordBuffer
+    before = managed.AgentThread, leader.threading, agent.DeliveryGate
     managed.AgentThread = _LoopThread  # type: ignore[misc]
     leader.threading = SimpleNamespace(Thread=_InlineThread)  # type: ignore[assignment]
-    agent.RecordBuffer = WatchedBuffer  # type: ignore[misc]
+    agent.DeliveryGate = WatchedGate  # type: ignore[misc]
     try:
         yield
     finally:
-        managed.AgentThread, leader.threading, agent.RecordBuffer = before  # type: ignore[misc]
+        managed.AgentThread, leader.threading, agent.DeliveryGate = before  # type: ignore[misc]
 
 
 def _connection(kernel: Kernel) -> dict[str, Any]:

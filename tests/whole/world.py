@@ -19,7 +19,7 @@ from .broker import Cluster
 from .broker_assigned import BrokerAssigned
 from .journal import LOOK_SECONDS, Journal, Violation
 from .kernel import Clock, Kernel, Process
-from .member import GROUP, SimConsumer, WatchedBuffer, foreign_consumer, transactional_producer
+from .member import GROUP, SimConsumer, WatchedGate, foreign_consumer, transactional_producer
 from .network import Network
 from .programs import FIRST_PROGRAMS, LISTENERS, OUTPUT, PROGRAMS, commits_by_hand, transacts
 
@@ -214,7 +214,9 @@ class Member:
     @property
     def has_lease(self) -> bool:
         agent = self.agent
-        return agent is not None and not self.process.gone and self.process.boot_time < agent.buffer.lease_until
+        return (
+            agent is not None and not self.process.gone and self.process.boot_time < agent.partitions.gate.lease_until
+        )
 
     @property
     def unaware(self) -> bool:
@@ -280,8 +282,9 @@ class Member:
             return
         buffer = agent.buffer
         if not self._granted_to:
-            assert isinstance(buffer, WatchedBuffer)
-            buffer.on_lease = self._leased
+            gate = agent.partitions.gate
+            assert isinstance(gate, WatchedGate)
+            gate.on_lease = self._leased
             self._granted_to = agent.snapshot().member
         self.waits_for_records = not self.in_hand and buffer.sleep.asleep
         if self.has_lease:

@@ -20,6 +20,7 @@ from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
 
+from .gate import DeliveryGate
 from .intake import ChunkIntake
 from .listener import Listener
 from .observer import DeliveryObserver
@@ -40,6 +41,8 @@ class DeliveryParts:
 
     buffer: RecordBuffer
     """User code takes records from it."""
+    gate: DeliveryGate
+    """The gate opens the buffer while the lease lasts."""
     fetcher: Fetcher
     listener: Listener
     """The user's rebalance listener."""

@@ -41,6 +41,7 @@ class Partitions:
     def __init__(self, parts: DeliveryParts) -> None:
         self.buffer = parts.buffer
         self.buffer.agent.owner = self
+        self.gate = parts.gate
         self.listener = parts.listener
         self._fetcher = parts.fetcher
         self._observer = parts.observer

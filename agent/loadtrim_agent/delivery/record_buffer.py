@@ -106,7 +106,7 @@ class RecordBuffer:
         self._run_streams: dict[Partition, Stream] = {}
         """User: the streams that there were when the run began; with others, another one's turn may come first."""
         self.lease_until = 0.0
-        """Agent."""
+        """Agent: records are handed out until then (:class:`~.gate.DeliveryGate`)."""
         self.error: BaseException | None = None
         """Agent: raised by the user's next call."""
         self.failed = False

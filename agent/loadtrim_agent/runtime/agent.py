@@ -18,6 +18,7 @@ from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.tasks import AgentTasks
 from loadtrim_agent.delivery.deserializer import RecordDeserializer
+from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.listener import Listener, RebalanceListener
 from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -86,7 +87,8 @@ class Agent:
         self.driver = MembershipDriver(config, self, observer, self.boundary)
         deserializer = RecordDeserializer(options.connection)
         self.buffer = RecordBuffer(options.user_loop, asyncio.get_running_loop(), deserializer)
-        self.listener = Listener(options.user_loop, self.boundary)
+        gate = DeliveryGate(self.buffer)
+        self.listener = Listener(options.user_loop, self.boundary, gate)
         request_timeout = config.rebalance_timeout + config.session_timeout
         self._connections = Connections(
             options.connection,
@@ -100,6 +102,7 @@ class Agent:
         self.partitions = Partitions(
             DeliveryParts(
                 buffer=self.buffer,
+                gate=gate,
                 fetcher=self.fetcher,
                 listener=self.listener,
                 observer=observer,
@@ -192,6 +195,7 @@ class Agent:
         """
         now, condition = boot_time(), self.condition
         condition.leave_by = min(condition.leave_by, now + drain_seconds)
+        self.listener.leaving = True
         self.feed(e.LeaveWantedEvent(now=now, deadline=condition.leave_by, release=release))
 
     async def _watch_user(self) -> None:
@@ -223,6 +227,7 @@ class Agent:
         if self.condition.failure is None and not self.buffer.closing:
             self.condition.left.clear()
             self.condition.leave_by = float("inf")
+            self.listener.leaving = False
             self.driver.join_again()
 
     async def stop(self, drain_seconds: float, *, release: bool = True) -> None:
@@ -262,7 +267,7 @@ class Agent:
             return
         self.condition.fail(error)
         self.transactions.generation_changed()
-        self.buffer.lease_until = 0.0
+        self.partitions.gate.lease_until = 0.0
         self.buffer.fail(error, for_good=True)
         self.leave(0.0, release=False)
 

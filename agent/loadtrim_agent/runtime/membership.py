@@ -471,7 +471,7 @@ class CommandExecutor:
             return  # it leaves, and delivers nothing any more
         buffer = self._agent.partitions.buffer
         ran_out = boot_time() >= buffer.lease_until
-        buffer.lease_until = command.until
+        self._agent.partitions.gate.lease_until = command.until
         if ran_out:
             buffer.wake()
 

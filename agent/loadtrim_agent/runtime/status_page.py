@@ -76,7 +76,7 @@ class StatusPage:
         stalled = now - agent.condition.ran_at
         if waiting and stalled > STALLED_SECONDS:
             return False, f"{waiting} records wait and the agent's thread has not run for {stalled:.0f} s"
-        expired = now - agent.buffer.lease_until
+        expired = now - agent.partitions.gate.lease_until
         if waiting and expired > STALLED_SECONDS:
             # A restart brings no broker back: all consumers of the group would be restarted for nothing.
             return (
@@ -111,7 +111,7 @@ class StatusPage:
             leader=group.leader,
             leads=leads,
             generation=group.generation,
-            lease_seconds=max(0.0, agent.buffer.lease_until - boot_time()),
+            lease_seconds=max(0.0, agent.partitions.gate.lease_until - boot_time()),
             log="ok" if agent.log is not None else "not usable",
             concurrency=self._sources.settings.concurrency,
             utilization=seen.utilization,

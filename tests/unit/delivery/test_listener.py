@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 from aiokafka.abc import ConsumerRebalanceListener
@@ -10,21 +12,25 @@ from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.delivery.listener import Listener
+from loadtrim_agent.delivery.listener import IncrementalRebalanceListener, Listener
 
-ONE = Partition("orders", 0)
+ONE, TWO, THREE = (Partition("orders", index) for index in range(3))
 WAIT_SECONDS = 5.0
 
 
 class Counted:
     def __init__(self) -> None:
         self.errors: list[str] = []
+        self.held_up: list[bool] = []
 
     def error(self, where: str) -> None:
         self.errors.append(where)
 
+    def hold_up(self, held_up: bool) -> None:
+        self.held_up.append(held_up)
 
-class Workers(ConsumerRebalanceListener):  # type: ignore[misc]
+
+class Workers(IncrementalRebalanceListener):
     """A worker per partition, cancelled and awaited without a guard, as user code often does."""
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
@@ -42,18 +48,18 @@ class Workers(ConsumerRebalanceListener):  # type: ignore[misc]
 
 def listener_of(target: ConsumerRebalanceListener) -> tuple[Listener, Counted]:
     counted = Counted()
-    listener = Listener(asyncio.get_running_loop(), ErrorBoundary(counted))
+    listener = Listener(asyncio.get_running_loop(), ErrorBoundary(counted), counted)
     listener.target = target
     return listener, counted
 
 
-@pytest.mark.parametrize("name", ["assigned", "revoked"])
-async def test_one_that_ends_with_a_cancellation_counts_as_one_that_raised(name: str) -> None:
+async def test_one_that_ends_with_a_cancellation_counts_as_one_that_raised() -> None:
     """Its partitions were never opened, or never released, and nothing was said."""
     listener, counted = listener_of(Workers())
     async with asyncio.timeout(WAIT_SECONDS):
-        await getattr(listener, name)([ONE])
-    assert counted.errors == ["listener"]
+        await listener.assigned([ONE])
+        await listener.revoked([ONE])
+    assert counted.errors == ["listener"] * 2
 
 
 async def test_the_agents_own_end_cancels_the_call() -> None:
@@ -73,3 +79,132 @@ async def test_the_agents_own_end_cancels_the_call() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(call, WAIT_SECONDS)
     assert counted.errors == []
+
+
+class Calls:
+    """What a listener was called with: indexes of partitions."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[int]]] = []
+        self.returns = asyncio.Event()
+        """Set while a call may return."""
+        self.returns.set()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.calls.append(("assigned", {partition.partition for partition in assigned}))
+        await self.returns.wait()
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.calls.append(("revoked", {partition.partition for partition in revoked}))
+        await self.returns.wait()
+
+
+class OfAiokafka(Calls, ConsumerRebalanceListener):  # type: ignore[misc]
+    """Counts on aiokafka's calls."""
+
+
+class Incremental(Calls, IncrementalRebalanceListener):
+    """Counts on what comes and goes."""
+
+
+async def test_one_of_aiokafka_is_called_as_aiokafka_calls_it() -> None:
+    target = OfAiokafka()
+    listener, gate = listener_of(target)
+    await listener.assigned([ONE, TWO])
+    await listener.assigned([THREE])
+    await listener.revoked([ONE])
+    assert gate.held_up == [True, False] * 3, "nothing is handed out between the two calls"
+    assert target.calls == [
+        ("revoked", set()),
+        ("assigned", {0, 1}),
+        ("revoked", {0, 1}),
+        ("assigned", {0, 1, 2}),
+        ("revoked", {0, 1, 2}),
+        ("assigned", {1, 2}),
+    ]
+
+
+async def test_an_incremental_one_hears_of_what_comes_and_goes() -> None:
+    target = Incremental()
+    listener, gate = listener_of(target)
+    await listener.assigned([ONE, TWO])
+    await listener.assigned([THREE])
+    await listener.revoked([ONE])
+    assert gate.held_up == [], "what stays goes on"
+    assert target.calls == [("assigned", {0, 1}), ("assigned", {2}), ("revoked", {0})]
+
+
+async def all_told(*calls: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        await asyncio.gather(*calls)
+
+
+async def test_what_changes_together_is_told_together() -> None:
+    for target in (OfAiokafka(), Incremental()):
+        listener, _ = listener_of(target)
+        await listener.assigned([ONE, TWO])
+        target.calls.clear()
+        await all_told(listener.revoked([ONE]), listener.revoked([TWO]), listener.assigned([THREE]))
+        assert target.calls == [("revoked", {0, 1}), ("assigned", {2})]
+
+
+async def test_what_changes_during_a_call_is_told_by_the_next_one() -> None:
+    target = Incremental()
+    listener, _ = listener_of(target)
+    target.returns.clear()
+    first = asyncio.create_task(listener.assigned([ONE]))
+    while not target.calls:  # noqa: ASYNC110 - what is waited for happens in the code under test
+        await asyncio.sleep(0)
+    rest = [asyncio.create_task(listener.assigned([partition])) for partition in (TWO, THREE)]
+    await asyncio.sleep(0)
+    target.returns.set()
+    async with asyncio.timeout(WAIT_SECONDS):
+        await asyncio.gather(first, *rest)
+    assert target.calls == [("assigned", {0}), ("assigned", {1, 2})]
+
+
+async def test_one_partition_that_goes_and_comes_back_is_told_in_that_order() -> None:
+    target = Incremental()
+    listener, _ = listener_of(target)
+    await listener.assigned([ONE])
+    target.calls.clear()
+    await all_told(listener.revoked([ONE]), listener.assigned([ONE]))
+    assert target.calls == [("revoked", {0}), ("assigned", {0})]
+
+
+async def test_what_is_over_before_user_code_hears_of_it_is_not_told() -> None:
+    target = OfAiokafka()
+    listener, _ = listener_of(target)
+    await listener.assigned([ONE])
+    target.calls.clear()
+    await all_told(listener.assigned([TWO]), listener.revoked([TWO]))
+    assert target.calls == []
+
+
+@pytest.mark.parametrize("kind", [OfAiokafka, Incremental])
+async def test_a_leave_is_one_call_with_all(kind: type[Calls]) -> None:
+    """It was one for each partition: 24 calls of 0.3 s are 7 s."""
+    target = kind()
+    listener, _ = listener_of(target)  # type: ignore[arg-type]
+    await listener.assigned([ONE, TWO, THREE])
+    target.calls.clear()
+    listener.leaving = True
+    await listener.revoked([ONE])
+    await all_told(listener.revoked([TWO]), listener.revoked([THREE]))
+    assert target.calls == [("revoked", {0, 1, 2})]
+
+
+async def test_what_it_was_never_told_of_does_not_go() -> None:
+    target = OfAiokafka()
+    listener, _ = listener_of(target)
+    await listener.revoked([ONE])
+    assert target.calls == []
+
+
+async def test_a_new_one_holds_nothing_yet() -> None:
+    first, second = Incremental(), Incremental()
+    listener, _ = listener_of(first)
+    await listener.assigned([ONE])
+    listener.target = second
+    await listener.assigned([ONE])
+    assert second.calls == [("assigned", {0})]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import pytest
-from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.delivery.listener import Listener
+from loadtrim_agent.delivery.gate import DeliveryGate
+from loadtrim_agent.delivery.listener import IncrementalRebalanceListener, Listener
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.partitions import DeliveryParts, Partitions
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
@@ -57,7 +57,7 @@ class QuietFetcher:
         return await self.looked_up[partition]
 
 
-class Calls(ConsumerRebalanceListener):  # type: ignore[misc]
+class Calls(IncrementalRebalanceListener):
     def __init__(self, changed: asyncio.Event) -> None:
         self.changed = changed
         self.assigned: list[set[TopicPartition]] = []
@@ -106,13 +106,15 @@ class House:
         self.calls = Calls(self.changed)
         self.observer = observer = Measuring()
         boundary = ErrorBoundary(observer)
-        listener = Listener(loop, boundary)
-        listener.target = self.calls
         self.buffer = RecordBuffer(loop, loop)
+        gate = DeliveryGate(self.buffer)
+        listener = Listener(loop, boundary, gate)
+        listener.target = self.calls
         self.buffer.lease_until = float("inf")
         self.partitions = Partitions(
             DeliveryParts(
                 buffer=self.buffer,
+                gate=gate,
                 fetcher=self.fetcher,  # type: ignore[arg-type]
                 listener=listener,
                 observer=observer,

@@ -16,9 +16,9 @@ from loadtrim_agent.runtime.status_page import StatusPage
 def page(lag: int = 5, lease_seconds: float = 10.0, ran_seconds_ago: float = 0.5) -> StatusPage:
     condition = AgentCondition()
     condition.ran_at = boot_time() - ran_seconds_ago
-    buffer = SimpleNamespace(lease_until=boot_time() + lease_seconds)
+    partitions = SimpleNamespace(gate=SimpleNamespace(lease_until=boot_time() + lease_seconds))
     metering = SimpleNamespace(snapshot=SimpleNamespace(partitions=(SimpleNamespace(lag_records=lag),)))
-    sources: Any = SimpleNamespace(agent=SimpleNamespace(condition=condition, buffer=buffer), metering=metering)
+    sources: Any = SimpleNamespace(agent=SimpleNamespace(condition=condition, partitions=partitions), metering=metering)
     return StatusPage(sources)
 
 

@@ -1,0 +1,196 @@
+"""Rebalance listeners as people write them for aiokafka: what they count on, while members come and go under load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.abc import ConsumerRebalanceListener
+
+from integration.harness import WAIT_SECONDS, eventually
+from integration.harness_consumers import make, new_group, send
+from loadtrim import Consumer, IncrementalRebalanceListener
+from loadtrim.testing import Cluster
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 4
+RECORDS = 400
+
+
+class LocalState:
+    """aiokafka's example "local state and storing offsets outside of Kafka": counts, and the offset that they reach.
+
+    Args:
+        disk: partition -> offset and counts, which all members share.
+    """
+
+    def __init__(self, disk: dict[TopicPartition, tuple[int, Counter[bytes]]]) -> None:
+        self._disk = disk
+        self._counts: dict[TopicPartition, Counter[bytes]] = {}
+        self._offsets: dict[TopicPartition, int] = {}
+
+    def dump(self) -> None:
+        for partition, counts in self._counts.items():
+            self._disk[partition] = (self._offsets[partition], Counter(counts))
+
+    def load(self, partitions: set[TopicPartition]) -> None:
+        self._counts.clear()
+        self._offsets.clear()
+        for partition in partitions:
+            offset, counts = self._disk.get(partition, (-1, Counter()))
+            self._offsets[partition], self._counts[partition] = offset, Counter(counts)
+
+    def add(self, partition: TopicPartition, counts: Counter[bytes], offset: int) -> None:
+        self._counts[partition] += counts
+        self._offsets[partition] = offset
+
+    def last_offset(self, partition: TopicPartition) -> int:
+        return self._offsets[partition]
+
+
+class Rebalancer(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, consumer: Consumer, state: LocalState) -> None:
+        self._consumer = consumer
+        self._state = state
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._state.dump()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self._state.load(assigned)
+        for partition in assigned:
+            last = self._state.last_offset(partition)
+            if last < 0:
+                await self._consumer.seek_to_beginning(partition)
+            else:
+                self._consumer.seek(partition, last + 1)
+
+
+@asynccontextmanager
+async def counting(
+    kafka: Cluster, topic: str, group: str, disk: dict[TopicPartition, tuple[int, Counter[bytes]]]
+) -> AsyncIterator[Consumer]:
+    """A member that counts, as the example does it."""
+    consumer = make(kafka, group=group, enable_auto_commit=False)
+    state = LocalState(disk)
+    await consumer.start()
+    consumer.subscribe([topic], listener=Rebalancer(consumer, state))
+
+    async def count() -> None:
+        while True:
+            for partition, messages in (await consumer.getmany(timeout_ms=100, max_records=5)).items():
+                state.add(partition, Counter(message.value for message in messages), messages[-1].offset)
+            await consumer.commit()
+
+    task = asyncio.create_task(count())
+    try:
+        yield consumer
+        assert not task.done(), task.exception()
+        task.cancel()
+        await asyncio.wait([task])
+    finally:
+        task.cancel()
+        await consumer.stop()
+
+
+async def test_aiokafkas_example_of_local_state_counts_each_record_once(quick_kafka: Cluster) -> None:
+    """It was given only what came, and forgot what stayed: both members ended with a KeyError."""
+    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    disk: dict[TopicPartition, tuple[int, Counter[bytes]]] = {}
+    written = [str(number) for number in range(RECORDS)]
+
+    async def write() -> None:
+        for at in range(0, RECORDS, 10):
+            await send(quick_kafka, topic, written[at : at + 10], partition=None)
+
+    async with asyncio.timeout(WAIT_SECONDS), counting(quick_kafka, topic, group, disk) as first:
+        writing = asyncio.create_task(write())
+        async with counting(quick_kafka, topic, group, disk) as second:
+            await eventually(lambda: len(first.assignment()) == len(second.assignment()) == 2, "both have their share")
+            await asyncio.sleep(0)
+        await writing
+        await eventually(lambda: len(first.assignment()) == PARTITIONS, "the first has all again")
+
+        ends = await first.end_offsets([TopicPartition(topic, index) for index in range(PARTITIONS)])
+
+        async def all_done() -> bool:
+            return {p: await first.committed(p) for p in ends} == ends
+
+        await eventually(all_done, "all is counted")
+    assert sum((counts for _, counts in disk.values()), Counter()) == Counter(value.encode() for value in written)
+
+
+class Restarted(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Stops the task that consumes in one call and starts it in the other, as public programs do.
+
+    Args:
+        consumer: to be consumed from.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.task: asyncio.Task[None] | None = None
+        self.seen: set[bytes] = set()
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.task = asyncio.create_task(self._consume())
+
+    async def _consume(self) -> None:
+        async for message in self._consumer:
+            self.seen.add(message.value)
+
+
+async def test_a_task_that_is_stopped_and_started_by_the_listener_goes_on(quick_kafka: Cluster) -> None:
+    """No ``assigned`` followed on a ``revoked``: it stood still until the other member left."""
+    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    first, second = (make(quick_kafka, group=group) for _ in range(2))
+    listeners = [Restarted(consumer) for consumer in (first, second)]
+    try:
+        for consumer, listener in zip((first, second), listeners, strict=True):
+            await consumer.start()
+            consumer.subscribe([topic], listener=listener)
+        await eventually(lambda: len(first.assignment()) == len(second.assignment()) == 2, "both have their share")
+        written = [f"after {number}" for number in range(40)]
+        await send(quick_kafka, topic, written, partition=None)
+        await eventually(
+            lambda: listeners[0].seen | listeners[1].seen == {value.encode() for value in written}, "both go on"
+        )
+        assert all(listener.seen for listener in listeners)
+    finally:
+        for consumer, listener in zip((first, second), listeners, strict=True):
+            await consumer.stop()
+            if listener.task is not None:
+                listener.task.cancel()
+
+
+@pytest.mark.parametrize("kind", [ConsumerRebalanceListener, IncrementalRebalanceListener])
+async def test_a_leave_calls_a_listener_once(kind: type[ConsumerRebalanceListener], quick_kafka: Cluster) -> None:
+    """It was called for each partition: 24 calls of 0.3 s are 7 s."""
+    topic = quick_kafka.create_topic(partitions=PARTITIONS)
+    revoked: list[set[int]] = []
+
+    class Slow(kind):  # type: ignore[misc, valid-type]
+        async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
+            revoked.append({partition.partition for partition in partitions})
+            await asyncio.sleep(0.05)
+
+        async def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None: ...
+
+    consumer = make(quick_kafka, group=new_group())
+    await consumer.start()
+    consumer.subscribe([topic], listener=Slow())
+    await eventually(lambda: len(consumer.assignment()) == PARTITIONS, "all are held")
+    await send(quick_kafka, topic, ["1"])
+    await asyncio.wait_for(consumer.getone(), WAIT_SECONDS)
+    revoked.clear()
+    await asyncio.wait_for(consumer.stop(), WAIT_SECONDS)
+    assert revoked == [set(range(PARTITIONS))]
