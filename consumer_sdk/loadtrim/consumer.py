@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -22,8 +21,6 @@ from .settings import Settings
 from .signals import StopSignals
 
 __all__ = ["Consumer"]
-
-log = logging.getLogger("loadtrim")
 
 Implementation: TypeAlias = ManagedConsumer | PlainConsumer
 """The port: both have every method that :class:`Consumer` calls, with its meaning

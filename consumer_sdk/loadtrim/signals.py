@@ -158,8 +158,6 @@ class ProcessSignals:
         self._times = 0
         self._over = False
         """The consumers have left: the signal is the system's."""
-        self._drain_seconds = 0.0
-        self._exit_seconds = 0.0
 
     @property
     def ending(self) -> bool:
@@ -228,25 +226,25 @@ class ProcessSignals:
         for consumer in told:
             consumer.tell(hurry)
         if self._times == 1:
-            self._drain_seconds = max(consumer.drain_seconds for consumer in told)
-            self._exit_seconds = max(consumer.exit_seconds for consumer in told)
+            drain_seconds = max(consumer.drain_seconds for consumer in told)
+            exit_seconds = max(consumer.exit_seconds for consumer in told)
             # Not `threading.Thread`: its start takes a lock that the main thread may hold right now.
-            _thread.start_new_thread(self._see_it_through, ())
+            _thread.start_new_thread(self._see_it_through, (drain_seconds, exit_seconds))
 
-    def _see_it_through(self) -> None:
+    def _see_it_through(self, drain_seconds: float, exit_seconds: float) -> None:
         """Wait until all have left and the grace is over. If the process is there after that, it will not end."""
-        until = time.monotonic() + self._drain_seconds + LEAVE_SECONDS
+        until = time.monotonic() + drain_seconds + LEAVE_SECONDS
         while time.monotonic() < until and not all(consumer.gone for consumer in self._told()):
             time.sleep(LOOK_SECONDS)
         self._over = True
-        time.sleep(self._exit_seconds)
+        time.sleep(exit_seconds)
         if not self._is_ours() and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return  # The program handles it by itself since.
         log.warning(
             "SIGTERM came and the consumers of this process have left, but the program has not ended %g s later "
             "(LOADTRIM_EXIT_SECONDS): it is ended now. End it by itself: leave the loop around the consumer when "
             "ConsumerStoppedError is raised.",
-            self._exit_seconds,
+            exit_seconds,
         )
         self._system.raise_again()
         time.sleep(LAST_SECONDS)

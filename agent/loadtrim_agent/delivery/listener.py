@@ -132,25 +132,26 @@ class Listener:
     async def _call(self, held: frozenset[Partition], gone: frozenset[Partition]) -> None:
         before, self._held = self._held, held
         come = held - (before - gone)
-        if not come and not gone:
+        target = self._target  # Both calls are of one listener, though user code may subscribe with another meanwhile.
+        if target is None or (not come and not gone):
             return
-        if isinstance(self._target, IncrementalRebalanceListener):
+        if isinstance(target, IncrementalRebalanceListener):
             if gone:
-                await self._run("on_partitions_revoked", gone)
+                await self._run(target.on_partitions_revoked, gone)
             if come:
-                await self._run("on_partitions_assigned", come)
+                await self._run(target.on_partitions_assigned, come)
             return
         self._gate.hold_up(True)
         try:
-            await self._run("on_partitions_revoked", before)
+            await self._run(target.on_partitions_revoked, before)
             if not self.leaving:
-                await self._run("on_partitions_assigned", held)
+                await self._run(target.on_partitions_assigned, held)
         finally:
             self._gate.hold_up(False)
 
-    async def _run(self, name: str, partitions: Iterable[Partition]) -> None:
+    async def _run(self, method: Callable[[set[TopicPartition]], Any], partitions: Iterable[Partition]) -> None:
         those = {TopicPartition(*p) for p in partitions}
-        call = asyncio.run_coroutine_threadsafe(_run(getattr(self._target, name), those), self._user_loop)
+        call = asyncio.run_coroutine_threadsafe(_run(method, those), self._user_loop)
         try:
             await asyncio.wrap_future(call)
         except (Exception, asyncio.CancelledError) as error:
@@ -158,7 +159,7 @@ class Listener:
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             self._boundary.broke("listener")
-            log.exception("%s raised; the group goes on as if it had returned", name)
+            log.exception("%s raised; the group goes on as if it had returned", method.__name__)
 
 
 async def _run(method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:

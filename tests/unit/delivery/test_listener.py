@@ -107,12 +107,16 @@ class Incremental(Calls, IncrementalRebalanceListener):
     """Counts on what comes and goes."""
 
 
-async def test_one_of_aiokafka_is_called_as_aiokafka_calls_it() -> None:
-    target = OfAiokafka()
-    listener, gate = listener_of(target)
+async def come_and_go(listener: Listener) -> None:
     await listener.assigned([ONE, TWO])
     await listener.assigned([THREE])
     await listener.revoked([ONE])
+
+
+async def test_one_of_aiokafka_is_called_as_aiokafka_calls_it() -> None:
+    target = OfAiokafka()
+    listener, gate = listener_of(target)
+    await come_and_go(listener)
     assert gate.held_up == [True, False] * 3, "nothing is handed out between the two calls"
     assert target.calls == [
         ("revoked", set()),
@@ -127,9 +131,7 @@ async def test_one_of_aiokafka_is_called_as_aiokafka_calls_it() -> None:
 async def test_an_incremental_one_hears_of_what_comes_and_goes() -> None:
     target = Incremental()
     listener, gate = listener_of(target)
-    await listener.assigned([ONE, TWO])
-    await listener.assigned([THREE])
-    await listener.revoked([ONE])
+    await come_and_go(listener)
     assert gate.held_up == [], "what stays goes on"
     assert target.calls == [("assigned", {0, 1}), ("assigned", {2}), ("revoked", {0})]
 
@@ -208,3 +210,28 @@ async def test_a_new_one_holds_nothing_yet() -> None:
     listener.target = second
     await listener.assigned([ONE])
     assert second.calls == [("assigned", {0})]
+
+
+async def test_a_listener_that_is_given_up_is_called_no_more() -> None:
+    """User code subscribes without one while a change waits for its call."""
+    target = OfAiokafka()
+    listener, counted = listener_of(target)
+    change = asyncio.create_task(listener.assigned([ONE]))
+    await asyncio.sleep(0)
+    listener.target = None
+    await asyncio.wait_for(change, WAIT_SECONDS)
+    assert (target.calls, counted.errors) == ([], [])
+
+
+async def test_both_calls_are_of_one_listener() -> None:
+    first, second = OfAiokafka(), OfAiokafka()
+    listener, _ = listener_of(first)
+    first.returns.clear()
+    change = asyncio.create_task(listener.assigned([ONE]))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not first.calls:  # noqa: ASYNC110 - what is waited for happens in the code under test
+            await asyncio.sleep(0)
+    listener.target = second
+    first.returns.set()
+    await asyncio.wait_for(change, WAIT_SECONDS)
+    assert (first.calls, second.calls) == ([("revoked", set()), ("assigned", {0})], [])
