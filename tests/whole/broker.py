@@ -82,7 +82,7 @@ class Cluster:
         self.coordinator_node = 0
         self.counts: Counter[int] = Counter()
         """Requests by API key."""
-        self.refuse: Callable[[Incoming], int] = lambda request: 0
+        self.refuse: Callable[[int], int] = lambda key: 0
         """Error code to answer a group request with, whatever it says; 0: none."""
         self.evicts: Callable[[], bool] = lambda: False
         """Whether a fetch session makes room for another one now."""
@@ -390,7 +390,7 @@ class Cluster:
             fields = [told.code, told.generation, told.protocol, told.leader, told.member, members]
             reply(encode_answer(request, *([0] if version >= 2 else []), *fields))
 
-        code = self.refuse(request)
+        code = self.refuse(request.key)
         if code:
             answer(JoinReply(code))
         else:
@@ -404,7 +404,7 @@ class Cluster:
             data = told.answer if isinstance(told.answer, bytes) else b""
             reply(encode_answer(request, *([0] if request.version else []), told.code, data))
 
-        code = self.refuse(request)
+        code = self.refuse(request.key)
         if code:
             answer(SyncReply(code))
         else:
@@ -416,7 +416,7 @@ class Cluster:
         def answer(code: int) -> None:
             reply(encode_answer(request, *([0] if request.version else []), int(code)))
 
-        code = self.refuse(request)
+        code = self.refuse(request.key)
         if code:
             answer(code)
         else:
@@ -438,7 +438,7 @@ class Cluster:
                 topics.setdefault(at.topic, []).append((at.partition, code))
             reply(encode_answer(request, *([0] if request.version >= 3 else []), list(topics.items())))
 
-        code = self.refuse(request)
+        code = self.refuse(request.key)
         if code:
             answer(dict.fromkeys(offsets, code))
             return
@@ -468,7 +468,7 @@ class Cluster:
                 fields = [list(topics.items()), *([code] if request.version >= 2 else [])]
                 reply(encode_answer(request, *([0] if request.version >= 3 else []), *fields))
 
-        code = self.refuse(request)
+        code = self.refuse(request.key)
         if code:
             answer(code)
         else:

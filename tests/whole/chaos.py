@@ -16,7 +16,7 @@ from sim.scheduler import START_SECONDS
 
 from .member import GROUP, threads_in_charge
 from .programs import FIRST_PROGRAMS, LISTENERS, PROGRAMS
-from .requests import API, Incoming
+from .requests import API
 from .world import TOPIC, Member, Options, World
 
 __all__ = ["NOTHING", "Chaos", "Report", "drawn_options", "simulate"]
@@ -356,7 +356,7 @@ class Chaos:
     def _deny(self) -> None:
         """The group, or its offsets, may not be used for a while: ACLs were taken away."""
         code, kinds = self.rng.choice(DENIALS)
-        self.world.cluster.refuse = lambda request: code if request.key in kinds else 0
+        self.world.cluster.refuse = lambda key: code if key in kinds else 0
         seconds = self.rng.uniform(1.0, 8.0)
         self._counted("deny", seconds)
         self._later(seconds, self._accept)
@@ -434,16 +434,13 @@ class Chaos:
         code = int(self.rng.choice(REFUSALS))
         kinds = self.rng.sample(GROUP_REQUESTS, self.rng.randint(1, 3))
 
-        def refuse(request: Incoming) -> int:
-            return code if request.key in kinds else 0
-
-        self.world.cluster.refuse = refuse
+        self.world.cluster.refuse = lambda key: code if key in kinds else 0
         seconds = self.rng.uniform(0.5, 4.0)
         self._counted("refuse", seconds)
         self._later(seconds, self._accept)
 
     def _accept(self) -> None:
-        self.world.cluster.refuse = lambda request: 0
+        self.world.cluster.refuse = lambda key: 0
 
     def _truncate_log(self) -> None:
         """The log loses its end, and may have grown again, past what its readers have read, before anybody asks."""

@@ -22,6 +22,7 @@ from .kernel import Clock, Kernel, Process
 from .member import GROUP, SimConsumer, WatchedGate, foreign_consumer, transactional_producer
 from .network import Network
 from .programs import FIRST_PROGRAMS, LISTENERS, OUTPUT, PROGRAMS, commits_by_hand, transacts
+from .requests import API
 
 __all__ = ["Member", "Options", "World"]
 
@@ -32,6 +33,8 @@ HARMLESS = frozenset(("end", "join", "stop"))
 """What happens in a run where nothing goes wrong."""
 WORK_OFF_COST_SECONDS_MAX = 0.005
 """Longest that a record takes once the faults are over, so that what waits is worked off."""
+DENIED = (29, 30)
+"""TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED: a commit that they refuse is not sent again."""
 MIXED_SECONDS = 8.0
 """So long after a foreign member has gone the rules of mixed groups hold."""
 
@@ -126,8 +129,9 @@ class Member:
             self.excused_at = kernel.now  # a call that fails makes nothing done
             raise
         finally:
-            self.stopping_at = kernel.now
+            self._begins_to_stop()
             await self.consumer.stop()
+            self._look_at_stop()
             self.left = True
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -143,7 +147,7 @@ class Member:
     def stop(self) -> None:
         """Another task of the process calls ``stop()``, as a shutdown hook does."""
         if self._stop_task is None and self.consumer is not None and not self.process.gone:
-            self.stopping_at = self.world.kernel.now
+            self._begins_to_stop()
             self._stop_task = self.process.run(self.consumer.stop())
 
     def end(self) -> None:
@@ -151,7 +155,7 @@ class Member:
         if self.foreign or self.agent is None:
             self.stop()
         else:
-            self.stopping_at = self.world.kernel.now
+            self._begins_to_stop()
             self.consumer._client.end_iteration(False)
 
     def crash(self) -> None:
@@ -295,9 +299,21 @@ class Member:
                 world.violated("I4", f"the lease of {self.name} ended, though nothing had happened")
         if self.unaware:
             self.excused_at = world.kernel.now
-        if self.stopping_at is not None and world.kernel.now > self.stopping_at + world.options.drain_seconds * 0.9:
-            self.excused_at = world.kernel.now
+        if self.stopping_at is not None:
+            self._look_at_stop()
         self._look_for_breakage(agent)
+
+    def _begins_to_stop(self) -> None:
+        self.stopping_at = self.world.kernel.now
+        self._look_at_stop()
+
+    def _look_at_stop(self) -> None:
+        """Excuse repeats where the drain took too long, or this member's last commit may not be taken."""
+        world = self.world
+        assert self.stopping_at is not None
+        late = world.kernel.now > self.stopping_at + world.options.drain_seconds * 0.9
+        if late or world.cluster.refuse(API.OFFSET_COMMIT) in DENIED or self.hears_nothing:
+            self.excused_at = world.kernel.now
 
     def _leased(self, before: float, until: float) -> None:
         """I4: a lease that becomes shorter pauses all that is owned. The coordinator must have forgotten the member."""

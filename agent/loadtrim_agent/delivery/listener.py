@@ -4,12 +4,14 @@ Theory of operation. Partitions come and go one by one, while the others go on b
 that (:class:`IncrementalRebalanceListener`) is told what comes and what goes. One that was written for aiokafka counts
 on its calls: ``on_partitions_revoked`` with all that was held, then ``on_partitions_assigned`` with all that is held
 now. So it hears of every change in that form. It may seek in the second call, in all that it is given: no record is
-handed out between the two, as in aiokafka. What changes while a call goes on is told together, by the next call.
+handed out between the two, as in aiokafka. What changes while a call goes on is told together, by the next call. That
+one waits as long as the last two took: however often partitions come and go, records are handed out half of the time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -78,8 +80,9 @@ class Listener:
         """Not told yet, in their order."""
         self._held: frozenset[Partition] = frozenset()
         """What the listener was told that it holds."""
-        self.leaving = False
-        """The member leaves: the next call tells that all goes, and is the last one."""
+        self._rests_until = 0.0
+        """Time of the agent's loop until which records are handed out, whatever there is to tell."""
+        self._leaving = asyncio.Event()
 
     @property
     def target(self) -> RebalanceListener | None:
@@ -91,6 +94,15 @@ class Listener:
         if target is not self._target:
             self._held = frozenset()
         self._target = target
+
+    @property
+    def leaving(self) -> bool:
+        """True while the member leaves: the next call tells that all goes, and is the last one."""
+        return self._leaving.is_set()
+
+    @leaving.setter
+    def leaving(self, leaving: bool) -> None:
+        (self._leaving.set if leaving else self._leaving.clear)()
 
     async def assigned(self, partitions: Iterable[Partition]) -> None:
         """Tell that partitions come, and wait for the end of the call."""
@@ -107,7 +119,15 @@ class Listener:
         await asyncio.sleep(0)  # What changes in the same turn of the loop is told together.
         async with self._turn:
             while not change.told:
+                await self._rest()
                 await self._tell_together()
+
+    async def _rest(self) -> None:
+        """Wait while records are handed out between two pairs of calls. A leave waits for nothing."""
+        if asyncio.get_running_loop().time() < self._rests_until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._rests_until):
+                    await self._leaving.wait()
 
     async def _tell_together(self) -> None:
         """Tell what all changes so far come to: what came and went before user code heard of it is not told."""
@@ -141,6 +161,8 @@ class Listener:
             if come:
                 await self._run(target.on_partitions_assigned, come)
             return
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         self._gate.hold_up(True)
         try:
             await self._run(target.on_partitions_revoked, before)
@@ -148,6 +170,7 @@ class Listener:
                 await self._run(target.on_partitions_assigned, held)
         finally:
             self._gate.hold_up(False)
+            self._rests_until = 2 * loop.time() - began
 
     async def _run(self, method: Callable[[set[TopicPartition]], Any], partitions: Iterable[Partition]) -> None:
         those = {TopicPartition(*p) for p in partitions}

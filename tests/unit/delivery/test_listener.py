@@ -235,3 +235,58 @@ async def test_both_calls_are_of_one_listener() -> None:
     first.returns.set()
     await asyncio.wait_for(change, WAIT_SECONDS)
     assert (first.calls, second.calls) == ([("revoked", set()), ("assigned", {0})], [])
+
+
+class Slow(Calls, ConsumerRebalanceListener):  # type: ignore[misc]
+    """Each of its calls takes half a second."""
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        await asyncio.sleep(0.5)
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        await asyncio.sleep(0.5)
+
+
+class Clocked(Counted):
+    """A gate that notes how long it was closed."""
+
+    closed_seconds = 0.0
+    _closed_at = 0.0
+
+    def hold_up(self, held_up: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        if held_up:
+            self._closed_at = now
+        else:
+            self.closed_seconds += now - self._closed_at
+
+
+@pytest.mark.looptime
+async def test_calls_without_end_hold_records_up_for_half_of_the_time() -> None:
+    """Partitions that come and go one after the other had left no time for the records of those that stay."""
+    gate = Clocked()
+    loop = asyncio.get_running_loop()
+    listener = Listener(loop, ErrorBoundary(gate), gate)
+    listener.target = Slow()
+    began = loop.time()
+    for _ in range(5):
+        await listener.assigned([ONE])
+        await listener.revoked([ONE])
+    assert gate.closed_seconds == pytest.approx(10.0)
+    assert loop.time() - began == pytest.approx(19.0)
+
+
+@pytest.mark.looptime
+async def test_a_leave_does_not_wait_for_records_to_be_handed_out() -> None:
+    gate = Clocked()
+    loop = asyncio.get_running_loop()
+    listener = Listener(loop, ErrorBoundary(gate), gate)
+    listener.target = Slow()
+    await listener.assigned([ONE])
+    release = asyncio.create_task(listener.revoked([ONE]))
+    await asyncio.sleep(0.2)
+    assert gate.closed_seconds == pytest.approx(1.0)
+    listener.leaving = True
+    began = loop.time()
+    await release
+    assert loop.time() - began == pytest.approx(0.5)
