@@ -173,7 +173,7 @@ class Journal:
                 data.waits_since = None
             elif data.waits_since is None:
                 data.waits_since = now
-            elif now - data.waits_since > STANDSTILL_SECONDS:
+            elif now - data.waits_since > STANDSTILL_SECONDS + (owner.listener_seconds if owner is not None else 0.0):
                 assert owner is not None
                 if owner.hears_nothing:
                     data.waits_since = None

@@ -16,7 +16,7 @@ from loadtrim_agent.common.partition import Partition
 if TYPE_CHECKING:
     from .world import Member
 
-__all__ = ["FIRST_PROGRAMS", "LISTENERS", "OUTPUT", "PROGRAMS", "Program"]
+__all__ = ["FIRST_PROGRAMS", "LISTENERS", "LISTENER_SECONDS", "OUTPUT", "PROGRAMS", "Program"]
 
 Program = Callable[["Member"], Awaitable[None]]
 Batch = dict[TopicPartition, list[Any]]
@@ -179,6 +179,12 @@ PROGRAMS: dict[str, Program] = {
 """By name; ``commits_by_hand`` and ``transacts`` go with groups that do not commit by themselves."""
 
 
+SLOW_CALL_SECONDS_MAX = 0.5
+LISTENER_SECONDS = {"slow": 5 * 2 * SLOW_CALL_SECONDS_MAX}
+"""Listener -> how long a partition may stand still because of it: while a move that is off is told by two pairs of calls,
+behind a pair that is under way, with as long a time for other partitions before each of the two."""
+
+
 class _Listener(ConsumerRebalanceListener):
     """A rebalance listener that does what ``action`` does."""
 
@@ -194,7 +200,7 @@ class _Listener(ConsumerRebalanceListener):
 
 def _slow(member: Member) -> ConsumerRebalanceListener:
     async def sleep() -> None:
-        await asyncio.sleep(member.rng.uniform(0.0, 0.5))
+        await asyncio.sleep(member.rng.uniform(0.0, SLOW_CALL_SECONDS_MAX))
 
     return _Listener(sleep)
 

@@ -21,7 +21,7 @@ from .journal import LOOK_SECONDS, Journal, Violation
 from .kernel import Clock, Kernel, Process
 from .member import GROUP, SimConsumer, WatchedGate, foreign_consumer, transactional_producer
 from .network import Network
-from .programs import FIRST_PROGRAMS, LISTENERS, OUTPUT, PROGRAMS, commits_by_hand, transacts
+from .programs import FIRST_PROGRAMS, LISTENER_SECONDS, LISTENERS, OUTPUT, PROGRAMS, commits_by_hand, transacts
 from .requests import API
 
 __all__ = ["Member", "Options", "World"]
@@ -245,6 +245,11 @@ class Member:
     def hears_nothing(self) -> bool:
         """Return whether a connection of its swallows everything: that lasts until it is given up."""
         return any(connection.silent for connection in self.world.network.of(self.process))
+
+    @property
+    def listener_seconds(self) -> float:
+        """Return how long calls of its listener may hold a partition up."""
+        return LISTENER_SECONDS.get(self._listener, 0.0)
 
     def disturbed(self, seconds: float = 0.0) -> None:
         """A fault meets this member, and lasts so long."""
