@@ -181,8 +181,8 @@ PROGRAMS: dict[str, Program] = {
 
 SLOW_CALL_SECONDS_MAX = 0.5
 LISTENER_SECONDS = {"slow": 5 * 2 * SLOW_CALL_SECONDS_MAX}
-"""Listener -> how long a partition may stand still because of it. A move that is off is told by two pairs of calls, behind
-a pair that is under way, with as long a time for other partitions before each of the two."""
+"""Listener -> how long a partition may stand still because of it. A move that is off is told by two pairs of calls,
+behind a pair that is under way, with as long a time for other partitions before each of the two."""
 
 
 class _Listener(ConsumerRebalanceListener):
