@@ -142,6 +142,8 @@ async def transacts(member: Member) -> None:
             try:
                 await _transform(member, producer, batch)
             except (CommitFailedError, IllegalStateError, TimeoutError, UnknownMemberIdError):
+                with contextlib.suppress(AssertionError):  # aiokafka's own; open is one whose commit failed
+                    await producer.abort_transaction()
                 await _rewind(member, batch)
 
 

@@ -309,7 +309,8 @@ class Member:
         self._look_for_breakage(agent)
 
     def _begins_to_stop(self) -> None:
-        self.stopping_at = self.world.kernel.now
+        if self.stopping_at is None:  # the drain's deadline is that of the first call
+            self.stopping_at = self.world.kernel.now
         self._look_at_stop()
 
     def _look_at_stop(self) -> None:

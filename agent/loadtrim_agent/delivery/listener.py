@@ -161,20 +161,21 @@ class Listener:
             if come:
                 await self._run(target.on_partitions_assigned, come)
             return
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        seconds = 0.0
         self._gate.hold_up(True)
         try:
-            await self._run(target.on_partitions_revoked, before)
+            seconds += await self._run(target.on_partitions_revoked, before)
             if not self.leaving:
-                await self._run(target.on_partitions_assigned, held)
+                seconds += await self._run(target.on_partitions_assigned, held)
         finally:
             self._gate.hold_up(False)
-            self._rests_until = 2 * loop.time() - began
+            self._rests_until = asyncio.get_running_loop().time() + seconds
 
-    async def _run(self, method: Callable[[set[TopicPartition]], Any], partitions: Iterable[Partition]) -> None:
+    async def _run(self, method: Callable[[set[TopicPartition]], Any], partitions: Iterable[Partition]) -> float:
+        """Return the seconds that the call took. Until it began user code may have kept its loop busy with records."""
         those = {TopicPartition(*p) for p in partitions}
-        call = asyncio.run_coroutine_threadsafe(_run(method, those), self._user_loop)
+        timed = _Timed()
+        call = asyncio.run_coroutine_threadsafe(timed.run(method, those), self._user_loop)
         try:
             await asyncio.wrap_future(call)
         except (Exception, asyncio.CancelledError) as error:
@@ -183,9 +184,21 @@ class Listener:
                 raise
             self._boundary.broke("listener")
             log.exception("%s raised; the group goes on as if it had returned", method.__name__)
+        return timed.seconds
 
 
-async def _run(method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:
-    result = method(partitions)
-    if inspect.isawaitable(result):
-        await result
+class _Timed:
+    """One call in the user's loop, and how long it took there."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    async def run(self, method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            result = method(partitions)
+            if inspect.isawaitable(result):
+                await result
+        finally:
+            self.seconds = loop.time() - began
