@@ -263,13 +263,14 @@ class EndableWait:
 
     def __init__(self) -> None:
         self._ended = False
-        self._waiting: asyncio.Task[Any] | None = None
+        self._waiting: set[asyncio.Task[Any]] = set()
+        """Tasks that wait for a record: several may ask one consumer."""
 
     def end(self) -> None:
-        """From now on no wait begins, and the one that goes on ends. Called in the user's loop."""
+        """From now on no wait begins, and those that go on end. Called in the user's loop."""
         self._ended = True
-        if self._waiting is not None:
-            self._waiting.cancel()
+        for task in self._waiting:
+            task.cancel()
 
     async def until_ended(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a record; nothing is taken by a wait that is ended.
@@ -280,13 +281,15 @@ class EndableWait:
         if self._ended:
             work.close()
             raise ConsumerStoppedError()
-        self._waiting = task = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None  # It awaits this.
+        self._waiting.add(task)
         try:
             return await work
         except asyncio.CancelledError:
             # Somebody else may have cancelled the task too: theirs is passed on.
-            if self._ended and task is not None and task.uncancel() == 0:
+            if self._ended and task.uncancel() == 0:
                 raise ConsumerStoppedError() from None
             raise
         finally:
-            self._waiting = None
+            self._waiting.discard(task)

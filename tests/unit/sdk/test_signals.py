@@ -15,7 +15,7 @@ import pytest
 from aiokafka.errors import ConsumerStoppedError
 
 from loadtrim import signals as module
-from loadtrim.signals import ProcessSignals, StopSignals
+from loadtrim.signals import EndableWait, ProcessSignals, StopSignals
 
 WAIT_SECONDS = 10.0
 Process = tuple[ProcessSignals, list[str]]
@@ -293,3 +293,31 @@ def test_a_child_that_was_forked_ends_as_without_us() -> None:
     """
     done = ended("await asyncio.sleep(3600)", before=fork.strip())
     assert "child -15\n" in done.stdout, done.stderr
+
+
+async def test_every_task_that_waits_for_a_record_is_ended() -> None:
+    wait, begun = EndableWait(), asyncio.Semaphore(0)
+
+    async def a_record() -> None:
+        begun.release()
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        with pytest.raises(ConsumerStoppedError):
+            await wait.until_ended(a_record())
+
+    tasks = [asyncio.create_task(work()) for _ in range(2)]
+    for _ in tasks:
+        await begun.acquire()
+    wait.end()
+    await asyncio.wait_for(asyncio.gather(*tasks), WAIT_SECONDS)
+
+
+async def test_a_wait_that_is_over_is_not_ended() -> None:
+    wait = EndableWait()
+    assert await wait.until_ended(asyncio.sleep(0, "record")) == "record"
+    wait.end()
+    await asyncio.sleep(0)
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
