@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import contextlib
+import enum
 import logging
 import os
 import signal
@@ -19,6 +21,8 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from aiokafka.errors import ConsumerStoppedError
+
+from .sigterm import LoopWaker, OperatingSystem, System
 
 __all__ = ["EndableWait", "ProcessSignals", "StopSignals"]
 
@@ -42,26 +46,6 @@ class Leaver(Protocol):
     @property
     def left(self) -> bool:
         """Return whether the member is out of its group. Called in any thread."""
-
-
-class System(Protocol):
-    """A port to the operating system, which ends a process."""
-
-    def raise_again(self) -> None:
-        """Send SIGTERM to this process."""
-
-    def give_up(self) -> None:
-        """End it without any more of its code."""
-
-
-class OperatingSystem:
-    """Ends this process for real."""
-
-    def raise_again(self) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def give_up(self) -> None:
-        os._exit(128 + signal.SIGTERM)
 
 
 class StopSignals:
@@ -141,11 +125,26 @@ class StopSignals:
         return self._loop is None or leaver is None or leaver.left
 
 
+class EndPhase(enum.Enum):
+    """The phase of a process on its way to its end. Each leads to a later one, when SIGTERM comes.
+
+    * ``CONSUMING``, with a consumer: ``HANDING_OVER``. All hand over, and a thread sees the end through.
+    * ``HANDING_OVER``, while a consumer could leave faster: ``HURRYING``. All leave at once.
+    * Otherwise: ``OVER``. The signal is the system's.
+    """
+
+    CONSUMING = enum.auto()
+    HANDING_OVER = enum.auto()
+    HURRYING = enum.auto()
+    OVER = enum.auto()
+
+
 class ProcessSignals:
     """Handles SIGTERM of the process while a consumer wants it, if nobody else does.
 
     The handler is Python's, which the main thread runs between two instructions, also where its event loop never turns
-    again. It takes no lock: the main thread may hold any.
+    again. It takes no lock: the main thread may hold any. Consumers are noted whatever the handler is: ours may be set
+    later, and one that user code sets may call ours.
 
     Args:
         system: ends the process; None: the operating system.
@@ -153,90 +152,104 @@ class ProcessSignals:
 
     def __init__(self, system: System | None = None) -> None:
         self._system = OperatingSystem() if system is None else system
+        self._waker = LoopWaker()
         self._consumers: dict[int, weakref.ref[StopSignals]] = {}
         self._pid = os.getpid()
-        self._times = 0
-        self._over = False
-        """The consumers have left: the signal is the system's."""
+        self._phase = EndPhase.CONSUMING
 
     @property
     def ending(self) -> bool:
         """SIGTERM has come."""
-        return self._times > 0 and not self._forked
+        return self._phase is not EndPhase.CONSUMING and not self._forked
 
     def add(self, consumer: StopSignals) -> None:
-        """Tell this consumer of the signal, if the signal is ours or nobody's; at once where it has come already."""
-        if not self._handle():
-            return
+        """Tell this consumer of the signal; at once where it has come already. Called in any thread."""
+        if self._forked:
+            self.forget()
+        self._take()
         self._consumers[id(consumer)] = weakref.ref(consumer)
         if self.ending:
             consumer.tell(False)
 
     def remove(self, consumer: StopSignals) -> None:
-        """The signal is the system's again with the last consumer."""
+        """The signal is the system's again with the last consumer, if that one stops on the main thread."""
         self._consumers.pop(id(consumer), None)
-        if not self._consumers and not self.ending and _on_main_thread():
+        if not self._told() and not self.ending:
             self._give_back()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._give_back()
+        self._waker = LoopWaker()
+        self._consumers.clear()
+        self._phase, self._pid = EndPhase.CONSUMING, os.getpid()
 
     @property
     def _forked(self) -> bool:
         """Consumers and their threads stayed in another process. It may not be reset there: a signal would be lost."""
         return self._pid != os.getpid()
 
-    def _handle(self) -> bool:
-        if self._forked:
-            self.forget()
+    def _take(self) -> None:
+        """Handle the signal if nobody else does. Only the main thread may: others wait for its first consumer."""
+        if not _on_main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._signalled)
         if self._is_ours():
-            return True
-        if not _on_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            return False
-        try:
-            # Through it the signal wakes the loop; it would otherwise be handled when the loop turns by itself.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: None)
-        except (NotImplementedError, RuntimeError):  # pragma: no cover - no signals on this loop
-            return False
-        signal.signal(signal.SIGTERM, self._signalled)
-        return True
+            with contextlib.suppress(NotImplementedError):  # A loop that reads no pipes wakes by itself only.
+                self._waker.wake(asyncio.get_running_loop())
 
     def _is_ours(self) -> bool:
         return signal.getsignal(signal.SIGTERM) == self._signalled
 
-    def _give_back(self) -> None:
-        if self._is_ours():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self._give_back()
-        self._consumers.clear()
-        self._times, self._over, self._pid = 0, False, os.getpid()
+    def _give_back(self) -> bool:
+        """Let the system have the signal. Return whether it was ours to give."""
+        if not _on_main_thread():
+            return False
+        self._waker.stop()
+        if not self._is_ours():
+            return False
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return True
 
     def _told(self) -> list[StopSignals]:
         consumers = [held() for held in list(self._consumers.values())]
         return [consumer for consumer in consumers if consumer is not None]
 
     def _signalled(self, number: int, frame: object) -> None:
-        self._times += 1
         told = self._told()
-        hurry = self._times == 2 and any(consumer.hurries and not consumer.gone for consumer in told)
-        if self._forked or self._over or not told or (self._times > 1 and not hurry):
-            self._give_back()
-            self._system.raise_again()
-            return
-        for consumer in told:
-            consumer.tell(hurry)
-        if self._times == 1:
+        if self._phase is EndPhase.CONSUMING and told and not self._forked:
+            self._phase = EndPhase.HANDING_OVER
+            self._tell(told)
             drain_seconds = max(consumer.drain_seconds for consumer in told)
             exit_seconds = max(consumer.exit_seconds for consumer in told)
             # Not `threading.Thread`: its start takes a lock that the main thread may hold right now.
             _thread.start_new_thread(self._see_it_through, (drain_seconds, exit_seconds))
+        elif self._can_hurry(told):
+            self._phase = EndPhase.HURRYING
+            self._tell(told)
+        else:
+            if not self._forked:
+                self._phase = EndPhase.OVER
+            # A handler of the program's own that calls this one decides for itself: it would be called for ever.
+            if self._give_back():
+                self._system.raise_again()
+
+    def _can_hurry(self, told: list[StopSignals]) -> bool:
+        """Return whether a consumer is handing over that could leave at once instead."""
+        hurries = any(consumer.hurries and not consumer.gone for consumer in told)
+        return self._phase is EndPhase.HANDING_OVER and hurries and not self._forked
+
+    def _tell(self, told: list[StopSignals]) -> None:
+        for consumer in told:
+            consumer.tell(self._phase is EndPhase.HURRYING)
 
     def _see_it_through(self, drain_seconds: float, exit_seconds: float) -> None:
         """Wait until all have left and the grace is over. If the process is there after that, it will not end."""
         until = time.monotonic() + drain_seconds + LEAVE_SECONDS
         while time.monotonic() < until and not all(consumer.gone for consumer in self._told()):
             time.sleep(LOOK_SECONDS)
-        self._over = True
+        self._phase = EndPhase.OVER
         time.sleep(exit_seconds)
         if not self._is_ours() and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return  # The program handles it by itself since.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
+import time
 
 from aiokafka.errors import ConsumerStoppedError
 
@@ -79,4 +81,19 @@ async def told_by_the_error() -> None:
             print("stopped", flush=True)
 
 
+async def own_handler_later() -> None:
+    """It handles SIGTERM by itself since the consumer came, and goes on with something else after it."""
+
+    def theirs(number: int, frame: object) -> None:
+        print("theirs", flush=True)
+        sys.exit(0)
+
+    async with consumer() as records:
+        signal.signal(signal.SIGTERM, theirs)
+        await records.getone()
+
+
 asyncio.run(globals()[sys.argv[1]]())
+if sys.argv[1] == "own_handler_later":
+    got(None)
+    time.sleep(3600)

@@ -59,9 +59,9 @@ async def running(kafka: Cluster, program: str, group: str) -> AsyncIterator[asy
             await process.wait()
 
 
-async def ended(kafka: Cluster, program: str, group: str) -> Ended:
+async def ended(kafka: Cluster, program: str, group: str, *, members: int = 1) -> Ended:
     async with running(kafka, program, group) as process:
-        assert await members_of(kafka, group) == 1
+        assert await members_of(kafka, group) == members
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         output, _ = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
@@ -99,3 +99,8 @@ async def test_it_ends(quick_kafka: Cluster, program: str, code: int, told: str)
     assert found.seconds < LONGEST_SECONDS, found
     for name in [group, group + "-2"] if program == "two_consumers" else [group]:
         assert await members_of(quick_kafka, name) == 0, found
+
+
+async def test_a_handler_that_the_program_sets_is_the_programs_after_its_consumers_too(quick_kafka: Cluster) -> None:
+    found = await ended(quick_kafka, "own_handler_later", new_group(), members=0)
+    assert (found.code, "theirs" in found.output) == (0, True), found

@@ -116,6 +116,32 @@ async def test_a_consumer_in_another_thread_hears_it_in_its_own_loop(process: Pr
     assert main.asked == other.asked == [False]
 
 
+async def test_a_consumer_in_a_thread_that_started_before_the_main_threads_first_one_hears_it(process: Process) -> None:
+    main, other = Member(), Member()
+    thread_is_up, end = threading.Event(), threading.Event()
+
+    async def consume() -> None:
+        signals = signals_of(other, process)
+        signals.install()
+        thread_is_up.set()
+        await asyncio.to_thread(end.wait, WAIT_SECONDS)
+        signals.remove()  # The last one, and not on the main thread.
+
+    thread = threading.Thread(target=lambda: asyncio.run(consume()))
+    thread.start()
+    assert await asyncio.to_thread(thread_is_up.wait, WAIT_SECONDS)
+    signals = signals_of(main, process)
+    signals.install()
+    await terminate()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not other.asked:  # noqa: ASYNC110 - another thread does it
+            await asyncio.sleep(0.005)
+    signals.remove()
+    end.set()
+    await asyncio.to_thread(thread.join)
+    assert main.asked == other.asked == [False]
+
+
 async def test_the_signal_is_the_systems_again_with_the_last_consumer(process: Process) -> None:
     first, second = Member(), Member()
     signals = [signals_of(first, process), signals_of(second, process)]
@@ -147,6 +173,115 @@ async def test_a_handler_that_the_program_sets_later_is_left_in_its_place(proces
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signals.remove()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("when", ["while the consumer runs", "after its stop"])
+def test_a_handler_that_the_program_sets_outlives_the_loop(process: Process, when: str) -> None:
+    def theirs(number: int, frame: object) -> None: ...
+
+    async def consume() -> None:
+        signals = signals_of(Member(), process)
+        signals.install()
+        if when == "while the consumer runs":
+            signal.signal(signal.SIGTERM, theirs)
+        signals.remove()
+        if when == "after its stop":
+            signal.signal(signal.SIGTERM, theirs)
+
+    asyncio.run(consume())
+    assert signal.getsignal(signal.SIGTERM) is theirs
+
+
+def chain() -> list[int]:
+    """Set a handler of the program's own that calls the one before it, and return what it is called with."""
+    taken: list[int] = []
+    before = signal.getsignal(signal.SIGTERM)
+    assert callable(before)
+
+    def theirs(number: int, frame: Any) -> None:
+        taken.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGTERM, theirs)
+    return taken
+
+
+async def test_a_handler_that_calls_ours_is_never_called_by_it(process: Process) -> None:
+    """Ours would raise the signal again, which comes to theirs, which calls ours."""
+    member = Member()
+    signals = signals_of(member, process)
+    signals.install()
+    taken = chain()
+    for _ in range(3):
+        await terminate()
+    assert member.asked == [False, True]
+    member.left = True
+    await terminate()
+    signals.remove()
+    await terminate()
+    assert (len(taken), process[1]) == (5, [])
+
+
+async def test_a_handler_that_calls_ours_with_no_consumer_left_ends_the_start_of_others(process: Process) -> None:
+    signals = signals_of(Member(), process)
+    signals.install()
+    taken = chain()
+    signals.remove()
+    await terminate()
+    assert (len(taken), process[1]) == (1, [])
+    with pytest.raises(ConsumerStoppedError, match="SIGTERM"):
+        signals.check()
+
+
+async def test_a_consumer_that_starts_under_a_handler_that_calls_ours_is_told(process: Process) -> None:
+    first, second = Member(), Member()
+    signals = [signals_of(first, process), signals_of(second, process)]
+    signals[0].install()
+    chain()
+    signals[1].install()
+    await terminate()
+    assert first.asked == second.asked == [False]
+
+
+async def test_a_loop_that_sleeps_wakes_for_a_signal_that_another_thread_received(process: Process) -> None:
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    member = Member()
+    member.end_iteration = lambda at_once: loop.call_soon(heard.set)  # type: ignore[assignment, method-assign]
+    signals = signals_of(member, process)
+    signals.install()
+    asleep = threading.Event()
+
+    def receive() -> None:
+        asleep.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    loop.call_soon(asleep.set)
+    await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
+    thread.join()
+
+
+async def test_what_wakes_the_loop_is_given_back_with_the_signal(process: Process) -> None:
+    signals = signals_of(Member(), process)
+    signals.install()
+    signals.remove()
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+async def test_what_wakes_a_loop_for_somebody_else_stays(process: Process) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, lambda: None)
+    theirs = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(theirs)
+    signals = signals_of(Member(), process)
+    try:
+        signals.install()
+        assert signal.set_wakeup_fd(theirs) == theirs
+        signals.remove()
+        assert signal.set_wakeup_fd(theirs) == theirs
+    finally:
+        loop.remove_signal_handler(signal.SIGUSR1)
 
 
 async def test_it_is_raised_again_when_the_consumers_have_left_and_the_grace_is_over(process: Process) -> None:
@@ -277,6 +412,23 @@ def test_a_main_thread_that_runs_no_python_any_more_is_ended() -> None:
         "lock.acquire()" if sys.platform == "win32" else "signal.pthread_sigmask(0, [15]); import time; time.sleep(9)"
     )
     assert done.returncode == 128 + signal.SIGTERM
+
+
+def test_a_handler_that_calls_ours_in_a_child_that_was_forked_is_called_once() -> None:
+    fork = """
+    before, taken = signal.getsignal(signal.SIGTERM), []
+    def theirs(number, frame):
+        taken.append(number)
+        before(number, frame)
+    signal.signal(signal.SIGTERM, theirs)
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(40 + len(taken))
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    """
+    done = ended("break", before=fork.strip())
+    assert "child 41\n" in done.stdout, done.stderr
 
 
 def test_a_child_that_was_forked_ends_as_without_us() -> None:
