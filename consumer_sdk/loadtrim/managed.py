@@ -146,14 +146,19 @@ class ManagedConsumer:
 
         Args:
             at_once: without handing partitions over.
+
+        Raises:
+            IllegalStateError: it is called within a rebalance listener's call.
         """
+        caller = asyncio.current_task()
+        self._refuse_in_listener(caller, "stop() waits until the listener has heard of it", "create a task that stops")
         self.closed = True
         buffer = self.link.buffer
         if buffer is not None:
             buffer.closing = True
             buffer.wake()
             # Also in a second call: a task that comes to its end meanwhile is not waited for any more.
-            abandon_unless_worked_on(buffer, asyncio.current_task())
+            abandon_unless_worked_on(buffer, caller)
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(at_once))
         await asyncio.shield(self._stopping)
@@ -189,7 +194,7 @@ class ManagedConsumer:
         self, partitions: tuple[TopicPartition, ...], caller: asyncio.Task[Any] | None
     ) -> ConsumerRecord[Any, Any]:
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
-        buffer, watch = self._open(wanted)
+        buffer, watch = self._open(wanted, caller)
         while True:
             watch.raise_error(wanted)
             record = buffer.take_one(wanted)
@@ -217,7 +222,7 @@ class ManagedConsumer:
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("`max_records` must be a positive Integer")
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
-        buffer, watch = self._open(wanted)
+        buffer, watch = self._open(wanted, caller)
         limit = max_records or self._arguments.max_poll_records
         deadline = self._user_loop.time() + timeout_ms / 1000 if timeout_ms > 0 else 0.0
         ending = buffer.closing
@@ -234,19 +239,30 @@ class ManagedConsumer:
             await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS))
             watch.raise_if_died()
 
-    def _open(self, wanted: frozenset[Partition]) -> tuple[RecordBuffer, AgentWatch]:
+    def _open(self, wanted: frozenset[Partition], caller: asyncio.Task[Any] | None) -> tuple[RecordBuffer, AgentWatch]:
         """Return what a call that asks for records works with.
 
         Raises:
             ConsumerStoppedError: the consumer is not started, or it is stopping.
+            IllegalStateError: it is called within a rebalance listener's call.
         """
         buffer, watch = self.link.buffer, self._watch
         if buffer is None or watch is None:
             raise ConsumerStoppedError()
+        self._refuse_in_listener(caller, "records come when the call has returned", "ask for them in another task")
         if self.closed:
             buffer.take_one(wanted)  # gives none any more; what the caller had in hand is done by this call
             raise ConsumerStoppedError()
         return buffer, watch
+
+    def _refuse_in_listener(self, caller: asyncio.Task[Any] | None, why: str, instead: str) -> None:
+        """Refuse what would wait for the listener's call that it is made in, for ever."""
+        agent = self.link.agent
+        if agent is not None and caller is not None and caller is agent.listener.calls.task:
+            raise IllegalStateError(
+                f"This would wait for ever within on_partitions_assigned or on_partitions_revoked: {why}. "
+                f"Return from the call first, and {instead}."
+            )
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -294,4 +310,6 @@ class ManagedConsumer:
         )
 
     def assignment(self) -> set[TopicPartition]:
-        return {TopicPartition(*p) for p in self.link.streams}
+        agent = self.link.agent
+        shown = agent.listener.shown if agent is not None else None
+        return {TopicPartition(*p) for p in (self.link.streams if shown is None else shown)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 
 from integration.harness import WAIT_SECONDS, eventually
 from integration.harness_consumers import make, new_group, send
@@ -194,3 +195,108 @@ async def test_a_leave_calls_a_listener_once(kind: type[ConsumerRebalanceListene
     revoked.clear()
     await asyncio.wait_for(consumer.stop(), WAIT_SECONDS)
     assert revoked == [set(range(PARTITIONS))]
+
+
+class Waiting(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Its first call of ``on_partitions_assigned`` does what it is given.
+
+    Args:
+        action: awaited in the call.
+    """
+
+    def __init__(self, action: Callable[[], Awaitable[object]]) -> None:
+        self._action = action
+        self.outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        if assigned and not self.outcome.done():
+            try:
+                self.outcome.set_result(await self._action())
+            except Exception as error:
+                self.outcome.set_result(error)
+
+
+async def test_a_listener_may_wait_for_what_follows_the_start(quick_kafka: Cluster) -> None:
+    """``start()`` waited for the listener, and the listener for what the program does after it."""
+    topic = quick_kafka.create_topic(partitions=PARTITIONS)
+    await send(quick_kafka, topic, ["1"])
+    consumer, started = make(quick_kafka, group=new_group()), asyncio.Event()
+    listener = Waiting(started.wait)
+    consumer.subscribe([topic], listener=listener)
+    async with asyncio.timeout(WAIT_SECONDS), consumer:
+        started.set()
+        assert await listener.outcome is True
+        assert (await consumer.getone()).value == b"1"
+
+
+async def test_what_would_wait_for_its_own_call_is_refused_in_a_listener(quick_kafka: Cluster) -> None:
+    topic = quick_kafka.create_topic(partitions=PARTITIONS)
+    consumer = make(quick_kafka, group=new_group())
+    for action in (consumer.getone, consumer.getmany, consumer.stop):
+        listener = Waiting(action)
+        async with asyncio.timeout(WAIT_SECONDS):
+            if action == consumer.getone:
+                await consumer.start()
+            consumer.subscribe([topic], listener=listener)
+            outcome = await listener.outcome
+            assert isinstance(outcome, IllegalStateError)
+            assert "within on_partitions_assigned or on_partitions_revoked" in str(outcome)
+    await asyncio.wait_for(consumer.stop(), WAIT_SECONDS)
+
+
+class Committing(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Commits what is done before it is given away, as the guarantees advise."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.done: dict[TopicPartition, int] = {}
+        self.held: list[bool] = []
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.held.append(self._consumer.assignment() == revoked)
+        if ends := {partition: end for partition, end in self.done.items() if partition in revoked}:
+            await self._consumer.commit(ends)
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.held.append(self._consumer.assignment() == assigned)
+
+
+async def test_the_record_in_hand_is_done_before_a_leave_is_told(quick_kafka: Cluster) -> None:
+    """The listener was called while user code worked on a record: its commit was without it, so it came twice."""
+    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    await send(quick_kafka, topic, ["in hand"])
+    consumer = make(quick_kafka, group=group, enable_auto_commit=False)
+    listener = Committing(consumer)
+    consumer.subscribe([topic], listener=listener)
+    async with asyncio.timeout(WAIT_SECONDS):
+        await consumer.start()
+        message = await consumer.getone()
+        listener.held.clear()
+        consumer._client.end_iteration(False)
+        await eventually(lambda: bool(consumer._client.link.agent.snapshot().leaving), "the member leaves")
+        assert listener.held == [], "a record is in hand"
+        listener.done[TopicPartition(topic, message.partition)] = message.offset + 1
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getone()
+        await consumer.stop()
+        assert listener.held == [True]
+        async with make(quick_kafka, group=group) as other:
+            assert await other.committed(TopicPartition(topic, message.partition)) == message.offset + 1
+
+
+async def test_in_its_calls_a_listener_sees_what_they_tell(quick_kafka: Cluster) -> None:
+    """State that is loaded for ``assignment()`` held what goes too, and overwrote what its new owner had saved."""
+    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    members = [make(quick_kafka, group=group) for _ in range(2)]
+    listeners = [Committing(member) for member in members]
+    try:
+        for member, listener in zip(members, listeners, strict=True):
+            await member.start()
+            member.subscribe([topic], listener=listener)
+        await eventually(lambda: all(len(member.assignment()) == 2 for member in members), "both have their share")
+    finally:
+        for member in members:
+            await asyncio.wait_for(member.stop(), WAIT_SECONDS)
+    assert all(len(listener.held) >= 3 and all(listener.held) for listener in listeners)

@@ -6,30 +6,32 @@ on its calls: ``on_partitions_revoked`` with all that was held, then ``on_partit
 now. So it hears of every change in that form. It may seek in the second call, in all that it is given: no record is
 handed out between the two, as in aiokafka. What changes while a call goes on is told together, by the next call. That
 one waits as long as the last two took: however often partitions come and go, records are handed out half of the time.
+At a leave a plain listener is called once, with all, when nothing of it is in hand any more. An incremental one is
+called before that too, with what is idle.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import TopicPartition
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.common.tasks import is_being_cancelled
 
 from .gate import DeliveryGate
+from .listener_calls import ListenerCalls
 
 __all__ = ["IncrementalRebalanceListener", "Listener", "RebalanceListener"]
 
-log = logging.getLogger("loadtrim")
+
+LEAVE_TOGETHER_SECONDS = 0.05
+"""Partitions that are idle when a member leaves are drained within this time: one call tells of them. Chosen."""
 
 
 class RebalanceListener(Protocol):
@@ -62,8 +64,6 @@ class _Change:
 class Listener:
     """The agent's side of the listener. Calls wait for each other, so user code never sees them overlap.
 
-    What the listener raises is logged and goes no further, as aiokafka does.
-
     Args:
         user_loop: the loop that user code runs in.
         boundary: counts what the listener raises.
@@ -71,15 +71,18 @@ class Listener:
     """
 
     def __init__(self, user_loop: asyncio.AbstractEventLoop, boundary: ErrorBoundary, gate: DeliveryGate) -> None:
-        self._user_loop = user_loop
-        self._boundary = boundary
+        self.calls = ListenerCalls(user_loop, boundary)
         self._gate = gate
         self._turn = asyncio.Lock()
         self._target: RebalanceListener | None = None
         self._changes: list[_Change] = []
         """Not told yet, in their order."""
-        self._held: frozenset[Partition] = frozenset()
-        """What the listener was told that it holds."""
+        self.held: frozenset[Partition] = frozenset()
+        """Read only: what the listener was told that it holds."""
+        self.shown: frozenset[Partition] | None = None
+        """What a plain listener sees as held while it is called; None: it is not. Any thread reads it."""
+        self._changed = asyncio.Event()
+        """Set when there is more to tell."""
         self._rests_until = 0.0
         """Time of the agent's loop until which records are handed out, whatever there is to tell."""
         self._leaving = asyncio.Event()
@@ -92,8 +95,9 @@ class Listener:
     @target.setter
     def target(self, target: RebalanceListener | None) -> None:
         if target is not self._target:
-            self._held = frozenset()
+            self.held = frozenset()
         self._target = target
+        self._changed.set()
 
     @property
     def leaving(self) -> bool:
@@ -103,6 +107,7 @@ class Listener:
     @leaving.setter
     def leaving(self, leaving: bool) -> None:
         (self._leaving.set if leaving else self._leaving.clear)()
+        self._changed.set()
 
     async def assigned(self, partitions: Iterable[Partition]) -> None:
         """Tell that partitions come, and wait for the end of the call."""
@@ -116,10 +121,12 @@ class Listener:
         if self._target is None:
             return
         self._changes.append(change)
+        self._changed.set()
         await asyncio.sleep(0)  # What changes in the same turn of the loop is told together.
         async with self._turn:
             while not change.told:
                 await self._rest()
+                await self._all_of_a_leave()
                 await self._tell_together()
 
     async def _rest(self) -> None:
@@ -129,76 +136,63 @@ class Listener:
                 async with asyncio.timeout_at(self._rests_until):
                     await self._leaving.wait()
 
-    async def _tell_together(self) -> None:
-        """Tell what all changes so far come to: what came and went before user code heard of it is not told."""
-        told = list(self._changes)
-        self._changes.clear()
-        held, gone = self._held, frozenset[Partition]()
-        for change in told:
+    async def _all_of_a_leave(self) -> None:
+        """Wait until all is gone, where the member leaves: user code may still work on a record of what is left.
+
+        An incremental listener need not wait for that, nor does what is idle: it is told at once what goes together.
+        """
+        incremental = isinstance(self._target, IncrementalRebalanceListener)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_TOGETHER_SECONDS if incremental else None):
+                while self.leaving and self._target is not None and self._told_together()[0]:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    def _told_together(self) -> tuple[frozenset[Partition], frozenset[Partition]]:
+        """Return what all changes so far come to: what is held after them, and what the listener loses by them."""
+        held, gone = self.held, frozenset[Partition]()
+        for change in self._changes:
             if change.comes:
                 held |= change.partitions
             else:
-                gone |= change.partitions & self._held
+                gone |= change.partitions & self.held
                 held -= change.partitions
+        return held, gone
+
+    async def _tell_together(self) -> None:
+        """Tell of all changes so far. What came and went before user code heard of it is not told."""
+        held, gone = self._told_together()
+        told = list(self._changes)
+        self._changes.clear()
         try:
-            if not self.leaving:
-                await self._call(held, gone)
-            elif gone:
-                await self._call(frozenset(), self._held)
+            await self._call(held, gone)
         finally:
             for change in told:
                 change.told = True
 
     async def _call(self, held: frozenset[Partition], gone: frozenset[Partition]) -> None:
-        before, self._held = self._held, held
-        come = held - (before - gone)
+        before, self.held = self.held, held
+        come = held - (before - gone) if not self.leaving else frozenset[Partition]()
         target = self._target  # Both calls are of one listener, though user code may subscribe with another meanwhile.
         if target is None or (not come and not gone):
             return
         if isinstance(target, IncrementalRebalanceListener):
             if gone:
-                await self._run(target.on_partitions_revoked, gone)
+                await self.calls.run(target.on_partitions_revoked, gone)
             if come:
-                await self._run(target.on_partitions_assigned, come)
+                await self.calls.run(target.on_partitions_assigned, come)
             return
         seconds = 0.0
         self._gate.hold_up(True)
         try:
-            seconds += await self._run(target.on_partitions_revoked, before)
-            if not self.leaving:
-                seconds += await self._run(target.on_partitions_assigned, held)
+            self.shown = before
+            seconds += await self.calls.run(target.on_partitions_revoked, before)
+            if self.leaving:
+                self.held = frozenset()
+            else:
+                self.shown = held
+                seconds += await self.calls.run(target.on_partitions_assigned, held)
         finally:
+            self.shown = None
             self._gate.hold_up(False)
             self._rests_until = asyncio.get_running_loop().time() + seconds
-
-    async def _run(self, method: Callable[[set[TopicPartition]], Any], partitions: Iterable[Partition]) -> float:
-        """Return the seconds that the call took. Until it began user code may have kept its loop busy with records."""
-        those = {TopicPartition(*p) for p in partitions}
-        timed = _Timed()
-        call = asyncio.run_coroutine_threadsafe(timed.run(method, those), self._user_loop)
-        try:
-            await asyncio.wrap_future(call)
-        except (Exception, asyncio.CancelledError) as error:
-            # User code that awaits a task of its own that was cancelled ends with a cancellation too.
-            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
-                raise
-            self._boundary.broke("listener")
-            log.exception("%s raised; the group goes on as if it had returned", method.__name__)
-        return timed.seconds
-
-
-class _Timed:
-    """One call in the user's loop, and how long it took there."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    async def run(self, method: Callable[[set[TopicPartition]], Any], partitions: set[TopicPartition]) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            result = method(partitions)
-            if inspect.isawaitable(result):
-                await result
-        finally:
-            self.seconds = loop.time() - began

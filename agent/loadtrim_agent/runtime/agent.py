@@ -176,9 +176,12 @@ class Agent:
         await self._first_generation()
 
     async def _first_generation(self) -> None:
-        """Wait for the first generation, and until what its assignment gives is positioned."""
+        """Wait for the first generation, and until what its assignment gives is positioned.
+
+        The end of the listener's call is not waited for: it may wait for something that user code does next.
+        """
         condition = self.condition
-        ends = (condition.settled, condition.left, condition.failed)
+        ends = (condition.settled, condition.left, condition.failed, self.listener.calls.begun)
         waits = {asyncio.ensure_future(end.wait()) for end in ends}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -279,13 +282,15 @@ class Agent:
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Other topics from now on. A listener that is new is told at once what is owned."""
-        known, self.listener.target = self.listener.target, listener
+        known, told = self.listener.target, self.listener.held
+        self.listener.target = listener
         assigned = self.snapshot().assigned
-        # What is being opened, and what was told to go and comes back, it hears of then.
+        # What is being opened, and what was told to go and comes back, it hears of then. Of what is being opened too
+        # where the call of the one before is under way.
         opened = [
             p
             for p, stream in self.buffer.streams.items()
-            if p in assigned and assigned[p].state is not AssignedState.OPENING and not stream.revoked
+            if p in assigned and (assigned[p].state is not AssignedState.OPENING or p in told) and not stream.revoked
         ]
         if listener is not None and listener is not known and opened:
             self.tasks.spawn(self.listener.assigned(sorted(opened)), "introduce-listener")

@@ -191,9 +191,105 @@ async def test_a_leave_is_one_call_with_all(kind: type[Calls]) -> None:
     await listener.assigned([ONE, TWO, THREE])
     target.calls.clear()
     listener.leaving = True
-    await listener.revoked([ONE])
-    await all_told(listener.revoked([TWO]), listener.revoked([THREE]))
+    await all_told(*[listener.revoked([partition]) for partition in (ONE, TWO, THREE)])
     assert target.calls == [("revoked", {0, 1, 2})]
+
+
+async def leaves_with_a_record_in_hand(target: Calls) -> None:
+    listener, _ = listener_of(target)  # type: ignore[arg-type]
+    await listener.assigned([ONE, TWO, THREE])
+    target.calls.clear()
+    listener.leaving = True
+    idle = [asyncio.create_task(listener.revoked([partition])) for partition in (ONE, TWO)]
+    await asyncio.sleep(1.0)
+    target.calls.append(("done", {2}))
+    await all_told(listener.revoked([THREE]))
+    await asyncio.wait_for(asyncio.gather(*idle), WAIT_SECONDS)
+
+
+@pytest.mark.looptime
+async def test_a_leave_waits_for_the_record_in_hand() -> None:
+    """A listener commits what is done, or saves what it is part of: what was in hand then was handed out twice."""
+    target = OfAiokafka()
+    await leaves_with_a_record_in_hand(target)
+    assert target.calls == [("done", {2}), ("revoked", {0, 1, 2})]
+
+
+@pytest.mark.looptime
+async def test_an_incremental_one_hears_at_once_of_what_is_not_in_hand() -> None:
+    target = Incremental()
+    await leaves_with_a_record_in_hand(target)
+    assert target.calls == [("revoked", {0, 1}), ("done", {2}), ("revoked", {2})]
+
+
+async def test_a_leave_between_two_calls_is_not_told_again() -> None:
+    target = OfAiokafka()
+    listener, _ = listener_of(target)
+    await listener.assigned([ONE])
+    target.calls.clear()
+    target.returns.clear()
+    change = asyncio.create_task(listener.assigned([TWO]))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not target.calls:  # noqa: ASYNC110 - what is waited for happens in the code under test
+            await asyncio.sleep(0)
+    listener.leaving = True
+    target.returns.set()
+    await all_told(listener.revoked([ONE]), listener.revoked([TWO]))
+    await asyncio.wait_for(change, WAIT_SECONDS)
+    assert target.calls == [("revoked", {0})]
+
+
+class Shown(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Notes what is shown as held in each call."""
+
+    def __init__(self) -> None:
+        self.listener: Listener
+        self.shown: list[tuple[str, frozenset[Partition] | None]] = []
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.shown.append(("revoked", self.listener.shown))
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.shown.append(("assigned", self.listener.shown))
+
+
+async def test_what_is_shown_as_held_is_what_the_call_tells() -> None:
+    """State of what goes was kept where the listener asked ``assignment()``, and overwrote the new owner's."""
+    target = Shown()
+    target.listener, _ = listener_of(target)
+    await target.listener.assigned([ONE, TWO])
+    await target.listener.revoked([ONE])
+    none, both, two = frozenset[Partition](), frozenset((ONE, TWO)), frozenset((TWO,))
+    assert target.shown == [("revoked", none), ("assigned", both), ("revoked", both), ("assigned", two)]
+    assert target.listener.shown is None
+
+
+async def test_a_task_that_a_listener_returns_is_not_waited_for() -> None:
+    """aiokafka awaits coroutines only: a method that begins to consume, and returns the task, hung for ever."""
+
+    class Consuming(Calls, ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> asyncio.Task[None]:  # type: ignore[override]
+            self.task = asyncio.create_task(asyncio.sleep(60.0))
+            return self.task
+
+    target = Consuming()
+    listener, _ = listener_of(target)
+    await asyncio.wait_for(listener.assigned([ONE]), WAIT_SECONDS)
+    target.task.cancel()
+
+
+@pytest.mark.looptime
+async def test_a_call_that_takes_long_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    target = Calls()
+    target.returns.clear()
+    listener, _ = listener_of(target)  # type: ignore[arg-type]
+    change = asyncio.create_task(listener.assigned([ONE]))
+    await asyncio.sleep(9.9)
+    assert caplog.messages == []
+    await asyncio.sleep(100.0)
+    assert [text[:51] for text in caplog.messages] == ["on_partitions_revoked has not returned for 10 s. Wh"]
+    target.returns.set()
+    await change
 
 
 async def test_what_it_was_never_told_of_does_not_go() -> None:

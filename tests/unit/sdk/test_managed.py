@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from prometheus_client import CollectorRegistry
 
 from loadtrim import Consumer, Settings
@@ -25,6 +25,7 @@ class PlayedAgent:
     def __init__(self, buffer: RecordBuffer) -> None:
         self.buffer = buffer
         self.partitions = SimpleNamespace(without_offset=frozenset())
+        self.listener = SimpleNamespace(calls=SimpleNamespace(task=None), shown=None)
         self.left = asyncio.Event()
         self.asked: list[tuple[float, bool]] = []
         """Seconds, and whether partitions are to be given away."""
@@ -229,3 +230,23 @@ async def test_the_agent_is_told_seconds(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     options: Any = await consumer._client._make_agent()  # type: ignore[union-attr]
     assert (options.auto_commit_seconds, options.max_poll_seconds) == (2.5, 60.0)
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany", "stop"])
+async def test_what_waits_for_a_listeners_call_is_refused_in_it(call: str) -> None:
+    """It waited for ever, and the group for the listener."""
+    client, agent = started()
+    agent.listener.calls.task = asyncio.current_task()
+    with pytest.raises(IllegalStateError, match="Return from the call first"):
+        await (client.stop(at_once=False) if call == "stop" else getattr(client, call)())
+    assert not client.closed
+    agent.listener.calls.task = None
+
+
+async def test_in_a_listeners_call_the_assignment_is_what_it_tells() -> None:
+    client, agent = started()
+    held = client.assignment()
+    agent.listener.shown = frozenset()
+    assert client.assignment() == set()
+    agent.listener.shown = None
+    assert client.assignment() == held != set()
