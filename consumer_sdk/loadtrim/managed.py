@@ -203,7 +203,7 @@ class ManagedConsumer:
                 return record
             if buffer.closing:
                 raise ConsumerStoppedError()
-            await buffer.wait(NO_RECORDS_WAIT_SECONDS)
+            await buffer.wait(NO_RECORDS_WAIT_SECONDS, wanted)
             watch.raise_if_died()
 
     @coroutine_function
@@ -236,7 +236,7 @@ class ManagedConsumer:
             left = 0.0 if taken or timeout_ms <= 0 else deadline - self._user_loop.time()
             if left <= 0 or buffer.closing:
                 return {TopicPartition(*p): records for p, records in taken.items()}
-            await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS))
+            await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS), wanted)
             watch.raise_if_died()
 
     def _open(self, wanted: frozenset[Partition], caller: asyncio.Task[Any] | None) -> tuple[RecordBuffer, AgentWatch]:

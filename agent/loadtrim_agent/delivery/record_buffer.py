@@ -270,9 +270,14 @@ class RecordBuffer:
             stamps.append(record.timestamp)
             stream.advance(1, record.offset)
 
-    async def wait(self, timeout: float | None = None) -> None:
-        """Sleep until something may be there to hand out, or ``timeout`` seconds have passed."""
-        await self.sleep.until(self._ready, timeout)
+    async def wait(self, timeout: float | None = None, wanted: Collection[Partition] = ()) -> None:
+        """Sleep until something may be there to hand out, or ``timeout`` seconds have passed.
+
+        Args:
+            timeout: in seconds; None: no limit.
+            wanted: of these partitions; empty: of all.
+        """
+        await self.sleep.until(lambda: self._ready(wanted), timeout)
 
     def seek(self, stream: Stream, offset: int) -> None:
         """Hand out from ``offset`` on; the agent is told by the caller."""
@@ -289,12 +294,13 @@ class RecordBuffer:
             self.agent.drained(stream)
         self.hand.streams.clear()
 
-    def _ready(self) -> bool:
+    def _ready(self, wanted: Collection[Partition]) -> bool:
         if self.error is not None or self.closing:
             return True
         if boot_time() >= self.lease_until:
             return False
-        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in self._turns.order())
+        eligible = (s for s in self._turns.order() if not wanted or s.partition in wanted)
+        return any(s.running and not s.paused and not s.seeking and s.has_more() for s in eligible)
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """Records in hand of the partitions that this call could return are done."""

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.structs import ConsumerRecord, TopicPartition
 from prometheus_client import CollectorRegistry
 
 from loadtrim import Consumer, Settings
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
-from unit.delivery.test_record_buffer import ONE, handout_of
+from unit.delivery.test_record_buffer import ONE, TWO, chunk, handout_of
 from unit.sdk.test_consumer import make
 
 
@@ -250,3 +251,20 @@ async def test_in_a_listeners_call_the_assignment_is_what_it_tells() -> None:
     assert client.assignment() == set()
     agent.listener.shown = None
     assert client.assignment() == held != set()
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_to_wait_for_one_partition_lets_the_loop_turn(call: str) -> None:
+    """While another partition had records the call looked again and again, and nothing else of the loop ran."""
+    client, agent = started()
+    client.link.buffer = agent.buffer = buffer = handout_of(ONE, TWO)
+    buffer.streams[ONE].chunks.clear()
+    at = TopicPartition(*ONE)
+    asked = client.getone(at) if call == "getone" else client.getmany(at, timeout_ms=60_000)
+    asking = asyncio.create_task(asked)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert buffer.sleep.asleep
+    buffer.feed(buffer.streams[ONE], chunk(ONE, 3))
+    answer = await asyncio.wait_for(asking, 5.0)
+    assert (answer.offset if isinstance(answer, ConsumerRecord) else [r.offset for r in answer[at]]) in (3, [3, 4, 5])
