@@ -86,12 +86,17 @@ class Consumer:
         """Connect and join the group, with or without a subscription; returns when the member has its generation.
 
         Raises:
-            ConsumerStoppedError: SIGTERM has told this process to end.
+            ConsumerStoppedError: SIGTERM has told this process to end, before or meanwhile. The member has left.
             aiokafka.errors.KafkaError: as ``AIOKafkaConsumer.start`` does.
         """
         self._signals.check()
-        await self._client.start()
-        self._signals.install()
+        with self._signals.starting():
+            try:
+                await self._client.start()
+                self._signals.check()
+            except ConsumerStoppedError:
+                await self._client.stop(at_once=self._signals.at_once)
+                raise
 
     async def stop(self) -> None:
         """Hand partitions over, commit what is done, leave the group: within ``LOADTRIM_DRAIN_SECONDS``."""

@@ -81,6 +81,8 @@ class ManagedConsumer:
         self._put_aside: dict[Partition, Stream] = {}
         """Streams of topics that are not subscribed any more and that the agent has not given up yet."""
         self.closed = False
+        self._ending = False
+        """The iteration is to end: no agent starts any more."""
         self._stopping: asyncio.Task[None] | None = None
 
     @property
@@ -106,6 +108,8 @@ class ManagedConsumer:
             link.buffer = link.agent.buffer
             self._watch = AgentWatch(link.agent, link.thread)
             link.agent.listener.target = self._listener
+            if self._ending:  # From here on the agent itself is told to leave.
+                raise ConsumerStoppedError()
             await link.run(link.agent.start())
         except BaseException:
             await self._abort_start()
@@ -171,12 +175,17 @@ class ManagedConsumer:
             await link.thread.stop()
 
     def end_iteration(self, at_once: bool) -> None:
-        """End the iteration after the record in hand and begin to leave the group; a second call makes it faster."""
+        """End the iteration after the record in hand and begin to leave the group; a second call makes it faster.
+
+        It may be called in any thread, and in a signal handler. The agent's loop leaves, which user code cannot block.
+        """
+        self._ending = True  # First this: a start that goes on makes the agent, and looks here then.
         link = self.link
         if link.agent is not None and (at_once or not self.closed):
             link.agent.buffer.closing = True
-            link.agent.buffer.wake()
             link.post(link.agent.leave, self._settings.drain_seconds, not at_once)
+            with contextlib.suppress(RuntimeError):  # The user's loop is closed: nothing waits in it.
+                link.agent.buffer.wake()
 
     @property
     def left(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,16 +42,21 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
     def cluster(self) -> PlainConsumer:
         return self
 
+    async def start(self) -> None:
+        await self._wait.until_ended(super().start())
+
     async def stop(self, *, at_once: bool = False) -> None:
         await super().stop()
 
     def end_iteration(self, at_once: bool) -> None:
         """End the wait for a record, and each later one. The program then calls :meth:`stop`, which leaves."""
-        self._wait.end()
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nothing waits in it.
+            self._loop.call_soon_threadsafe(self._wait.end)
 
     @property
     def left(self) -> bool:
-        return bool(self._closed)
+        """The member cannot leave its group any more. One that has left is told nothing: :meth:`stop` has returned."""
+        return bool(self._loop.is_closed())
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
         return await self._wait.until_ended(super().getone(*partitions))

@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
 from aiokafka.errors import ConsumerStoppedError
@@ -31,8 +31,9 @@ log = logging.getLogger("loadtrim")
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.05
-LEAVE_SECONDS = 10.0
-"""Chosen: after the drain a member commits and leaves; a broker that does not answer holds the end up no longer."""
+LEAVE_SECONDS = 3.0
+"""Chosen: after the drain a member commits, for at most 1 s, and leaves. A broker that does not answer holds the end up
+no longer. With the defaults of drain and grace the sum stays below the 30 s of Kubernetes."""
 LAST_SECONDS = 1.0
 """Chosen: a main thread that runs no Python any more does not hear the signal, and is ended without it."""
 
@@ -41,7 +42,10 @@ class Leaver(Protocol):
     """A consumer as SIGTERM sees it."""
 
     def end_iteration(self, at_once: bool) -> None:
-        """End the iteration after the record in hand, and leave the group. Called in the user's loop."""
+        """End the iteration after the record in hand, and leave the group.
+
+        Called in any thread, and in a signal handler: it takes no lock, and waits for nothing that user code does.
+        """
 
     @property
     def left(self) -> bool:
@@ -92,6 +96,18 @@ class StopSignals:
                 "starts consumers when this error is raised."
             )
 
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Hear the signal while the consumer starts, and from then on; no more where the start fails."""
+        known = self._loop is not None
+        self.install()
+        try:
+            yield
+        except BaseException:
+            if not known:  # The start of a consumer that is started already fails too.
+                self.remove()
+            raise
+
     def install(self) -> None:
         """Hear the signal from now on: called in the user's loop."""
         if self._enabled:
@@ -104,19 +120,12 @@ class StopSignals:
         self._process.remove(self)
 
     def tell(self, at_once: bool) -> None:
-        """SIGTERM has come. Called in any thread."""
+        """SIGTERM has come. Called in any thread, and in the signal's handler."""
         self.at_once = at_once
-        if self._loop is not None:
-            try:
-                self._loop.call_soon_threadsafe(self._tell, at_once)
-            except RuntimeError:  # Its loop is closed: nobody is left to stop it.
-                self.remove()
-
-    def _tell(self, at_once: bool) -> None:
-        leaver = self._leaver()
-        if leaver is not None:
-            log.info("SIGTERM: %s", "leaving at once" if at_once else "handing over and leaving")
-            leaver.end_iteration(at_once)
+        leaver, loop = self._leaver(), self._loop
+        if leaver is not None and loop is not None:
+            # Where the loop is closed nobody goes on with the record in hand.
+            leaver.end_iteration(at_once or loop.is_closed())
 
     @property
     def gone(self) -> bool:
@@ -241,16 +250,24 @@ class ProcessSignals:
         return self._phase is EndPhase.HANDING_OVER and hurries and not self._forked
 
     def _tell(self, told: list[StopSignals]) -> None:
+        hurry = self._phase is EndPhase.HURRYING
         for consumer in told:
-            consumer.tell(self._phase is EndPhase.HURRYING)
+            consumer.tell(hurry)
+        # In a thread, for logging takes locks.
+        _thread.start_new_thread(log.info, ("SIGTERM: %s", "leaving at once" if hurry else "handing over and leaving"))
 
     def _see_it_through(self, drain_seconds: float, exit_seconds: float) -> None:
         """Wait until all have left and the grace is over. If the process is there after that, it will not end."""
         until = time.monotonic() + drain_seconds + LEAVE_SECONDS
-        while time.monotonic() < until and not all(consumer.gone for consumer in self._told()):
+        ends: float | None = None
+        while ends is None or time.monotonic() < ends:
             time.sleep(LOOK_SECONDS)
+            now = time.monotonic()
+            if now < until and not all(consumer.gone for consumer in self._told()):
+                ends = None  # Also where a consumer has come since the others left.
+            elif ends is None:
+                ends = now + exit_seconds
         self._phase = EndPhase.OVER
-        time.sleep(exit_seconds)
         if not self._is_ours() and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return  # The program handles it by itself since.
         log.warning(

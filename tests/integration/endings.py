@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
 
 from aiokafka.errors import ConsumerStoppedError
 
-from loadtrim import Consumer
+from loadtrim import Consumer, IncrementalRebalanceListener
 
 BOOTSTRAP, TOPIC, GROUP = sys.argv[2:5]
 
@@ -60,6 +61,38 @@ async def handler_that_never_returns() -> None:
         async for message in records:
             got(message)
             await asyncio.Event().wait()
+
+
+async def handler_that_blocks_the_loop() -> None:
+    async with consumer() as records:
+        async for message in records:
+            got(message)
+            while True:
+                time.sleep(0.01)  # noqa: ASYNC251 - that is the case
+
+
+class EndsItself(IncrementalRebalanceListener):
+    """The first call comes while the start is under way: it returns when the call has begun."""
+
+    def on_partitions_assigned(self, assigned: object) -> None:
+        got(assigned)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def on_partitions_revoked(self, revoked: object) -> None: ...
+
+
+async def starting() -> None:
+    records = Consumer(bootstrap_servers=BOOTSTRAP, group_id=GROUP)
+    records.subscribe([TOPIC], listener=EndsItself())
+    try:
+        await records.start()
+    except ConsumerStoppedError:
+        print("not started", flush=True)
+
+
+async def starting_another() -> None:
+    async with consumer(GROUP + "-2"):
+        await starting()
 
 
 async def beside_another_task() -> None:

@@ -89,6 +89,7 @@ async def members_of(kafka: Cluster, group: str) -> int:
         ("started_again_and_again", 1, "no consumer is started"),
         ("whatever_is_raised", -signal.SIGTERM, "it is ended now"),
         ("handler_that_never_returns", -signal.SIGTERM, "it is ended now"),
+        ("handler_that_blocks_the_loop", -signal.SIGTERM, "it is ended now"),
         ("beside_another_task", -signal.SIGTERM, "it is ended now"),
     ],
 )
@@ -97,10 +98,20 @@ async def test_it_ends(quick_kafka: Cluster, program: str, code: int, told: str)
     found = await ended(quick_kafka, program, group)
     assert (found.code, told in found.output) == (code, True), found
     assert found.seconds < LONGEST_SECONDS, found
-    for name in [group, group + "-2"] if program == "two_consumers" else [group]:
+    for name in (group, group + "-2"):
         assert await members_of(quick_kafka, name) == 0, found
 
 
 async def test_a_handler_that_the_program_sets_is_the_programs_after_its_consumers_too(quick_kafka: Cluster) -> None:
     found = await ended(quick_kafka, "own_handler_later", new_group(), members=0)
     assert (found.code, "theirs" in found.output) == (0, True), found
+
+
+@pytest.mark.parametrize("program", ["starting", "starting_another"])
+async def test_a_start_that_is_under_way_fails_when_the_member_has_left(quick_kafka: Cluster, program: str) -> None:
+    group = new_group()
+    async with running(quick_kafka, program, group) as process:
+        output, _ = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
+    assert (process.returncode, b"not started" in output) == (0, True), output.decode()
+    for name in (group, group + "-2"):
+        assert await members_of(quick_kafka, name) == 0, name

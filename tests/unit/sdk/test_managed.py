@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +14,14 @@ from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from loadtrim import Consumer, Settings
+from loadtrim import Consumer, Settings, managed, signals
 from loadtrim.managed import ManagedConsumer
 from loadtrim.watch import AgentWatch
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from loadtrim_agent.delivery.user_sleep import UserSleep
 from unit.delivery.test_record_buffer import ONE, TWO, chunk, handout_of
 from unit.sdk.test_consumer import make
+from unit.sdk.test_signals import Told
 
 
 class PlayedAgent:
@@ -121,6 +125,100 @@ async def test_a_first_signal_gives_partitions_away_and_a_second_one_does_not() 
     assert [release for _, release in agent.asked] == [True, False]
     with pytest.raises(ConsumerStoppedError):
         await client.getone()
+
+
+async def test_a_signal_ends_the_iteration_though_the_users_loop_is_closed() -> None:
+    client, agent = started()
+    loop = asyncio.new_event_loop()
+    agent.buffer.sleep = UserSleep(loop)
+    agent.buffer.sleep._sleepers.add(loop.create_future())
+    loop.close()
+    client.end_iteration(False)
+    assert [release for _, release in agent.asked] == [True]
+
+
+class NoThread(SameThread):
+    """A thread that starts at once."""
+
+    def __init__(self, name: str) -> None: ...
+
+    def start(self) -> None: ...
+
+
+class StartingAgent(PlayedAgent):
+    """Joins a group in which a rebalance takes its time; the start returns when the member has left."""
+
+    def __init__(self) -> None:
+        super().__init__(handout_of(ONE))
+        self.listener = SimpleNamespace(target=None, calls=SimpleNamespace(task=None))
+        self.condition = SimpleNamespace(over=False)
+        self.joined = asyncio.Event()
+        self.stopped = False
+
+    def leave(self, drain_seconds: float, release: bool) -> None:
+        super().leave(drain_seconds, release)
+        self.condition.over = True
+        self.left.set()
+
+    async def start(self) -> None:
+        self.joined.set()
+        await self.left.wait()
+
+    async def stop(self, drain_seconds: float, *, release: bool) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No agent has a thread of its own, and SIGTERM is this test's."""
+    monkeypatch.setattr(managed, "AgentThread", NoThread)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    process = signals.ProcessSignals(Told())
+    monkeypatch.setattr(signals, "PROCESS", process)
+    yield
+    process.forget()
+    signal.signal(signal.SIGTERM, before)
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def starting(
+    agent: StartingAgent, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None] = lambda: None
+) -> Consumer:
+    consumer = Consumer("orders", group_id="g", registry=CollectorRegistry(), settings=Settings(exit_seconds=3600.0))
+
+    async def make_agent() -> Any:
+        meanwhile()
+        return agent
+
+    monkeypatch.setattr(consumer._client, "_make_agent", make_agent)
+    return consumer
+
+
+@pytest.mark.usefixtures("process")
+async def test_a_signal_while_it_starts_makes_it_leave_and_the_start_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = StartingAgent()
+    consumer = starting(agent, monkeypatch)
+    start = asyncio.create_task(consumer.start())
+    await agent.joined.wait()
+    assert not consumer._client.left  # type: ignore[union-attr]
+    terminate()
+    with pytest.raises(ConsumerStoppedError, match="SIGTERM"):
+        await asyncio.wait_for(start, 5.0)
+    assert agent.stopped
+    assert consumer._signals.gone
+
+
+@pytest.mark.usefixtures("process")
+async def test_a_signal_before_it_has_an_agent_lets_none_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = StartingAgent()
+    consumer = starting(agent, monkeypatch, meanwhile=terminate)
+    with pytest.raises(ConsumerStoppedError):
+        await asyncio.wait_for(consumer.start(), 5.0)
+    assert not agent.joined.is_set()
+    assert agent.stopped
 
 
 async def asked(consumer: Consumer) -> None:

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aiokafka.errors import ConsumerStoppedError
 
+from loadtrim import Settings
 from loadtrim import signals as module
 from loadtrim.signals import EndableWait, ProcessSignals, StopSignals
 
@@ -91,29 +93,33 @@ async def test_all_consumers_of_a_process_hear_it(process: Process) -> None:
     assert [member.asked for member in members] == [[False], [False]]
 
 
-async def test_a_consumer_in_another_thread_hears_it_in_its_own_loop(process: Process) -> None:
+async def test_a_consumer_in_another_thread_hears_it_while_its_loop_is_blocked(process: Process) -> None:
     main, other = Member(), Member()
     signals = [signals_of(main, process), signals_of(other, process)]
     signals[0].install()
-    heard_in: list[threading.Thread] = []
-    ready, heard = threading.Event(), threading.Event()
+    blocked, heard = threading.Event(), threading.Event()
 
     async def consume() -> None:
         signals[1].install()
-        ready.set()
-        while not other.asked:  # noqa: ASYNC110 - what is asked is to be seen, not waited for
-            await asyncio.sleep(0.005)
-        heard_in.append(threading.current_thread())
-        heard.set()
+        blocked.set()
+        heard.wait(WAIT_SECONDS)
 
     thread = threading.Thread(target=lambda: asyncio.run(consume()))
     thread.start()
-    assert await asyncio.to_thread(ready.wait, WAIT_SECONDS)
+    assert await asyncio.to_thread(blocked.wait, WAIT_SECONDS)
     await terminate()
-    assert await asyncio.to_thread(heard.wait, WAIT_SECONDS)
-    thread.join()
-    assert heard_in == [thread]
     assert main.asked == other.asked == [False]
+    heard.set()
+    thread.join()
+
+
+async def test_a_consumer_hears_it_before_its_loop_turns(process: Process) -> None:
+    """User code may block the loop for as long as it likes."""
+    member = Member()
+    signals = signals_of(member, process)
+    signals.install()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert member.asked == [False]
 
 
 async def test_a_consumer_in_a_thread_that_started_before_the_main_threads_first_one_hears_it(process: Process) -> None:
@@ -253,12 +259,16 @@ async def test_a_loop_that_sleeps_wakes_for_a_signal_that_another_thread_receive
 
     def receive() -> None:
         asleep.wait()
+        time.sleep(0.05)  # A signal that comes before the loop sleeps is heard anyway, and shows nothing.
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     thread = threading.Thread(target=receive)
     thread.start()
     loop.call_soon(asleep.set)
-    await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
+    loop.call_later(WAIT_SECONDS, heard.set)  # It wakes then by itself.
+    began = loop.time()
+    await heard.wait()
+    assert loop.time() < began + WAIT_SECONDS
     thread.join()
 
 
@@ -293,6 +303,12 @@ async def test_it_is_raised_again_when_the_consumers_have_left_and_the_grace_is_
     assert process[1] == [], "it hands over"
     member.left = True
     await until_done(process[1], ["raised", "given up"])
+
+
+def test_with_the_defaults_a_process_ends_within_what_kubernetes_waits_for() -> None:
+    settings = Settings()
+    seconds = settings.drain_seconds + module.LEAVE_SECONDS + settings.exit_seconds + module.LAST_SECONDS
+    assert seconds < 30.0
 
 
 async def test_it_is_raised_again_where_a_consumer_never_leaves(
@@ -343,8 +359,7 @@ async def test_no_consumer_starts_in_a_process_that_is_to_end(process: Process) 
     await terminate()
     with pytest.raises(ConsumerStoppedError, match="SIGTERM"):
         signals[1].check()
-    signals[1].install()  # It was starting when the signal came.
-    await asyncio.sleep(0)
+    signals[1].install()  # It was about to start when the signal came.
     assert late.asked == [False]
 
 
@@ -359,15 +374,80 @@ async def test_a_consumer_that_nobody_has_any_more_is_not_waited_for(process: Pr
     await until_done(process[1], ["raised", "given up"])
 
 
-def test_a_loop_that_is_closed_keeps_nobody(process: Process) -> None:
-    signals = signals_of(Member(), process)
+async def test_a_start_that_fails_is_told_nothing_any_more(process: Process) -> None:
+    member = Member()
+    signals = signals_of(member, process)
+    with pytest.raises(OSError, match="no broker"), signals.starting():
+        raise OSError("no broker")
+    assert signals.gone
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+async def test_a_consumer_that_is_started_twice_is_told_all_the_same(process: Process) -> None:
+    member = Member()
+    signals = signals_of(member, process)
+    with signals.starting():
+        pass
+    with pytest.raises(ValueError, match="twice"), signals.starting():
+        raise ValueError("twice")
+    await terminate()
+    assert member.asked == [False]
+
+
+class Clock:
+    """Time that passes only where somebody sleeps; at given times something happens."""
+
+    def __init__(self, **happens: Any) -> None:
+        self.now = 0.0
+        self._happens = sorted((float(at.removeprefix("at_")), call) for at, call in happens.items())
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        while self._happens and self._happens[0][0] <= self.now:
+            self._happens.pop(0)[1]()
+
+
+async def test_a_consumer_that_comes_in_the_grace_is_waited_for(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had begun to start when SIGTERM came."""
+    first, late = Member(), Member()
+    first.left = True
+    signals = [signals_of(first, process), signals_of(late, process)]
+    signals[0].install()
+    clock = Clock(at_3=signals[1].install, at_10=lambda: setattr(late, "left", True))
+    monkeypatch.setattr(module, "time", clock)
+    process[0]._see_it_through(60.0, 5.0)
+    assert process[1] == ["raised", "given up"]
+    assert clock.now == pytest.approx(10.0 + 5.0, abs=3 * module.LOOK_SECONDS)
+
+
+async def test_the_sum_of_drain_leave_and_grace_is_not_exceeded(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = Member()
+    signals = signals_of(member, process)
+    signals.install()
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    process[0]._see_it_through(60.0, 5.0)
+    assert process[1] == ["raised", "given up"]
+    assert clock.now == pytest.approx(60.0 + module.LEAVE_SECONDS + 5.0, abs=3 * module.LOOK_SECONDS)
+
+
+def test_nobody_goes_on_with_a_record_where_the_loop_is_closed(process: Process) -> None:
+    member = Member()
+    signals = signals_of(member, process)
 
     async def consume() -> None:
         signals.install()
 
     asyncio.run(consume())
     signals.tell(False)
-    assert signals.gone
+    assert member.asked == [True]
 
 
 SPIN = """
