@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +31,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
     def __init__(self, *topics: str, **kwargs: Any) -> None:
         super().__init__(*topics, **kwargs)
         self._group = kwargs.get("group_id") or ""
-        self._wait = EndableWait()
+        self._wait = EndableWait(self._loop)
 
     @property
     def positions(self) -> PlainConsumer:
@@ -50,8 +49,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
 
     def end_iteration(self, at_once: bool) -> None:
         """End the wait for a record, and each later one. The program then calls :meth:`stop`, which leaves."""
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nothing waits in it.
-            self._loop.call_soon_threadsafe(self._wait.end)
+        self._wait.end()
 
     @property
     def left(self) -> bool:

@@ -289,17 +289,28 @@ PROCESS = ProcessSignals()
 
 
 class EndableWait:
-    """Lets a plain ``AIOKafkaConsumer`` be told to end between two records, which it has no call for."""
+    """Lets a plain ``AIOKafkaConsumer`` be told to end between two records, which it has no call for.
 
-    def __init__(self) -> None:
+    Args:
+        loop: the loop that user code runs in.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._ended = False
         self._waiting: set[asyncio.Task[Any]] = set()
-        """Tasks that wait for a record: several may ask one consumer."""
+        """Tasks that wait for a record: several may ask one consumer. Invariant: none of them was cancelled here."""
 
     def end(self) -> None:
-        """From now on no wait begins, and those that go on end. Called in the user's loop."""
-        self._ended = True
-        for task in self._waiting:
+        """From now on no wait begins, and those that go on end. Called in any thread."""
+        self._ended = True  # At once: a loop over records that are there may not let the event loop turn.
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nothing waits in it.
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        for task in waiting:
             task.cancel()
 
     async def until_ended(self, work: Coroutine[Any, Any, T]) -> T:
@@ -318,7 +329,7 @@ class EndableWait:
             return await work
         except asyncio.CancelledError:
             # Somebody else may have cancelled the task too: theirs is passed on.
-            if self._ended and task.uncancel() == 0:
+            if task not in self._waiting and task.uncancel() == 0:
                 raise ConsumerStoppedError() from None
             raise
         finally:

@@ -528,7 +528,7 @@ def test_a_child_that_was_forked_ends_as_without_us() -> None:
 
 
 async def test_every_task_that_waits_for_a_record_is_ended() -> None:
-    wait, begun = EndableWait(), asyncio.Semaphore(0)
+    wait, begun = EndableWait(asyncio.get_running_loop()), asyncio.Semaphore(0)
 
     async def a_record() -> None:
         begun.release()
@@ -546,10 +546,28 @@ async def test_every_task_that_waits_for_a_record_is_ended() -> None:
 
 
 async def test_a_wait_that_is_over_is_not_ended() -> None:
-    wait = EndableWait()
+    wait = EndableWait(asyncio.get_running_loop())
     assert await wait.until_ended(asyncio.sleep(0, "record")) == "record"
     wait.end()
     await asyncio.sleep(0)
     task = asyncio.current_task()
     assert task is not None
     assert not task.cancelling()
+
+
+async def test_no_wait_begins_before_the_loop_turns() -> None:
+    """A loop over records that are there does not let it turn."""
+    wait = EndableWait(asyncio.get_running_loop())
+    wait.end()
+    with pytest.raises(ConsumerStoppedError):
+        await wait.until_ended(asyncio.sleep(0))
+
+
+async def test_a_task_that_user_code_cancels_at_the_same_time_is_cancelled() -> None:
+    wait = EndableWait(asyncio.get_running_loop())
+    task = asyncio.create_task(wait.until_ended(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    task.cancel()
+    wait.end()
+    with pytest.raises(asyncio.CancelledError):
+        await task
