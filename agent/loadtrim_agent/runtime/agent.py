@@ -46,6 +46,8 @@ log = logging.getLogger("loadtrim")
 
 LAST_REPORT_SECONDS = 0.5
 """How long a member that has left waits at most for its last report to be written. Chosen."""
+FIRST_CALL_SECONDS = 1.0
+"""The start waits for a call of the listener that has begun for so long: nearly all have ended by then. Chosen."""
 LEAVE_SECONDS = 5.0
 """How long after the drain's deadline the answer to the LeaveGroup is waited for. Chosen."""
 
@@ -178,16 +180,14 @@ class Agent:
     async def _first_generation(self) -> None:
         """Wait for the first generation, and until what its assignment gives is positioned.
 
-        The end of the listener's call is not waited for: it may wait for something that user code does next.
+        A listener's call is not waited for much longer: it may wait itself for something that user code does next.
         """
         condition = self.condition
-        ends = (condition.settled, condition.left, condition.failed, self.listener.calls.begun)
-        waits = {asyncio.ensure_future(end.wait()) for end in ends}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        ends = (condition.settled, condition.left, condition.failed)
+        await _first_of(*ends, self.listener.calls.begun)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_CALL_SECONDS):
+                await _first_of(*ends)
         if condition.failure is not None:
             raise condition.failure
 
@@ -308,6 +308,16 @@ class Agent:
         return [
             Partition(topic, index) for topic in group.topics for index in range(group.partition_counts.get(topic, 0))
         ]
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    waits = {asyncio.ensure_future(event.wait()) for event in events}
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 async def _together(*works: Coroutine[Any, Any, Any]) -> list[Any]:
