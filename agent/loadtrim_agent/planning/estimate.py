@@ -225,7 +225,9 @@ def unit_curve(slots: Sequence[float], alike: int | None = None) -> ArrivalCurve
         if low < begin or high > end:
             high = min(end, max(high, begin + 2 * reach))
             low = max(begin, high - 2 * reach)
-        samples.add(index, slots[index], (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS))
+        level = (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS)
+        if level > 0.0:  # else so little that it is lost in the sum of what came before
+            samples.add(index, slots[index], level)
     widths = [tau / SLOT_SECONDS for tau in TAUS_SECONDS[1:]]
     moments = [samples.moments(width) for width in (*widths, 2.0)]
     means, sds = _filled(moments[:-1])

@@ -60,6 +60,12 @@ def test_the_shape_does_not_depend_on_the_level() -> None:
     assert twice.stddev == pytest.approx(once.stddev)
 
 
+def test_work_that_is_lost_in_the_sum_of_what_came_before_has_no_level() -> None:
+    """Its level was 0, what was divided by it ended planning for ten seconds."""
+    before = [1.0] * 300 + [0.0] * 400
+    assert unit_curve([*before, 1e-18, *[0.0] * 300]).mean == unit_curve([*before, *[0.0] * 301]).mean
+
+
 def test_slow_ups_and_downs_are_no_bursts() -> None:
     curve = unit_curve([0.1 + 0.05 * math.sin(slot / 300.0) for slot in range(600)])
     assert curve.mean[AT[1.0]] == pytest.approx(1.0, rel=0.02)
