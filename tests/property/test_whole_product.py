@@ -62,7 +62,8 @@ with a limit. 35 and 39: what aiokafka had committed and still had in hand was t
 114568301 and 114568810: a slow listener that was called again and again left no time for the records of what stays.
 114568039, 114568217, 231218642: a member that stops while its commit is denied, or its answers are lost, was blamed.
 231218312: the time for which user code kept its loop busy was taken for a slow listener's.
-231218414: user code went on after a commit of its transaction that had failed, and had not aborted it. 126255118: a slot of the
+231218414: user code went on after a commit of its transaction that had failed, and had not aborted it.
+126255118: a tenth of a second of the
 load had work of 1e-18 seconds, whose level was 0."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")
