@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from .managed import Batches, ManagedConsumer
 from .plain import PlainConsumer
 from .settings import Settings
 from .signals import StopSignals
+from .work import Work
 
 __all__ = ["Consumer"]
 
@@ -47,8 +49,8 @@ class Consumer:
 
     A record (or a batch of :meth:`getmany`) is *done* when the next call is made that could return records of its
     partition; auto-commit commits what is done, no more. Handing records to tasks of your own makes them done too
-    early: await them before asking for the next record, or commit yourself with ``enable_auto_commit=False``. So does
-    asking for records in several tasks.
+    early, and so does asking for records in several tasks: say with :meth:`work` when each is done, await them before
+    asking for the next record, or commit yourself with ``enable_auto_commit=False``.
     """
 
     def __init__(
@@ -75,10 +77,11 @@ class Consumer:
             exit_seconds=settings.exit_seconds,
             hurries=settings.enabled,
         )
-        self._ended = False
-        """An iteration came to its end: there is nothing more to iterate over."""
+        self._ended = asyncio.Event()
+        """Set when an iteration came to its end: there is nothing more to iterate over."""
         self._positions = self._client.positions
         self._cluster = self._client.cluster
+        weakref.finalize(self, _warn_if_unclosed, self._client).atexit = False
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 
@@ -114,16 +117,6 @@ class Consumer:
     ) -> None:
         await self.stop()
 
-    def __del__(self) -> None:
-        client = getattr(self, "_client", None)
-        if client is not None and client.unclosed:
-            warnings.warn(
-                f"Unclosed Consumer {self!r}: call stop(), or use `async with`",
-                ResourceWarning,
-                source=self,
-                stacklevel=2,
-            )
-
     # -- records -------------------------------------------------------------------------------------------------
 
     @coroutine_function
@@ -146,44 +139,47 @@ class Consumer:
         """
         return self._client.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
 
+    def work(self, message: ConsumerRecord[Any, Any]) -> Work:
+        """Say that a record is worked on: ``async with consumer.work(message):`` around what is done with it.
+
+        It is done at the end of the block, in whatever order records end, for tasks of your own. From the first call
+        on every record is done only when you say so, those too that you skip. Auto-commit commits what lies below the
+        first that is not done.
+
+        An exception in the block leaves the record undone. Nothing from it on is committed until a later block around
+        it ends well, or :meth:`done` is called. A record that went to another member is theirs: nothing is told.
+
+        Args:
+            message: as it was handed out. Enter the block before anything is awaited.
+
+        Raises:
+            TypeError: it is no record.
+        """
+        return self._client.work(message)
+
+    def done(self, message: ConsumerRecord[Any, Any]) -> bool:
+        """Say that a record is done; see :meth:`work`. May be called in any thread.
+
+        Returns:
+            False: it was done already, or it went to another member. In another thread than the loop's always True.
+
+        Raises:
+            TypeError: it is no record.
+        """
+        return self._client.done(message)
+
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
         """Iterate over records until the consumer stops, by :meth:`stop` or SIGTERM.
 
         Raises:
             ConsumerStoppedError: it has stopped, and an iteration has ended for that already.
         """
-        if self._client.closed or self._ended:
+        if self._client.closed or self._ended.is_set():
             raise ConsumerStoppedError(
                 "The consumer has stopped (stop() or SIGTERM), and its records have ended before. Leave the "
                 "loop around async for."
             )
-        return self._records(asyncio.current_task())
-
-    async def _records(self, begun_by: asyncio.Task[Any] | None) -> AsyncIterator[ConsumerRecord[Any, Any]]:
-        """Yield records: a generator costs less per record than a coroutine of ``__anext__`` each.
-
-        Args:
-            begun_by: the task that works on the records, also where it has the next one asked for by another:
-                ``wait_for(anext(records), ...)`` does so before Python 3.12.
-        """
-        # The hot path: it talks to the record buffer itself, and awaits only where that has nothing.
-        buffer, getone = self._client.buffer, self._client.getone
-        if buffer is not None:
-            buffer.hand.iterated_by(begun_by)
-        while True:
-            while buffer is not None and buffer.error is None:
-                record = buffer.take_one()
-                if record is None:
-                    break
-                yield record
-            try:
-                record = await getone()
-            except ConsumerStoppedError:
-                self._ended = True
-                return
-            if buffer is not None:
-                buffer.hand.iterated_by(begun_by)
-            yield record
+        return _records(self._client, asyncio.current_task(), self._ended)
 
     @coroutine_function
     def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[Any, Any]]:
@@ -223,6 +219,8 @@ class Consumer:
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         """Commit, and wait for the broker's answer. Without arguments: the positions of all partitions held.
+
+        A position does not lie beyond a record of which :meth:`work` says that it is not done.
 
         Raises:
             CommitFailedError: a partition went to another member meanwhile. IllegalStateError: it is not held.
@@ -318,6 +316,50 @@ class Consumer:
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """When :meth:`highwater` was updated last, milliseconds."""
         return self._cluster.last_poll_timestamp(partition)
+
+
+def _warn_if_unclosed(client: Implementation) -> None:
+    """Warn of a consumer that is gone, though nobody has stopped it."""
+    if client.unclosed:
+        warnings.warn(
+            f"Unclosed Consumer of {client!r}: call stop(), or use `async with`",
+            ResourceWarning,
+            source=client,
+            stacklevel=2,
+        )
+
+
+async def _records(
+    client: Implementation, begun_by: asyncio.Task[Any] | None, ended: asyncio.Event
+) -> AsyncIterator[ConsumerRecord[Any, Any]]:
+    """Yield records: a generator costs less per record than a coroutine of ``__anext__`` each.
+
+    Args:
+        client: has them.
+        begun_by: the task that works on the records, also where it has the next one asked for by another:
+            ``wait_for(anext(records), ...)`` does so before Python 3.12.
+        ended: set when the consumer has stopped.
+    """
+    # The hot path: it talks to the record buffer itself, and awaits only where that has nothing.
+    buffer, getone = client.buffer, client.getone
+    undecided = buffer is not None and buffer.hand.telling.undecided
+    if buffer is not None:
+        buffer.hand.iterated_by(begun_by)
+    while True:
+        while buffer is not None and buffer.error is None and not undecided:
+            record = buffer.take_one()
+            if record is None:
+                break
+            yield record
+        try:
+            record = await getone()
+        except ConsumerStoppedError:
+            ended.set()
+            return
+        if buffer is not None:
+            buffer.hand.iterated_by(begun_by)
+            undecided = buffer.hand.telling.undecided
+        yield record
 
 
 async def _next(asked: Coroutine[Any, Any, ConsumerRecord[Any, Any]]) -> ConsumerRecord[Any, Any]:

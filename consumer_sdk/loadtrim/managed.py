@@ -31,6 +31,7 @@ from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
 from .settings import Settings
 from .watch import AgentWatch
+from .work import Work, Worked
 
 __all__ = ["ManagedConsumer"]
 
@@ -71,6 +72,7 @@ class ManagedConsumer:
             Subscription(topics=tuple(sorted(topics)), exclude_internal=arguments.exclude_internal_topics)
         )
         self.cluster = ClusterQueries(self.link)
+        self._worked = Worked(self.link, user_loop)
         self.positions = Positions(
             self.link, self.cluster, group=arguments.group_id, auto_commit=arguments.enable_auto_commit
         )
@@ -204,6 +206,7 @@ class ManagedConsumer:
     ) -> ConsumerRecord[Any, Any]:
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
         buffer, watch = self._open(wanted, caller)
+        await buffer.hand.telling.let_begin()
         while True:
             watch.raise_error(wanted)
             record = buffer.take_one(wanted)
@@ -232,6 +235,7 @@ class ManagedConsumer:
             raise ValueError("`max_records` must be a positive Integer")
         wanted = frozenset(Partition(*p) for p in partitions) if partitions else _ALL
         buffer, watch = self._open(wanted, caller)
+        await buffer.hand.telling.let_begin()
         limit = max_records or self._arguments.max_poll_records
         deadline = self._user_loop.time() + timeout_ms / 1000 if timeout_ms > 0 else 0.0
         ending = buffer.closing
@@ -247,6 +251,12 @@ class ManagedConsumer:
                 return {TopicPartition(*p): records for p, records in taken.items()}
             await buffer.wait(min(left, NO_RECORDS_WAIT_SECONDS), wanted)
             watch.raise_if_died()
+
+    def work(self, message: ConsumerRecord[Any, Any]) -> Work:
+        return Work(self._worked, message)
+
+    def done(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return self._worked.done(message)
 
     def _open(self, wanted: frozenset[Partition], caller: asyncio.Task[Any] | None) -> tuple[RecordBuffer, AgentWatch]:
         """Return what a call that asks for records works with.

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from .signals import EndableWait
+from .work import Untold, Work
 
 __all__ = ["PlainConsumer"]
 
@@ -43,6 +44,12 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
 
     async def start(self) -> None:
         await self._wait.until_ended(super().start())
+
+    def work(self, message: ConsumerRecord[Any, Any]) -> Work:
+        return Work(Untold(), message)
+
+    def done(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return Untold().done(message)
 
     async def stop(self, *, at_once: bool = False) -> None:
         await super().stop()

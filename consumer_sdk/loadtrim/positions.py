@@ -42,7 +42,7 @@ class Positions:
             manual, owned = not self._auto_commit, self._link.streams.items()
             unknown = self._link.need_agent().partitions.without_offset if owned else ()
             wanted = {
-                p: (s.position, "")
+                p: (s.handed_out, "")
                 for p, s in owned
                 if p not in unknown and (s.running or s.in_hand is not None or manual)
             }

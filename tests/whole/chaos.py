@@ -15,7 +15,7 @@ from loadtrim_agent.wire.topic_names import control_topic
 from sim.scheduler import START_SECONDS
 
 from .member import GROUP, threads_in_charge
-from .programs import FIRST_PROGRAMS, LISTENERS, PROGRAMS
+from .programs import FIRST_PROGRAMS, LATER_PROGRAMS, LISTENERS, PROGRAMS
 from .requests import API
 from .world import TOPIC, Member, Options, World
 
@@ -39,6 +39,8 @@ DENIALS: tuple[tuple[int, tuple[int, ...]], ...] = (
 GROUP_REQUESTS = (API.JOIN_GROUP, API.SYNC_GROUP, API.HEARTBEAT, API.OFFSET_COMMIT, API.OFFSET_FETCH)
 EVICTION_SHARE = 0.01
 """Of the requests of a fetch session: its broker has given its place to another one. Chosen: some five in a run."""
+TELLING_SHARE = 0.1
+"""Of the runs. Chosen."""
 NOTHING = encode(LoadRecord(group="", member="", at=0.0, generation=-1))
 """A record that means nothing to anybody."""
 PLAN_SEQUENCE = 1_000_000
@@ -123,7 +125,7 @@ def drawn_options(seed: int) -> Options:
         listeners=rng.random() < 0.3,
         **_drawn_later(seed, rates, auto_commit=auto_commit),
     )
-    return _large(seed, options)
+    return _telling(seed, _large(seed, options))
 
 
 def _large(seed: int, options: Options) -> Options:
@@ -140,6 +142,13 @@ def _large(seed: int, options: Options) -> Options:
         fault_seconds=LARGE_FAULT_SECONDS,
         moves_per_second=2.0,
     )
+
+
+def _telling(seed: int, options: Options) -> Options:
+    """Return the options with members that say themselves what is done, in some of the runs."""
+    if random.Random(f"says what is done {seed}").random() >= TELLING_SHARE:
+        return options
+    return replace(options, programs=(*LATER_PROGRAMS, *options.programs[:2]))
 
 
 def _drawn_later(seed: int, rates: dict[str, float], *, auto_commit: bool) -> dict[str, Any]:

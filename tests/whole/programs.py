@@ -16,7 +16,7 @@ from loadtrim_agent.common.partition import Partition
 if TYPE_CHECKING:
     from .world import Member
 
-__all__ = ["FIRST_PROGRAMS", "LISTENERS", "LISTENER_SECONDS", "OUTPUT", "PROGRAMS", "Program"]
+__all__ = ["FIRST_PROGRAMS", "LATER_PROGRAMS", "LISTENERS", "LISTENER_SECONDS", "OUTPUT", "PROGRAMS", "Program"]
 
 Program = Callable[["Member"], Awaitable[None]]
 Batch = dict[TopicPartition, list[Any]]
@@ -55,6 +55,24 @@ async def gathers_batches(member: Member) -> None:
         await asyncio.gather(*(asyncio.sleep(member.cost()) for _ in records))
         for record in records:
             member.did(record)
+
+
+async def tells(member: Member) -> None:
+    """A task for each record, a few at a time, that says when it is done."""
+    consumer, free = member.consumer, asyncio.Semaphore(member.rng.randint(1, 8))
+
+    async def handle(record: Any) -> None:
+        async with consumer.work(record):
+            await asyncio.sleep(member.cost())
+            member.did(record)
+        free.release()
+
+    tasks: set[asyncio.Task[None]] = set()
+    async for record in consumer:
+        member.took(record)
+        tasks.add(asyncio.create_task(handle(record)))
+        await free.acquire()
+    await asyncio.gather(*tasks)
 
 
 async def commits_by_hand(member: Member) -> None:
@@ -178,6 +196,8 @@ PROGRAMS: dict[str, Program] = {
     program.__name__: program
     for program in (iterates, waits_with_a_limit, gathers_batches, goes_back, pauses, computes, shares_a_consumer)
 }
+LATER_PROGRAMS: dict[str, Program] = {tells.__name__: tells}
+"""Those that some groups have beside the others, drawn apart: what a seed had before it still has."""
 """By name; ``commits_by_hand`` and ``transacts`` go with groups that do not commit by themselves."""
 
 

@@ -21,7 +21,16 @@ from .journal import LOOK_SECONDS, Journal, Violation
 from .kernel import Clock, Kernel, Process
 from .member import GROUP, SimConsumer, WatchedGate, foreign_consumer, transactional_producer
 from .network import Network
-from .programs import FIRST_PROGRAMS, LISTENER_SECONDS, LISTENERS, OUTPUT, PROGRAMS, commits_by_hand, transacts
+from .programs import (
+    FIRST_PROGRAMS,
+    LATER_PROGRAMS,
+    LISTENER_SECONDS,
+    LISTENERS,
+    OUTPUT,
+    PROGRAMS,
+    commits_by_hand,
+    transacts,
+)
 from .requests import API
 
 __all__ = ["Member", "Options", "World"]
@@ -99,7 +108,8 @@ class Member:
         self._listener = listener
         self._stop_task: asyncio.Task[None] | None = None
         by_hand = transacts if options.transactions else commits_by_hand
-        self._work = (foreign and _plain) or (PROGRAMS[program] if options.auto_commit else by_hand)
+        programs = {**PROGRAMS, **LATER_PROGRAMS}
+        self._work = (foreign and _plain) or (programs[program] if options.auto_commit else by_hand)
         self.task = self.process.run(self._main())
         self.task.add_done_callback(self._ended)
 

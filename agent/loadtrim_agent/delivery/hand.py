@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from .partition_stream import Stream
+from .telling import Telling
 
 __all__ = ["Hand"]
 
@@ -14,12 +15,14 @@ class Hand:
 
     Args:
         loop: the loop that user code runs in.
+        telling: what user code says itself of the records.
     """
 
-    __slots__ = ("_iterating", "_loop", "_taker", "streams")
+    __slots__ = ("_iterating", "_loop", "_taker", "streams", "telling")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, telling: Telling) -> None:
         self._loop = loop
+        self.telling = telling
         self._taker: asyncio.Task[object] | None = None
         self._iterating: asyncio.Task[object] | None = None
         """The task that began the iteration in which a record was asked for last; None: it was asked for otherwise."""

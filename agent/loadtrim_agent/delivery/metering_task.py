@@ -25,9 +25,11 @@ from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.ownership_records import LoadRecord
 
-from .partition_stream import Finished, Stream
+from .partition_stream import Stream
+from .pending import Told
 from .ports import ReportTarget
 from .record_buffer import RecordBuffer
+from .stretches import Finished
 
 __all__ = ["MeteringTask", "process_started_at"]
 
@@ -134,16 +136,16 @@ class MeteringTask:
 
     def _gather(self, stream: Stream, now: float, wall_offset: float) -> None:
         size_bytes = stream.size_bytes
-        if size_bytes != stream.size_told:
-            self.meter.unpacked(stream.partition, size_bytes - stream.size_told)
-            stream.size_told = size_bytes
+        if size_bytes != stream.reported.size_bytes:
+            self.meter.unpacked(stream.partition, size_bytes - stream.reported.size_bytes)
+            stream.reported.size_bytes = size_bytes
         # First this, then what was done: a position ahead of it would tell that nothing of what is fetched is left.
         position = stream.done
-        finished = stream.take_finished()
-        if not finished and position == stream.done_told:
+        finished, told = stream.take_finished(), stream.take_told()
+        if not finished and not told and position == stream.reported.done:
             return
-        stream.done_told = position
-        latencies, busies, timed = unpack(finished, wall_offset)
+        stream.reported.done = position
+        latencies, busies, timed = unpack(finished, wall_offset, told)
         self.meter.done(stream.partition, now, latencies, busies, position if position is not None else stream.position)
         by_bound = self._metrics.records_done(*stream.partition, len(busies), timed, busies)
         for bound, count in by_bound.items():
@@ -231,13 +233,16 @@ class MeteringTask:
 
 def _emptied(stream: Stream) -> bool:
     """Everything fetched was handed out, is done, and was gathered. In this order: user code goes on meanwhile."""
-    return stream.exhausted and stream.in_hand is None and stream.gathered and stream.done == stream.done_told
+    return stream.exhausted and stream.in_hand is None and stream.gathered and stream.done == stream.reported.done
 
 
-def unpack(finished: Iterable[Finished], wall_offset: float) -> tuple[list[float], list[float], list[float]]:
+def unpack(
+    finished: Iterable[Finished], wall_offset: float, told: Iterable[Told] = ()
+) -> tuple[list[float], list[float], list[float]]:
     """Per record: latency, busy seconds; and the latencies of those that have a timestamp.
 
-    A batch's time is shared out evenly among its records; all of them are done when it is.
+    A batch's time is shared out evenly among its records; all of them are done when it is. What user code has told to
+    be done was in its hands from the hand-out until then.
     """
     latencies: list[float] = []
     busies: list[float] = []
@@ -254,6 +259,11 @@ def unpack(finished: Iterable[Finished], wall_offset: float) -> tuple[list[float
             busies += map(sub, ends, times)
         if min(stamps) < 0:
             timeless += [index for index, stamp in enumerate(stamps, begin) if stamp < 0]
+    for stamp, taken_at, done_at in told:
+        if stamp < 0:
+            timeless.append(len(latencies))
+        latencies.append(done_at + wall_offset - stamp / 1000)
+        busies.append(done_at - taken_at)
     if not timeless:
         return latencies, busies, latencies
     for index in timeless:

@@ -8,44 +8,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
 
-__all__ = ["SLICE_RECORDS", "Finished", "Stream"]
+from .pending import PendingRecords, Told
+from .stretches import Finished, Stretches
+
+__all__ = ["SLICE_RECORDS", "Stream"]
 
 SLICE_RECORDS = 64
 """Records of one partition handed out one by one before it is the next one's turn; as many are unpacked at a time."""
 
 
-class Finished(NamedTuple):
-    """Records that are done, oldest first."""
+@dataclass(slots=True)
+class Reported:
+    """Reports tell so much of a stream."""
 
-    stamps: Sequence[int]
-    """Their timestamps, ms; -1: none."""
-    times: list[float]
-    """Boot clock. When the first was handed out, then when each was done, which is when the next was handed out; of a
-    batch: when it was handed out and when it was done."""
-    at_once: bool
-    """They were one batch of ``getmany``."""
-
-
-class _Stretch:
-    """Records handed out one after the other without a break, or one batch."""
-
-    __slots__ = ("at_once", "first", "stamps", "taken", "times")
-
-    def __init__(self, now: float, stamps: Sequence[int], first: int, *, at_once: bool) -> None:
-        self.stamps = stamps
-        """Of all that was unpacked together."""
-        self.first = first
-        """Which of these is the first record's."""
-        self.times = [now]
-        """User appends; see :class:`Finished`."""
-        self.at_once = at_once
-        self.taken = 0
-        """Agent: so many ends were taken."""
+    size_bytes: int = 0
+    done: int | None = None
 
 
 class Stream:
@@ -59,7 +42,6 @@ class Stream:
         "acquisition_id",
         "chunks",
         "done",
-        "done_told",
         "handoff_since",
         "in_hand",
         "index",
@@ -67,15 +49,16 @@ class Stream:
         "listening",
         "partition",
         "paused",
+        "pending",
         "position",
         "queued",
         "records",
+        "reported",
         "revoked",
         "running",
         "seeks",
         "seeks_answered",
         "size_bytes",
-        "size_told",
         "times",
     )
 
@@ -98,8 +81,8 @@ class Stream:
         """Agent appends, user takes."""
         self.size_bytes = 0
         """User: keys and values unpacked so far."""
-        self.size_told = 0
-        """Agent: as much of it as was reported."""
+        self.reported = Reported()
+        """Agent."""
         self.seeks = 0
         """User: so often its position was set."""
         self.seeks_answered = 0
@@ -108,8 +91,6 @@ class Stream:
         """User: the offset handed out next."""
         self.done: int | None = None
         """User: the offset after the last record done; None before the first."""
-        self.done_told: int | None = None
-        """Agent: as much of it as was reported."""
         self.in_hand: int | None = None
         """User: offset of the last record handed out and not done."""
         self.records: Sequence[Any] = ()
@@ -117,10 +98,11 @@ class Stream:
         self.index = 0
         self.queued = False
         """User: it is among those whose turn comes round."""
+        self.pending: PendingRecords | None = None
+        """User: handed out since user code says itself what is done. None: the next call says it."""
         self.times: list[float] = []
         """User: where the end of what is in hand is noted when it is done."""
-        self._stretches: deque[_Stretch] = deque()
-        """User appends, agent takes. Only the last one still grows."""
+        self._stretches = Stretches()
         self._stamps: Sequence[int] = ()
         self._reader: Reader | None = None
 
@@ -167,24 +149,57 @@ class Stream:
 
     def begin(self, now: float) -> None:
         """A stretch begins with the peeked record, which is handed out now."""
-        self._begin(_Stretch(now, self._stamps, self.index, at_once=False))
+        self.times = self._stretches.begin(now, self._stamps, self.index, at_once=False)
 
     def begin_batch(self, now: float, stamps: Sequence[int]) -> None:
         """Records with these timestamps are handed out now."""
-        self._begin(_Stretch(now, stamps, 0, at_once=True))
+        self.times = self._stretches.begin(now, stamps, 0, at_once=True)
 
-    def _begin(self, stretch: _Stretch) -> None:
-        self.times = stretch.times
-        self._stretches.append(stretch)
+    @property
+    def stretching(self) -> bool:
+        """The next call makes done what is in hand."""
+        return self._stretches.open
 
     def end(self, now: float) -> None:
-        """What is in hand is done."""
+        """Take what is in hand as done, but for what is pending."""
         offset = self.in_hand
+        self._stretches.open = False
         if offset is not None:
             self.times.append(now)
             if self.position == offset + 1:  # else the user sought elsewhere while it was in hand
                 self.done = offset + 1
             self.in_hand = None
+            if self.pending:
+                self.settle()
+
+    def tell_from_here(self) -> PendingRecords:
+        """From now on user code says itself what is done: of the record in hand too, but of a batch if it says so."""
+        if self.pending is None:
+            batch = range(self.done or 0, self.position) if self.stretching else range(0)
+            self.pending = PendingRecords(batch)
+            if self.in_hand is not None and (taken := self._stretches.last_of_run()) is not None:
+                self.pending.hold(self.in_hand, taken)
+                self.settle()
+        return self.pending
+
+    def forget_hand(self) -> None:
+        """Count on no more of what is in hand, but for what user code says itself to be done."""
+        self._stretches.open = False
+        self.in_hand = self.pending.in_hand if self.pending is not None else None
+
+    @property
+    def handed_out(self) -> int:
+        """Return the offset after the last record handed out, but not beyond one that user code says it works on."""
+        first = self.pending.first if self.pending is not None else None
+        return self.position if first is None else first
+
+    def settle(self) -> None:
+        """Follow from what is pending what is done and what is in hand."""
+        if self.pending is None or self.stretching:
+            return  # until the stretch ends, nothing that was handed out in it is done
+        first = self.pending.first
+        self.done = self.position if first is None else first
+        self.in_hand = self.pending.in_hand
 
     def advance(self, records: int, offset: int) -> None:
         """So many more of what is unpacked, up to this offset, are handed out."""
@@ -216,29 +231,18 @@ class Stream:
         return not self.chunks and self._reader is None and self.index >= len(self.records)
 
     def take_finished(self) -> list[Finished]:
-        """What was done since this was asked last."""
-        found: list[Finished] = []
-        stretches = self._stretches
-        while stretches:
-            last = len(stretches) == 1  # first this, then look at its times: what is not the last is complete
-            stretch = stretches[0]
-            begin, end = stretch.taken, len(stretch.times) - 1
-            if begin < end:
-                stamps = stretch.stamps
-                if not stretch.at_once:
-                    stamps = stamps[stretch.first + begin : stretch.first + end]
-                found.append(Finished(stamps, stretch.times[begin : end + 1], stretch.at_once))
-                stretch.taken = end
-            if last:
-                break
-            stretches.popleft()
-        return found
+        """Return what was done since this was asked last."""
+        return self._stretches.take_finished()
+
+    def take_told(self) -> list[Told]:
+        """Return what user code has said to be done since this was asked last."""
+        told = self.pending.told if self.pending is not None else ()
+        return [told.popleft() for _ in range(len(told))] if told else []
 
     @property
     def gathered(self) -> bool:
         """Everything that is done was taken."""
-        stretches = self._stretches
-        return not stretches or stretches[-1].taken == len(stretches[-1].times) - 1
+        return self._stretches.gathered and not (self.pending is not None and self.pending.told)
 
     def clear(self) -> None:
         """While :attr:`seeking` keeps the user away: forget what is buffered."""

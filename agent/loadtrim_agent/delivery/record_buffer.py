@@ -6,6 +6,8 @@ agent *stops* the partition first and reads what is in hand afterwards. Under th
 the other, so no record is handed out after the agent has read that nothing is in hand.
 
 A record (or a batch of ``getmany``) is done when the next call is made that could return records of its partition.
+Once user code has said itself of one record that it is done, or that it is worked on, it says so of each
+(:mod:`.pending`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from .deserializer import RecordDeserializer
 from .hand import Hand
 from .partition_stream import Stream
 from .ports import BufferOwner
+from .telling import Telling
 from .turns import TurnOrder
 from .user_sleep import UserSleep
 
@@ -97,7 +100,7 @@ class RecordBuffer:
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
         self._turns = TurnOrder()
-        self.hand = Hand(user_loop)
+        self.hand = Hand(user_loop, Telling(self))
         """User."""
         self._run: Stream | None = None
         """User: one record of this stream is in hand and nothing else, and nothing happened since then but hand-outs
@@ -196,11 +199,14 @@ class RecordBuffer:
                 continue
             if self._deserializer is not None:
                 record = self._deserialized_in_hand(stream, record)
-            stream.begin(now)
+            if self.hand.telling.begun:
+                stream.tell_from_here().taken((record,), now)
+            else:
+                stream.begin(now)
             stream.advance(1, record.offset)
             self.hand.taken()
             self._turns.left_in_slice -= 1
-            if not wanted and len(self.hand.streams) == 1:
+            if not wanted and not self.hand.telling.begun and len(self.hand.streams) == 1:
                 self._run_on(stream)
             return record
         return None
@@ -254,7 +260,10 @@ class RecordBuffer:
             if not records:
                 self._withdraw(stream)
                 raise
-        stream.begin_batch(now, stamps)
+        if self.hand.telling.begun:
+            stream.tell_from_here().taken(records, now)
+        else:
+            stream.begin_batch(now, stamps)
         stream.in_hand = records[-1].offset
         return records
 
@@ -279,20 +288,31 @@ class RecordBuffer:
         """
         await self.sleep.until(lambda: self._ready(wanted), timeout)
 
+    def end_run(self) -> None:
+        """Look for the next record anew: something has happened beside hand-outs."""
+        self._run = None
+
     def seek(self, stream: Stream, offset: int) -> None:
         """Hand out from ``offset`` on; the agent is told by the caller."""
         self._run = None
         stream.seeks += 1
         stream.position = offset
         stream.done = offset
+        if stream.pending is not None:
+            stream.pending.clear()
+            self.hand.telling.settle(stream)
 
     def abandon(self) -> None:
-        """What is in hand is not done, and never will be (an exception, a break, then stop)."""
+        """Give up what is in hand: it is not done, and never will be (an exception, a break, then stop).
+
+        What user code says itself to be done stays in hand: tasks of its own may work on that.
+        """
         self._run = None
         for stream in self.hand.streams:
-            stream.in_hand = None
-            self.agent.drained(stream)
-        self.hand.streams.clear()
+            stream.forget_hand()
+            if stream.in_hand is None:
+                self.agent.drained(stream)
+        self.hand.streams[:] = [stream for stream in self.hand.streams if stream.in_hand is not None]
 
     def _ready(self, wanted: Collection[Partition]) -> bool:
         if self.error is not None or self.closing:
@@ -304,17 +324,19 @@ class RecordBuffer:
 
     def _finish(self, now: float, wanted: Collection[Partition]) -> None:
         """Records in hand of the partitions that this call could return are done."""
-        kept: list[Stream] = []
-        for stream in self.hand.streams:
-            if wanted and stream.partition not in wanted:
-                kept.append(stream)
-            else:
-                self._end(stream, now)
-        self.hand.streams[:] = kept
+        self.hand.streams[:] = [
+            stream
+            for stream in self.hand.streams
+            if not stream.stretching or (wanted and stream.partition not in wanted) or not self._end(stream, now)
+        ]
 
-    def _end(self, stream: Stream, now: float) -> None:
+    def _end(self, stream: Stream, now: float) -> bool:
+        """Return whether nothing of the stream is in hand any more."""
         stream.end(now)
+        if stream.in_hand is not None:
+            return False
         self.agent.drained(stream)
+        return True
 
     def _announce(self, stream: Stream, offset: int) -> bool:
         """Say what is in hand, then look whether that is allowed. False: it is not, nothing was handed out."""
@@ -322,17 +344,20 @@ class RecordBuffer:
         if not stream.running or stream.paused:
             self._clear_hand(stream)
             return False
-        self.hand.streams.append(stream)
+        if stream not in self.hand.streams:
+            self.hand.streams.append(stream)
         return True
 
     def _withdraw(self, stream: Stream) -> None:
         self._run = None
-        self.hand.streams.remove(stream)
+        if not stream.pending:
+            self.hand.streams.remove(stream)
         self._clear_hand(stream)
 
     def _clear_hand(self, stream: Stream) -> None:
-        stream.in_hand = None
-        self.agent.drained(stream)
+        stream.forget_hand()
+        if stream.in_hand is None:
+            self.agent.drained(stream)
 
     def _peek(self, stream: Stream, records_max: int) -> Any | None:
         try:

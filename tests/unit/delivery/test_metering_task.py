@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.metering_task import MeteringTask, unpack
-from loadtrim_agent.delivery.partition_stream import Finished, Stream
+from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
+from loadtrim_agent.delivery.stretches import Finished
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.codec import Record

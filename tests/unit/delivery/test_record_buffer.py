@@ -13,8 +13,9 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.deserializer import RecordDeserializer
 from loadtrim_agent.delivery.metering_task import MeteringTask
-from loadtrim_agent.delivery.partition_stream import Finished, Stream
+from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import BATCH_RECORDS, RecordBuffer
+from loadtrim_agent.delivery.stretches import Finished
 from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics

@@ -1,0 +1,110 @@
+"""Records of one stream that user code works on until it says that they are done."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+__all__ = ["Pending", "PendingRecords", "Told"]
+
+
+class Pending(NamedTuple):
+    """A record that is not done yet."""
+
+    stamp: int
+    """The timestamp, ms; -1: none."""
+    taken_at: float | None
+    """Boot clock. None: it is measured as a part of its batch."""
+
+
+class Told(NamedTuple):
+    """A record that user code has said to be done."""
+
+    stamp: int
+    taken_at: float
+    done_at: float
+
+
+class PendingRecords:
+    """The pending records of one stream are in the order of the log. User code's thread, but for :attr:`told`.
+
+    Cost: O(1) for each record that is handed out, and for each that is told, in whatever order.
+
+    Args:
+        batch: offsets in hand of a batch that was handed out before user code first told of any record.
+    """
+
+    __slots__ = ("_batch", "_batch_told", "_given_up", "_records", "told")
+
+    def __init__(self, batch: range) -> None:
+        self._batch = batch
+        self._records: OrderedDict[int, Pending] = OrderedDict()
+        self._given_up: set[int] = set()
+        """User code failed with these: they are not done, and nobody works on them."""
+        self._batch_told: set[int] = set()
+        """User code has said these of the batch to be done."""
+        self.told: deque[Told] = deque()
+        """User appends, agent takes."""
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    @property
+    def first(self) -> int | None:
+        """Return the lowest offset that is pending: nothing above it may be committed."""
+        return next(iter(self._records), None)
+
+    @property
+    def in_hand(self) -> int | None:
+        """Return the highest offset that user code works on."""
+        return next((offset for offset in reversed(self._records) if offset not in self._given_up), None)
+
+    def taken(self, records: Iterable[Any], now: float) -> None:
+        """Add records that are handed out now, above all that are pending."""
+        for record in records:
+            self._records[record.offset] = Pending(record.timestamp, now)
+
+    def hold(self, offset: int, pending: Pending) -> None:
+        """Add a record above all that are pending."""
+        self._records[offset] = pending
+
+    def find(self, record: Any) -> bool:
+        """Return whether a record is pending. One of the batch is from now on."""
+        offset = record.offset
+        if offset in self._records:
+            return True
+        if offset not in self._batch or offset in self._batch_told:
+            return False
+        above = next(reversed(self._records), -1)
+        self._records[offset] = Pending(record.timestamp, None)
+        if above > offset:
+            self._records = OrderedDict(sorted(self._records.items()))
+        return True
+
+    def done(self, offset: int, now: float) -> bool:
+        """Take a record off. Returns False where it is not pending."""
+        pending = self._records.pop(offset, None)
+        if pending is None:
+            return False
+        self._given_up.discard(offset)
+        if offset in self._batch:
+            self._batch_told.add(offset)
+        if pending.taken_at is not None:
+            self.told.append(Told(pending.stamp, pending.taken_at, now))
+        return True
+
+    def given_up(self, offset: int) -> None:
+        """Note that nobody works on a record any more, though it is not done. Nothing above it may be committed."""
+        self._given_up.add(offset)
+
+    def worked_on(self, offset: int) -> None:
+        """Note that user code works on a pending record, perhaps once more."""
+        self._given_up.discard(offset)
+
+    def clear(self) -> None:
+        """Forget what is pending: user code moved the position."""
+        self._records.clear()
+        self._given_up.clear()
+        self._batch_told.clear()
+        self._batch = range(0)

@@ -1,0 +1,91 @@
+"""User code's thread notes when records were handed out and done; the agent takes it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .pending import Pending
+
+__all__ = ["Finished", "Stretches"]
+
+
+class Finished(NamedTuple):
+    """Records that are done, oldest first."""
+
+    stamps: Sequence[int]
+    """Their timestamps, ms; -1: none."""
+    times: list[float]
+    """Boot clock. When the first was handed out, then when each was done, which is when the next was handed out; of a
+    batch: when it was handed out and when it was done."""
+    at_once: bool
+    """They were one batch of ``getmany``."""
+
+
+class _Stretch:
+    """Records handed out one after the other without a break, or one batch."""
+
+    __slots__ = ("at_once", "first", "stamps", "taken", "times")
+
+    def __init__(self, now: float, stamps: Sequence[int], first: int, *, at_once: bool) -> None:
+        self.stamps = stamps
+        """Of all that was unpacked together."""
+        self.first = first
+        """Which of these is the first record's."""
+        self.times = [now]
+        """User appends; see :class:`Finished`."""
+        self.at_once = at_once
+        self.taken = 0
+        """Agent: so many ends were taken."""
+
+
+class Stretches:
+    """The stretches of one stream. User code's thread appends, the agent takes; only the last one still grows."""
+
+    __slots__ = ("_stretches", "open")
+
+    def __init__(self) -> None:
+        self._stretches: deque[_Stretch] = deque()
+        self.open = False
+        """User: something of the last one is in hand, and the next call makes it done."""
+
+    def begin(self, now: float, stamps: Sequence[int], first: int, *, at_once: bool) -> list[float]:
+        """Begin a stretch, or a batch. Returns the list that the ends of its records are noted in."""
+        self.open = True
+        stretch = _Stretch(now, stamps, first, at_once=at_once)
+        self._stretches.append(stretch)
+        return stretch.times
+
+    def last_of_run(self) -> Pending | None:
+        """Take the record in hand out of its stretch, which ends before it. None: a batch is in hand, or nothing."""
+        if not self.open or self._stretches[-1].at_once:
+            return None
+        self.open = False
+        stretch = self._stretches[-1]
+        return Pending(stretch.stamps[stretch.first + len(stretch.times) - 1], stretch.times[-1])
+
+    def take_finished(self) -> list[Finished]:
+        """Return what was done since this was asked last."""
+        found: list[Finished] = []
+        stretches = self._stretches
+        while stretches:
+            last = len(stretches) == 1  # first this, then look at its times: what is not the last is complete
+            stretch = stretches[0]
+            begin, end = stretch.taken, len(stretch.times) - 1
+            if begin < end:
+                stamps = stretch.stamps
+                if not stretch.at_once:
+                    stamps = stamps[stretch.first + begin : stretch.first + end]
+                found.append(Finished(stamps, stretch.times[begin : end + 1], stretch.at_once))
+                stretch.taken = end
+            if last:
+                break
+            stretches.popleft()
+        return found
+
+    @property
+    def gathered(self) -> bool:
+        """Everything that is done was taken."""
+        stretches = self._stretches
+        return not stretches or stretches[-1].taken == len(stretches[-1].times) - 1

@@ -1,0 +1,110 @@
+"""User code says itself which records it works on, and which are done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.partition import Partition
+
+from .partition_stream import Stream
+from .pending import PendingRecords
+
+if TYPE_CHECKING:
+    from .record_buffer import RecordBuffer
+
+__all__ = ["Telling"]
+
+UNDECIDED_CALLS = 1_000
+"""Calls without a word from user code, after which it is taken to tell nothing. Chosen: some 10 ms in all."""
+
+
+class Telling:
+    """User code tells of the records of one buffer. All methods run in the user's thread.
+
+    Theory of operation. The next call makes a record done, as long as user code tells nothing. From the first word on
+    each record that is handed out is pending until it is told to be done, in whatever order: what lies below the first
+    pending one is done.The first word is of what is in hand as well.
+    The first calls of all let the loop turn before they make a record done, so that a task that was made of it begins.
+    A program whose tasks begin with :meth:`work_on` is right from its first record on.
+
+    Args:
+        buffer: that hands the records out.
+    """
+
+    def __init__(self, buffer: RecordBuffer) -> None:
+        self._buffer = buffer
+        self.begun = False
+        """User code has said something of a record."""
+        self._calls = 0
+
+    @property
+    def undecided(self) -> bool:
+        """Return whether user code may still begin to say itself what is done."""
+        return not self.begun and self._calls < UNDECIDED_CALLS
+
+    async def let_begin(self) -> None:
+        """In the first calls, let tasks of user code begin that may say what they work on."""
+        if self.undecided:
+            self._calls += 1
+            await asyncio.sleep(0)
+
+    def work_on(self, record: Any) -> bool:
+        """Note that user code works on a record until it says that it is done, or gives it up.
+
+        Returns:
+            False: it is done already, or it is not this member's any more.
+        """
+        if (found := self._find(record)) is None:
+            return False
+        stream, pending = found
+        pending.worked_on(record.offset)
+        self.settle(stream)
+        return True
+
+    def done(self, record: Any) -> bool:
+        """Take it that a record is done. Returns as :meth:`work_on`."""
+        if (found := self._find(record)) is None:
+            return False
+        stream, pending = found
+        pending.done(record.offset, boot_time())
+        self.settle(stream)
+        return True
+
+    def give_up(self, record: Any) -> bool:
+        """Nobody works on a record any more, though it is not done: nothing from it on is committed.
+
+        Returns as :meth:`work_on`.
+        """
+        if (found := self._find(record)) is None:
+            return False
+        stream, pending = found
+        pending.given_up(record.offset)
+        self.settle(stream)
+        return True
+
+    def settle(self, stream: Stream) -> None:
+        """Follow from what is pending what is in hand, and tell the agent when that is nothing."""
+        hand = self._buffer.hand.streams
+        stream.settle()
+        if stream.in_hand is None:
+            if stream in hand:
+                hand.remove(stream)
+            self._buffer.agent.drained(stream)
+        elif stream not in hand:
+            hand.append(stream)
+
+    def _find(self, record: Any) -> tuple[Stream, PendingRecords] | None:
+        """Find what a pending record was handed out from: first among what is lost and still in hand."""
+        hand, streams = self._buffer.hand.streams, self._buffer.streams
+        if not self.begun:
+            self.begun = True
+            self._buffer.end_run()
+            for stream in (*streams.values(), *hand):
+                stream.tell_from_here()
+        partition = Partition(record.topic, record.partition)
+        for stream in (*(s for s in hand if s.partition == partition), *filter(None, (streams.get(partition),))):
+            if stream.pending is not None and stream.pending.find(record):
+                return stream, stream.pending
+        return None

@@ -1,0 +1,102 @@
+"""Work on records, told to the consumer: each is done when user code says so, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Protocol
+
+from aiokafka.structs import ConsumerRecord
+
+from loadtrim_agent.delivery.telling import Telling
+
+from .agent_link import AgentLink
+
+__all__ = ["Untold", "Work", "WorkTarget", "Worked"]
+
+
+class WorkTarget(Protocol):
+    """The port hears of work on records. All methods return False where a record is done, or not held any more."""
+
+    def work_on(self, message: ConsumerRecord[Any, Any]) -> bool: ...
+
+    def done(self, message: ConsumerRecord[Any, Any]) -> bool: ...
+
+    def give_up(self, message: ConsumerRecord[Any, Any]) -> bool: ...
+
+
+class Worked:
+    """The records of a managed consumer. Any thread may tell of them.
+
+    Args:
+        link: leads to the buffer that hands them out.
+        user_loop: the loop that user code runs in.
+    """
+
+    def __init__(self, link: AgentLink, user_loop: asyncio.AbstractEventLoop) -> None:
+        self._link = link
+        self._user_loop = user_loop
+
+    def work_on(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return self._tell(message, Telling.work_on)
+
+    def done(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return self._tell(message, Telling.done)
+
+    def give_up(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return self._tell(message, Telling.give_up)
+
+    def _tell(self, message: ConsumerRecord[Any, Any], what: Any) -> bool:
+        """Tell something of a record. Elsewhere than in the user's loop the answer is not known yet."""
+        if not isinstance(message, ConsumerRecord):
+            raise TypeError(f"{message!r} is no record: give one that getone(), getmany() or async for returned")
+        buffer = self._link.buffer
+        if buffer is None:
+            return False
+        if asyncio._get_running_loop() is not self._user_loop:
+            self._user_loop.call_soon_threadsafe(what, buffer.hand.telling, message)
+            return True
+        return bool(what(buffer.hand.telling, message))
+
+
+class Untold:
+    """The records of aiokafka's own consumer, which commits what it has handed out: nothing can be told of them."""
+
+    def work_on(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return False
+
+    def done(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return False
+
+    def give_up(self, message: ConsumerRecord[Any, Any]) -> bool:
+        return False
+
+
+class Work:
+    """A block around what is done with one record: ``async with consumer.work(message):``.
+
+    Where the block ends with an exception, or is cancelled, the record is not done.
+
+    Args:
+        target: the consumer.
+        message: that it handed out.
+    """
+
+    __slots__ = ("_record", "_target")
+
+    def __init__(self, target: WorkTarget, message: ConsumerRecord[Any, Any]) -> None:
+        self._target = target
+        self._record = message
+        target.work_on(message)
+
+    async def __aenter__(self) -> ConsumerRecord[Any, Any]:
+        self._target.work_on(self._record)
+        return self._record
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._target.done(self._record)
+        else:
+            self._target.give_up(self._record)
