@@ -5,7 +5,8 @@ that (:class:`IncrementalRebalanceListener`) is told what comes and what goes. O
 on its calls: ``on_partitions_revoked`` with all that was held, then ``on_partitions_assigned`` with all that is held
 now. So it hears of every change in that form. It may seek in the second call, in all that it is given: no record is
 handed out between the two, as in aiokafka. What changes while a call goes on is told together, by the next call. That
-one waits as long as the last two took: however often partitions come and go, records are handed out half of the time.
+one waits as long as the last two took, at most two seconds: however often partitions come and go, records are handed
+out meanwhile.
 At a leave a plain listener is called once, with all, when nothing of it is in hand any more. An incremental one is
 called before that too, with what is idle.
 """
@@ -30,6 +31,9 @@ from .listener_calls import ListenerCalls
 __all__ = ["IncrementalRebalanceListener", "Listener", "RebalanceListener"]
 
 
+REST_SECONDS_MAX = 2.0
+"""Between two pairs of calls records are handed out for as long as the last one took, and no longer than this: it may
+have been the process that was stopped for so long. Chosen."""
 LEAVE_TOGETHER_SECONDS = 0.05
 """Partitions that are idle when a member leaves are drained within this time: one call tells of them. Chosen."""
 
@@ -195,4 +199,4 @@ class Listener:
         finally:
             self.shown = None
             self._gate.hold_up(False)
-            self._rests_until = asyncio.get_running_loop().time() + seconds
+            self._rests_until = asyncio.get_running_loop().time() + min(seconds, REST_SECONDS_MAX)

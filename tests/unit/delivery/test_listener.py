@@ -373,6 +373,25 @@ async def test_calls_without_end_hold_records_up_for_half_of_the_time() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_call_of_a_process_that_was_stopped_delays_the_next_one_for_a_moment_only() -> None:
+    """It had taken as long as the process stood still, and what came after that waited as long again."""
+
+    class Stopped(Slow):
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            await asyncio.sleep(60.0)
+
+    gate = Clocked()
+    loop = asyncio.get_running_loop()
+    listener = Listener(loop, ErrorBoundary(gate), gate)
+    listener.target = Stopped()
+    await listener.assigned([ONE])
+    began = loop.time()
+    listener.target = Incremental()
+    await listener.assigned([TWO])
+    assert loop.time() - began == pytest.approx(2.0)
+
+
+@pytest.mark.looptime
 async def test_a_leave_does_not_wait_for_records_to_be_handed_out() -> None:
     gate = Clocked()
     loop = asyncio.get_running_loop()
