@@ -395,16 +395,23 @@ async def test_a_consumer_that_is_started_twice_is_told_all_the_same(process: Pr
 
 
 class Clock:
-    """Time that passes only where somebody sleeps; at given times something happens."""
+    """Time that passes only where the test sleeps; at given times something happens.
+
+    A thread that an earlier test's signal has begun still looks at the same module's time: it has its own.
+    """
 
     def __init__(self, **happens: Any) -> None:
         self.now = 0.0
+        self._thread = threading.get_ident()
         self._happens = sorted((float(at.removeprefix("at_")), call) for at, call in happens.items())
 
     def monotonic(self) -> float:
-        return self.now
+        return self.now if threading.get_ident() == self._thread else time.monotonic()
 
     def sleep(self, seconds: float) -> None:
+        if threading.get_ident() != self._thread:
+            time.sleep(seconds)
+            return
         self.now += seconds
         while self._happens and self._happens[0][0] <= self.now:
             self._happens.pop(0)[1]()
