@@ -92,6 +92,7 @@ class BrokerAssigned:
         pause = HEARTBEAT_SECONDS
         if not told.code:
             self._world.counts["kip848", "taken"] += not self._epoch
+            self._world.note_mixed()  # at once: it may be handed a record before anybody looks
             if (told.epoch, told.assigned) != (self._epoch, self._wanted):
                 self._world.note(self.name, f"has epoch {told.epoch}, is given {sorted(told.assigned)}")
             self._epoch, self._wanted = told.epoch, told.assigned

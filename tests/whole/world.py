@@ -476,9 +476,13 @@ class World:
         if self.kernel.violation is None:
             self.kernel.violation = Violation(name, f"{text} (at {self.kernel.now:.4f})")
 
+    def note_mixed(self) -> None:
+        """The group is a mixed one, or the broker's, now."""
+        self._mixed_at = self.kernel.now
+
     def _tick(self) -> None:
         if any(m.alive and m.mixed for m in self.members) or self._broker_assigns:
-            self._mixed_at = self.kernel.now
+            self.note_mixed()
         if any(m.alive and m.foreign for m in self.members):
             self._foreign_at = self.kernel.now
         for member in self.members:

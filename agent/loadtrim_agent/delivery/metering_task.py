@@ -19,8 +19,9 @@ from loadtrim_agent.common.clock import boot_time, seconds_to_beat, wall_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.port import Fetcher
+from loadtrim_agent.metering.batch_cost import BatchCost
 from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
-from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD
+from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD, Working
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.ownership_records import LoadRecord
@@ -65,6 +66,7 @@ class MeteringTask:
         """Set while records are there that are not done."""
         self._watched: dict[Partition, Stream] = {}
         """Those of which something could become done, so that nobody looks at those that are quiet."""
+        self._batches = BatchCost()
         self._sequence = 0
         self._loaded: LoadRecord | None = None
         self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.sla_seconds}))
@@ -133,6 +135,21 @@ class MeteringTask:
             self._gather(stream, now, wall_offset)
             if _emptied(stream):
                 del self._watched[stream.partition]
+        self._work_on(now, now - wall_offset)
+
+    def _work_on(self, now: float, boot_now: float) -> None:
+        """Tell what is in hand now."""
+        if self._buffer is None:
+            return
+        work = [stream.open_work(boot_now) for stream in self._watched.values()]
+        hand = Working(
+            records=sum(records for records, _ in work),
+            open_seconds=sum(seconds for _, seconds in work),
+            asleep_seconds=self._buffer.sleep.seconds(boot_now),
+            batches_filled=self._batches.filled,
+            tells=self._buffer.hand.telling.begun,
+        )
+        self.meter.working(now, hand)
 
     def _gather(self, stream: Stream, now: float, wall_offset: float) -> None:
         size_bytes = stream.size_bytes
@@ -145,7 +162,7 @@ class MeteringTask:
         if not finished and not told and position == stream.reported.done:
             return
         stream.reported.done = position
-        latencies, busies, timed = unpack(finished, wall_offset, told)
+        latencies, busies, timed = unpack(finished, wall_offset, told, self._batches)
         self.meter.done(stream.partition, now, latencies, busies, position if position is not None else stream.position)
         by_bound = self._metrics.records_done(*stream.partition, len(busies), timed, busies)
         for bound, count in by_bound.items():
@@ -237,22 +254,26 @@ def _emptied(stream: Stream) -> bool:
 
 
 def unpack(
-    finished: Iterable[Finished], wall_offset: float, told: Iterable[Told] = ()
+    finished: Iterable[Finished], wall_offset: float, told: Iterable[Told] = (), batches: BatchCost | None = None
 ) -> tuple[list[float], list[float], list[float]]:
     """Per record: latency, busy seconds; and the latencies of those that have a timestamp.
 
-    A batch's time is shared out evenly among its records; all of them are done when it is. What user code has told to
-    be done was in its hands from the hand-out until then.
+    A batch's time is shared out evenly among its records, of all partitions, as if it were a full one (``batches``).
+    All of them are done when it is. What user code has told to be done was in its hands from the hand-out until then.
     """
     latencies: list[float] = []
     busies: list[float] = []
     timeless: list[int] = []
-    for stamps, times, at_once in finished:
+    for stamps, times, at_once, records, limit in finished:
         begin = len(latencies)
         if at_once:
             at = times[1] + wall_offset
             latencies += [at - stamp / 1000 for stamp in stamps]
-            busies += [(times[1] - times[0]) / len(stamps)] * len(stamps)
+            records, factor = records or len(stamps), 1.0
+            if batches is not None:
+                batches.add(records, times[1] - times[0], limit)
+                factor = batches.factor(records, limit)
+            busies += [factor * (times[1] - times[0]) / records] * len(stamps)
         else:
             ends = times[1:]
             latencies += [end + wall_offset - stamp / 1000 for end, stamp in zip(ends, stamps, strict=True)]

@@ -155,6 +155,10 @@ class Stream:
         """Records with these timestamps are handed out now."""
         self.times = self._stretches.begin(now, stamps, 0, at_once=True)
 
+    def batch_of(self, records: int, limit: int) -> None:
+        """Note that what was handed out last is a part of a batch of so many records, of so many at most."""
+        self._stretches.batch_of(records, limit)
+
     @property
     def stretching(self) -> bool:
         """The next call makes done what is in hand."""
@@ -233,6 +237,14 @@ class Stream:
     def take_finished(self) -> list[Finished]:
         """Return what was done since this was asked last."""
         return self._stretches.take_finished()
+
+    def open_work(self, now: float) -> tuple[int, float]:
+        """Return how many records are in hand, and for how long in all (boot clock)."""
+        records, seconds = self._stretches.open_work(now)
+        if self.pending is not None:
+            more, longer = self.pending.open_work(now)
+            records, seconds = records + more, seconds + longer
+        return records, seconds
 
     def take_told(self) -> list[Told]:
         """Return what user code has said to be done since this was asked last."""

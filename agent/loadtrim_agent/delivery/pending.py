@@ -35,7 +35,7 @@ class PendingRecords:
         batch: offsets in hand of a batch that was handed out before user code first told of any record.
     """
 
-    __slots__ = ("_batch", "_batch_told", "_given_up", "_records", "told")
+    __slots__ = ("_batch", "_batch_told", "_given_up", "_records", "_taken_at_sum", "_timed", "told")
 
     def __init__(self, batch: range) -> None:
         self._batch = batch
@@ -44,6 +44,10 @@ class PendingRecords:
         """User code failed with these: they are not done, and nobody works on them."""
         self._batch_told: set[int] = set()
         """User code has said these of the batch to be done."""
+        self._timed = 0
+        """Records that are worked on and measured by themselves."""
+        self._taken_at_sum = 0.0
+        """The sum of the times at which these were handed out."""
         self.told: deque[Told] = deque()
         """User appends, agent takes."""
 
@@ -60,14 +64,19 @@ class PendingRecords:
         """Return the highest offset that user code works on."""
         return next((offset for offset in reversed(self._records) if offset not in self._given_up), None)
 
+    def open_work(self, now: float) -> tuple[int, float]:
+        """Return how many records are worked on, and for how long in all. Any thread, so it may be off by one."""
+        return self._timed, max(0.0, self._timed * now - self._taken_at_sum)
+
     def taken(self, records: Iterable[Any], now: float) -> None:
         """Add records that are handed out now, above all that are pending."""
         for record in records:
-            self._records[record.offset] = Pending(record.timestamp, now)
+            self.hold(record.offset, Pending(record.timestamp, now))
 
     def hold(self, offset: int, pending: Pending) -> None:
         """Add a record above all that are pending."""
         self._records[offset] = pending
+        self._time(pending, 1)
 
     def find(self, record: Any) -> bool:
         """Return whether a record is pending. One of the batch is from now on."""
@@ -87,7 +96,10 @@ class PendingRecords:
         pending = self._records.pop(offset, None)
         if pending is None:
             return False
-        self._given_up.discard(offset)
+        if offset in self._given_up:
+            self._given_up.discard(offset)
+        else:
+            self._time(pending, -1)
         if offset in self._batch:
             self._batch_told.add(offset)
         if pending.taken_at is not None:
@@ -96,11 +108,15 @@ class PendingRecords:
 
     def given_up(self, offset: int) -> None:
         """Note that nobody works on a record any more, though it is not done. Nothing above it may be committed."""
-        self._given_up.add(offset)
+        if offset not in self._given_up:
+            self._given_up.add(offset)
+            self._time(self._records[offset], -1)
 
     def worked_on(self, offset: int) -> None:
         """Note that user code works on a pending record, perhaps once more."""
-        self._given_up.discard(offset)
+        if offset in self._given_up:
+            self._given_up.discard(offset)
+            self._time(self._records[offset], 1)
 
     def clear(self) -> None:
         """Forget what is pending: user code moved the position."""
@@ -108,3 +124,9 @@ class PendingRecords:
         self._given_up.clear()
         self._batch_told.clear()
         self._batch = range(0)
+        self._timed, self._taken_at_sum = 0, 0.0
+
+    def _time(self, pending: Pending, records: int) -> None:
+        if pending.taken_at is not None:
+            self._timed += records
+            self._taken_at_sum += records * pending.taken_at

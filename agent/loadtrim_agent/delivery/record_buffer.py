@@ -234,7 +234,7 @@ class RecordBuffer:
         taken: dict[Partition, list[Any]] = {}
         if now >= self.lease_until or self.closing:
             return taken
-        left = max_records if max_records is not None else BATCH_RECORDS
+        limit = left = max_records if max_records is not None else BATCH_RECORDS
         for _ in range(len(self._turns.order())):
             stream = self._turns.current(wanted)
             if stream is None or left == 0 or stream.partition in taken:
@@ -244,6 +244,8 @@ class RecordBuffer:
                 taken[stream.partition] = records
                 left -= len(records)
             self._turns.next()
+        for partition in taken:
+            self.streams[partition].batch_of(limit - left, limit)
         self.hand.taken()
         return taken
 

@@ -20,13 +20,17 @@ class Finished(NamedTuple):
     """Boot clock. When the first was handed out, then when each was done, which is when the next was handed out; of a
     batch: when it was handed out and when it was done."""
     at_once: bool
-    """They were one batch of ``getmany``."""
+    """They were one batch of ``getmany``, or a part of one."""
+    records: int = 0
+    """Of the whole batch, which may be of several partitions. 0: these are all."""
+    limit: int = 0
+    """Most records that the batch could have."""
 
 
 class _Stretch:
     """Records handed out one after the other without a break, or one batch."""
 
-    __slots__ = ("at_once", "first", "stamps", "taken", "times")
+    __slots__ = ("at_once", "batch", "first", "stamps", "taken", "times")
 
     def __init__(self, now: float, stamps: Sequence[int], first: int, *, at_once: bool) -> None:
         self.stamps = stamps
@@ -36,6 +40,8 @@ class _Stretch:
         self.times = [now]
         """User appends; see :class:`Finished`."""
         self.at_once = at_once
+        self.batch = (len(stamps), len(stamps))
+        """Records of the whole batch, and the most that there could be."""
         self.taken = 0
         """Agent: so many ends were taken."""
 
@@ -57,6 +63,11 @@ class Stretches:
         self._stretches.append(stretch)
         return stretch.times
 
+    def batch_of(self, records: int, limit: int) -> None:
+        """Note that the last stretch is a part of a batch of so many records, of so many at most."""
+        if self._stretches and self.open:
+            self._stretches[-1].batch = (records, limit)
+
     def last_of_run(self) -> Pending | None:
         """Take the record in hand out of its stretch, which ends before it. None: a batch is in hand, or nothing."""
         if not self.open or self._stretches[-1].at_once:
@@ -64,6 +75,16 @@ class Stretches:
         self.open = False
         stretch = self._stretches[-1]
         return Pending(stretch.stamps[stretch.first + len(stretch.times) - 1], stretch.times[-1])
+
+    def open_work(self, now: float) -> tuple[int, float]:
+        """Return how many records are in hand, and for how long: a batch counts once. Any thread."""
+        stretches = self._stretches
+        if not self.open or not stretches:
+            return 0, 0.0
+        stretch = stretches[-1]
+        if not stretch.at_once:
+            return 1, max(0.0, now - stretch.times[-1])
+        return len(stretch.stamps), max(0.0, now - stretch.times[-1]) * len(stretch.stamps) / stretch.batch[0]
 
     def take_finished(self) -> list[Finished]:
         """Return what was done since this was asked last."""
@@ -77,7 +98,7 @@ class Stretches:
                 stamps = stretch.stamps
                 if not stretch.at_once:
                     stamps = stamps[stretch.first + begin : stretch.first + end]
-                found.append(Finished(stamps, stretch.times[begin : end + 1], stretch.at_once))
+                found.append(Finished(stamps, stretch.times[begin : end + 1], stretch.at_once, *stretch.batch))
                 stretch.taken = end
             if last:
                 break

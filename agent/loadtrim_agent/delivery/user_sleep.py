@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from loadtrim_agent.common.clock import boot_time
+
 __all__ = ["UserSleep"]
 
 
@@ -19,6 +21,8 @@ class UserSleep:
         self._loop = loop
         self._sleepers: set[asyncio.Future[None]] = set()
         """User: nearly always one at most, for one task asks for records."""
+        self._asleep_since = 0.0
+        self._slept_seconds = 0.0
         self._waking = False
         """Any thread sets it, the user's loop clears it. Invariant: while set, that loop is about to wake all."""
 
@@ -26,6 +30,11 @@ class UserSleep:
     def asleep(self) -> bool:
         """Return whether user code sleeps: that time does not count as user code being busy."""
         return bool(self._sleepers)
+
+    def seconds(self, now: float) -> float:
+        """Return for how long user code has slept since the start (boot clock). Any thread."""
+        since = self._asleep_since  # first this: a sleep that ends meanwhile is counted once at least
+        return self._slept_seconds + (max(0.0, now - since) if self._sleepers else 0.0)
 
     def wake(self) -> None:
         """Wake the sleepers; costs nothing when there is none. Any thread."""
@@ -44,9 +53,13 @@ class UserSleep:
         if ready():
             return
         sleeper: asyncio.Future[None] = self._loop.create_future()
+        if not self._sleepers:
+            self._asleep_since = boot_time()
         self._sleepers.add(sleeper)
         try:
             if not ready():  # the agent may have fed between the check and the announcement
                 await asyncio.wait((sleeper,), timeout=timeout)
         finally:
             self._sleepers.discard(sleeper)
+            if not self._sleepers:
+                self._slept_seconds += boot_time() - self._asleep_since

@@ -162,6 +162,12 @@ class TopicCosts:
             sum(weight * cost.variance for weight, cost in known) / weight,
         )
 
+    def mean_seconds(self) -> float:
+        """The mean over all the member's records; 0 before the first."""
+        known = [(estimate.weight, cost) for estimate in self._topics.values() if (cost := estimate.value())]
+        weight = sum(weight for weight, _ in known)
+        return sum(weight * cost.mean for weight, cost in known) / weight if weight > 0.0 else 0.0
+
     def dearest_seconds(self) -> float:
         """The largest mean of all topics; 0 before the first record."""
         return max((cost.mean for estimate in self._topics.values() if (cost := estimate.value())), default=0.0)
@@ -177,7 +183,11 @@ class BusyRing:
 
     def __init__(self, concurrency: float) -> None:
         self.total = 0.0
-        self._concurrency = concurrency
+        """Of what is done."""
+        self.capacity = concurrency
+        """Busy seconds per second that can be given."""
+        self._open = False
+        self._accrued = 0.0
         self._buckets = [0.0] * BUSY_SECONDS
         self._second: int | None = None
         self._since = 0.0
@@ -198,16 +208,31 @@ class BusyRing:
 
     def add(self, now: float, busy: float) -> None:
         """Work that ended now; what cannot have been done in this second was done in those before."""
-        second = self._roll(now)
         self.total += busy
         if now > self._told_at:
             self.longest_seconds *= 0.5 ** ((now - self._told_at) / HALF_LIFE_SECONDS)
             self._stretch, self._told_at = 0.0, now
-        self._stretch += busy / self._concurrency
+        self._stretch += busy / self.capacity
         self.longest_seconds = max(self.longest_seconds, self._stretch)
+        if not self._open:
+            self._accrue(now, self.total)
+
+    def working(self, now: float, open_seconds: float) -> None:
+        """Work goes on now that has taken so long up to now: it counts while it is done, not when it is."""
+        self._open = True
+        self._accrue(now, self.total + open_seconds)
+
+    @property
+    def accrued(self) -> float:
+        """Return the busy seconds since the start, those of what is in hand included."""
+        return self._accrued
+
+    def _accrue(self, now: float, total: float) -> None:
+        second = self._roll(now)
+        busy, self._accrued = max(0.0, total - self._accrued), max(self._accrued, total)
         for back in range(BUSY_SECONDS):
             index = (second - back) % BUSY_SECONDS
-            taken = min(max(0.0, self._concurrency - self._buckets[index]), busy)
+            taken = min(max(0.0, self.capacity - self._buckets[index]), busy)
             self._buckets[index] += taken
             busy -= taken
             if busy <= 0.0:
@@ -217,4 +242,4 @@ class BusyRing:
         """Busy share of the concurrency, 0 .. 1."""
         self._roll(now)
         seconds = min(BUSY_SECONDS - 1 + now - int(now), now - self._since)
-        return min(1.0, sum(self._buckets) / (max(seconds, 1.0) * self._concurrency))
+        return min(1.0, sum(self._buckets) / (max(seconds, 1.0) * self.capacity))

@@ -34,10 +34,20 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from .arrivals import Arrivals
 from .broker_clock import ClockOffset
 from .buckets import WorkSlots
-from .cost import BusyRing, Cost, TopicCosts
+from .capacity import MemberWork
+from .cost import Cost, TopicCosts
 from .lateness import Judge, runs_of
 from .partition_meter import PartitionMeter
-from .readings import OUT_OF_SIZING, Flows, MeterConfig, MeterSnapshot, PartitionSnapshot, PartitionState, split_report
+from .readings import (
+    OUT_OF_SIZING,
+    Flows,
+    MeterConfig,
+    MeterSnapshot,
+    PartitionSnapshot,
+    PartitionState,
+    Working,
+    split_report,
+)
 
 __all__ = [
     "HANDOFFS_MAX",
@@ -75,7 +85,8 @@ class Meter:
         self._parts: dict[Partition, PartitionMeter] = {}
         self._costs = TopicCosts()
         self._judge = Judge(config.sla_seconds, config.concurrency)
-        self._busy = BusyRing(config.concurrency)
+        self._work = MemberWork(config.concurrency)
+        self._busy = self._work.busy
         self._slots = WorkSlots(self._grid, config.settle_seconds, config.settle_seconds_max)
         self._gone: dict[Partition, tuple[Flows, PartitionReport]] = {}
         """Lost since the last report."""
@@ -84,7 +95,6 @@ class Meter:
         self._started = False
         self._reported_at: float | None = None
         self._told = replace(self._judge, late={})
-        self._told_busy = 0.0
         self.ignored = 0
         """Records told of for partitions that were not owned (any more)."""
 
@@ -242,13 +252,20 @@ class Meter:
         waited = log_now - part.waiting_since
         if waited > self._config.blocked_seconds and part.state(log_now, self._patience()) is PartitionState.BLOCKED:
             part.resumed(log_now)
-        self._busy.add(now, total)
+        self._work.done(now, total, count)
         if count:
             squares = sum(map(mul, busies, busies))
             part.cost.add(now, count, total, squares)
             self._costs.add(part.partition.topic, now, count, total, squares)
             part.finished(latencies, busies, total, self._judge, log_now)
         part.moved(log_now, position)
+
+    def working(self, now: float, hand: Working) -> None:
+        """Tell what is in hand, and how long user code has slept: every 0.2 s or so, and before :meth:`report`.
+
+        Without it work counts when it is done, and the capacity is what it was set to.
+        """
+        self._work.working(now, hand)
 
     def sought(self, partition: Partition, now: float, position: int) -> None:
         """The user moved the position (seek); what was fetched and not done is dropped. No arrivals."""
@@ -310,6 +327,8 @@ class Meter:
         sized = [(self._parts[partition], state not in OUT_OF_SIZING) for partition, state in states.items()]
         slots_start, slots = self._slots.close(log_now, sized, self._costs, self._cost_of_work)
         judge, told = self._judge, self._told
+        lag_least = sum(self._parts[p].lag_least for p, state in states.items() if state not in OUT_OF_SIZING)
+        busy_seconds = self._work.close(interval, lag_least, self._costs.mean_seconds())
         late = {
             cause.value: count - told.late.get(cause, 0)
             for cause, count in sorted(judge.late.items())
@@ -324,9 +343,10 @@ class Meter:
             instance=self._config.instance,
             instance_type=self._config.instance_type,
             interval=round(interval, 6),
-            concurrency=self._config.concurrency,
+            concurrency=self._work.capacity,
+            capacity_known=self._work.known,
             speed=self._config.speed,
-            busy_seconds=round(self._busy.total - self._told_busy, 6),
+            busy_seconds=round(busy_seconds, 6),
             startup_seconds=self._startup,
             handoffs=tuple(round(seconds, 6) for seconds in self._handoffs),
             late=late,
@@ -339,7 +359,6 @@ class Meter:
             partitions=self._entries(log_now, interval, states),
         )
         self._told = replace(judge, late=dict(judge.late))
-        self._told_busy = self._busy.total
         self._startup = None
         self._handoffs.clear()
         return report
@@ -433,7 +452,7 @@ class Meter:
 
     def _slack(self, now: float, states: dict[Partition, PartitionState]) -> float:
         """What is neither used nor about to be: the larger of what is worked and what arrives counts as used."""
-        capacity = self._config.concurrency
+        capacity = self._work.capacity
         used = max(self._busy.share(now) * capacity, self._work_rate(states))
         return max(0.0, capacity - used) * self._config.speed
 

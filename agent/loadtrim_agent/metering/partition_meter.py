@@ -135,6 +135,11 @@ class PartitionMeter:
         return end - position if end > position else 0
 
     @property
+    def lag_least(self) -> int:
+        """Return the fewest offsets that were not done at any moment since the last report."""
+        return min(self._lag_min, self.lag)
+
+    @property
     def lag_records(self) -> float:
         """Lag in records, where the log has gaps estimated by their share lately."""
         return self.lag * self.arrivals.density

@@ -25,6 +25,7 @@ __all__ = [
     "MeterSnapshot",
     "PartitionSnapshot",
     "PartitionState",
+    "Working",
     "split_report",
 ]
 
@@ -69,6 +70,21 @@ class Flows:
 
     def __bool__(self) -> bool:
         return bool(self.arrived or self.bytes or self.done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Working:
+    """User code has this in hand at one moment."""
+
+    records: int = 0
+    open_seconds: float = 0.0
+    """The sum of how long they have been in hand; a batch counts once."""
+    asleep_seconds: float = 0.0
+    """Since the start, for want of records."""
+    batches_filled: bool = True
+    """Batches that were taken lately were as large as they could be."""
+    tells: bool = False
+    """User code says itself what is done, so it may work on many records at once."""
 
 
 class MeterConfig(AgentSettings, frozen=True, kw_only=True):

@@ -170,19 +170,21 @@ def _or(value: float | None, default: float) -> float:
 
 
 def _members(observation: Observation, group: GroupState) -> dict[str, MemberEstimate]:
-    """Every member of the group; one that has not reported yet is taken to be like the others."""
+    """Every member of the group; one whose capacity is not known yet is taken to be like the others."""
     known = observation.members
-    capacities = [entry.concurrency * entry.speed for entry in known.values()]
-    typical = statistics.median(capacities) if capacities else 1.0
+    learnt = [entry.concurrency * entry.speed for entry in known.values() if entry.capacity_known]
+    typical = statistics.median(learnt or [entry.concurrency * entry.speed for entry in known.values()] or [1.0])
     result = {}
     for member in sorted(group.members):
         entry = known.get(member)
         if entry is None:
             result[member] = MemberEstimate(capacity=typical, silent=member in observation.silent)
             continue
-        given = entry.concurrency * entry.interval_seconds
+        known_here = entry.capacity_known or not learnt
+        capacity = max(entry.concurrency * entry.speed, 1e-6) if known_here else typical
+        given = capacity / entry.speed * entry.interval_seconds
         result[member] = MemberEstimate(
-            capacity=max(entry.concurrency * entry.speed, 1e-6),
+            capacity=capacity,
             utilization=entry.busy_seconds / given if given > 0 else 0.0,
             speed=entry.speed,
             age_seconds=max(0.0, observation.now - entry.received_at),

@@ -75,6 +75,8 @@ class MemberObservation:
     instance_type: str
     interval_seconds: float
     concurrency: float
+    capacity_known: bool
+    """False: the member was never saturated, and may be able to give more, or less, than ``concurrency``."""
     speed: float
     busy_seconds: float
     slots_end: float | None
@@ -388,6 +390,7 @@ class History:
             instance_type=report.instance_type,
             interval_seconds=interval,
             concurrency=report.concurrency,
+            capacity_known=report.capacity_known,
             speed=report.speed,
             busy_seconds=report.busy_seconds,
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),

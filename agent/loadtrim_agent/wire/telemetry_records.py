@@ -85,10 +85,8 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     a broker that does not answer), more when it was asked again. 0: nothing is known of the interval."""
 
 
-class ReportRecord(Envelope, frozen=True, kw_only=True, tag="report"):
-    """What one member measured in one interval."""
-
-    lands_on: ClassVar[int] = TELEMETRY
+class Reporter(Envelope, frozen=True, kw_only=True):
+    """The member that reports can give this."""
 
     sequence: Order
     generation: Generation
@@ -96,7 +94,17 @@ class ReportRecord(Envelope, frozen=True, kw_only=True, tag="report"):
     instance_type: str = ""
     interval: Seconds = 1.0
     concurrency: RecordCost = 1.0
+    """Busy seconds per second that the member can give, as far as it has learnt it."""
+    capacity_known: bool = True
+    """False: it was never saturated, so that ``concurrency`` is what it may well give."""
     speed: RecordCost = 1.0
+
+
+class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
+    """What one member measured in one interval."""
+
+    lands_on: ClassVar[int] = TELEMETRY
+
     busy_seconds: Amount = 0.0
     startup_seconds: StartupSeconds | None = None
     """From process start (or the request for it) until the first partition was owned; said once it is known."""

@@ -20,6 +20,8 @@ from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
+from .test_record_buffer import ONE, TWO, handout_of
+
 
 class QuietFetcher:
     """A fetcher that knows of no ends."""
@@ -85,3 +87,20 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
     await metering.report("member", 1, target)
     counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]
     assert counts == [{1.0: 3, 10.0: 1}, {}]
+
+
+async def test_a_batch_of_several_partitions_shares_its_time_among_all_its_records() -> None:
+    """Each partition was charged all of it: four of them made a member four times as busy as it was."""
+    buffer = handout_of(ONE, TWO)
+    batch = buffer.take_many((), None)
+    assert {len(records) for records in batch.values()} == {3}
+    began = buffer.streams[ONE].times[-1]
+    work = [stream.open_work(began + 1.0) for stream in buffer.streams.values()]
+    assert sum(records for records, _ in work) == 6
+    assert sum(seconds for _, seconds in work) == pytest.approx(1.0, abs=0.01)
+    buffer.take_many((), None)
+    finished = [entry for stream in buffer.streams.values() for entry in stream.take_finished()]
+    seconds = finished[0].times[1] - finished[0].times[0]
+    _, busies, _ = unpack(finished, 0.0)
+    assert len(busies) == 6
+    assert sum(busies) == pytest.approx(seconds)

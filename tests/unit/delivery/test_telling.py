@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import Any
 
+import pytest
+
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.metering_task import unpack
 from loadtrim_agent.delivery.telling import UNDECIDED_CALLS
@@ -218,3 +220,23 @@ async def test_whatever_the_order_nothing_is_done_ahead() -> None:
                 expected = next(offset for offset in range(handed_out + 1) if offset not in told)
                 assert stream.done == min(expected, handed_out), f"seed {seed}"
                 assert (stream.in_hand is None) == (not pending), f"seed {seed}"
+
+
+async def test_time_in_hand_is_known_while_it_lasts() -> None:
+    """A record of minutes was counted when it was done: nothing for a while, then 400 %."""
+    buffer = handout_of(ONE)
+    stream, told = buffer.streams[ONE], buffer.hand.telling
+    assert stream.open_work(0.0) == (0, 0.0)
+    first = buffer.take_one()
+    began = stream.times[-1]
+    assert stream.open_work(began + 2.0) == (1, pytest.approx(2.0))
+    told.work_on(first)
+    second = buffer.take_one()
+    records, seconds = stream.open_work(began + 5.0)
+    assert (records, seconds) == (2, pytest.approx(10.0, abs=0.5))
+    told.give_up(first)
+    assert stream.open_work(began + 5.0)[0] == 1
+    told.work_on(first)
+    told.done(first)
+    told.done(second)
+    assert stream.open_work(began + 5.0) == (0, pytest.approx(0.0, abs=1e-6))

@@ -1,0 +1,70 @@
+"""A record is charged what it costs in a full batch, whatever the size of the batch that it came in."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from loadtrim_agent.metering.batch_cost import BatchCost
+
+LIMIT = 20
+
+
+def fed(seconds_of: object, batches: int = 200, most: int = 8) -> BatchCost:
+    rng, cost = random.Random(3), BatchCost()
+    for _ in range(batches):
+        records = rng.randint(1, most)
+        cost.add(records, seconds_of(records) * rng.uniform(0.9, 1.1), LIMIT)  # type: ignore[operator]
+    return cost
+
+
+def charged(cost: BatchCost, records: int, seconds: float, limit: int = LIMIT) -> float:
+    return seconds / records * cost.factor(records, limit)
+
+
+def test_records_worked_on_at_once_cost_as_much_in_any_batch() -> None:
+    """It took half a second for five as for twenty: with more members each looked dearer."""
+    cost = fed(lambda records: 0.5)
+    assert charged(cost, 1, 0.5) == pytest.approx(0.5 / LIMIT, rel=0.15)
+    assert charged(cost, 8, 0.5) == pytest.approx(0.5 / LIMIT, rel=0.15)
+    assert charged(cost, LIMIT, 0.5) == pytest.approx(0.5 / LIMIT)
+
+
+def test_records_worked_on_one_after_the_other_cost_what_they_take() -> None:
+    cost = fed(lambda records: 0.01 * records)
+    for records in (1, 5, 20):
+        assert charged(cost, records, 0.01 * records) == pytest.approx(0.01, rel=0.1)
+
+
+def test_a_part_of_each() -> None:
+    cost = fed(lambda records: 0.2 + 0.01 * records)
+    assert charged(cost, 4, 0.24) == pytest.approx(0.2 / LIMIT + 0.01, rel=0.1)
+
+
+def test_it_does_not_reach_far_beyond_what_was_seen() -> None:
+    cost = fed(lambda records: 0.5, most=4)
+    assert charged(cost, 2, 0.5, limit=1_000) == pytest.approx(0.5 / 12, rel=0.1)
+
+
+def test_sizes_that_never_vary_tell_nothing() -> None:
+    cost = BatchCost()
+    assert cost.factor(5, LIMIT) == 1.0
+    for _ in range(100):
+        cost.add(5, 0.5, LIMIT)
+    assert cost.factor(5, LIMIT) == 1.0
+
+
+def test_a_full_batch_is_charged_as_it_is() -> None:
+    cost = fed(lambda records: 0.5)
+    assert cost.factor(LIMIT, LIMIT) == pytest.approx(1.0)
+    assert cost.factor(50, LIMIT) == pytest.approx(1.0)
+
+
+def test_it_follows_a_program_that_changes() -> None:
+    cost = fed(lambda records: 0.5)
+    rng = random.Random(4)
+    for _ in range(3_000):
+        records = rng.randint(1, 8)
+        cost.add(records, 0.02 * records, LIMIT)
+    assert charged(cost, 4, 0.08) == pytest.approx(0.02, rel=0.1)

@@ -1,0 +1,135 @@
+"""A member's capacity is learnt from the seconds in which it was saturated."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from loadtrim_agent.metering.capacity import KNOWN_SECONDS, ROOM, LearntCapacity, MemberWork
+from loadtrim_agent.metering.readings import Working
+
+
+def fed(capacity: LearntCapacity, seconds: int, busy: float, asleep: float = 0.0, *, waited: bool = True) -> None:
+    for _ in range(seconds):
+        capacity.add(1.0, busy, asleep, done=int(busy), waited=waited)
+
+
+def test_what_a_saturated_member_gives_is_what_it_can_give() -> None:
+    capacity = LearntCapacity(1.0)
+    fed(capacity, int(KNOWN_SECONDS), 10.0)
+    assert capacity.known
+    assert capacity.value(one_by_one=False) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(("asleep", "waited"), [(0.5, True), (0.0, False)], ids=["slept", "nothing waited"])
+def test_a_member_with_time_to_spare_proves_the_least_only(asleep: float, waited: bool) -> None:
+    capacity = LearntCapacity(1.0)
+    fed(capacity, 60, 4.0, asleep, waited=waited)
+    assert not capacity.known
+    assert capacity.value(one_by_one=False) == pytest.approx(ROOM * 4.0)
+    assert capacity.value(one_by_one=True) == 1.0
+
+
+def test_a_hint_counts_until_more_is_known() -> None:
+    capacity = LearntCapacity(20.0)
+    assert capacity.value(one_by_one=True) == 20.0
+    fed(capacity, 1, 0.5)
+    assert capacity.value(one_by_one=True) == 20.0
+    fed(capacity, 1, 1.0)
+    assert capacity.value(one_by_one=True) == pytest.approx(0.75, rel=0.02), "the hint was wrong"
+
+
+def test_it_follows_a_program_that_changes() -> None:
+    capacity = LearntCapacity(1.0)
+    fed(capacity, 120, 10.0)
+    fed(capacity, 90, 4.0)
+    assert capacity.value(one_by_one=False) == pytest.approx(4.75, abs=0.1)
+
+
+def test_quiet_hours_take_nothing_from_what_is_known() -> None:
+    capacity = LearntCapacity(1.0)
+    fed(capacity, 30, 10.0)
+    fed(capacity, 20_000, 0.1, 0.9, waited=False)
+    assert capacity.value(one_by_one=False) == pytest.approx(10.0)
+
+
+def test_noise_is_averaged() -> None:
+    rng = random.Random(1)
+    capacity = LearntCapacity(1.0)
+    for _ in range(60):
+        capacity.add(1.0, rng.uniform(0.0, 2.0), 0.0, done=1, waited=True)
+    assert capacity.value(one_by_one=True) == pytest.approx(1.0, abs=0.2)
+
+
+def flowed(capacity: LearntCapacity, seconds: int, taken: float, most_done: float, cost: float) -> int:
+    """Feed a program that takes every record at once, and does so many a second. Returns what it has in hand."""
+    in_hand = 0.0
+    for _ in range(seconds):
+        in_hand += taken
+        done = min(most_done, in_hand)
+        in_hand -= done
+        capacity.add(1.0, in_hand, 1.0, done=int(done), waited=False)
+        capacity.flowed(1.0, int(done), int(in_hand), cost + in_hand / most_done)
+    return int(in_hand)
+
+
+def test_a_program_that_takes_everything_in_hand_is_saturated_inside() -> None:
+    """Nothing waited outside, and it always asked for more: 18 s late, it was told to have time to spare."""
+    capacity = LearntCapacity(1.0)
+    in_hand = flowed(capacity, 30, taken=12.0, most_done=8.0, cost=0.5)
+    assert in_hand > 100
+    assert capacity.known
+    for cost in (0.5, 15.0):
+        assert capacity.value(one_by_one=False, cost_seconds=cost) == pytest.approx(8.0 * cost, rel=0.05)
+
+
+def test_a_step_of_the_load_that_it_can_do_is_no_saturation() -> None:
+    capacity = LearntCapacity(1.0)
+    flowed(capacity, 30, taken=3.0, most_done=100.0, cost=0.5)
+    flowed(capacity, 30, taken=14.0, most_done=100.0, cost=0.5)
+    assert not capacity.known
+
+
+def test_one_long_interval_tells_of_no_growth() -> None:
+    """A member that was frozen reports of minutes at once."""
+    capacity = LearntCapacity(1.0)
+    for seconds in (1.0, 300.0, 1.0, 300.0):
+        capacity.flowed(seconds, 0, 500, 0.5)
+    assert not capacity.known
+
+
+def working(records: int, seconds: float, asleep: float = 0.0, *, tells: bool = False, filled: bool = True) -> Working:
+    return Working(records=records, open_seconds=seconds, asleep_seconds=asleep, tells=tells, batches_filled=filled)
+
+
+def test_work_counts_while_it_lasts() -> None:
+    """A record of four seconds was nothing for three, and 400 % in the fourth."""
+    work = MemberWork(1.0)
+    given = []
+    for second in range(1, 5):
+        work.working(float(second), working(1, float(second)))
+        given.append(work.close(1.0, 0, 4.0))
+    work.done(4.5, 4.5, 1)
+    work.working(4.5, working(0, 0.0))
+    assert given == [1.0] * 4
+    assert work.close(1.0, 0, 4.0) == pytest.approx(0.5)
+
+
+def test_what_waits_beside_a_batch_with_room_is_no_backlog_yet() -> None:
+    work = MemberWork(1.0)
+    for second in range(1, 11):
+        work.working(float(second), working(14, 0.5 * second, filled=False))
+        work.close(1.0, 16, 0.1)
+    assert work.capacity == 1.0
+    for second in range(11, 21):
+        work.working(float(second), working(14, 0.5 * second, filled=True))
+        work.close(1.0, 16, 0.1)
+    assert work.capacity == pytest.approx(0.5, rel=0.05)
+
+
+def test_nobody_who_tells_nothing_of_hands_learns() -> None:
+    work = MemberWork(3.0)
+    work.done(1.0, 0.2, 5)
+    assert work.close(1.0, 100, 0.1) == pytest.approx(0.2)
+    assert (work.capacity, work.known) == (3.0, True)
