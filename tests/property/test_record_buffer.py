@@ -133,7 +133,7 @@ class Both:
         for partition, model in self.models.items():
             stream = self.buffer.streams[partition]
             assert (stream.done, stream.in_hand, stream.position) == (model.done, model.in_hand, model.next)
-            for stamps, times, at_once in stream.take_finished():
+            for stamps, times, at_once, *_ in stream.take_finished():
                 assert len(times) == (2 if at_once else len(stamps) + 1)
                 assert times == sorted(times)
                 self.finished[partition] += len(stamps)
