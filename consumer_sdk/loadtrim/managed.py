@@ -330,5 +330,5 @@ class ManagedConsumer:
 
     def assignment(self) -> set[TopicPartition]:
         agent = self.link.agent
-        shown = agent.listener.shown if agent is not None else None
-        return {TopicPartition(*p) for p in (self.link.streams if shown is None else shown)}
+        partitions = self.link.streams
+        return {TopicPartition(*p) for p in (partitions if agent is None else agent.listener.seen_of(partitions))}

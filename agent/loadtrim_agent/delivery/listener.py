@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -102,6 +102,17 @@ class Listener:
             self.held = frozenset()
         self._target = target
         self._changed.set()
+
+    def seen_of(self, partitions: Collection[Partition]) -> Collection[Partition]:
+        """Return what user code sees as held of what there is. Any thread.
+
+        A plain listener takes what it is told for what is held: in its calls that, and between them no more than that.
+        """
+        shown, held = self.shown, self.held
+        if shown is not None:
+            return shown
+        plain = self._target is not None and not isinstance(self._target, IncrementalRebalanceListener)
+        return [partition for partition in partitions if partition in held] if plain else partitions
 
     @property
     def leaving(self) -> bool:

@@ -264,6 +264,18 @@ async def test_what_is_shown_as_held_is_what_the_call_tells() -> None:
     assert target.listener.shown is None
 
 
+async def test_between_its_calls_a_plain_listener_sees_no_more_than_it_was_told() -> None:
+    """Of a partition that it was told to have lost it paused what came back, and never resumed it."""
+    plain, _ = listener_of(OfAiokafka())
+    incremental, _ = listener_of(Incremental())
+    for listener in (plain, incremental):
+        await listener.assigned([ONE, TWO])
+        await listener.revoked([ONE])
+    assert list(plain.seen_of((ONE, TWO, THREE))) == [TWO]
+    assert list(plain.seen_of((THREE,))) == []
+    assert list(incremental.seen_of((ONE, TWO, THREE))) == [ONE, TWO, THREE]
+
+
 async def test_a_task_that_a_listener_returns_is_not_waited_for() -> None:
     """aiokafka awaits coroutines only: a method that begins to consume, and returns the task, hung for ever."""
 
