@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from whole.demand import Demand
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = [
+    pytest.mark.usefixtures("quiet"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning"),
+]
 
 
 @pytest.mark.slow

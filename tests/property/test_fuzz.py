@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +11,7 @@ from loadtrim_agent.planning.planner import Planner
 
 RECORDS = 1_000
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What cannot be read is said at the level of debugging, thousands of times."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.slow

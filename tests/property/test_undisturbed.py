@@ -6,7 +6,6 @@ bounds for a busy machine: ``tests/integration/test_moves.py`` and ``tests/chaos
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +23,8 @@ from whole.large import LargeGroup
 from whole.member import GROUP, threads_in_charge
 from whole.programs import FIRST_PROGRAMS
 from whole.world import TOPIC, Member, Options, World
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 RECORD_SECONDS = 0.02
 """Each partition is sent a record so often."""
@@ -142,13 +143,6 @@ def stayed(members: Iterable[Member], before: Owners, after: Owners) -> list[Par
     found = [partition for partition, member in before.items() if member in members and after[partition] is member]
     assert len(found) > 1
     return found
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -68,16 +67,11 @@ with a limit. 35 and 39: what aiokafka had committed and still had in hand was t
 load had work of 1e-18 seconds, whose level was 0. 136987505: a partition that
 a listener was told to go, and to come back, stayed paused."""
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("quiet"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning"),
+]
 """Processes that are killed leave coroutines that nobody awaits."""
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What the product logs in a thousand faults is kept nowhere."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.slow

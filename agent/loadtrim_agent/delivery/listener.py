@@ -159,11 +159,11 @@ class Listener:
         incremental = isinstance(self._target, IncrementalRebalanceListener)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_TOGETHER_SECONDS if incremental else None):
-                while self.leaving and self._target is not None and self._told_together()[0]:
+                while self.leaving and self._target is not None and self._outcome()[0]:
                     self._changed.clear()
                     await self._changed.wait()
 
-    def _told_together(self) -> tuple[frozenset[Partition], frozenset[Partition]]:
+    def _outcome(self) -> tuple[frozenset[Partition], frozenset[Partition]]:
         """Return what all changes so far come to: what is held after them, and what the listener loses by them."""
         held, gone = self.held, frozenset[Partition]()
         for change in self._changes:
@@ -176,7 +176,7 @@ class Listener:
 
     async def _tell_together(self) -> None:
         """Tell of all changes so far. What came and went before user code heard of it is not told."""
-        held, gone = self._told_together()
+        held, gone = self._outcome()
         told = list(self._changes)
         self._changes.clear()
         try:

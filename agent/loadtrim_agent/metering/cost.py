@@ -151,8 +151,15 @@ class TopicCosts:
     def roughly(self, topic: str) -> Cost | None:
         """Of a topic; of all the member's records while it has none: a rough figure where one is better than none."""
         own = self.of(topic)
-        if own is not None:
-            return own
+        return own if own is not None else self._of_all()
+
+    def mean_seconds(self) -> float:
+        """The mean over all the member's records; 0 before the first."""
+        cost = self._of_all()
+        return 0.0 if cost is None else cost.mean
+
+    def _of_all(self) -> Cost | None:
+        """Return the cost of all the member's records; None before the first."""
         known = [(estimate.weight, cost) for estimate in self._topics.values() if (cost := estimate.value())]
         weight = sum(weight for weight, _ in known)
         if weight <= 0.0:
@@ -161,12 +168,6 @@ class TopicCosts:
             sum(weight * cost.mean for weight, cost in known) / weight,
             sum(weight * cost.variance for weight, cost in known) / weight,
         )
-
-    def mean_seconds(self) -> float:
-        """The mean over all the member's records; 0 before the first."""
-        known = [(estimate.weight, cost) for estimate in self._topics.values() if (cost := estimate.value())]
-        weight = sum(weight for weight, _ in known)
-        return sum(weight * cost.mean for weight, cost in known) / weight if weight > 0.0 else 0.0
 
     def dearest_seconds(self) -> float:
         """The largest mean of all topics; 0 before the first record."""

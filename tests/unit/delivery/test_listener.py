@@ -46,8 +46,8 @@ class Workers(IncrementalRebalanceListener):
         await worker
 
 
-def listener_of(target: ConsumerRebalanceListener) -> tuple[Listener, Counted]:
-    counted = Counted()
+def listener_of(target: ConsumerRebalanceListener, counted: Counted | None = None) -> tuple[Listener, Counted]:
+    counted = counted or Counted()
     listener = Listener(asyncio.get_running_loop(), ErrorBoundary(counted), counted)
     listener.target = target
     return listener, counted
@@ -372,10 +372,8 @@ class Clocked(Counted):
 @pytest.mark.looptime
 async def test_calls_without_end_hold_records_up_for_half_of_the_time() -> None:
     """Partitions that come and go one after the other had left no time for the records of those that stay."""
-    gate = Clocked()
-    loop = asyncio.get_running_loop()
-    listener = Listener(loop, ErrorBoundary(gate), gate)
-    listener.target = Slow()
+    gate, loop = Clocked(), asyncio.get_running_loop()
+    listener, _ = listener_of(Slow(), gate)
     began = loop.time()
     for _ in range(5):
         await listener.assigned([ONE])
@@ -392,10 +390,8 @@ async def test_a_call_of_a_process_that_was_stopped_delays_the_next_one_for_a_mo
         async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
             await asyncio.sleep(60.0)
 
-    gate = Clocked()
-    loop = asyncio.get_running_loop()
-    listener = Listener(loop, ErrorBoundary(gate), gate)
-    listener.target = Stopped()
+    gate, loop = Clocked(), asyncio.get_running_loop()
+    listener, _ = listener_of(Stopped(), gate)
     await listener.assigned([ONE])
     began = loop.time()
     listener.target = Incremental()
@@ -405,10 +401,8 @@ async def test_a_call_of_a_process_that_was_stopped_delays_the_next_one_for_a_mo
 
 @pytest.mark.looptime
 async def test_a_leave_does_not_wait_for_records_to_be_handed_out() -> None:
-    gate = Clocked()
-    loop = asyncio.get_running_loop()
-    listener = Listener(loop, ErrorBoundary(gate), gate)
-    listener.target = Slow()
+    gate, loop = Clocked(), asyncio.get_running_loop()
+    listener, _ = listener_of(Slow(), gate)
     await listener.assigned([ONE])
     release = asyncio.create_task(listener.revoked([ONE]))
     await asyncio.sleep(0.2)
