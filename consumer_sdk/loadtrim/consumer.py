@@ -15,6 +15,7 @@ from aiokafka.errors import ConsumerStoppedError
 from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 from .arguments import Arguments, loop_of
+from .internals import CoordinatorView, SubscriptionView
 from .last_record import coroutine_function
 from .managed import Batches, ManagedConsumer
 from .plain import PlainConsumer
@@ -81,6 +82,10 @@ class Consumer:
         """Set when an iteration came to its end: there is nothing more to iterate over."""
         self._positions = self._client.positions
         self._cluster = self._client.cluster
+        # Names of aiokafka's that frameworks read.
+        self._group_id = arguments.group_id
+        self._coordinator = CoordinatorView(self._client)
+        self._subscription = SubscriptionView(self._client)
         weakref.finalize(self, _warn_if_unclosed, self._client).atexit = False
 
     # -- life cycle ----------------------------------------------------------------------------------------------

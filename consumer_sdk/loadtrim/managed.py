@@ -97,6 +97,11 @@ class ManagedConsumer:
         """Return whether the agent runs and nobody has asked it to stop."""
         return self.link.agent is not None and not self.closed
 
+    @property
+    def member_id(self) -> str:
+        """The id that the group's coordinator gave; empty before the first answer."""
+        return "" if self.link.agent is None else self.link.agent.snapshot().member
+
     # -- life cycle ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:

@@ -42,6 +42,11 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
     def cluster(self) -> PlainConsumer:
         return self
 
+    @property
+    def member_id(self) -> str:
+        """The id that the group's coordinator gave; empty before the start."""
+        return str(self._coordinator.member_id) if self._coordinator is not None else ""
+
     async def start(self) -> None:
         await self._wait.until_ended(super().start())
 

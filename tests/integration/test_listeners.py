@@ -300,3 +300,40 @@ async def test_in_its_calls_a_listener_sees_what_they_tell(quick_kafka: Cluster)
         for member in members:
             await asyncio.wait_for(member.stop(), WAIT_SECONDS)
     assert all(len(listener.held) >= 3 and all(listener.held) for listener in listeners)
+
+
+class Logging(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Says who got what and calls the user's listener then, as FastStream's does.
+
+    Args:
+        consumer: whose names it reads.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.lines: list[str] = []
+        self.user_called = False
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None: ...
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        names = self._consumer
+        topics = sorted(names._subscription.topics)
+        self.lines.append(f"{names._coordinator.member_id} of {names._group_id}: {len(assigned)} of {topics}")
+        self.user_called = True
+
+
+async def test_a_frameworks_listener_that_logs_the_member_calls_the_users(quick_kafka: Cluster) -> None:
+    """It ended with an AttributeError at each assignment, so the user's listener was never called."""
+    topic, group = quick_kafka.create_topic(partitions=PARTITIONS), new_group()
+    consumer = make(quick_kafka, group=group)
+    listener = Logging(consumer)
+    consumer.subscribe([topic], listener=listener)
+    await consumer.start()
+    try:
+        await eventually(lambda: listener.user_called, "the user's listener is called")
+        member = consumer._client.link.agent.snapshot().member
+        assert member
+        assert listener.lines[-1] == f"{member} of {group}: {PARTITIONS} of {[topic]}"
+    finally:
+        await consumer.stop()

@@ -96,3 +96,13 @@ async def test_one_that_never_started_is_dropped_without_a_warning() -> None:
         warnings.simplefilter("error", ResourceWarning)
         consumer = make()
         del consumer
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["managed", "plain"])
+async def test_what_frameworks_read_in_their_logs_is_there_before_the_start(enabled: bool) -> None:
+    """FastStream's logging listener reads these names before it calls the user's listener."""
+    consumer = make(enabled=enabled)
+    consumer.subscribe(["a", "b"])
+    assert consumer._group_id == "g"
+    assert consumer._subscription.topics == frozenset({"a", "b"})
+    assert consumer._coordinator.member_id == ""
