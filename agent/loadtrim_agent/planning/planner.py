@@ -88,6 +88,8 @@ class Planner:
         self._unreadable = False
         self._victims: tuple[str, ...] = ()
         self._compared = Comparison()
+        self._unmeasured_since: float | None = None
+        """Time of the first decision without a known load; None: there was none."""
 
     @property
     def history(self) -> History:
@@ -213,16 +215,40 @@ class Planner:
         return sizing.reason in (Reason.NEEDS_MORE, Reason.PLACEMENT) and sizing.replicas > (self._state.wanted or 0)
 
     def _size(self, now: float, group: GroupState, measured: _Measured, inputs: DecisionInput) -> Sizing:
-        manual_override = group.manual_override
-        if manual_override is not None and manual_override.action == "scale" and manual_override.replicas is not None:
-            replicas = replicas_bounded(manual_override.replicas, group, self._config)
-            text = "fixed by the command line until resumed"
-            if replicas != manual_override.replicas:
-                text += f"; {manual_override.replicas} were asked for, which the bounds do not allow"
+        if fixed := self._fixed(group):
+            replicas, text = fixed
             state = structs.replace(self._state, wanted=replicas)
             return Sizing(replicas=replicas, reason=Reason.FIXED, text=text, state=state)
         view = view_of(now, group, measured.estimate, inputs, measured.forecast, self._config, self._packer)
         return self._policy.decide(replace(view, future=self._future), self._state)
+
+    def _fixed(self, group: GroupState) -> tuple[int, str] | None:
+        """Return the replicas that the command line fixed, within the bounds, and how to say so; None: it did not."""
+        manual_override = group.manual_override
+        if manual_override is None or manual_override.action != "scale" or manual_override.replicas is None:
+            return None
+        replicas = replicas_bounded(manual_override.replicas, group, self._config)
+        text = "fixed by the command line until resumed"
+        if replicas != manual_override.replicas:
+            text += f"; {manual_override.replicas} were asked for, which the bounds do not allow"
+        return replicas, text
+
+    def _asked(self, now: float, group: GroupState) -> tuple[int, str] | None:
+        """Return the replicas that are asked for though no load is known, and why; None: nothing is asked for.
+
+        The least number of the settings is asked for after the time of a start. Until then the orchestrator may be
+        starting more, which a request for fewer would end.
+        """
+        if fixed := self._fixed(group):
+            return fixed
+        if self._unmeasured_since is None:
+            self._unmeasured_since = now
+        actual = sum(1 for unit in units_of(group) if not unit.leaving)
+        least = replicas_bounded(actual, group, self._config)
+        waited = now - self._unmeasured_since >= self._config.startup_seconds
+        if self._state.wanted is None and least > actual and waited:
+            return least, f"{least} are the fewest that the settings allow (LOADTRIM_MIN_REPLICAS)"
+        return None
 
     def _place(self, problem: Problem, sizing: Sizing) -> Placement:
         active = self._config.mode == "active"
@@ -253,7 +279,15 @@ class Planner:
         )
 
     def _level(self, now: float, group: GroupState, why: NotReady) -> DecisionRecord:
-        """No load is known yet: members that come get their share of the partitions by number."""
+        """No load is known yet: members get their share of the partitions by number.
+
+        Replicas are those that the command line or the settings ask for. Fewer than there are have to wait for a known
+        load.
+        """
+        if asked := self._asked(now, group):
+            replicas, text = asked
+            self._state = structs.replace(self._state, wanted=replicas)
+            why = replace(why, text=f"{why.text}; {text}")
         resting = self._advice.resting(now, group)
         problem = replace(unmeasured(group, resting), victims=self._victims)
         moves = _advice_of(self._counts.pack(problem), group)

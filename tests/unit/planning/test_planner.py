@@ -69,6 +69,40 @@ def test_before_anything_is_measured_who_comes_gets_a_share_by_number(mode: str)
     assert not scale_request(decision, state, CONFIG).ask, "nothing is known that could be asked for"
 
 
+def unmeasured_group(members: int = 1, replicas: int | None = None) -> GroupState:
+    """Four partitions of one topic, of which nothing has been measured; ``replicas``: fixed by the command line."""
+    names = [f"m{index + 1}" for index in range(members)]
+    return GroupState(
+        generation=1,
+        leader="m1",
+        members={name: MemberState(topics=frozenset({partition(0).topic})) for name in names},
+        owners={partition(index): names[index % members] for index in range(4)},
+        manual_override=replicas
+        and ManualOverrideRecord(group="g", member="cli", at=T, action="scale", replicas=replicas),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "replicas"), [(3, 3), (99, 4), (1, 2)], ids=["more", "above the partitions", "fewer"]
+)
+def test_a_number_from_the_command_line_counts_before_anything_is_measured(asked: int, replicas: int) -> None:
+    """Nothing was asked for until a record was done, though the command line said that it would be."""
+    group = unmeasured_group(members=2, replicas=asked)
+    decision = make_planner(CONFIG).decide(T, group)
+    request = scale_request(decision, group, CONFIG)
+    assert (request.ask, request.replicas, request.victims) == (True, replicas, ())
+    assert "fixed by the command line until resumed" in decision.reason
+
+
+def test_the_least_number_is_asked_for_after_a_start_before_anything_is_measured() -> None:
+    """A group without traffic had fewer than ``LOADTRIM_MIN_REPLICAS`` for ever."""
+    config, group = structs.replace(CONFIG, min_replicas=3, startup_seconds=10.0), unmeasured_group()
+    planner = make_planner(config)
+    asked = [scale_request(planner.decide(T + second, group), group, config) for second in range(12)]
+    assert [request.ask for request in asked] == [False] * 10 + [True] * 2, "more may still be starting"
+    assert asked[-1].replicas == 3
+
+
 def test_what_is_on_its_way_counts_where_it_goes() -> None:
     topics = frozenset({partition(0).topic})
     state = GroupState(
