@@ -150,6 +150,8 @@ class MeteringTask:
             tells=self._buffer.hand.telling.begun,
         )
         self.meter.working(now, hand)
+        taken = [stream.taken_at() for stream in self._watched.values()]
+        self._metrics.in_hand(min((at for at in taken if at is not None), default=None))
 
     def _gather(self, stream: Stream, now: float, wall_offset: float) -> None:
         size_bytes = stream.size_bytes
@@ -224,6 +226,7 @@ class MeteringTask:
         self.snapshot = seen = self.meter.snapshot(wall_time())
         self._metrics.utilization(seen.utilization)
         self._metrics.owned(len(seen.partitions))
+        self._metrics.records_late(seen.late)
         for p in seen.partitions:
             self._metrics.partition(*p.partition, p.lag_records, p.lag_seconds, p.arrival_rate)
 

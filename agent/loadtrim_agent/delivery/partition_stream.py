@@ -246,6 +246,11 @@ class Stream:
             records, seconds = records + more, seconds + longer
         return records, seconds
 
+    def taken_at(self) -> float | None:
+        """Return when the record that is in hand for longest was handed out (boot clock); None: none is in hand."""
+        times = (self._stretches.taken_at(), self.pending.taken_at() if self.pending is not None else None)
+        return min((at for at in times if at is not None), default=None)
+
     def take_told(self) -> list[Told]:
         """Return what user code has said to be done since this was asked last."""
         told = self.pending.told if self.pending is not None else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -67,6 +68,17 @@ class PendingRecords:
     def open_work(self, now: float) -> tuple[int, float]:
         """Return how many records are worked on, and for how long in all. Any thread, so it may be off by one."""
         return self._timed, max(0.0, self._timed * now - self._taken_at_sum)
+
+    def taken_at(self) -> float | None:
+        """Return when the record that is worked on for longest was handed out; None: there is none, or it is not known.
+
+        Any thread: user code's may change the order meanwhile, so that the next look tells.
+        """
+        with contextlib.suppress(RuntimeError):
+            for offset, pending in self._records.items():
+                if pending.taken_at is not None and offset not in self._given_up:
+                    return pending.taken_at
+        return None
 
     def taken(self, records: Iterable[Any], now: float) -> None:
         """Add records that are handed out now, above all that are pending."""

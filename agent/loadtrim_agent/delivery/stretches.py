@@ -86,6 +86,11 @@ class Stretches:
             return 1, max(0.0, now - stretch.times[-1])
         return len(stretch.stamps), max(0.0, now - stretch.times[-1]) * len(stretch.stamps) / stretch.batch[0]
 
+    def taken_at(self) -> float | None:
+        """Return when what is in hand was handed out (boot clock); None: nothing is. Any thread."""
+        stretches = self._stretches
+        return stretches[-1].times[-1] if self.open and stretches else None
+
     def take_finished(self) -> list[Finished]:
         """Return what was done since this was asked last."""
         found: list[Finished] = []

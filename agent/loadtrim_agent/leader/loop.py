@@ -29,6 +29,7 @@ from loadtrim_agent.kafka.rate_sources import make_rate_source
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.text import decision_line
 from loadtrim_agent.planning.baseline import Ignored
+from loadtrim_agent.planning.inputs import most_replicas
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
 from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig, Rates
@@ -457,6 +458,8 @@ class LeaderLoop:
             )
         self._metrics.replicas("wanted", decision.replicas_wanted)
         self._metrics.replicas("actual", decision.replicas_actual)
+        self._metrics.replicas("max", most_replicas(state, self._config))
+        self._metrics.unowned(sum(owner is None for owner in state.owners.values()))
         if self._config.asks:
             self._ask(decision, state)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -14,7 +15,7 @@ from .placement.problem import Bin, Item, Limits, LongestFirst, Packer, Problem,
 from .sizing.policy import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
 
-__all__ = ["DecisionInput", "problem_of", "unmeasured", "view_of"]
+__all__ = ["DecisionInput", "most_replicas", "problem_of", "unmeasured", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,17 @@ def unmeasured(group: GroupState, resting: frozenset[Partition] = frozenset()) -
     )
 
 
+def most_replicas(group: GroupState, config: PlanConfig) -> int:
+    """Return the most replicas that a plan may ask for: of more instances than partitions some would own nothing."""
+    per_unit = _members_per_unit([unit for unit in units_of(group) if not unit.leaving])
+    useful = max(1, -(-len(group.owners) // per_unit))
+    return max(1, min(useful, config.max_replicas if config.max_replicas is not None else useful))
+
+
+def _members_per_unit(units: Sequence[Unit]) -> int:
+    return max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
+
+
 def view_of(
     now: float,
     group: GroupState,
@@ -97,7 +109,7 @@ def view_of(
 ) -> View:
     """Return what a policy is given, without the future and its memory; ``inputs``: of this group and estimate."""
     units = [unit for unit in units_of(group) if not unit.leaving]
-    per_unit = max(1, round(sum(len(unit.members) for unit in units) / len(units))) if units else 1
+    per_unit, replicas_max = _members_per_unit(units), most_replicas(group, config)
     items = tuple(item for item in inputs.items if estimate.partitions[item.partition].sized)
     capacities = _by_unit(units, estimate)
     whole = Whole(items)
@@ -124,10 +136,6 @@ def view_of(
             return 0.0  # a group with little to do is not dealt out at all
         return dealer_at(factor).late(each)
 
-    # More members than partitions would own nothing.
-    useful = max(1, -(-len(group.owners) // per_unit))
-    allowed = config.max_replicas if config.max_replicas is not None else useful
-    replicas_max = max(1, min(allowed, useful))
     return View(
         now=now,
         config=config,

@@ -7,7 +7,8 @@ held by the same acquisition. Losing a partition empties its entry: an old commi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import enum
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from loadtrim_agent.common.partition import Partition
@@ -16,9 +17,36 @@ from .commands import SendCommitCommand
 from .events import CommitAnsweredEvent, OffsetCommit
 from .group_config import RETRIABLE, Code
 
-__all__ = ["CommitOutcome", "CommitQueue"]
+__all__ = ["CommitFailure", "CommitOutcome", "CommitQueue", "failure_of"]
 
 _SENT_AGAIN = RETRIABLE | {Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS}
+
+
+class CommitFailure(enum.StrEnum):
+    """The reason for which a commit request was not acknowledged, the least bad first (label ``reason`` of the metric)."""
+
+    REBALANCE = "rebalance"
+    """The commit's generation had ended, or is ending: expected around a rebalance. The next generation sends it again."""
+    COORDINATOR = "coordinator"
+    """No coordinator answered: whether it counted is unknown, and it is sent again."""
+    FENCED = "fenced"
+    """The coordinator does not know the member any more: what it did since its last commit is done again elsewhere."""
+    REFUSED = "refused"
+    """Anything else: rights that are missing, say."""
+
+
+def failure_of(codes: Collection[int]) -> CommitFailure | None:
+    """Return the worst of what the partitions of one request were answered; None: all were acknowledged."""
+    failed = set(codes) - {Code.NONE}
+    if not failed:
+        return None
+    if failed <= _SENT_AGAIN - RETRIABLE:
+        return CommitFailure.REBALANCE
+    if failed <= _SENT_AGAIN:
+        return CommitFailure.COORDINATOR
+    if failed <= _SENT_AGAIN | {Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID}:
+        return CommitFailure.FENCED
+    return CommitFailure.REFUSED
 
 
 @dataclass(slots=True)

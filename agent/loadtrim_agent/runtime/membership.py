@@ -71,7 +71,7 @@ class MembershipDriver:
     Args:
         config: of the protocol.
         failures: takes what ends membership.
-        observer: told of heartbeats.
+        observer: told of answered heartbeats and commits.
         boundary: contains what the observer raises.
     """
 
@@ -99,6 +99,8 @@ class MembershipDriver:
             return
         if isinstance(event, e.HeartbeatAnsweredEvent) and event.code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
             self._boundary.call("heartbeat", self._observer.heartbeat, event.sent_at)
+        elif isinstance(event, e.CommitAnsweredEvent):
+            self._boundary.call("commit", self._observer.commit_answered, event.codes.values())
         self._events.append(event)
         if self._handling:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from loadtrim_agent.common.partition import Partition
@@ -37,6 +38,9 @@ class AgentObserver(DeliveryObserver):
 
     def heartbeat(self, sent_at: float) -> None:
         """A heartbeat was answered; when it was sent (boot clock)."""
+
+    def commit_answered(self, codes: Collection[int]) -> None:
+        """A commit request was answered, or will not be: the code of each partition."""
 
     def read(self, record: Any) -> None:
         """A record of the coordination log was read."""

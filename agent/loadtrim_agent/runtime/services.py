@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry
 
+from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings
@@ -25,9 +27,11 @@ from loadtrim_agent.planning.rate_source import REPORTS
 from loadtrim_agent.planning.registry import make_packer, make_policy, unmonitored
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.protocol.commands import EnteredCommand
+from loadtrim_agent.protocol.commits import failure_of
 from loadtrim_agent.protocol.counters import ProtocolCount, Severity
+from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM
 from loadtrim_agent.wire.codec import Record
-from loadtrim_agent.wire.ownership_records import LeavingRecord, PlanRecord
+from loadtrim_agent.wire.ownership_records import LeavingRecord, ManualOverrideRecord, PlanRecord
 
 from .agent import Agent
 from .member_reports import MemberReports
@@ -37,6 +41,9 @@ from .status_page import StatusPage, StatusSources
 __all__ = ["Services"]
 
 log = logging.getLogger("loadtrim")
+
+_PROTOCOLS = {LOADTRIM: "loadtrim", BROKER_ASSIGNS: "consumer"}
+"""Protocol of a generation -> what the metric calls it; any other one is a mixed group's."""
 
 
 class Services(AgentObserver):
@@ -65,9 +72,17 @@ class Services(AgentObserver):
         parse_address(settings.http)
         self._scaler = _make_scaler(settings)
         self.metrics = Metrics(registry, group, client_id, settings.sla_seconds, clock=boot_time)
+        self.metrics.about(
+            version=__version__,
+            policy=settings.policy,
+            packer=settings.packer,
+            mode=settings.mode,
+            share=settings.sla_share,
+        )
         started_at = settings.requested_at or process_started_at()
         given = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
         self.metering = MeteringTask(MeterConfig(**given, group=group, started_at=started_at), self.metrics)
+        self._agent: Agent | None = None
         self._reports: MemberReports | None = None
         self._leader: LeaderLoop | None = None
         self._reconciler: ScaleReconciler | None = None
@@ -78,6 +93,7 @@ class Services(AgentObserver):
 
     async def start(self, agent: Agent) -> None:
         settings = self._settings
+        self._agent = agent
         self._reports = reports = MemberReports(agent)
         self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
@@ -129,7 +145,8 @@ class Services(AgentObserver):
     # -- what the agent tells ------------------------------------------------------------------------------------
 
     def entered(self, command: EnteredCommand) -> None:
-        self.metrics.generation(command.generation)
+        self.metrics.entered(command.generation, _PROTOCOLS.get(command.protocol, "mixed"))
+        self._show_override()
         if self._leader is not None:
             self._leader.set_leader(command.leader == command.member)
 
@@ -157,9 +174,16 @@ class Services(AgentObserver):
     def heartbeat(self, sent_at: float) -> None:
         self.metrics.heartbeat_age(boot_time() - sent_at)
 
+    def commit_answered(self, codes: Collection[int]) -> None:
+        failure = failure_of(codes)
+        if failure is not None:
+            self.metrics.commit_failed(failure.value)
+
     def read(self, record: Record) -> None:
         if isinstance(record, LeavingRecord | PlanRecord):
             log.debug("read %s", record)
+        elif isinstance(record, ManualOverrideRecord):
+            self._show_override()
 
     def clock(self, seconds: float, round_trip_seconds: float) -> None:
         self.metering.meter.clock_offset(seconds, round_trip_seconds)
@@ -176,6 +200,11 @@ class Services(AgentObserver):
 
     def scaled(self, request: ScaleRequest, outcome: ScaleOutcome) -> None:
         self.metrics.scaler_request(outcome.answer.value)
+
+    def _show_override(self) -> None:
+        """Show the command line's order as this member has read it, or was told of it with the assignment."""
+        order = self._agent.snapshot().manual_override if self._agent is not None else None
+        self.metrics.manual_override(order.action if order is not None and order.action != "resume" else None)
 
 
 def _make_scaler(settings: AgentSettings) -> Scaler:

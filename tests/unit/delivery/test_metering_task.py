@@ -104,3 +104,30 @@ async def test_a_batch_of_several_partitions_shares_its_time_among_all_its_recor
     _, busies, _ = unpack(finished, 0.0)
     assert len(busies) == 6
     assert sum(busies) == pytest.approx(seconds)
+
+
+async def test_the_record_in_hand_for_longest_is_shown_with_its_age() -> None:
+    registry, buffer = CollectorRegistry(), handout_of(ONE, TWO)
+    metering = MeteringTask(MeterConfig(group="group"), Metrics(registry, "group", "client", 1.0, clock=lambda: 1e9))
+    metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
+    for stream in buffer.streams.values():
+        metering.acquired(stream, None)
+
+    def taken_at() -> float:
+        metering.gather()
+        labels = {"group": "group", "client_id": "client"}
+        age = registry.get_sample_value("loadtrim_record_in_hand_age_seconds", labels)
+        assert age is not None
+        return 1e9 - age if age else 0.0
+
+    assert taken_at() == 0.0
+    first = buffer.take_one(())
+    began = taken_at()
+    assert began == pytest.approx(boot_time(), abs=1.0)
+    buffer.hand.telling.work_on(first)
+    second = buffer.take_one(())
+    assert taken_at() == pytest.approx(began, abs=1e-6), "user code tells: the first one is worked on still"
+    buffer.hand.telling.done(first)
+    assert taken_at() > began
+    buffer.hand.telling.give_up(second)
+    assert taken_at() == 0.0, "nobody works on it any more"

@@ -147,7 +147,7 @@ def test_registries_are_joined_and_nothing_is_there_twice(bench: Bench) -> None:
         Gauge("process_like", "x", registry=registry).set(1)
     for name, registry in (("a", shared), ("b", shared), ("c", own)):
         bench.add(name, Agent(registry))
-        Metrics(registry, "payments", name, 0.5).generation(7)
+        Metrics(registry, "payments", name, 0.5).entered(7, "loadtrim")
     text = bench.ask("/metrics").text
     assert text.count("# TYPE loadtrim_generation ") == 1
     lines = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]

@@ -15,8 +15,14 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_lat
 from prometheus_client import Histogram as TheirHistogram
 from prometheus_client.parser import text_string_to_metric_families
 
+from loadtrim_agent.leader.scaling.port import Answer
+from loadtrim_agent.metering.lateness import LateCause
+from loadtrim_agent.observability.families import COMMITS_FAILED, MOVES, PLANS, RECORDS_LATE, SCALER_REQUESTS
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
-from loadtrim_agent.observability.metrics import FAMILIES, OTHER, WORDS_MAX, Metrics
+from loadtrim_agent.observability.metrics import FAMILIES, OTHER, WORDS_MAX, Family, Metrics
+from loadtrim_agent.planning.values import Outcome
+from loadtrim_agent.protocol.commits import CommitFailure
+from loadtrim_agent.protocol.counters import ProtocolCount, Severity
 
 GROUP = {"group": "payments"}
 MEMBER = GROUP | {"client_id": "pod-a"}
@@ -29,6 +35,17 @@ CONTRACT = {
     "loadtrim_partition_lag_records": {"group", "client_id", "topic", "partition"},
     "loadtrim_partition_lag_seconds": {"group", "client_id", "topic", "partition"},
     "loadtrim_partition_arrival_rate": {"group", "client_id", "topic", "partition"},
+    "loadtrim_partition_arrival_records_per_second": {"group", "client_id", "topic", "partition"},
+    "loadtrim_info": {"group", "client_id", "version", "policy", "packer", "mode"},
+    "loadtrim_objective_seconds": {"group", "client_id"},
+    "loadtrim_objective_share_ratio": {"group", "client_id"},
+    "loadtrim_records_late_total": {"group", "client_id", "cause"},
+    "loadtrim_record_in_hand_age_seconds": {"group", "client_id"},
+    "loadtrim_partitions_unowned": {"group"},
+    "loadtrim_rebalances_total": {"group", "client_id"},
+    "loadtrim_group_protocol": {"group", "client_id", "protocol"},
+    "loadtrim_manual_override": {"group", "client_id", "action"},
+    "loadtrim_commit_failures_total": {"group", "client_id", "reason"},
     "loadtrim_partitions_owned": {"group", "client_id"},
     "loadtrim_handoff_seconds": {"group", "client_id", "side"},
     "loadtrim_utilization_ratio": {"group", "client_id"},
@@ -56,6 +73,12 @@ def make(registry: CollectorRegistry, client_id: str = "pod-a", sla: float = 0.7
 
 def fill(metrics: Metrics) -> None:
     """One of everything."""
+    metrics.about(version="1.2.3", policy="objective", packer="trim", mode="active", share=0.999)
+    metrics.records_late({"queued": 1})
+    metrics.in_hand(None)
+    metrics.unowned(2)
+    metrics.manual_override(None)
+    metrics.commit_failed("fenced")
     metrics.records_done("orders", 3, 2, [0.2, 0.8], [0.006, 0.006])
     metrics.partition("orders", 3, 12, 0.5, 85.0)
     metrics.owned(1)
@@ -64,9 +87,10 @@ def fill(metrics: Metrics) -> None:
     metrics.handoff("acquire", 0.001)
     metrics.move("done")
     metrics.leader(True)
-    metrics.generation(7)
+    metrics.entered(7, "loadtrim")
     metrics.replicas("wanted", 4)
     metrics.replicas("actual", 3)
+    metrics.replicas("max", 9)
     metrics.plan("up", 0.002)
     metrics.scaler_request("accepted")
     metrics.heartbeat_age(0.1)
@@ -107,6 +131,16 @@ def test_values(registry: CollectorRegistry) -> None:
     assert value(registry, "loadtrim_plan_seconds_count", GROUP) == 1
     assert value(registry, "loadtrim_scaler_requests_total", GROUP | {"outcome": "accepted"}) == 1
     assert value(registry, "loadtrim_agent_errors_total", MEMBER | {"where": "planning"}) == 1
+    about = {"version": "1.2.3", "policy": "objective", "packer": "trim", "mode": "active"}
+    assert value(registry, "loadtrim_info", MEMBER | about) == 1
+    assert value(registry, "loadtrim_objective_seconds", MEMBER) == 0.7
+    assert value(registry, "loadtrim_objective_share_ratio", MEMBER) == 0.999
+    assert value(registry, "loadtrim_records_late_total", MEMBER | {"cause": "queued"}) == 1
+    assert value(registry, "loadtrim_partition_arrival_records_per_second", P3) == 85
+    assert value(registry, "loadtrim_replicas", GROUP | {"state": "max"}) == 9
+    assert value(registry, "loadtrim_partitions_unowned", GROUP) == 2
+    assert value(registry, "loadtrim_rebalances_total", MEMBER) == 1
+    assert value(registry, "loadtrim_commit_failures_total", MEMBER | {"reason": "fenced"}) == 1
 
 
 # The objective's bucket
@@ -250,7 +284,7 @@ def test_a_registry_that_already_has_such_names(registry: CollectorRegistry, cap
 
 def test_somebody_emptied_the_registry(registry: CollectorRegistry) -> None:
     metrics = make(registry)
-    registry.unregister(metrics._page)
+    registry.unregister(metrics._series.page)
     metrics.close()
     fill(make(registry))
     assert value(registry, "loadtrim_generation", MEMBER) == 7
@@ -318,10 +352,10 @@ def test_a_caller_with_ever_new_words_is_bounded(registry: CollectorRegistry) ->
 
 
 def test_labels_that_need_escaping(registry: CollectorRegistry) -> None:
-    make(registry, 'a"b\\c\nd').generation(1)
+    make(registry, 'a"b\\c\nd').entered(1, "loadtrim")
     families = text_string_to_metric_families(generate_latest(registry).decode())
-    labels = [sample.labels["client_id"] for family in families for sample in family.samples]
-    assert labels == ['a"b\\c\nd']
+    labels = {sample.labels.get("client_id") for family in families for sample in family.samples} - {None}
+    assert list(labels) == ['a"b\\c\nd']
 
 
 def test_names_are_known_without_a_scrape(registry: CollectorRegistry) -> None:
@@ -329,6 +363,82 @@ def test_names_are_known_without_a_scrape(registry: CollectorRegistry) -> None:
     restricted = registry.restricted_registry(["loadtrim_generation"])
     assert [metric.name for metric in restricted.collect()] == []
     assert {family.name for family in FAMILIES} == set(CONTRACT)
+
+
+def test_what_is_counted_by_words_begins_with_zero(registry: CollectorRegistry) -> None:
+    """Without the 0 before it, ``increase()`` does not see the first one."""
+    metrics = make(registry)
+    for cause in LateCause:
+        assert value(registry, "loadtrim_records_late_total", MEMBER | {"cause": cause}) == 0
+    assert value(registry, "loadtrim_scaler_requests_total", GROUP | {"outcome": "refused"}) == 0
+    metrics.scaler_request("refused")
+    make(registry)
+    assert value(registry, "loadtrim_scaler_requests_total", GROUP | {"outcome": "refused"}) == 1
+
+
+def test_words_of_labels_are_those_that_the_code_has() -> None:
+    assert set(SCALER_REQUESTS.words) == {answer.value for answer in Answer}
+    assert set(COMMITS_FAILED.words) == {failure.value for failure in CommitFailure}
+    assert set(RECORDS_LATE.words) == {cause.value for cause in LateCause}
+    assert set(PLANS.words) == {outcome.value for outcome in Outcome}
+    outcomes = {count.outcome for count in ProtocolCount if count.severity is Severity.MOVE}
+    assert set(MOVES.words) == {"done"} | outcomes
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+
+
+def test_late_records_are_counted_from_totals(registry: CollectorRegistry) -> None:
+    metrics, twin = make(registry), make(registry)
+    for totals in ({}, {"queued": 3}, {"queued": 3, "serial": 1}, {"queued": 5, "serial": 1}):
+        metrics.records_late(totals)
+    twin.records_late({"queued": 2})
+    assert value(registry, "loadtrim_records_late_total", MEMBER | {"cause": "queued"}) == 7
+    assert value(registry, "loadtrim_records_late_total", MEMBER | {"cause": "serial"}) == 1
+    assert value(registry, "loadtrim_records_late_total", MEMBER | {"cause": "blocked"}) == 0
+
+
+def test_the_record_in_hand_ages_by_itself(registry: CollectorRegistry) -> None:
+    now = 100.0
+    metrics = Metrics(registry, "payments", "pod-a", 1.0, clock=lambda: now)
+    assert value(registry, "loadtrim_record_in_hand_age_seconds", MEMBER) == 0
+    metrics.in_hand(98.0)
+    assert value(registry, "loadtrim_record_in_hand_age_seconds", MEMBER) == 2
+    now = 160.0
+    assert value(registry, "loadtrim_record_in_hand_age_seconds", MEMBER) == 62
+    metrics.in_hand(None)
+    assert value(registry, "loadtrim_record_in_hand_age_seconds", MEMBER) == 0
+
+
+def test_of_protocols_and_orders_one_is_in_force(registry: CollectorRegistry) -> None:
+    metrics = make(registry)
+    for entered in ("loadtrim", "mixed", "consumer"):
+        metrics.entered(1, entered)
+        for protocol in ("loadtrim", "mixed", "consumer"):
+            labels = MEMBER | {"protocol": protocol}
+            assert value(registry, "loadtrim_group_protocol", labels) == int(protocol == entered)
+    metrics.manual_override("hold")
+    assert value(registry, "loadtrim_manual_override", MEMBER | {"action": "hold"}) == 1
+    assert value(registry, "loadtrim_manual_override", MEMBER | {"action": "scale"}) == 0
+    metrics.manual_override(None)
+    assert value(registry, "loadtrim_manual_override", MEMBER | {"action": "hold"}) == 0
+
+
+NAMED_BY_WHAT_IS_COUNTED = {
+    "loadtrim_partitions_owned", "loadtrim_partitions_unowned", "loadtrim_replicas", "loadtrim_leader",
+    "loadtrim_generation", "loadtrim_group_protocol", "loadtrim_manual_override", "loadtrim_info",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_name_says_its_unit(family: Family) -> None:
+    if family.instead:
+        assert family.instead in {other.name for other in FAMILIES}
+        assert family.help.startswith("Deprecated: ")
+    elif family.kind == "counter":
+        assert family.name.endswith("_total")
+    elif family.unit in ("count", "flag", "number"):
+        assert family.name in NAMED_BY_WHAT_IS_COUNTED
+    else:
+        assert family.name.endswith(f"_{family.unit.replace('/s', '_per_second')}")
 
 
 # Threads and time
@@ -360,7 +470,7 @@ def test_scrapes_while_batches_are_counted_are_consistent(registry: CollectorReg
     def join_and_leave() -> None:
         while not stop.is_set():
             twin = make(registry, sla=random.uniform(0.1, 0.3))
-            twin.generation(3)
+            twin.entered(3, "loadtrim")
             twin.close()
 
     feeders = [threading.Thread(target=feed) for _ in range(2)]

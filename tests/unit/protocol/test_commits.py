@@ -6,7 +6,7 @@ import pytest
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.commands import SendCommitCommand
-from loadtrim_agent.protocol.commits import CommitOutcome, CommitQueue
+from loadtrim_agent.protocol.commits import CommitFailure, CommitOutcome, CommitQueue, failure_of
 from loadtrim_agent.protocol.events import CommitAnsweredEvent, OffsetCommit
 from loadtrim_agent.protocol.group_config import Code
 
@@ -184,3 +184,22 @@ def test_numbers_go_on_in_the_next_queue(q: Queue) -> None:
     sent = later.next(q.now, "m2", 1)
     assert sent is not None
     assert sent.commit == 2
+
+
+@pytest.mark.parametrize(
+    ("codes", "failure"),
+    [
+        ((), None),
+        ((Code.NONE, Code.NONE), None),
+        ((Code.NONE, Code.REBALANCE_IN_PROGRESS), CommitFailure.REBALANCE),
+        ((Code.ILLEGAL_GENERATION,), CommitFailure.REBALANCE),
+        ((Code.ILLEGAL_GENERATION, Code.DISCONNECTED), CommitFailure.COORDINATOR),
+        ((Code.NOT_COORDINATOR,), CommitFailure.COORDINATOR),
+        ((Code.REBALANCE_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID), CommitFailure.FENCED),
+        ((Code.FENCED_INSTANCE_ID,), CommitFailure.FENCED),
+        ((Code.UNKNOWN_MEMBER_ID, TOPIC_AUTHORIZATION_FAILED), CommitFailure.REFUSED),
+        ((12345,), CommitFailure.REFUSED),
+    ],
+)
+def test_a_request_failed_by_the_worst_of_its_answers(codes: tuple[int, ...], failure: CommitFailure | None) -> None:
+    assert failure_of(codes) is failure

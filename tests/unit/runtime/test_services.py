@@ -1,14 +1,22 @@
-"""What the companion of a consumer says when it is made."""
+"""What the services of a consumer say when they are made, and what they count of its group."""
 
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from loadtrim_agent import __version__
 from loadtrim_agent.common.settings import AgentSettings
+from loadtrim_agent.protocol.commands import EnteredCommand
+from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code
 from loadtrim_agent.runtime.services import Services
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+
+MEMBER = {"group": "g", "client_id": "c"}
 
 
 @pytest.mark.parametrize(
@@ -22,3 +30,67 @@ def test_the_start_says_what_a_monitor_does_not_reach(
         Services(AgentSettings(policy=policy, monitor=monitor), group="g", client_id="c", registry=CollectorRegistry())
     assert len(caplog.messages) == len(said)
     assert all(text in message for text, message in zip(said, caplog.messages, strict=True))
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def services(registry: CollectorRegistry) -> Services:
+    settings = AgentSettings(policy="keda", packer="sticky", mode="shadow", sla_seconds=0.5, sla_share=0.99)
+    return Services(settings, group="g", client_id="c", registry=registry)
+
+
+def test_what_runs_is_shown_from_the_start(services: Services, registry: CollectorRegistry) -> None:
+    about = {"version": __version__, "policy": "keda", "packer": "sticky", "mode": "shadow"}
+    assert registry.get_sample_value("loadtrim_info", MEMBER | about) == 1
+    assert registry.get_sample_value("loadtrim_objective_seconds", MEMBER) == 0.5
+    assert registry.get_sample_value("loadtrim_objective_share_ratio", MEMBER) == 0.99
+
+
+@pytest.mark.parametrize(
+    ("protocol", "shown"),
+    [(LOADTRIM, "loadtrim"), ("range", "mixed"), ("roundrobin", "mixed"), (BROKER_ASSIGNS, "consumer")],
+)
+def test_a_degraded_group_is_shown(services: Services, registry: CollectorRegistry, protocol: str, shown: str) -> None:
+    services.entered(EnteredCommand(generation=3, member="m", leader="other", protocol=protocol))
+    states = {
+        state: registry.get_sample_value("loadtrim_group_protocol", MEMBER | {"protocol": state})
+        for state in ("loadtrim", "mixed", "consumer")
+    }
+    assert states == {state: float(state == shown) for state in states}
+    assert registry.get_sample_value("loadtrim_rebalances_total", MEMBER) == 1
+
+
+def test_the_manual_override_is_shown_as_it_is_read_and_as_it_is_taken_over(
+    services: Services, registry: CollectorRegistry
+) -> None:
+    def held() -> float | None:
+        return registry.get_sample_value("loadtrim_manual_override", MEMBER | {"action": "hold"})
+
+    def order(action: str) -> ManualOverrideRecord:
+        return ManualOverrideRecord(group="g", member="cli", at=1.0, action=action)
+
+    known: Any = SimpleNamespace(manual_override=None)
+    services._agent = SimpleNamespace(snapshot=lambda: known)  # type: ignore[assignment]
+    for action, shown in (("hold", 1.0), ("resume", 0.0)):
+        known.manual_override = order(action)
+        services.read(order(action))
+        assert held() == shown
+    known.manual_override = order("hold")  # told with the assignment, to a member that joins later
+    services.entered(EnteredCommand(generation=3, member="m", leader="other", protocol=LOADTRIM))
+    assert held() == 1.0
+
+
+def test_a_commit_that_is_not_acknowledged_is_counted_by_reason(
+    services: Services, registry: CollectorRegistry
+) -> None:
+    for codes in ((Code.NONE,), (Code.UNKNOWN_MEMBER_ID, Code.NONE), (Code.DISCONNECTED,)):
+        services.commit_answered(codes)
+    counted = {
+        reason: registry.get_sample_value("loadtrim_commit_failures_total", MEMBER | {"reason": reason})
+        for reason in ("rebalance", "coordinator", "fenced", "refused")
+    }
+    assert counted == {"rebalance": 0, "coordinator": 1, "fenced": 1, "refused": 0}
