@@ -22,6 +22,7 @@ from .suite import (
     bench_move,
     bench_packers,
     bench_planner,
+    bench_programs,
     bench_simulator,
     bench_soak,
     bench_spark,
@@ -37,7 +38,7 @@ from .suite import (
     results,
 )
 from .suite.results import merge, render_text
-from .suite.suite import Benchmark, measure
+from .suite.suite import Benchmark, Choice, measure
 
 SPARK = (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST, bench_forecast.STEEP)
 """Listed and run only where pyspark is installed."""
@@ -64,12 +65,18 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_step.BENCHMARK,
         bench_steady.BENCHMARK,
         bench_soak.BENCHMARK,
+        bench_programs.BENCHMARK,
         bench_trace.CLOSER24,
         bench_trace.OBJECTIVE_STRICT,
         bench_trace.OBJECTIVE,
         *(SPARK if importlib.util.find_spec("pyspark") else ()),
     )
 }
+
+
+def names_apart() -> str:
+    """Return the names of the benchmarks that are too long to be some of all."""
+    return " and ".join(name for name, each in BENCHMARKS.items() if each.by_name_only)
 
 
 def changed() -> int:
@@ -90,11 +97,15 @@ def main() -> int:
     A target that is missed is no failure, but with ``--strict``.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; none: all but soak")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; none: all but {names_apart()}"
+    )
     parser.add_argument("--quick", action="store_true", help="a fraction of the time; printed only, nothing is written")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--list", action="store_true", help="tell what there is and how long it takes")
     parser.add_argument("--minutes", type=float, metavar="M", help="length of the soak (default: 60)")
+    parser.add_argument("--parts", nargs="+", default=(), metavar="PART", help="of programs: cells, as gather/1.5")
+    parser.add_argument("--seed", type=int, help="of loads that are drawn (default: drawn too, and printed)")
     parser.add_argument("--strict", action="store_true", help="end with 1 where a target is missed")
     parser.add_argument("--out", type=Path, help="write results and table there instead of out/")
     parser.add_argument("--keep", type=Path, help="keep the scratch directories there")
@@ -114,13 +125,14 @@ def main() -> int:
         for each in chosen:
             print(f"{each.name:<12} {each.seconds:>5} s  quick {each.quick_seconds:>4} s  {each.title}")
         return 0
+    choice = Choice(options.quick, options.minutes, tuple(options.parts), options.seed)
     results.ORDER[:] = list(BENCHMARKS)
     directory = options.out or (None if options.quick else results.OUT)
     failed = 0
     for benchmark in chosen:
         print(f"# {benchmark.name} ...", file=sys.stderr, flush=True)
         try:
-            result = asyncio.run(measure(benchmark, quick=options.quick, keep=options.keep, minutes=options.minutes))
+            result = asyncio.run(measure(benchmark, choice, options.keep))
         except Exception:
             traceback.print_exc()
             failed += 1

@@ -19,7 +19,17 @@ from loadtrim.testing import Cluster, LocalKafka, any_kafka
 
 from .results import BenchmarkResult, Figure, stamp
 
-__all__ = ["CONSUMER", "PIPELINE", "PLANNING", "SIMULATOR", "Benchmark", "BenchmarkContext", "Finding", "measure"]
+__all__ = [
+    "CONSUMER",
+    "PIPELINE",
+    "PLANNING",
+    "SIMULATOR",
+    "Benchmark",
+    "BenchmarkContext",
+    "Choice",
+    "Finding",
+    "measure",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,10 @@ class BenchmarkContext:
     """None: the benchmark needs none."""
     minutes: float | None = None
     """Length that was asked for, of benchmarks that can be of any; None: theirs."""
+    parts: tuple[str, ...] = ()
+    """Parts that were asked for, of benchmarks that have some; empty: all."""
+    seed: int | None = None
+    """Of random loads; None: drawn, and told."""
 
     def cluster(self) -> Cluster:
         assert self.kafka is not None
@@ -79,9 +93,26 @@ class Benchmark:
         return (*self.measures, f"{run.__module__.replace('.', '/')}.py")
 
 
-async def measure(
-    benchmark: Benchmark, *, quick: bool, keep: Path | None = None, minutes: float | None = None
-) -> BenchmarkResult:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the command line asks for, beside which benchmark."""
+
+    quick: bool = False
+    minutes: float | None = None
+    parts: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def words(self) -> list[str]:
+        """Return it as it is typed."""
+        return [
+            *(["--quick"] if self.quick else []),
+            *([f"--minutes {self.minutes:g}"] if self.minutes is not None else []),
+            *([f"--parts {' '.join(self.parts)}"] if self.parts else []),
+            *([f"--seed {self.seed}"] if self.seed is not None else []),
+        ]
+
+
+async def measure(benchmark: Benchmark, choice: Choice, keep: Path | None = None) -> BenchmarkResult:
     """Run one benchmark on a fresh broker and in a scratch directory that is removed afterwards."""
     load_average, commit = os.getloadavg()[0], commit_now()
     begun = time.monotonic()
@@ -89,27 +120,23 @@ async def measure(
     try:
         needed = any_kafka(partial(LocalKafka, heap_mb=1024)) if benchmark.needs_kafka else contextlib.nullcontext()
         with needed as kafka:
-            found = await benchmark.run(BenchmarkContext(quick, scratch, kafka, minutes))
+            found = await benchmark.run(
+                BenchmarkContext(choice.quick, scratch, kafka, choice.minutes, choice.parts, choice.seed)
+            )
     finally:
         if keep is None:
             shutil.rmtree(scratch, ignore_errors=True)
     return BenchmarkResult(
         name=benchmark.name,
         title=benchmark.title,
-        command=" ".join(
-            [
-                f"python -m benchmarks {benchmark.name}",
-                *(["--quick"] if quick else []),
-                *([f"--minutes {minutes:g}"] if minutes is not None else []),
-            ]
-        ),
+        command=" ".join([f"python -m benchmarks {benchmark.name}", *choice.words()]),
         at=stamp(),
         seconds=round(time.monotonic() - begun, 1),
         machine=machine(),
         load_average=round(load_average, 2),
         commit=commit,
         code=benchmark.code,
-        quick=quick,
+        quick=choice.quick,
         figures=found.figures,
         setting=found.setting,
         notes=found.notes,

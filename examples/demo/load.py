@@ -192,6 +192,8 @@ class LoadOptions:
     """When, seconds since the epoch; None: at once."""
     events: Callable[[str, float], tuple[int, bytes]] | None = None
     """(record id, seconds since the start) -> (partition, value); None: payments, dealt out by the shares."""
+    moments: Sequence[float] | None = None
+    """Seconds since the start at which a record is sent, ascending; None: as the rates say. Only with ``events``."""
     client_options: dict[str, Any] | None = None
     """More keyword arguments for the producer (TLS, SASL)."""
 
@@ -215,6 +217,12 @@ class Progress:
         return 0.0 if self.started_ns is None else max(0.0, (clock_ns() - self.started_ns) / 1e9)
 
 
+def _dues(options: LoadOptions) -> Iterator[Due]:
+    if options.moments is None:
+        return schedule(options.rates, options.shares, even=options.even)
+    return (Due(at, 0) for at in options.moments)
+
+
 class _Player:
     def __init__(self, options: LoadOptions, progress: Progress, producer: AIOKafkaProducer) -> None:
         self._options = options
@@ -231,7 +239,7 @@ class _Player:
         start = loop.time() + (LEAD_SECONDS if begin_at is None else begin_at - time.time())
         progress.started_ns = clock_ns() + round((start - loop.time()) * 1e9)
         # An absolute schedule: lateness of one burst never delays the next one's due time.
-        for number, due in enumerate(schedule(options.rates, options.shares, even=options.even)):
+        for number, due in enumerate(_dues(options)):
             wait = start + due.at_seconds - loop.time()
             if wait > 0.0005:
                 await asyncio.sleep(wait)

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,6 +66,8 @@ class RunOptions:
     """What is run: it writes journals and takes the variables of examples/payments/service.py."""
     events: Callable[[str, float], tuple[int, bytes]] | None = None
     """What is sent; None: payments (see ``LoadOptions``)."""
+    moments: Sequence[float] | None = None
+    """When it is sent; None: as the rates say (see ``LoadOptions``)."""
     replicas: int = 1
     """At the start; with clients other than ``loadtrim``, nobody asks for more, but ``replicas_at``."""
     replicas_at: tuple[tuple[float, int], ...] = ()
@@ -259,6 +261,7 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
         journal=options.directory,
         even=options.even,
         events=options.events,
+        moments=options.moments,
         begin_at=options.begin_at,
     )
     due = deque(options.replicas_at)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
+from benchmarks.programs.cells import Cell, cells
 
 from whole.demand import Demand
 
@@ -11,14 +15,30 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning"),
 ]
 
+SEED = 5
+CELLS = {cell.name: cell for cell in cells(random.Random(SEED))}
+
+
+def short(name: str) -> Cell:
+    """Return the cell with half a minute that is judged."""
+    return replace(CELLS[name], seconds=150.0)
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "load", "replicas"),
-    [("semaphore", 0.7, 1), ("semaphore", 1.5, 2), ("gather", 0.3, 1), ("workers", 0.7, 1)],
+    ("name", "replicas"),
+    [("semaphore/0.7", 1), ("semaphore/1.5", 2), ("gather/0.3", 1), ("workers/0.7", 1), ("threads/0.3", 1)],
 )
-def test_a_constant_load_is_given_the_fewest_replicas(program: str, load: float, replicas: int) -> None:
+def test_a_constant_load_is_given_the_fewest_replicas(name: str, replicas: int) -> None:
     """They were given all that there may be: work on ten records at once looked like ten times the work."""
-    outcome = Demand(program, load).run(60.0)
-    assert outcome.wanted[-1][1] == replicas, outcome.wanted
-    assert outcome.late_second_half == 0
+    verdict = Demand(short(name), SEED).run()
+    assert verdict.wanted[-1][1] == replicas, verdict.wanted
+    assert (verdict.late, verdict.lost, verdict.repeated) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_a_fixed_number_is_there_from_the_beginning_and_stays() -> None:
+    verdict = Demand(short("threads/0.3"), SEED, replicas=2).run()
+    assert verdict.replica_minutes == pytest.approx(2 * 150 / 60)
+    assert (verdict.scalings_whole, verdict.wanted_min, verdict.wanted_max) == (0, 2, 2)
+    assert (verdict.late, verdict.lost, verdict.repeated) == (0, 0, 0)

@@ -6,7 +6,7 @@ Not modelled: replication (a log is one log, whoever leads it), quotas, authenti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +124,15 @@ class Cluster:
         offset = self.stores[partition].append(batch_of([value], now_ms), now_ms)
         self._feed(partition)
         return offset
+
+    def put_batches(self, batches: Mapping[Partition, Sequence[tuple[float, bytes]]]) -> None:
+        """Append a batch of (time, value) to each of these partitions at once, as a producer that lingers does."""
+        now_ms = self._now_ms()
+        for partition, records in batches.items():
+            times = [int((EPOCH_SECONDS + at) * 1000) for at, _ in records]
+            self.stores[partition].append(batch_of([value for _, value in records], *times), now_ms)
+        for partition in batches:
+            self._feed(partition)
 
     def cut(self, partition: Partition, end: int, *values: bytes) -> None:
         """Lose the records from ``end`` on by an unclean election. The new leader has these before anybody asks."""

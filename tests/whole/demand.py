@@ -1,7 +1,8 @@
-"""``python -m whole.demand PROGRAM LOAD [SECONDS]``: the replicas that a group asks for, and is given, on virtual time.
+"""``python -m whole.demand [CELL ...]``: programs and loads of ``benchmarks.programs``, played on virtual time.
 
-The whole product runs; an orchestrator that is played here starts and ends members as the leader asks for them. LOAD is
-in members' capacity, arrivals are at random, and a record takes half a second of waiting (a call over the network).
+The whole product runs: consumers, agents, the leader's plans, a model of Kafka. An orchestrator that is played here
+starts and ends members as the leader asks for them. This is the laboratory: neither user code nor the product takes any
+processor time.
 """
 
 from __future__ import annotations
@@ -10,123 +11,77 @@ import argparse
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+import sys
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.record.memory_records import MemoryRecords
+from benchmarks.code_state import commit_now
+from benchmarks.programs.cells import Cell, arrivals, cell_named, cells
+from benchmarks.programs.judge import Done, Life, Played, Sent, Verdict, judge
+from benchmarks.programs.search import Search
+from benchmarks.programs.table import CellResult, load_results, markdown, result_of, save_result
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.codec import Record, decode
+from loadtrim_agent.wire.envelope import UnreadableRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
+from loadtrim_agent.wire.topic_names import control_topic
 
 from .broker import Cluster
-from .kernel import Clock, Kernel, Process
-from .member import SimConsumer, threads_in_charge
+from .kernel import EPOCH_SECONDS, Clock, Kernel, Process, Takes
+from .member import GROUP, SimConsumer, threads_in_charge
 from .network import Network
 from .world import TOPIC
 
-__all__ = ["PROGRAMS", "Demand", "Outcome"]
+__all__ = ["Demand", "search_of"]
 
-PARTITIONS = 12
-RECORD_SECONDS = 0.5
-OBJECTIVE_SECONDS = 3.0
-START_SECONDS = 2.0
-"""From a request until a new member begins."""
-AT_ONCE = 10
-BATCH = 20
 STEP_SECONDS = 0.5
 FIRST_GENERATION_SECONDS = 1.0
-
-Work = Callable[[Any], Awaitable[None]]
-
-
-async def one_by_one(consumer: Any, work: Work) -> None:
-    """``async for``."""
-    async for record in consumer:
-        await work(record)
+LINGER_SECONDS = 0.05
+"""Of the producer. Chosen: a sixtieth of the shortest objective, and a fifth of the requests at 100 records/s."""
+READ_BYTES = 1 << 40
+FORM = "laboratory"
 
 
-async def semaphore(consumer: Any, work: Work) -> None:
-    """A task for each record, ten at once, that says when it is done."""
-    free, tasks = asyncio.Semaphore(AT_ONCE), set()
+class _Work:
+    """What user code does with a record, in one member: the record says how long."""
 
-    async def handle(record: Any) -> None:
-        async with consumer.work(record):
-            await work(record)
-        free.release()
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
 
-    async for record in consumer:
-        task = asyncio.create_task(handle(record))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        await free.acquire()
-    await asyncio.gather(*tasks)
+    async def __call__(self, record: Any) -> None:
+        await asyncio.sleep(self._demand.busy_seconds(record))
+        self._demand.did(record)
 
-
-async def gather(consumer: Any, work: Work) -> None:
-    """``getmany`` and ``gather``."""
-    while True:
-        try:
-            batches = await consumer.getmany(timeout_ms=200, max_records=BATCH)
-        except ConsumerStoppedError:
-            return
-        await asyncio.gather(*(work(record) for batch in batches.values() for record in batch))
-
-
-async def workers(consumer: Any, work: Work) -> None:
-    """Ten tasks that ask one consumer, and say when they are done."""
-
-    async def run() -> None:
-        while True:
-            try:
-                record = await consumer.getone()
-            except ConsumerStoppedError:
-                return
-            async with consumer.work(record):
-                await work(record)
-
-    await asyncio.gather(*(run() for _ in range(AT_ONCE)))
-
-
-PROGRAMS: dict[str, tuple[Callable[[Any, Work], Awaitable[None]], float]] = {
-    "one-by-one": (one_by_one, 1 / RECORD_SECONDS),
-    "semaphore": (semaphore, AT_ONCE / RECORD_SECONDS),
-    "gather": (gather, BATCH / (1.4 * RECORD_SECONDS)),
-    "workers": (workers, AT_ONCE / RECORD_SECONDS),
-}
-"""Name -> program, and the records per second that one member can do: of a batch the slowest record counts."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """One run came to this."""
-
-    done: int = 0
-    late: int = 0
-    late_second_half: int = 0
-    done_second_half: int = 0
-    replica_minutes: float = 0.0
-    wanted: list[tuple[float, int]] = field(default_factory=list)
-    """(seconds since the load began, replicas): each change of what the leader asks for."""
+    def blocking(self, record: Any) -> Takes:
+        return Takes(self._demand.busy_seconds(record), lambda: self._demand.did(record))
 
 
 class _Member:
-    def __init__(self, demand: Demand, name: str) -> None:
+    def __init__(self, demand: Demand, name: str, asked_at: float) -> None:
         self._demand = demand
         self.name = name
+        self.asked_at = asked_at
         self.leaving = False
+        self.ended_at: float | None = None
         self.consumer: SimConsumer | None = None
         self.process = Process(demand.kernel, name, Clock())
         self.task = self.process.run(self._main())
 
     async def _main(self) -> None:
+        cell = self._demand.cell
         self.consumer = SimConsumer(
-            self._demand.kernel, self.name, TOPIC, settings={"sla_seconds": OBJECTIVE_SECONDS},
-            auto_offset_reset="earliest", auto_commit_interval_ms=1000,
+            self._demand.kernel, self.name, TOPIC, settings=self._demand.settings,
+            auto_offset_reset="earliest", auto_commit_interval_ms=1000, **cell.shape.options,
         )  # fmt: skip
         await self.consumer.start()
-        await self._demand.program(self.consumer, self._demand.work)
+        await cell.shape.run(self.consumer, _Work(self._demand))
         await self.consumer.stop()
+        self.ended_at = self._demand.kernel.now
 
     def decision(self) -> DecisionRecord | None:
         """Return the last decision, where this member leads."""
@@ -146,92 +101,199 @@ class Demand:
     """One run.
 
     Args:
-        program: of :data:`PROGRAMS`.
-        load: in members' capacity.
-        seed: of arrivals and records.
+        cell: program, load and objective.
+        seed: of arrivals, records and the order in which processes get their turns.
+        replicas: a fixed number, all there when the load begins; None: as the default policy asks for, from one on.
     """
 
-    def __init__(self, program: str, load: float, seed: int = 5) -> None:
-        self.program, capacity = PROGRAMS[program]
+    def __init__(self, cell: Cell, seed: int, replicas: int | None = None) -> None:
+        self.cell = cell
         self.kernel = Kernel(seed)
-        self._cluster = Cluster(self.kernel)
+        self.settings: dict[str, Any] = {
+            "sla_seconds": cell.objective_seconds, "sla_share": cell.objective_share,
+            **({"policy": f"fixed:replicas={replicas}"} if replicas else {}),
+        }  # fmt: skip
+        self._replicas = replicas or 1
+        self._load = deque(arrivals(cell, seed))
+        self._cluster = Cluster(self.kernel, nodes=1)
         Network(self.kernel, self._cluster)
-        self._cluster.create(TOPIC, PARTITIONS)
-        self._rate = load * capacity
-        self._rng = random.Random(seed)
-        self._written: dict[tuple[int, int], float] = {}
+        self._cluster.create(TOPIC, cell.partitions)
+        self._busy: dict[tuple[int, int], float] = {}
+        self._sent: list[Sent] = []
+        self._done: list[Done] = []
         self._members: list[_Member] = []
-        self._starting = 0
-        self._half_at = 0.0
-        self.outcome = Outcome()
+        self._starting: list[float] = []
+        """Times since the kernel's zero at which replicas were asked for that are not there yet."""
+        self._began = 0.0
 
-    def run(self, seconds: float) -> Outcome:
-        """Play so many seconds of the load, from one member on."""
+    def run(self) -> Verdict:
+        """Play the load, wait until all of it is done, and judge."""
         with self.kernel.in_charge(), threads_in_charge():
-            self._join()
+            for _ in range(self._replicas):
+                self._join(self.kernel.now)
             self.kernel.run(FIRST_GENERATION_SECONDS)
-            began = self.kernel.now
-            self._half_at = began + seconds / 2
-            self._write()
-            while self.kernel.now < began + seconds:
-                self.kernel.run(STEP_SECONDS)
-                there = sum(not member.task.done() for member in self._members)
-                self.outcome.replica_minutes += there * STEP_SECONDS / 60
-                self._orchestrate(self.kernel.now - began)
-        return self.outcome
+            self._began = self.kernel.now
+            self._write_next()
+            while self._at < self.cell.seconds:
+                self._step()
+            # What is not done in as long a time again is lost, or as good as lost.
+            while len({each[1:] for each in self._done}) < len(self._sent) and self._at < 2 * self.cell.seconds:
+                self._step()
+            self._raise_failures()
+            played = self._played()
+        return judge(self.cell, played)
 
-    async def work(self, record: Any) -> None:
-        await asyncio.sleep(self._rng.uniform(0.6, 1.4) * RECORD_SECONDS)
-        late = self.kernel.now - self._written[record.partition, record.offset] > OBJECTIVE_SECONDS
-        second = self.kernel.now >= self._half_at
-        self.outcome.done += 1
-        self.outcome.late += late
-        self.outcome.done_second_half += second
-        self.outcome.late_second_half += late and second
+    # -- user code's side ----------------------------------------------------------------------------------------
+
+    def busy_seconds(self, record: Any) -> float:
+        """Return the record's time."""
+        return self._busy[record.partition, record.offset]
+
+    def did(self, record: Any) -> None:
+        """Note that a program is through with a record."""
+        self._done.append(Done(self._at, record.partition, record.offset))
+
+    # -- the load ------------------------------------------------------------------------------------------------
+
+    @property
+    def _at(self) -> float:
+        return self.kernel.now - self._began
+
+    def _write_next(self) -> None:
+        """Wait for the next record, and send it with all that come within the producer's linger."""
+        if self._load:
+            self.kernel.scheduler.at(self._began + self._load[0].at + LINGER_SECONDS, self._write)
 
     def _write(self) -> None:
-        index = self._rng.randrange(PARTITIONS)
-        self._written[index, self._cluster.put(Partition(TOPIC, index), b"x")] = self.kernel.now
-        self.kernel.scheduler.after(self._rng.expovariate(self._rate), self._write)
+        batches: dict[Partition, list[tuple[float, bytes]]] = {}
+        while self._load and self._load[0].at <= self._at:
+            arrival = self._load.popleft()
+            partition = Partition(TOPIC, arrival.partition)
+            batch = batches.setdefault(partition, [])
+            offset = self._cluster.stores[partition].end + len(batch)
+            self._busy[arrival.partition, offset] = arrival.busy_seconds
+            self._sent.append(Sent(arrival.at, arrival.partition, offset))
+            batch.append((self._began + arrival.at, b"x"))
+        self._cluster.put_batches(batches)
+        self._write_next()
 
-    def _join(self) -> None:
-        self._members.append(_Member(self, f"m{len(self._members) + 1}"))
+    # -- the orchestrator's side ---------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        self.kernel.run(STEP_SECONDS)
+        self._orchestrate()
+
+    def _join(self, asked_at: float) -> None:
+        self._members.append(_Member(self, f"m{len(self._members) + 1}", asked_at))
 
     def _started(self) -> None:
-        self._starting -= 1
-        self._join()
+        self._join(self._starting.pop(0))
 
-    def _orchestrate(self, at: float) -> None:
+    def _orchestrate(self) -> None:
         decision = next((found for member in self._members if (found := member.decision()) is not None), None)
         if decision is None:
             return
         wanted, there = decision.replicas_wanted, [member for member in self._members if not member.leaving]
-        if not self.outcome.wanted or self.outcome.wanted[-1][1] != wanted:
-            self.outcome.wanted.append((round(at, 1), wanted))
-        for _ in range(wanted - len(there) - self._starting):
-            self._starting += 1
-            self.kernel.scheduler.after(START_SECONDS, self._started)
+        for _ in range(wanted - len(there) - len(self._starting)):
+            self._starting.append(self.kernel.now)
+            self.kernel.scheduler.after(self.cell.start_seconds, self._started)
         if wanted < len(there) and not self._starting:
             last = sorted(there, key=lambda member: member.name not in decision.victims)
             for member in last[: len(there) - wanted]:
                 member.end()
 
+    def _raise_failures(self) -> None:
+        for member in self._members:
+            if member.task.done() and (error := member.task.exception()) is not None:
+                raise RuntimeError(f"the program of {member.name} failed") from error
 
-def main() -> None:
+    # -- what was written down -----------------------------------------------------------------------------------
+
+    def _played(self) -> Played:
+        end = float("inf")
+        lives = [
+            Life(m.asked_at - self._began, end if m.ended_at is None else m.ended_at - self._began)
+            for m in self._members
+        ]
+        lives += [Life(asked_at - self._began, end) for asked_at in self._starting]
+        control = sorted(self._control(), key=lambda entry: entry[0])
+        return Played(self._sent, self._done, lives, control, GROUP)
+
+    def _control(self) -> Iterator[tuple[float, Record]]:
+        name = control_topic(GROUP)
+        for index in range(self._cluster.topics.get(name, 0)):
+            batches = MemoryRecords(self._cluster.stores[Partition(name, index)].read(0, READ_BYTES))
+            while (batch := batches.next_batch()) is not None:
+                for entry in batch:
+                    try:
+                        record = decode(entry.value)
+                    except UnreadableRecord:
+                        continue
+                    yield entry.timestamp / 1e3 - EPOCH_SECONDS - self._began, record
+
+
+def search_of(cell: Cell, seed: int, begin: int | None = None) -> Search:
+    """Find the fewest replicas that hold the objective."""
+    search = Search(cell.replicas_least, cell.partitions, cell.objective_share, begin)
+    while (replicas := search.next) is not None:
+        search.tell(replicas, Demand(cell, seed, replicas).run())
+    return search
+
+
+def main() -> int:
+    """Play cells. Returns the exit code: 0 nothing is off, 1 something is, 2 wrong use."""
     parser = argparse.ArgumentParser(prog="python -m whole.demand", description=__doc__)
-    parser.add_argument("program", choices=sorted(PROGRAMS))
-    parser.add_argument("load", type=float, help="members' capacity")
-    parser.add_argument("seconds", type=float, nargs="?", default=120.0)
-    options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    outcome = Demand(options.program, options.load).run(options.seconds)
-    in_time = 100 - 100 * outcome.late / max(1, outcome.done)
-    later = 100 - 100 * outcome.late_second_half / max(1, outcome.done_second_half)
-    print(
-        f"{options.program} at {options.load:g} members' load: {outcome.replica_minutes:.1f} replica-minutes, "
-        f"{in_time:.2f} % in time, {later:.2f} % in the second half; asked for {outcome.wanted}"
+    parser.add_argument("cells", nargs="*", metavar="CELL", help="PROGRAM/LOAD, or either of the two; none: all")
+    parser.add_argument("--seed", type=int, help="of the loads (default: drawn, and printed)")
+    parser.add_argument("--list", action="store_true", help="tell what cells there are")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep results there, beside those of other cells")
+    parser.add_argument(
+        "--kept", type=Path, metavar="FILE", help="take the fewest from there where the seed is the same"
     )
+    parser.add_argument("--reasons", action="store_true", help="print why it scaled in the judged time")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
+    found = {cell.name: cell for cell in cells(random.Random(seed))}
+    try:
+        chosen = _chosen(options.cells, found)
+    except ValueError as error:
+        parser.error(str(error))
+    if options.list:
+        print("\n".join(found))
+        return 0
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    print(f"seed {seed}", file=sys.stderr)
+    kept = {each.name: each for each in load_results(options.kept)} if options.kept else {}
+    results = []
+    for cell in chosen:
+        results.append(_play(cell, seed, kept.get(cell.name)))
+        print(markdown(results).splitlines()[-1], file=sys.stderr, flush=True)
+        if options.reasons:
+            print("\n".join(results[-1].verdict.reasons), results[-1].verdict.wanted, file=sys.stderr, flush=True)
+        if options.json:
+            save_result(options.json, results[-1])
+    print(markdown(results))
+    return 1 if any(result.problems for result in results) else 0
+
+
+def _chosen(names: list[str], found: dict[str, Cell]) -> list[Cell]:
+    """Return the cells of these names, each once; a name of a program or a load stands for all of its cells."""
+    chosen: dict[str, Cell] = {}
+    for name in names or [""]:
+        of_it = [cell for cell in found.values() if name in ("", cell.program, cell.load)]
+        chosen |= {cell.name: cell for cell in of_it or [cell_named(name, found)]}
+    return list(chosen.values())
+
+
+def _play(cell: Cell, seed: int, kept: CellResult | None) -> CellResult:
+    search = Search(cell.replicas_least, cell.partitions, cell.objective_share)
+    if kept is not None and kept.seed == seed:
+        search.tried.update(kept.tried)
+    else:
+        search = search_of(cell, seed)
+    return result_of(cell, seed, FORM, search, Demand(cell, seed).run(), commit_now())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

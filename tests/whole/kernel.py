@@ -16,13 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.cluster import ClusterMetadata
 
 from sim.scheduler import Scheduler
 
-__all__ = ["Kernel", "Process", "SimLoop", "StuckError"]
+__all__ = ["Kernel", "Process", "SimLoop", "StuckError", "Takes"]
 
 EPOCH_SECONDS = 1_700_000_000.0
 """Wall clock at virtual time zero. Chosen."""
@@ -64,6 +64,14 @@ class Clock:
     def when(self, monotonic: float) -> float:
         """Return the virtual time at which the monotonic clock shows this."""
         return (monotonic + self.suspended_seconds) / self.rate
+
+
+class Takes(NamedTuple):
+    """Result of a function that would keep its worker thread busy: the thread is free after so many seconds."""
+
+    seconds: float
+    then: Callable[[], Any]
+    """Called at the end; the thread's result is what it returns."""
 
 
 class _NoSelector:
@@ -122,7 +130,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._watch(timer)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        """Call it in this loop: what takes time in a worker thread takes none here."""
+        """Call it in this loop: what takes time in a worker thread takes none here, but where it says so."""
         done = self.create_future()
         self.call_soon(self._call_into, done, func, args)
         return done
@@ -131,9 +139,14 @@ class SimLoop(asyncio.BaseEventLoop):
         if done.cancelled():
             return
         try:
-            done.set_result(func(*args))
+            result = func(*args)
         except Exception as error:
             done.set_exception(error)
+            return
+        if isinstance(result, Takes):
+            self.call_later(result.seconds, self._call_into, done, result.then, ())
+        else:
+            done.set_result(result)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **kw: Any) -> Any:
         return await self._kernel.connect(self, protocol_factory, host, port)

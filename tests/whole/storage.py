@@ -34,10 +34,16 @@ class _Batch:
     data: bytes
 
 
-def batch_of(values: list[bytes], timestamp_ms: int) -> bytes:
-    """Return the bytes of one batch of records without keys, as a producer sends it."""
+def batch_of(values: list[bytes], *timestamps_ms: int) -> bytes:
+    """Return the bytes of one batch of records without keys, as a producer sends it.
+
+    Args:
+        values: of the records.
+        timestamps_ms: one for all, or one for each.
+    """
     builder = DefaultRecordBatchBuilder(2, 0, 0, NO_PRODUCER, NO_PRODUCER, NO_PRODUCER, 1 << 30)
-    for offset, value in enumerate(values):
+    times = timestamps_ms if len(timestamps_ms) == len(values) else timestamps_ms * len(values)
+    for offset, (value, timestamp_ms) in enumerate(zip(values, times, strict=True)):
         builder.append(offset, timestamp_ms, None, value, [])
     return bytes(builder.build())
 

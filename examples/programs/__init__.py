@@ -1,0 +1,1 @@
+"""Programs as people write them around a consumer: one record at a time, tasks, batches, workers, a pool of threads."""
