@@ -38,7 +38,7 @@ from .suite import (
     results,
 )
 from .suite.results import merge, render_text
-from .suite.suite import Benchmark, Choice, measure
+from .suite.suite import Benchmark, BenchmarkChoice, measure
 
 SPARK = (bench_spark.INGEST, bench_spark.BASELINES, bench_forecast.FORECAST, bench_forecast.STEEP)
 """Listed and run only where pyspark is installed."""
@@ -125,7 +125,7 @@ def main() -> int:
         for each in chosen:
             print(f"{each.name:<12} {each.seconds:>5} s  quick {each.quick_seconds:>4} s  {each.title}")
         return 0
-    choice = Choice(options.quick, options.minutes, tuple(options.parts), options.seed)
+    choice = BenchmarkChoice(options.quick, options.minutes, tuple(options.parts), options.seed)
     results.ORDER[:] = list(BENCHMARKS)
     directory = options.out or (None if options.quick else results.OUT)
     failed = 0

@@ -20,7 +20,7 @@ from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 from .cells import Cell
 
-__all__ = ["Done", "Life", "Played", "Sent", "Told", "Verdict", "judge"]
+__all__ = ["Done", "Life", "Played", "Sent", "StatusMinute", "Verdict", "judge"]
 
 REASONS_MAX = 12
 """Reasons of scalings that are kept. Chosen."""
@@ -62,7 +62,7 @@ class Played(NamedTuple):
     group: str
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class StatusMinute(msgspec.Struct, frozen=True, kw_only=True):
     """One minute as the group's status told it, and as it was."""
 
     share: float | None
@@ -95,7 +95,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     scalings: int
     """Changes in the judged time."""
     scalings_whole: int
-    told: Told
+    told: StatusMinute
     reasons: tuple[str, ...]
     """Why it scaled in the judged time."""
 
@@ -195,7 +195,7 @@ def _changes(decisions: Sequence[tuple[float, DecisionRecord]]) -> list[tuple[fl
     return [*decisions[:1], *changed]
 
 
-def _told(cell: Cell, played: Played, first: dict[tuple[int, int], float]) -> Told:
+def _told(cell: Cell, played: Played, first: dict[tuple[int, int], float]) -> StatusMinute:
     """Compare the status at the end of the judged time with the records that were done in its window."""
     end = cell.windows[-1][1]
     observer = GroupObserver(played.group)
@@ -208,7 +208,7 @@ def _told(cell: Cell, played: Played, first: dict[tuple[int, int], float]) -> To
         at - sent_at[key] for key, at in first.items() if key in sent_at and end - WINDOW_SECONDS <= at < end
     )
     in_time = sum(latency <= cell.objective_seconds for latency in latencies)
-    return Told(
+    return StatusMinute(
         share=state.in_time_share,
         share_true=in_time / len(latencies) if latencies else None,
         latency_p99=state.latency_p99,

@@ -11,7 +11,7 @@ import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,7 +122,6 @@ async def _played(
             policy=f"fixed:replicas={replicas}" if replicas else "",
             service=SERVICE,
             events=event,
-            moments=[arrival.at for arrival in load],
             replicas=replicas or 1,
             startup_delay_seconds=cell.start_seconds,
             finish_seconds=cell.seconds,
@@ -135,10 +134,11 @@ async def _played(
     )
 
 
-def _rates(cell: Cell, load: Iterable[Arrival]) -> LoadRates:
+def _rates(cell: Cell, load: Sequence[Arrival]) -> LoadRates:
     counts = Counter(int(arrival.at) for arrival in load)
     per_second = tuple(float(counts[second]) for second in range(math.ceil(cell.seconds)))
-    return LoadRates(per_second, f"{cell.program} at {cell.load} members' capacity")
+    source = f"{cell.program} at {cell.load} members' capacity"
+    return LoadRates(per_second, source, moments=tuple(arrival.at for arrival in load))
 
 
 def _written(run: JournaledRun, setting: Setting, directory: Path, group: str) -> Played:

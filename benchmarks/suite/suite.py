@@ -25,8 +25,8 @@ __all__ = [
     "PLANNING",
     "SIMULATOR",
     "Benchmark",
+    "BenchmarkChoice",
     "BenchmarkContext",
-    "Choice",
     "Finding",
     "measure",
 ]
@@ -94,7 +94,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BenchmarkChoice:
     """What the command line asks for, beside which benchmark."""
 
     quick: bool = False
@@ -112,7 +112,7 @@ class Choice:
         ]
 
 
-async def measure(benchmark: Benchmark, choice: Choice, keep: Path | None = None) -> BenchmarkResult:
+async def measure(benchmark: Benchmark, choice: BenchmarkChoice, keep: Path | None = None) -> BenchmarkResult:
     """Run one benchmark on a fresh broker and in a scratch directory that is removed afterwards."""
     load_average, commit = os.getloadavg()[0], commit_now()
     begun = time.monotonic()

@@ -69,10 +69,12 @@ class LoadRates:
     """Where it comes from, in words, for the report."""
     shares: tuple[tuple[float, ...], ...] = ()
     """Each partition's share in every second, where that changes; empty: the same all the time."""
+    moments: tuple[float, ...] = ()
+    """Seconds since the start at which a record is sent, ascending; empty: as the rates say."""
 
     @property
     def records(self) -> int:
-        return sum(map(math.ceil, self.per_second))
+        return len(self.moments) or sum(map(math.ceil, self.per_second))
 
 
 def trace(*, every: int = 5) -> LoadRates:
@@ -165,15 +167,18 @@ def schedule(rates: LoadRates, shares: Sequence[float], *, even: bool = False) -
     if not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
         raise ValueError(f"the partitions' shares sum to {sum(shares):g}, not to 1")
     credit = [0.0] * len(shares)
+    for at in rates.moments or _moments(rates, even=even):
+        for partition, share in enumerate(rates.shares[int(at)] if rates.shares else shares):
+            credit[partition] += share
+        chosen = max(range(len(shares)), key=lambda partition: (credit[partition], -partition))
+        credit[chosen] -= 1.0
+        yield Due(at, chosen)
+
+
+def _moments(rates: LoadRates, *, even: bool) -> Iterator[float]:
     for second, rate in enumerate(rates.per_second):
         count = math.ceil(rate)
-        now = rates.shares[second] if rates.shares else shares
-        for index in range(count):
-            for partition, share in enumerate(now):
-                credit[partition] += share
-            chosen = max(range(len(shares)), key=lambda partition: (credit[partition], -partition))
-            credit[chosen] -= 1.0
-            yield Due(second + (index / count if even else 0.0), chosen)
+        yield from (second + (index / count if even else 0.0) for index in range(count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +197,6 @@ class LoadOptions:
     """When, seconds since the epoch; None: at once."""
     events: Callable[[str, float], tuple[int, bytes]] | None = None
     """(record id, seconds since the start) -> (partition, value); None: payments, dealt out by the shares."""
-    moments: Sequence[float] | None = None
-    """Seconds since the start at which a record is sent, ascending; None: as the rates say. Only with ``events``."""
     client_options: dict[str, Any] | None = None
     """More keyword arguments for the producer (TLS, SASL)."""
 
@@ -217,12 +220,6 @@ class Progress:
         return 0.0 if self.started_ns is None else max(0.0, (clock_ns() - self.started_ns) / 1e9)
 
 
-def _dues(options: LoadOptions) -> Iterator[Due]:
-    if options.moments is None:
-        return schedule(options.rates, options.shares, even=options.even)
-    return (Due(at, 0) for at in options.moments)
-
-
 class _Player:
     def __init__(self, options: LoadOptions, progress: Progress, producer: AIOKafkaProducer) -> None:
         self._options = options
@@ -239,7 +236,7 @@ class _Player:
         start = loop.time() + (LEAD_SECONDS if begin_at is None else begin_at - time.time())
         progress.started_ns = clock_ns() + round((start - loop.time()) * 1e9)
         # An absolute schedule: lateness of one burst never delays the next one's due time.
-        for number, due in enumerate(_dues(options)):
+        for number, due in enumerate(schedule(options.rates, options.shares, even=options.even)):
             wait = start + due.at_seconds - loop.time()
             if wait > 0.0005:
                 await asyncio.sleep(wait)

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,8 +66,6 @@ class RunOptions:
     """What is run: it writes journals and takes the variables of examples/payments/service.py."""
     events: Callable[[str, float], tuple[int, bytes]] | None = None
     """What is sent; None: payments (see ``LoadOptions``)."""
-    moments: Sequence[float] | None = None
-    """When it is sent; None: as the rates say (see ``LoadOptions``)."""
     replicas: int = 1
     """At the start; with clients other than ``loadtrim``, nobody asks for more, but ``replicas_at``."""
     replicas_at: tuple[tuple[float, int], ...] = ()
@@ -261,7 +259,6 @@ async def _play_and_follow(options: RunOptions, live: Live) -> None:
         journal=options.directory,
         even=options.even,
         events=options.events,
-        moments=options.moments,
         begin_at=options.begin_at,
     )
     due = deque(options.replicas_at)

@@ -26,6 +26,12 @@ class TestSchedule:
         due = list(load.schedule(load.constant(4, 2), (1.0,), even=True))
         assert [record.at_seconds for record in due] == [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75]
 
+    def test_records_are_sent_at_the_moments_that_are_given(self) -> None:
+        rates = load.LoadRates((1.0, 0.0, 9.0), "test", moments=(0.1, 0.1, 2.7))
+        due = list(load.schedule(rates, (0.5, 0.5)))
+        assert [(record.at_seconds, record.partition) for record in due] == [(0.1, 0), (0.1, 1), (2.7, 0)]
+        assert rates.records == 3
+
     def test_two_hot_partitions_have_half_of_every_burst(self) -> None:
         due = load.schedule(load.constant(140, 10), load.shares_skewed(9))
         for _, burst in groupby(due, key=lambda record: record.at_seconds):

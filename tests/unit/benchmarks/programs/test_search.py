@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.programs.judge import Told, Verdict
+from benchmarks.programs.judge import StatusMinute, Verdict
 from benchmarks.programs.search import Search
 
 SHARE = 0.99
 
 
 def outcome(*, late: int, lost: int = 0) -> Verdict:
-    told = Told(share=None, share_true=None, latency_p99=None, latency_p99_true=None)
+    told = StatusMinute(share=None, share_true=None, latency_p99=None, latency_p99_true=None)
     return Verdict(
         records=1000, late=late, whole_records=1000, whole_late=late, lost=lost, repeated=0, replica_minutes=1.0,
         wanted=(), wanted_min=None, wanted_max=None, scalings=0, scalings_whole=0, told=told, reasons=(),

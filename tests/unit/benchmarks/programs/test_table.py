@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from benchmarks.programs.cells import cells
-from benchmarks.programs.judge import Told, Verdict
+from benchmarks.programs.judge import StatusMinute, Verdict
 from benchmarks.programs.search import Search
 from benchmarks.programs.table import HEAD, load_results, markdown, result_of, row, save_result
 
@@ -14,7 +14,7 @@ CELLS = {cell.name: cell for cell in cells(random.Random(1))}
 
 
 def verdict(late: int, wanted: int) -> Verdict:
-    told = Told(share=0.99999, share_true=None, latency_p99=2.5, latency_p99_true=1.0)
+    told = StatusMinute(share=0.99999, share_true=None, latency_p99=2.5, latency_p99_true=1.0)
     return Verdict(
         records=1000, late=late, whole_records=2000, whole_late=late, lost=0, repeated=0, replica_minutes=8.0,
         wanted=((0.0, wanted),), wanted_min=wanted, wanted_max=wanted, scalings=0, scalings_whole=1, told=told,
