@@ -30,7 +30,7 @@ class Sent(NamedTuple):
     """One record that is in the topic. Times are seconds since the load began."""
 
     at: float
-    """Its timestamp."""
+    """The record's timestamp."""
     partition: int
     offset: int
 
@@ -97,7 +97,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     scalings_whole: int
     told: StatusMinute
     reasons: tuple[str, ...]
-    """Why it scaled in the judged time."""
+    """Reasons of the scalings in the judged time."""
 
     @property
     def share(self) -> float:

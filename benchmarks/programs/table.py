@@ -34,7 +34,7 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     tried: dict[int, Verdict]
     verdict: Verdict
     problems: tuple[str, ...]
-    """What is off; empty for a program without a verdict."""
+    """Names of what is off; empty for a program without a verdict."""
 
 
 def result_of(cell: Cell, seed: int, form: str, search: Search, verdict: Verdict, commit: str = "") -> CellResult:

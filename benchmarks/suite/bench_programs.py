@@ -39,12 +39,12 @@ __all__ = ["BENCHMARK"]
 
 SERVICE = Path(__file__).resolve().parents[2] / "examples" / "programs" / "service.py"
 AT_ONCE = 6
-"""Runs side by side. Measured: see docs/decisions/programs.md."""
+"""Number of runs side by side. Measured: see docs/decisions/programs.md."""
 QUICK = ("gather/1.5", "threads/0.7")
 QUICK_JUDGED_SECONDS = 30.0
 FORM = "real"
 LABORATORY_FILE = OUT / "demand.json"
-"""Where ``python -m whole.demand --json`` keeps what it found: the search on real processes begins there."""
+"""The file in which ``python -m whole.demand --json`` keeps its results: the search on real processes begins there."""
 FILE = OUT / "programs.json"
 PAGE = OUT / "programs.md"
 

@@ -95,7 +95,7 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkChoice:
-    """What the command line asks for, beside which benchmark."""
+    """The choices of the command line, beside which benchmark."""
 
     quick: bool = False
     minutes: float | None = None

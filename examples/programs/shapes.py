@@ -28,7 +28,7 @@ POLL_MS = 200
 
 
 class Work(Protocol):
-    """What is done with a record."""
+    """The work that a record makes."""
 
     async def __call__(self, record: Any) -> None:
         """Take the record's time by waiting, as for a call over the network."""
