@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeAlias
 
 import msgspec
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from loadtrim_agent.common.host import instance_name
@@ -30,10 +31,13 @@ from .cluster_queries import ClusterQueries
 from .last_record import abandon_unless_worked_on, coroutine_function
 from .positions import Positions
 from .settings import Settings
+from .start_errors import ClientTrouble, explained
 from .watch import AgentWatch
 from .work import Work, Worked
 
 __all__ = ["ManagedConsumer"]
+
+log = logging.getLogger("loadtrim")
 
 NO_RECORDS_WAIT_SECONDS = 1.0
 """The longest sleep of user code before it looks again: for a lease that came back without a record."""
@@ -110,17 +114,22 @@ class ManagedConsumer:
             raise IllegalStateError("start() was called twice")
         link.thread = AgentThread(self._arguments.client_id)
         link.thread.start()
+        trouble = ClientTrouble()
         try:
-            link.agent = await link.run(self._make_agent())
-            link.buffer = link.agent.buffer
-            self._watch = AgentWatch(link.agent, link.thread)
-            link.agent.listener.target = self._listener
-            if self._ending:  # From here on the agent itself is told to leave.
-                raise ConsumerStoppedError()
-            await link.run(link.agent.start())
-        except BaseException:
+            with trouble.of_thread(link.thread.ident):
+                link.agent = await link.run(self._make_agent())
+                link.buffer = link.agent.buffer
+                self._watch = AgentWatch(link.agent, link.thread)
+                link.agent.listener.target = self._listener
+                if self._ending:  # From here on the agent itself is told to leave.
+                    raise ConsumerStoppedError()
+                await link.run(link.agent.start())
+        except BaseException as error:
             await self._abort_start()
-            raise
+            if not isinstance(error, KafkaError):
+                raise
+            log.debug("The start failed", exc_info=True)
+            raise explained(error, self._arguments.kafka, trouble.said) from None
 
     async def _abort_start(self) -> None:
         self.closed = True

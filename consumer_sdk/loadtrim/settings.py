@@ -13,6 +13,7 @@ import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.settings import AgentSettings, Positive, out_of_range, what_is_allowed
+from loadtrim_agent.leader.scaling.webhook import check_webhook
 from loadtrim_agent.observability.http import parse_address
 from loadtrim_agent.planning.published.rate_sources import rate_source_of
 from loadtrim_agent.planning.registry import make_packer, make_policy
@@ -74,7 +75,20 @@ class Settings(AgentSettings, frozen=True, kw_only=True):
                 ) from None
         if self.scaler == "webhook" and not self.scaler_url:
             raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
+        self._check_scaler()
         self._check_time_zone()
+
+    def _check_scaler(self) -> None:
+        """Neither value is quoted: both may hold a secret."""
+        try:
+            if self.scaler_url:
+                check_webhook(self.scaler_url, self.scaler_token)
+        except ValueError as error:
+            raise SettingsError(f"LOADTRIM_SCALER_URL or LOADTRIM_SCALER_TOKEN cannot be used: {error}") from None
+        if self.scaler_url and self.scaler == "none":
+            log.warning(
+                "LOADTRIM_SCALER_URL is set and LOADTRIM_SCALER is none: nothing is asked for, so nothing is scaled."
+            )
 
     def _check_time_zone(self) -> None:
         """UTC needs no time zone database; small images have none."""

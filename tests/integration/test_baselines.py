@@ -144,7 +144,7 @@ async def test_a_topic_that_is_not_there_is_said_once(
     monkeypatch.setattr(reading, "LOOK_SECONDS", 0.05)
     topic = f"baselines-{uuid.uuid4().hex[:6]}"
     known, broke = Baselines("g", utc_slots), list[str]()
-    with caplog.at_level(logging.INFO, "loadtrim"):
+    with caplog.at_level(logging.DEBUG, "loadtrim"):
         async with reader_of(quick_kafka, topic, known, broke):
             await asyncio.to_thread(quick_kafka.create_topic, 1, name=topic)
             await publish(quick_kafka, topic, (key("a"), data(value(topic="a"))))

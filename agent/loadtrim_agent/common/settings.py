@@ -34,6 +34,9 @@ _SECRETS = ("token", "password", "secret", "credential", "sasl", "private")
 
 # A description is what an error message says is allowed.
 Positive = Annotated[float, msgspec.Meta(gt=0, description="a number of seconds above 0, e.g. 0.5")]
+Concurrency = Annotated[
+    float, msgspec.Meta(gt=0, description="busy seconds per second that a member can give, above 0, e.g. 4")
+]
 Share = Annotated[float, msgspec.Meta(ge=0.5, lt=1, description="a share of at least 0.5 and below 1, e.g. 0.999")]
 Replicas = Annotated[
     int, msgspec.Meta(ge=1, description="1 or more: with no member there is no leader to scale up again")
@@ -41,6 +44,10 @@ Replicas = Annotated[
 MaxReplicas = Annotated[
     Annotated[int, msgspec.Meta(ge=1)] | None,
     msgspec.Meta(description="1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
+]
+Moment = Annotated[
+    Annotated[float, msgspec.Meta(ge=0)] | None,
+    msgspec.Meta(description="a time in seconds since the epoch, e.g. 1760000000.5"),
 ]
 Mode = Literal["active", "shadow"]
 ScalerName = Literal["none", "webhook"]
@@ -70,7 +77,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     report_seconds: Positive = 1.0
     drain_seconds: Positive = 20.0
     """Longest drain of the record in hand, at a stop or a move."""
-    concurrency: Positive = 1.0
+    concurrency: Concurrency = 1.0
     """Busy seconds per second that this member can give."""
     instance: str = ""
     """What the orchestrator calls this process; empty: see :func:`~loadtrim_agent.common.host.instance_name`."""
@@ -86,7 +93,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     control_topic: str = ""
     """Empty: ``__loadtrim.<group>``."""
     baseline_topic: str = BASELINE_TOPIC
-    requested_at: float | None = None
+    requested_at: Moment = None
     """When the orchestrator was asked for this instance, seconds since the epoch (``loadtrim up`` sets it): the start
     of the measured start-up time; else the process's start."""
 

@@ -74,7 +74,9 @@ class BaselineReader:
                 await self._read(partition)
         except UnknownTopicOrPartitionError:
             self._forget()
-            self._say(logging.INFO, f"There is no baseline topic {self._topic}, so nothing is expected of the history.")
+            self._say(
+                logging.DEBUG, f"There is no baseline topic {self._topic}, so nothing is expected of the history."
+            )
         except UNREACHABLE as error:
             self._boundary.broke("baselines")
             self._say(

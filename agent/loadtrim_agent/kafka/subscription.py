@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from loadtrim_agent.wire.topic_names import is_internal
 
+from .missing_topics import MISSING, quiet_about
 from .ports import TopicObserver
 
 __all__ = ["Subscription", "TopicWatch"]
+
+log = logging.getLogger("loadtrim")
+
+SAID_AFTER_SECONDS = 1.0
+"""A topic that the broker makes for the asking is there by then. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +70,11 @@ class TopicWatch:
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist (and is not created by asking).
         """
-        await self._ask()
-        for topic in self.subscription.topics:
-            await self._client._wait_on_metadata(topic)
+        topics = self.subscription.topics
+        with quiet_about(topics):
+            await self._ask()
+            for topic in topics:
+                await self._await_topic(topic)
         self._last = self._seen()
         self._client.cluster.add_listener(self._updated)
 
@@ -72,14 +82,36 @@ class TopicWatch:
         """Watch something else from now on."""
         self._extra |= set(self.seen[0])  # as leader the member goes on to go by what it knows of them
         self.subscription = subscription
-        await self._ask()
-        self._updated(self._client.cluster)
-        for topic in subscription.topics:
-            if self._count(topic) == 0 and subscription is self.subscription:
-                # Asking may make it; and only asking again says when it is there.
-                with contextlib.suppress(KafkaError):
-                    await self._client._wait_on_metadata(topic)
-                self._updated(self._client.cluster)
+        with quiet_about(subscription.topics):
+            await self._ask()
+            self._updated(self._client.cluster)
+            for topic in subscription.topics:
+                if self._count(topic) == 0 and subscription is self.subscription:
+                    # Asking may make it; and only asking again says when it is there.
+                    with contextlib.suppress(KafkaError):
+                        await self._await_topic(topic)
+                    self._updated(self._client.cluster)
+
+    async def _await_topic(self, topic: str) -> None:
+        """Wait until the topic is there; where that takes longer than a moment, say so once."""
+        told: list[str] = []
+
+        def tell() -> None:
+            told.append(topic)
+            log.warning(MISSING, topic, topic)
+
+        telling = asyncio.get_running_loop().call_later(SAID_AFTER_SECONDS, tell)
+        try:
+            await self._client._wait_on_metadata(topic)
+        except UnknownTopicOrPartitionError:
+            raise UnknownTopicOrPartitionError(
+                f"Topic {topic} is not there, and nobody has made it meanwhile. Is the name right? Create it, and "
+                "start again."
+            ) from None
+        finally:
+            telling.cancel()
+        if told:
+            log.info("Topic %s is there now.", topic)
 
     @property
     def seen(self) -> tuple[tuple[str, ...], dict[str, int]]:

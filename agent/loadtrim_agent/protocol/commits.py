@@ -23,10 +23,10 @@ _SENT_AGAIN = RETRIABLE | {Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS}
 
 
 class CommitFailure(enum.StrEnum):
-    """The reason for which a commit request was not acknowledged, the least bad first (label ``reason`` of the metric)."""
+    """The reason for which a commit request was not acknowledged (label of the metric), the least bad first."""
 
     REBALANCE = "rebalance"
-    """The commit's generation had ended, or is ending: expected around a rebalance. The next generation sends it again."""
+    """The commit's generation had ended, or is ending: expected around a rebalance. The next one sends it again."""
     COORDINATOR = "coordinator"
     """No coordinator answered: whether it counted is unknown, and it is sent again."""
     FENCED = "fenced"

@@ -35,6 +35,11 @@ class AgentThread:
             self._loop.run_forever()
 
     @property
+    def ident(self) -> int | None:
+        """Return the thread's number, which log records have; None before its start."""
+        return self._thread.ident
+
+    @property
     def alive(self) -> bool:
         return self._thread.is_alive()
 

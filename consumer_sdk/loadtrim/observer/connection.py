@@ -243,9 +243,21 @@ def _client_options(path: Path) -> dict[str, Any]:
     if protocol.startswith("SASL"):
         mechanism = told.get("sasl_mechanism", "PLAIN" if "sasl_plain_username" in told else "GSSAPI")
         options["sasl_mechanism"] = _one_of(path, "sasl.mechanism", mechanism.upper(), MECHANISMS)
+        _check_login(path, told, options["sasl_mechanism"])
     if protocol.endswith("SSL"):
         options["ssl_context"] = _ssl_context(path, told)
     return options
+
+
+def _check_login(path: Path, told: Mapping[str, str], mechanism: str) -> None:
+    """A Kerberos ticket is of the system; all else needs a user and a password."""
+    wanting = [name for name in ("username", "password") if f"sasl_plain_{name}" not in told]
+    if mechanism != "GSSAPI" and wanting:
+        raise UsageError(
+            f"{path} asks for SASL with {mechanism} and has no {' and no '.join(wanting)}.",
+            "The cluster would refuse a user that says nothing, so nothing was done.",
+            "Write sasl.jaas.config as Kafka's own tools take it, or sasl.username= and sasl.password=.",
+        )
 
 
 def _ssl_context(path: Path, told: Mapping[str, str]) -> ssl.SSLContext:

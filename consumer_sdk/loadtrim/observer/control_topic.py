@@ -297,6 +297,13 @@ class outside_errors:
     ) -> None:
         if isinstance(error, KafkaError | OSError | TimeoutError):
             raise self._explained(error) from error
+        if isinstance(error, ValueError | AssertionError | ImportError):
+            # aiokafka refuses settings by these: a mechanism whose library is not installed, say.
+            raise CommandError(
+                f"The settings of {self._connection.given_by} cannot be used: {error}.",
+                "No connection can be made with them, so nothing was done.",
+                "Check the settings for TLS and SASL (--config); for Kerberos install loadtrim[gssapi].",
+            ) from error
 
     def _explained(self, error: BaseException) -> CommandError:
         where = f"{self._connection.bootstrap} (from {self._connection.given_by})"

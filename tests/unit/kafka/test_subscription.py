@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from loadtrim_agent.kafka.subscription import Subscription, TopicWatch
 
@@ -99,3 +104,57 @@ async def test_topics_of_other_members_are_watched_once_they_were_asked_for(clie
     client.there["refunds"] = 3
     await client.force_metadata_update()
     assert observer.told[-1][1]["refunds"] == 3
+
+
+class Slow(AIOKafkaClient):  # type: ignore[misc]
+    """aiokafka's client with a cluster that has no topic, or from some time on."""
+
+    def __init__(self, there_at: float) -> None:
+        super().__init__(retry_backoff_ms=100, request_timeout_ms=5_000)
+        self.there_at = there_at
+        self.looked = 0
+
+    async def force_metadata_update(self) -> bool:
+        self.looked += 1
+        there = asyncio.get_running_loop().time() >= self.there_at
+        partitions = [(0, 0, 1, [1], [1])] if there else []
+        topics = [(0 if there else 3, topic, False, partitions) for topic in self._topics]
+        brokers = [(1, "broker", 9092, None)]
+        self.cluster.update_metadata(SimpleNamespace(API_VERSION=1, brokers=brokers, topics=topics, controller_id=1))
+        return True
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        self._topics = set(topics)
+
+    def add_topic(self, topic: str) -> None:
+        self._topics.add(topic)
+
+
+@pytest.mark.looptime
+async def test_a_topic_that_is_not_there_is_told_once_by_us(caplog: pytest.LogCaptureFixture) -> None:
+    """aiokafka said so ten times a second, for ever, and we nothing."""
+    client = Slow(there_at=asyncio.get_running_loop().time() + 3.0)
+    with caplog.at_level(logging.INFO):
+        await watch(client, Observer(), "payments").start()
+    assert client.looked > 20
+    said = [f"{record.name}: {record.getMessage()}" for record in caplog.records]
+    assert [line[:41] for line in said] == [
+        "loadtrim: Topic payments is not there. It",
+        "loadtrim: Topic payments is there now.",
+    ]
+    assert "kafka-topics.sh" in said[0]
+
+
+@pytest.mark.looptime
+async def test_a_topic_that_the_broker_makes_for_the_asking_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        await watch(Slow(there_at=asyncio.get_running_loop().time() + 0.5), Observer(), "payments").start()
+    assert caplog.messages == []
+
+
+@pytest.mark.looptime
+async def test_a_topic_that_nobody_makes_fails_the_start_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="Topic payments is not there.*Create it"):
+        await watch(Slow(there_at=1e9), Observer(), "payments").start()
+    logging.getLogger("aiokafka.cluster").error("Topic %s not found in cluster metadata", "payments")
+    assert caplog.messages[-1] == "Topic payments not found in cluster metadata", "afterwards it may say so again"

@@ -56,6 +56,7 @@ class SameThread:
     """The agent's thread, which is the test's own here."""
 
     alive = True
+    ident: int | None = None
 
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return await work

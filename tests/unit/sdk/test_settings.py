@@ -82,6 +82,68 @@ def test_a_value_out_of_its_range_is_refused_with_what_is_allowed(name: str, val
     assert str(caught.value) == f"LOADTRIM_{name.upper()}={value} cannot be used: allowed is {allowed}"
 
 
+WRONG = {
+    "enabled": ("maybe", "true or false"),
+    "mode": ("dry", "active, shadow"),
+    "sla_seconds": ("500ms", "a number of seconds above 0, e.g. 0.5"),
+    "sla_share": ("99.9", "a share of at least 0.5 and below 1, e.g. 0.999"),
+    "catchup_seconds": ("5m", "a number of seconds above 0, e.g. 0.5"),
+    "min_replicas": ("0", "1 or more"),
+    "max_replicas": ("many", "1 or more"),
+    "policy": ("objectiv", "the nearest is 'objective'"),
+    "packer": ("trimm", "the nearest is 'trim'"),
+    "monitor": ("landau", "the nearest is 'landau24'"),
+    "decision_seconds": ("fast", "a number of seconds above 0, e.g. 0.5"),
+    "report_seconds": ("0", "a number of seconds above 0, e.g. 0.5"),
+    "drain_seconds": ("20s", "a number of seconds above 0, e.g. 0.5"),
+    "exit_seconds": ("-1", "a number of seconds above 0, e.g. 0.5"),
+    "concurrency": ("20x", "busy seconds per second that a member can give, above 0, e.g. 4"),
+    "scaler": ("nomad", "none, webhook"),
+    "scaler_url": ("foo", "http://host"),
+    "http": ("9095", "host:port"),
+    "time_zone": ("Berlin", "an IANA name such as UTC or Europe/Berlin"),
+    "requested_at": ("now", "a time in seconds since the epoch, e.g. 1760000000.5"),
+}
+"""A value that each variable refuses, and a part of what is said to be allowed, with its unit."""
+ANY_TEXT = {"instance", "instance_type", "scaler_token", "control_topic", "baseline_topic"}
+
+
+def test_every_variable_is_in_the_table_of_wrong_values() -> None:
+    assert WRONG.keys() | ANY_TEXT == set(Settings.__struct_fields__)
+
+
+@pytest.mark.parametrize(("name", "value", "allowed"), [(name, *row) for name, row in WRONG.items()])
+def test_a_variable_that_cannot_be_used_is_told_in_one_line_with_what_is_allowed(
+    name: str, value: str, allowed: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_env({f"LOADTRIM_{name.upper()}": value})
+    told = str(caught.value)
+    assert told.startswith(f"LOADTRIM_{name.upper()}")
+    assert allowed in told
+    assert "\n" not in told
+    assert "expected" not in told, "no words of the library's"
+
+
+@pytest.mark.parametrize(
+    ("url", "token"),
+    [("http://user:hunter2@scaler", ""), ("ftp://scaler/?key=hunter2", ""), ("http://scaler", "hunter2 with spaces")],
+)
+def test_a_webhook_that_cannot_be_used_stops_the_start_and_tells_no_secret(url: str, token: str) -> None:
+    """It was a ``ValueError`` that named no variable."""
+    with pytest.raises(SettingsError, match="LOADTRIM_SCALER_URL or LOADTRIM_SCALER_TOKEN cannot be used") as caught:
+        Settings.from_env({"LOADTRIM_SCALER_URL": url, "LOADTRIM_SCALER_TOKEN": token})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_address_alone_means_the_webhook_and_one_that_is_not_used_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert Settings.from_env({"LOADTRIM_SCALER_URL": "http://scaler"}).scaler == "webhook"
+    assert caplog.messages == []
+    assert Settings(scaler_url="http://scaler").scaler == "none"
+    assert Settings.from_env({"LOADTRIM_SCALER_URL": "http://scaler", "LOADTRIM_SCALER": "none"}).scaler == "none"
+    assert ["nothing is scaled" in message for message in caplog.messages] == [True, True]
+
+
 def test_the_rooms_take_their_defaults_from_the_settings() -> None:
     """One default per setting: a planner and a group that are told nothing else work by it."""
     assert PlanConfig.of(Settings(), "g", can_scale=True) == PlanConfig(group="g")

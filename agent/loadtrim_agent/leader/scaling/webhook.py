@@ -27,7 +27,7 @@ from loadtrim_agent.common.settings import without_secrets
 
 from .port import DETAIL_MAX, Answer, ScaleOutcome, ScaleRequest
 
-__all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler"]
+__all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler", "check_webhook"]
 
 log = logging.getLogger("loadtrim")
 
@@ -268,6 +268,13 @@ def _one_line(text: str) -> str:
     line = " ".join(text.split())
     printable = "".join(letter if letter.isprintable() else "?" for letter in line)
     return printable if len(printable) <= DETAIL_MAX else printable[: DETAIL_MAX - 3] + "..."
+
+
+def check_webhook(url: str, token: str) -> None:
+    """Raise ``ValueError`` where an address and a token cannot be used; the text holds no secret."""
+    _checked_url(url)
+    if token:
+        _checked_token(token)
 
 
 def _checked_url(url: str) -> SplitResult:

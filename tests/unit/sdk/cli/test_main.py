@@ -243,3 +243,27 @@ def test_commands_work_without_rich() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_settings_that_the_client_refuses_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kerberos without its library was an ``AssertionError`` with its trace."""
+    monkeypatch.setattr("aiokafka.conn.gssapi", None)
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n")
+    assert main(["status", "g", "--bootstrap", NOWHERE, "--config", str(config)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("loadtrim: The settings of ")
+    assert "gssapi library required" in told
+    assert "Traceback" not in told
+
+
+def test_sasl_without_a_login_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was a ``ValueError`` with its trace."""
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n")
+    assert main(["status", "g", "--config", str(config)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"loadtrim: {config} asks for SASL with PLAIN and has no username and no password.")
+    assert "Traceback" not in told

@@ -123,6 +123,11 @@ def test_lists_and_numbers_of_toml_become_text(tmp_path: Path) -> None:
         ("security.protocol=SSL\nssl.truststore.type=JKS\n", "ssl.truststore.type is 'JKS'"),
         ("security.protocol=SSL\nssl.ca.location=/no/such/file\n", "The certificates that"),
         ("sasl.jaas.config=Krb5LoginModule required;\n", "names no username and password"),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n",
+            "asks for SASL with PLAIN and has no username and no password",
+        ),
+        ("security.protocol=SASL_SSL\nsasl.username=ops\n", "asks for SASL with PLAIN and has no password"),
         ("ssl.ca.locatoin=/x\n", "Did you mean ssl.ca.location?"),
         ("ssl.zzzzzzzz=/x\n", "Understood: "),
         ("request.timeout.ms=soon\n", "request.timeout.ms is 'soon'"),

@@ -1,0 +1,58 @@
+"""A start that fails says what to do. The types of errors are aiokafka's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
+__all__ = ["ClientTrouble", "explained"]
+
+
+class ClientTrouble(logging.Handler):
+    """The last trouble that aiokafka logged of one thread: it raises one error for all that a connection may lack."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said = ""
+        self._thread: int | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Remember the message."""
+        if record.thread == self._thread:
+            self.said = record.getMessage().strip().rstrip(":")
+
+    @contextlib.contextmanager
+    def of_thread(self, ident: int | None) -> Iterator[None]:
+        """Inside the block, listen to aiokafka in this thread."""
+        self._thread = ident
+        logger = logging.getLogger("aiokafka")
+        logger.addHandler(self)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+
+
+def explained(error: KafkaError, settings: Mapping[str, Any], said: str) -> KafkaError:
+    """Return the error that user code is to see, without the frames of what is inside.
+
+    Args:
+        error: of the agent's start.
+        settings: of the consumer.
+        said: last trouble that aiokafka logged.
+    """
+    text = str(error)
+    if not isinstance(error, KafkaConnectionError) or "Unable to bootstrap" not in text or "no answer names" in text:
+        return error.with_traceback(None)
+    servers = settings.get("bootstrap_servers", "localhost")
+    where = servers if isinstance(servers, str) else ", ".join(map(str, servers))
+    protocol = settings.get("security_protocol", "PLAINTEXT")
+    return KafkaConnectionError(
+        f"No broker can be talked to at {where}{f' ({said})' if said else ''}. It is down, the address is wrong, or it "
+        f"wants TLS or SASL in another way than {protocol}. Check bootstrap_servers, security_protocol, ssl_context "
+        "and the sasl_ arguments."
+    )
