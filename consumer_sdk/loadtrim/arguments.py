@@ -14,6 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 
+from loadtrim_agent.common.host import process_name
 from loadtrim_agent.kafka.connections import TokensOfUser
 from loadtrim_agent.protocol.group_config import HEARTBEATS_PER_SESSION, GroupConfig
 
@@ -123,6 +124,7 @@ class Arguments:
             auto_commit=self.enable_auto_commit,
             retry_backoff=self.retry_backoff_ms / 1000,
             instance=settings.instance,
+            process=process_name(),
         )
 
 

@@ -32,13 +32,14 @@ from loadtrim_agent.planning.baseline import Ignored
 from loadtrim_agent.planning.inputs import most_replicas
 from loadtrim_agent.planning.planner import scale_request
 from loadtrim_agent.planning.registry import make_planner
-from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig, Rates
+from loadtrim_agent.planning.values import DECISION_PHASE, GroupState, MemberState, PlanConfig, Rates, units_of
 from loadtrim_agent.protocol.events import WeightsEvent
 from loadtrim_agent.wire.baseline_records import Baselines, TopicCurve
 from loadtrim_agent.wire.ownership_records import PlanRecord
 from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 from .broker_rates import BrokerRates
+from .instances import Instances
 from .ports import LedGroup
 from .scaling.port import ScaleRequest
 from .scaling.reconciler import ScaleReconciler
@@ -137,14 +138,12 @@ class GroupView:
 
     Args:
         group: the group as this member's agent knows it.
-        instance: the orchestrator's name of this member's process.
+        instances: the members' instances.
     """
 
-    def __init__(self, group: LedGroup, instance: str) -> None:
+    def __init__(self, group: LedGroup, instances: Instances) -> None:
         self._group = group
-        self._instance = instance
-        self._instances: dict[str, str] = {}
-        """Member id -> instance, as its reports say."""
+        self.instances = instances
         self._joined_at: dict[str, float] = {}
         self._in_flight: dict[Partition, tuple[str, float]] = {}
         """Partition -> (target, when its move was advised, boot clock)."""
@@ -158,7 +157,7 @@ class GroupView:
 
     def observe(self, report: ReportRecord) -> None:
         """Take in a member's report."""
-        self._instances[report.member] = report.instance
+        self.instances.hear(report.member, report.instance, report.process)
         self._weigh(report)
 
     def advised(self, decision: DecisionRecord) -> None:
@@ -190,7 +189,7 @@ class GroupView:
         self._joined_at = {m: self._joined_at.get(m, now) for m in entries}
         owners = self.owners()
         # Names in reports are anybody's: what is no part of the group would pile up.
-        self._instances = {m: instance for m, instance in self._instances.items() if m in entries}
+        self.instances.forget_others(entries.keys())
         self.weights = {p: weight for p, weight in self.weights.items() if p in owners}
         self._in_flight = {
             p: (target, at)
@@ -219,10 +218,8 @@ class GroupView:
             startup_expected_seconds=startup,
         )
 
-    def _instance_of(self, member: str) -> str:
-        if member == self._group.snapshot().member:
-            return self._instance
-        return self._instances.get(member, "")
+    def _instance_of(self, member: str) -> str | None:
+        return self.instances.own if member == self._group.snapshot().member else self.instances.of(member)
 
     def owners(self) -> dict[Partition, str | None]:
         """Return the owner of each of the group's partitions; None: it has none now."""
@@ -284,7 +281,7 @@ class LeaderLoop:
         self._boundary = boundary
         self._tasks = tasks
         self._baselines = Baselines(config.group, LocalWeek(config.time_zone).slots)
-        self._view = GroupView(group, config.instance)
+        self._view = GroupView(group, Instances(config.instance))
         self._rates = BrokerRates(config, None, boundary)
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
@@ -294,6 +291,11 @@ class LeaderLoop:
         self.last: DecisionRecord | None = None
         self._replay_since = 0.0
         """Telemetry before this (epoch) is not read again: planning broke on it."""
+
+    @property
+    def instances(self) -> Instances:
+        """The members' instances, as far as they have told them; a member hears before it leads, too."""
+        return self._view.instances
 
     def set_leader(self, named: bool) -> None:
         """A generation began: lead, go on leading, or stop.
@@ -438,7 +440,7 @@ class LeaderLoop:
     # -- what is done --------------------------------------------------------------------------------------------
 
     async def _act(self, control: ControlLog, decision: DecisionRecord, state: GroupState) -> None:
-        self._log(decision)
+        self._log(decision, state)
         self.last = decision
         await control.publish(decision, sequence=decision.sequence)
         if decision.moves or decision.victims or self._victims:
@@ -468,7 +470,7 @@ class LeaderLoop:
         if not wish.ask:
             return
         self._view.requested = decision.replicas_wanted
-        instances = {member.instance or name for name, member in state.members.items() if not member.leaving}
+        instances = [unit.instance for unit in units_of(state) if not unit.leaving]
         self._reconciler.observed(len(instances), instances)
         self._reconciler.want(
             ScaleRequest(
@@ -481,11 +483,13 @@ class LeaderLoop:
             )
         )
 
-    def _log(self, decision: DecisionRecord) -> None:
+    def _log(self, decision: DecisionRecord, state: GroupState) -> None:
         """Log a decision, louder when it differs from the one before in what it wants."""
         repeated = self.last is not None and _gist(decision) == _gist(self.last)
         level = logging.INFO if not repeated and decision.outcome != "none" else logging.DEBUG
-        log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision))
+        log.log(level, "Plan %d: %s", decision.sequence, decision_line(decision, state.instances))
+        for complaint in self.instances.new_complaints(state.members):
+            log.warning("%s: %s", decision.group, complaint)
 
 
 def _gist(decision: DecisionRecord) -> tuple[object, ...]:

@@ -341,6 +341,7 @@ class Meter:
             sequence=sequence,
             generation=generation,
             instance=self._config.instance,
+            process=self._config.process,
             instance_type=self._config.instance_type,
             interval=round(interval, 6),
             concurrency=self._work.capacity,

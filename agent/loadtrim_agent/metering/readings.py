@@ -91,6 +91,8 @@ class MeterConfig(AgentSettings, frozen=True, kw_only=True):
     """What a meter is set to: the user's settings, and beside them what they are measured with. Times in seconds."""
 
     group: str
+    process: str = ""
+    """As :func:`~loadtrim_agent.common.host.process_name` has it."""
     speed: float = 1.0
     started_at: float | None = None
     """When the process was started or asked for, own clock; None: no start-up time is told."""
@@ -179,6 +181,7 @@ def split_report(report: ReportRecord, partitions_max: int = PARTITIONS_PER_PART
                 sequence=report.sequence + number,
                 generation=report.generation,
                 instance=report.instance,
+                process=report.process,
                 instance_type=report.instance_type,
                 interval=report.interval,
                 concurrency=report.concurrency,

@@ -71,6 +71,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
     member: str
     instance: str = ""
+    """Empty: this member has not heard yet."""
     partitions: int = 0
     """How many it owns."""
     utilization: float | None = None

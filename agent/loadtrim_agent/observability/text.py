@@ -1,16 +1,18 @@
 """Decisions and manual overrides in plain English: for INFO logs, ``loadtrim explain`` and the live view.
 
 Pure functions: same input, same words. A *line* is one line without an end; *lines* are a block for people.
-Members are called by their instance where ``names`` has it, else by a short form of their member id.
+Replicas and victims are instances. Members are called by their instance where ``names`` has it, with the client id
+where an instance has several. Others are called by a short form of their member id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
+from loadtrim_agent.common.host import process_id
+from loadtrim_agent.common.member_names import member_names, short_member
 from loadtrim_agent.planning.baseline import Ignored
-from loadtrim_agent.planning.explain import short_member
 from loadtrim_agent.wire.ownership_records import (
     ManualOverrideRecord,
     MovePlan,
@@ -30,21 +32,18 @@ __all__ = [
     "number",
     "percent",
     "printable",
+    "shared_line",
     "time_of_day",
 ]
 
-Names = Mapping[str, str]
+Names = Mapping[str, str | None]
+"""Member id -> instance; None or empty: not known."""
 
 _LISTED_MAX = 6
 """So many items are named in one line; of more, the number is said."""
 
-_OUTCOMES = {
-    "none": "nothing to do",
-    "move": "moves partitions",
-    "up": "scales up",
-    "down": "scales down",
-    "hold": "holds",
-}
+_PROCESSES_LISTED_MAX = 8
+
 _CAUSES = {
     "serial": "a partition too large for one member",
     "replica": "a replica on its way",
@@ -53,7 +52,7 @@ _CAUSES = {
     "placement": "partitions badly placed",
     "blocked": "blocked for reasons other than load",
     "already_late": "already late when first seen",
-    "queued": "waiting behind other partitions",
+    "queued": "waiting behind other records",
 }
 
 
@@ -123,7 +122,7 @@ def time_of_day(at: float, zone: tzinfo = UTC) -> str:
 
 
 def member_name(member: str, names: Names | None = None) -> str:
-    """The instance's name, or the member id with the broker's random part cut to 6 letters."""
+    """The name that is known of a member, or the member id with the broker's random part cut to 6 letters."""
     known = (names or {}).get(member)
     return printable(known or short_member(member))
 
@@ -132,6 +131,16 @@ def _listed(items: Sequence[str]) -> str:
     if len(items) <= _LISTED_MAX:
         return ", ".join(items)
     return f"{', '.join(items[:_LISTED_MAX])} and {len(items) - _LISTED_MAX} more"
+
+
+def shared_line(instance: str, processes: Collection[str]) -> str:
+    """Return what to tell of an instance that is several processes."""
+    listed = ", ".join(process_id(each) for each in sorted(processes)[:_PROCESSES_LISTED_MAX])
+    more = f" and {len(processes) - _PROCESSES_LISTED_MAX} more" if len(processes) > _PROCESSES_LISTED_MAX else ""
+    return printable(
+        f"{len(processes)} processes ({listed}{more}) are the instance {instance}: they count as one replica, and are "
+        "ended together. If they are started and ended one by one, give each a LOADTRIM_INSTANCE of its own."
+    )
 
 
 def move_line(move: MovePlan, names: Names | None = None) -> str:
@@ -165,13 +174,37 @@ def late_line(late: Mapping[str, int]) -> str:
 
 def decision_line(decision: DecisionRecord, names: Names | None = None) -> str:
     """One decision in one line: ``scales up, 3 -> 4 replicas, 2 moves: <reason>``."""
-    parts = [_OUTCOMES.get(decision.outcome, decision.outcome), _replicas(decision)]
+    parts = [_outcome(decision), _replicas(decision)]
     if decision.moves:
         parts.append(counted(len(decision.moves), "move"))
     if decision.victims:
-        parts.append(f"{_listed([member_name(victim, names) for victim in decision.victims])} to go")
+        # Whole instances go.
+        going = sorted({member_name(victim, names) for victim in decision.victims})
+        parts.append(f"{_listed(going)} to go")
     shadow = " (shadow mode: not carried out)" if decision.mode == "shadow" else ""
     return printable(f"{', '.join(parts)}{shadow}: {decision.reason or 'no reason given'}")
+
+
+def _outcome(decision: DecisionRecord) -> str:
+    """Return what a decision does, seen from the replicas that are there.
+
+    Its outcome compares with what was wanted before, which says nothing of the replicas that are there.
+    """
+    missing = decision.replicas_wanted - decision.replicas_actual
+    match decision.outcome:
+        case "hold":
+            return "holds"
+        case "move":
+            return "moves partitions"
+        case "up":
+            words = ("lets fewer go", "lets none go", "scales up")
+        case "down":
+            words = ("scales down", "wants no more", "wants fewer than before")
+        case "none":
+            words = (f"still wants {-missing} fewer", "nothing to do", f"still wants {missing} more")
+        case other:
+            return other
+    return words[(missing > 0) - (missing < 0) + 1]
 
 
 def _replicas(decision: DecisionRecord) -> str:
@@ -188,18 +221,19 @@ def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: t
         zone: For the time.
     """
     made_by = f"{decision.policy or '?'}/{decision.packer or '?'}"
-    by = f"by {member_name(decision.member, names)} ({made_by})"
+    called = _called(decision, names or {})
+    by = f"by {member_name(decision.member, called)} ({made_by})"
     head = f"{time_of_day(decision.at, zone)}  decision {decision.generation}.{decision.sequence} {by}"
     lines = [f"{head}: {decision_line(decision, names)}", f"  saw: {_seen(decision)}"]
     if decision.members:
         busiest = sorted(decision.members.items(), key=lambda member: (-member[1], member[0]))
-        lines.append(f"  members: {_listed([f'{member_name(m, names)} {percent(u)}' for m, u in busiest])}")
+        lines.append(f"  members: {_listed([f'{member_name(m, called)} {percent(u)}' for m, u in busiest])}")
     if decision.baseline is not None:
         lines.append(f"  {baseline_line(decision.baseline)}")
     if decision.members_opened is not None and decision.members_bound is not None:
         least = f"no fewer than {decision.members_bound} could do" if decision.members_bound else "nothing to own"
         lines.append(f"  placement: on {counted(decision.members_opened, 'member')}; {least}")
-    lines += [f"  move: {move_line(move, names)}" for move in decision.moves]
+    lines += [f"  move: {move_line(move, called)}" for move in decision.moves]
     lines += [
         f"  not taken: {counted(rejected.replicas, 'replica')}: {rejected.reason}" for rejected in decision.rejected
     ]
@@ -208,6 +242,13 @@ def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: t
     if decision.manual_override is not None and decision.manual_override.action != "resume":
         lines.append(f"  {manual_override_line(decision.manual_override)}")
     return [printable(line) for line in lines]
+
+
+def _called(decision: DecisionRecord, names: Names) -> dict[str, str]:
+    """Return what the members that a decision speaks of are called."""
+    members = {decision.member, *decision.members, *decision.victims}
+    members |= {member for move in decision.moves for member in (move.source, move.target) if member}
+    return member_names({member: names.get(member) for member in sorted(members)})
 
 
 def _seen(decision: DecisionRecord) -> str:

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
+from loadtrim_agent.common.member_names import member_names, short_member
 from loadtrim_agent.wire.ownership_records import MovePlan
 from loadtrim_agent.wire.telemetry_records import BaselineUse
 
 from .values import Estimate, GroupState, Placement, PlanConfig, Reason, Sizing, units_of
 
-__all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "member_names", "short_member"]
+__all__ = ["NAMES_MAX", "attribute", "blind", "explain", "format_list", "replicas_text"]
 
 QUEUED = "queued"
 """What a member says of a record that waited for other partitions' records: it cannot know why nobody else had them."""
 NAMES_MAX = 3
-
-
-def short_member(member: str) -> str:
-    """A member id with the broker's random part cut to 6 letters."""
-    client, random = member[:-37], member[-36:]
-    if len(member) > 37 and member[-37] == "-" and [len(part) for part in random.split("-")] == [8, 4, 4, 4, 12]:
-        return f"{client}-{random[:6]}"
-    return member
-
-
-def member_names(group: GroupState) -> dict[str, str]:
-    """What people call each member: its instance, with a short member id where an instance has several."""
-    counts = Counter(state.instance for state in group.members.values())
-    names = {}
-    for member, state in group.members.items():
-        short = short_member(member)
-        names[member] = state.instance if counts[state.instance] == 1 else f"{state.instance} ({short})"
-        if not state.instance:
-            names[member] = short
-    return names
 
 
 def format_list(names: Sequence[str]) -> str:
@@ -43,6 +23,12 @@ def format_list(names: Sequence[str]) -> str:
         others = len(names) - NAMES_MAX
         return f"{', '.join(names[:NAMES_MAX])} and {others} other{'s' if others != 1 else ''}"
     return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def replicas_text(wanted: int, there: int) -> str:
+    """Return a number of replicas, and how many are there where that differs: "4 replicas (3 there)"."""
+    count = f"{wanted} replica{'s' if wanted != 1 else ''}"
+    return count if wanted == there else f"{count} ({there} there)"
 
 
 def explain(
@@ -56,8 +42,7 @@ def explain(
     """One English sentence: "4 replicas (3 there): 2.9 busy seconds/s arrive, ...; 2 partitions move (...)."."""
     units = units_of(group)
     there = sum(1 for unit in units if not unit.leaving)
-    count = f"{sizing.replicas} replica{'s' if sizing.replicas != 1 else ''}"
-    parts = [f"{count}{f' ({there} there)' if there != sizing.replicas else ''}: {sizing.text}"]
+    parts = [f"{replicas_text(sizing.replicas, there)}: {sizing.text}"]
     least = -(-placement.bound // max((len(unit.members) for unit in units), default=1))
     if _adds(least, sizing, config):
         parts.append(f"no fewer than {least} could do")
@@ -65,6 +50,8 @@ def explain(
         # Whole instances go.
         going = {group.members[m].instance or short_member(m) for m in placement.victims if m in group.members}
         parts.append(f"{format_list(sorted(going))} to go")
+    if unknown := len(group.unknown):
+        parts.append(f"{unknown} member{'s have' if unknown > 1 else ' has'} not told the instance yet")
     if moves:
         reasons = sorted({move.reason for move in moves})
         why = f" ({reasons[0]})" if len(reasons) == 1 and reasons[0] else ""
@@ -95,7 +82,7 @@ def blind(estimate: Estimate, group: GroupState) -> str:
     """Who has not reported, and for how long: "no report from pod-3 for 4.2 s"."""
     first = estimate.stale[0]
     age = estimate.members[first].age_seconds
-    names = member_names(group)
+    names = member_names(group.instances)
     who = format_list([names[member] for member in estimate.stale])
     return f"no report from {who} {f'for {age:.1f} s' if age is not None else 'yet'}"
 

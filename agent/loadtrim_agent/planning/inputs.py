@@ -8,9 +8,9 @@ from functools import cache, lru_cache
 
 from msgspec import structs
 
+from loadtrim_agent.common.member_names import member_names
 from loadtrim_agent.common.partition import Partition
 
-from .explain import member_names
 from .placement.problem import Bin, Item, Limits, LongestFirst, Packer, Problem, Whole, expected_by, limits_of
 from .sizing.policy import View
 from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
@@ -151,7 +151,7 @@ def view_of(
         late=late_of,
         longest_first=dealer_at,
         supply=(
-            *(entry for entry in inputs.bins if not entry.leaving),
+            *(entry for entry in inputs.bins if entry.unit and not entry.leaving),
             *_added(max(0, replicas_max - len(units)), per_unit, estimate.capacity_typical),
         ),
     )
@@ -177,11 +177,11 @@ def _by_unit(units: list[Unit], estimate: Estimate) -> list[list[float]]:
 
 def _bins(group: GroupState, estimate: Estimate | None = None) -> tuple[Bin, ...]:
     """The members; without an estimate all are alike."""
-    names = member_names(group)
+    names = member_names(group.instances)
     return tuple(
         Bin(
             member=member,
-            unit=state.instance or member,
+            unit="" if state.instance is None else state.instance or member,
             capacity=estimate.members[member].capacity if estimate is not None else 1.0,
             topics=state.topics,
             leaving=state.leaving,

@@ -21,7 +21,7 @@ from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, R
 from .advice import Advice
 from .baseline import UNUSABLE, Comparison, Expectation, Ignored, look_ahead, startup_seconds
 from .estimate import estimate_of
-from .explain import attribute, blind, explain
+from .explain import attribute, blind, explain, replicas_text
 from .forecast import forecast
 from .inputs import DecisionInput, problem_of, unmeasured, view_of
 from .observation import History
@@ -203,6 +203,8 @@ class Planner:
         """Why no plan may be made now, if so."""
         if group.manual_override is not None and group.manual_override.action == "hold":
             return NotReady(Reason.MANUAL_OVERRIDE, "held by the command line until resumed")
+        if not units and group.unknown:
+            return NotReady(Reason.NOT_READY, "no member has told its instance yet")
         if not units:
             return NotReady(Reason.NOBODY, "every member is leaving" if group.members else "the group has no member")
         if estimate is not None and estimate.stale:
@@ -229,8 +231,10 @@ class Planner:
             return None
         replicas = replicas_bounded(manual_override.replicas, group, self._config)
         text = "fixed by the command line until resumed"
-        if replicas != manual_override.replicas:
-            text += f"; {manual_override.replicas} were asked for, which the bounds do not allow"
+        if replicas < manual_override.replicas:
+            text += f"; {manual_override.replicas} were asked for, {_upper_bound(replicas, self._config)}"
+        elif replicas > manual_override.replicas:
+            text += f"; {manual_override.replicas} were asked for, LOADTRIM_MIN_REPLICAS is {replicas}"
         return replicas, text
 
     def _asked(self, now: float, group: GroupState) -> tuple[int, str] | None:
@@ -272,7 +276,7 @@ class Planner:
             self._record(now, group, measured),
             outcome=Outcome.HOLD.value,
             reason_code=why.reason.value,
-            reason=f"Hold at {wanted} replica{'s' if wanted != 1 else ''}: {why.text}.",
+            reason=f"Hold at {replicas_text(wanted, actual)}: {why.text}.",
             replicas_actual=actual,
             replicas_wanted=wanted,
             victims=self._victims if why.reason is not Reason.MANUAL_OVERRIDE else (),
@@ -346,6 +350,8 @@ class Planner:
             packer=config.packer,
             monitor=config.monitor,
             mode=config.mode,
+            replicas_max=config.max_replicas,
+            partition_count=len(group.owners),
             manual_override=group.manual_override
             if group.manual_override is not None and group.manual_override.action != "resume"
             else None,
@@ -370,10 +376,19 @@ class Planner:
 def replicas_bounded(replicas: int, group: GroupState, config: PlanConfig) -> int:
     """Return the number within the bounds of the settings; without a maximum, within what partitions there are for.
 
-    Whatever a number rests on (load, the command line, the memory of an earlier leader), it passes here.
+    Whatever a number rests on (load, the command line, the memory of an earlier leader), it passes here. Only what the
+    command line forces is not bounded.
     """
+    if (manual_override := group.manual_override) is not None and manual_override.forced:
+        return max(1, replicas)
     most = config.max_replicas if config.max_replicas is not None else len(group.owners) or replicas
     return max(1, min(max(replicas, min(config.min_replicas, most)), most))
+
+
+def _upper_bound(replicas: int, config: PlanConfig) -> str:
+    if config.max_replicas is not None:
+        return f"LOADTRIM_MAX_REPLICAS is {config.max_replicas}"
+    return f"and there {'are' if replicas > 1 else 'is'} {replicas} partition{'s' if replicas > 1 else ''}"
 
 
 def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfig) -> ReplicaTarget:
@@ -384,8 +399,15 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
     them are victims and own nothing. A decision that holds never asks for fewer than there are (I7); one that holds
     because nothing is known yet asks for nothing at all (``ask`` is False). Members that are there, and victims that
     drain, are the only ones that are asked for above the bounds (:func:`replicas_bounded`).
+
+    A member whose instance is not known may be an instance of its own, or a member of a victim. Then no victim is
+    named, and only more than there can be is asked for.
     """
     wanted = replicas_bounded(decision.replicas_wanted, group, config)
+    if unknown := group.unknown:
+        there = len(units_of(group)) + len(unknown)
+        ask = wanted > there and (decision.outcome != Outcome.HOLD.value or _wanted_of(decision) is not None)
+        return ReplicaTarget(replicas=wanted, victims=(), reason=decision.reason, ask=ask)
     if decision.outcome == Outcome.HOLD.value:
         return ReplicaTarget(
             replicas=max(wanted, decision.replicas_actual),

@@ -176,8 +176,9 @@ class Rates:
 class MemberState:
     """One member as the group protocol knows it."""
 
-    instance: str = ""
-    """The process as the orchestrator names it; empty: the member id stands for it."""
+    instance: str | None = ""
+    """What the orchestrator names: replicas are instances. Empty: the member id stands for it. None: not known yet, so
+    the member is no instance, and may be a member of any."""
     topics: frozenset[str] = frozenset()
     leaving: bool = False
     joined_at: float = 0.0
@@ -208,6 +209,16 @@ class GroupState:
     startup_expected_seconds: float | None = None
     """p90 of the start-up times that the history tells of; None: of none."""
 
+    @property
+    def instances(self) -> dict[str, str | None]:
+        """Member id -> instance."""
+        return {member: state.instance for member, state in self.members.items()}
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Members whose instance is not known yet, sorted."""
+        return tuple(member for member, state in sorted(self.members.items()) if state.instance is None)
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -220,10 +231,12 @@ class Unit:
 
 
 def units_of(group: GroupState) -> tuple[Unit, ...]:
-    """The instances of a group, sorted by name. A member without an instance's name is one of its own."""
+    """The known instances of a group, sorted by name. A member whose instance is empty is one of its own."""
     by_instance: dict[str, list[str]] = {}
     for member in sorted(group.members):
-        by_instance.setdefault(group.members[member].instance or member, []).append(member)
+        instance = group.members[member].instance
+        if instance is not None:
+            by_instance.setdefault(instance or member, []).append(member)
     return tuple(
         Unit(instance, tuple(members), all(group.members[member].leaving for member in members))
         for instance, members in sorted(by_instance.items())

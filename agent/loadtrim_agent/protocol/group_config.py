@@ -77,6 +77,8 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_commit: bool = True
     retry_backoff: float = 0.1
     instance: str = ""
+    process: str = ""
+    """As :func:`~loadtrim_agent.common.host.process_name` has it."""
     log_usable: bool = True
     """False: this member could not read or write the control topic when it started; it offers the standard protocols
     only, and so makes the group a mixed one."""

@@ -141,7 +141,10 @@ class MembershipEffects:
             return
         group, at = self._config.group, self._hooks.wall(now)
         if state.generation < 0:
-            self._hooks.append(HelloRecord(group=group, member=state.member, at=at, instance=self._config.instance))
+            config = self._config
+            self._hooks.append(
+                HelloRecord(group=group, member=state.member, at=at, instance=config.instance, process=config.process)
+            )
         elif not self._session.end_noticed and not state.broker_assigns:
             self._hooks.append(RejoinRecord(group=group, member=state.member, at=at, generation=state.generation))
         self._session.end_announced()

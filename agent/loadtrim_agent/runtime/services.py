@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time
+from loadtrim_agent.common.host import process_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
@@ -31,7 +32,7 @@ from loadtrim_agent.protocol.commits import failure_of
 from loadtrim_agent.protocol.counters import ProtocolCount, Severity
 from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM
 from loadtrim_agent.wire.codec import Record
-from loadtrim_agent.wire.ownership_records import LeavingRecord, ManualOverrideRecord, PlanRecord
+from loadtrim_agent.wire.ownership_records import HelloRecord, LeavingRecord, ManualOverrideRecord, PlanRecord
 
 from .agent import Agent
 from .member_reports import MemberReports
@@ -81,7 +82,9 @@ class Services(AgentObserver):
         )
         started_at = settings.requested_at or process_started_at()
         given = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
-        self.metering = MeteringTask(MeterConfig(**given, group=group, started_at=started_at), self.metrics)
+        self.metering = MeteringTask(
+            MeterConfig(**given, group=group, process=process_name(), started_at=started_at), self.metrics
+        )
         self._agent: Agent | None = None
         self._reports: MemberReports | None = None
         self._leader: LeaderLoop | None = None
@@ -180,6 +183,8 @@ class Services(AgentObserver):
             self.metrics.commit_failed(failure.value)
 
     def read(self, record: Record) -> None:
+        if self._leader is not None and isinstance(record, HelloRecord):
+            self._leader.instances.hear(record.member, record.instance, record.process)
         if isinstance(record, LeavingRecord | PlanRecord):
             log.debug("read %s", record)
         elif isinstance(record, ManualOverrideRecord):

@@ -12,6 +12,7 @@ from loadtrim_agent import __version__
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask
+from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import LeaderLoop
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
 from loadtrim_agent.observability.metrics import Metrics
@@ -117,13 +118,13 @@ class StatusPage:
             utilization=seen.utilization,
             victim=group.plan is not None and group.member in group.plan.victims,
             partitions=self._partitions(group),
-            members=_members(group),
+            members=_members(group, self._sources.leader.instances),
             replicas_actual=last.replicas_actual if last and leads else None,
             replicas_wanted=last.replicas_wanted if last and leads else None,
             scaler=self._scaler_status() if leads else None,
             manual_override=group.manual_override,
             last_decision=last,
-            last_decision_words=decision_line(last) if isinstance(last, DecisionRecord) else "",
+            last_decision_words=self._words(last, group) if isinstance(last, DecisionRecord) else "",
             errors=dict(sorted(self._sources.errors.items())),
             settings=shown_settings(msgspec.structs.asdict(self._sources.settings)),
         )
@@ -161,6 +162,11 @@ class StatusPage:
             for p in self._sources.metering.snapshot.partitions
         )
 
+    def _words(self, decision: DecisionRecord, group: MachineSnapshot) -> str:
+        return decision_line(
+            decision, {each.member: each.instance for each in _members(group, self._sources.leader.instances)}
+        )
+
     def _scaler_status(self) -> ScalerStatus:
         view = self._sources.reconciler.view()
         return ScalerStatus(
@@ -174,12 +180,18 @@ class StatusPage:
         )
 
 
-def _members(group: MachineSnapshot) -> tuple[GroupMember, ...]:
+def _members(group: MachineSnapshot, instances: Instances) -> tuple[GroupMember, ...]:
     if group.assignment is None:
         return ()
     owned = Counter((group.owners or {}).values())
     victims = group.plan.victims if group.plan is not None else ()
     return tuple(
-        GroupMember(member=m, partitions=owned[m], leaving=m in group.leaving, victim=m in victims)
+        GroupMember(
+            member=m,
+            instance=(instances.own if m == group.member else instances.of(m)) or "",
+            partitions=owned[m],
+            leaving=m in group.leaving,
+            victim=m in victims,
+        )
         for m in sorted(group.assignment.members)
     )

@@ -35,6 +35,8 @@ class ManualOverrideRecord(Envelope, frozen=True, kw_only=True, tag="brake"):
     """``hold`` (no plan is made), ``scale`` (a fixed number of replicas) or ``resume``."""
     replicas: Replicas | None = None
     """With ``scale``: the number wanted, >= 1."""
+    forced: bool = False
+    """With ``scale``: also outside the bounds that the settings give."""
 
     def __post_init__(self) -> None:
         if self.action not in ("hold", "resume", "scale"):
@@ -47,6 +49,8 @@ class HelloRecord(Envelope, frozen=True, kw_only=True, tag="hello"):
     """A newcomer sent its JoinGroup: everybody joins now, so that the barrier lasts milliseconds."""
 
     instance: str = ""
+    process: str = ""
+    """The process id, and what tells processes with the same one apart."""
 
 
 class RejoinRecord(Envelope, frozen=True, kw_only=True, tag="rejoin"):

@@ -91,6 +91,8 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     sequence: Order
     generation: Generation
     instance: str = ""
+    process: str = ""
+    """As in ``hello``. Members of one process are those of one instance that have it in common."""
     instance_type: str = ""
     interval: Seconds = 1.0
     concurrency: RecordCost = 1.0
@@ -174,7 +176,24 @@ class BaselineUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Time since which that was looked at (epoch)."""
 
 
-class DecisionRecord(Envelope, frozen=True, kw_only=True, tag="decision"):
+class DecidedBy(Envelope, frozen=True, kw_only=True):
+    """A decision is made by these settings of its leader, told for those who read along."""
+
+    objective_seconds: Seconds | None = None
+    """The objective W."""
+    objective_share: Figure | None = None
+    policy: str = ""
+    packer: str = ""
+    monitor: str = "reports"
+    """Where the arrival rates came from."""
+    mode: str = "active"
+    replicas_max: Replicas | None = None
+    """The most that the settings allow. None: as many as there are partitions."""
+    partition_count: Count = 0
+    """Partitions of all topics that the group subscribes."""
+
+
+class DecisionRecord(DecidedBy, frozen=True, kw_only=True, tag="decision"):
     """One decision of the leader, with what it saw: enough to explain it later, and for Spark to learn from."""
 
     lands_on: ClassVar[int] = TELEMETRY
@@ -187,14 +206,6 @@ class DecisionRecord(Envelope, frozen=True, kw_only=True, tag="decision"):
     """One English sentence."""
     reason_code: str = ""
     """The same for programs (see :class:`loadtrim_agent.planning.values.Reason`)."""
-    objective_seconds: Seconds | None = None
-    """W, as the leader is set: for those who read along."""
-    objective_share: Figure | None = None
-    policy: str = ""
-    packer: str = ""
-    monitor: str = "reports"
-    """Where the arrival rates came from."""
-    mode: str = "active"
     replicas_actual: Replicas = 0
     replicas_wanted: Replicas = 0
     members: dict[str, Figure] = msgspec.field(default_factory=dict)

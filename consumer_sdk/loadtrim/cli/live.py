@@ -181,11 +181,17 @@ def _members_panel(scene: Scene) -> Panel:
     for header, right in (("instance", False), ("state", False), ("busy", False), ("behind", True), ("oldest", True)):
         table.add_column(header, justify="right" if right else "left", no_wrap=True)
     table.add_column("owns", ratio=1)
-    members = {each.instance or each.member: each for each in (scene.state.members if scene.state else ())}
+    state = scene.state
+    called = state.called if state else {}
+    members: dict[str, list[ObservedMember]] = {}
+    for each in state.members if state else ():
+        members.setdefault(each.instance or each.member, []).append(each)
     for instance in scene.instances:
-        table.add_row(*_instance_row(instance, members.pop(instance.name, None), scene.now))
-    for member in members.values():
-        table.add_row(*_member_row(member))
+        for row in _instance_rows(instance, members.pop(instance.name, []), called, scene.now):
+            table.add_row(*row)
+    for of_instance in members.values():
+        for member in of_instance:
+            table.add_row(*_member_row(member, called))
     running = sum(1 for each in scene.instances if each.phase is not Phase.WAITING)
     wanted = f", {scene.wanted} wanted" if scene.wanted != running else ""
     cost = f", {number(scene.replica_seconds / 60)} replica-minutes so far"
@@ -193,9 +199,12 @@ def _members_panel(scene: Scene) -> Panel:
     return Panel(table, title=title, title_align="left", box=box.ROUNDED)
 
 
-def _instance_row(instance: InstanceInfo, member: ObservedMember | None, now: float) -> tuple[RenderableType, ...]:
-    if member is not None and instance.phase is Phase.RUNNING:
-        return _member_row(member)
+def _instance_rows(
+    instance: InstanceInfo, members: Sequence[ObservedMember], called: Mapping[str, str], now: float
+) -> list[tuple[RenderableType, ...]]:
+    """A row for each member of a process that runs, else one for the process."""
+    if members and instance.phase is Phase.RUNNING:
+        return [_member_row(member, called) for member in members]
     if instance.phase is Phase.RUNNING:
         started = now if instance.started_at is None else instance.started_at
         words = Text(f"starting ({duration(max(0.0, now - started))})", "cyan")
@@ -203,18 +212,18 @@ def _instance_row(instance: InstanceInfo, member: ObservedMember | None, now: fl
         words = Text(f"starts in {duration(max(0.0, instance.due_at - now))}", "cyan")
     else:
         words = Text(instance.phase.value, _STATE_STYLES.get(instance.phase.value, ""))
-    owned = owns(member.partitions) if member is not None else ""
+    owned = owns(partition for member in members for partition in member.partitions)
     failures = f"crashed {instance.failures} times in a row" if instance.failures else ""
-    return (Text(instance.name), words, "", "", "", Text(owned) if owned else Text(failures, "red"))
+    return [(Text(instance.name), words, "", "", "", Text(owned) if owned else Text(failures, "red"))]
 
 
-def _member_row(member: ObservedMember) -> tuple[RenderableType, ...]:
+def _member_row(member: ObservedMember, called: Mapping[str, str]) -> tuple[RenderableType, ...]:
     state = "to go" if member.state == "victim" else member.state
     busy: RenderableType = ""
     if member.utilization is not None:
         busy = bar(member.utilization, 10) + Text(f" {percent(member.utilization)}")
     return (
-        Text(member_label(member), "bold" if member.leader else ""),
+        Text(member_label(member, called), "bold" if member.leader else ""),
         Text(printable(state), _STATE_STYLES.get(member.state, "")),
         busy,
         str(member.lag_records),
@@ -228,7 +237,7 @@ def _partitions_panel(state: ObservedGroup) -> Panel:
     headers = ("partition", "owner", "state", "records/s", "cost", "behind", "oldest", "handovers")
     for index, header in enumerate(headers):
         table.add_column(header, justify="right" if index >= 3 else "left", no_wrap=True)
-    for row in partition_rows(state.partitions):
+    for row in partition_rows(state.partitions, state.called):
         table.add_row(*map(Text, row))
     return Panel(table, title="who owns what", title_align="left", box=box.ROUNDED)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from loadtrim.observer.group import ObservedGroup, ObservedMember, ObservedPartition
@@ -16,6 +16,7 @@ from loadtrim_agent.observability.text import (
     number,
     percent,
     printable,
+    shared_line,
 )
 
 __all__ = [
@@ -76,16 +77,29 @@ def ago(seconds: float) -> str:
     return "just now" if seconds < 1.0 else f"{duration(round(seconds))} ago"
 
 
-def member_label(member: ObservedMember) -> str:
-    """The instance, or a short member id; the leader with a star."""
-    name = printable(member.instance) or member_name(member.member)
+def member_label(member: ObservedMember, called: Mapping[str, str]) -> str:
+    """Return what a member is called; the leader with a star.
+
+    Args:
+        member: the member.
+        called: of its group.
+    """
+    name = member_name(member.member, called)
     return f"{name} *" if member.leader else name
 
 
 def replica_words(state: ObservedGroup) -> str:
-    """``3, 4 wanted``."""
-    wanted = state.replicas_wanted if state.alive else None
-    return str(state.replicas) if wanted in (None, state.replicas) else f"{state.replicas}, {wanted} wanted"
+    """``3, 4 wanted``, ``1 with 2 members``, ``0 (1 member has not told its instance yet)``."""
+    alive = [each for each in state.members if each.state != "silent"]
+    unknown = sum(1 for each in alive if not each.instance)
+    words = str(state.replicas)
+    if len(alive) - unknown > state.replicas:
+        words += f" with {len(alive) - unknown} members"
+    if state.alive and state.replicas_wanted not in (None, state.replicas):
+        words += f", {state.replicas_wanted} wanted"
+    if unknown:
+        words += f" ({counted(unknown, 'member')} {'has' if unknown == 1 else 'have'} not told the instance yet)"
+    return words
 
 
 def load_words(state: ObservedGroup) -> str:
@@ -125,7 +139,7 @@ def group_line(state: ObservedGroup) -> str:
     """The group in one line, for ``loadtrim up --plain``."""
     if not state.alive:
         return f"{state.group}: nobody there"
-    parts = [f"{state.group}: {counted(state.replicas, 'member')}, load {load_words(state)}"]
+    parts = [f"{state.group}: {counted(state.replicas, 'replica')}, load {load_words(state)}"]
     parts.append(f"{counted(state.lag_records, 'record')} behind")
     if state.in_time_share is not None:
         parts.append(f"{percent(state.in_time_share)} in time")
@@ -145,13 +159,13 @@ def status_lines(state: ObservedGroup, partitions: bool = False) -> list[str]:
     if state.members:
         lines += ["", *_member_table(state)]
     if partitions and state.partitions:
-        lines += ["", *_partition_table(state.partitions)]
+        lines += ["", *_partition_table(state)]
     return lines + [f"\n{note}" for note in _notes(state)]
 
 
 def _head(state: ObservedGroup) -> str:
     generation = "no generation known" if state.generation is None else f"generation {state.generation}"
-    leader = "no leader known" if state.leader is None else member_name(state.leader, state.names)
+    leader = "no leader known" if state.leader is None else member_name(state.leader, {**state.names, **state.called})
     if state.leader is not None:
         leader = f"leader {leader}" if state.alive else f"led by {leader} when it ended"
     return f"{state.group}: {generation}, {leader}"
@@ -176,9 +190,10 @@ def _facts(state: ObservedGroup) -> dict[str, str]:
 
 
 def _member_table(state: ObservedGroup) -> list[str]:
+    called = state.called
     rows = [
         (
-            member_label(each),
+            member_label(each, called),
             _member_words(each, state.at),
             "-" if each.utilization is None else percent(each.utilization),
             str(each.lag_records),
@@ -196,12 +211,12 @@ def _member_words(member: ObservedMember, now: float) -> str:
     return "to go" if member.state == "victim" else printable(member.state)
 
 
-def partition_rows(partitions: Iterable[ObservedPartition]) -> list[tuple[str, ...]]:
+def partition_rows(partitions: Iterable[ObservedPartition], called: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Cells of the table of partitions: partition, owner, state, records/s, cost, behind, oldest, handovers."""
     return [
         (
             printable(f"{each.topic}-{each.partition}"),
-            printable(each.instance) or (member_name(each.member) if each.member else "NOBODY"),
+            member_name(each.member, called) if each.member else "NOBODY",
             printable(each.state) or "-",
             "-" if each.arrival_rate is None else number(each.arrival_rate),
             "-" if each.cost_seconds is None else duration(each.cost_seconds),
@@ -213,9 +228,9 @@ def partition_rows(partitions: Iterable[ObservedPartition]) -> list[tuple[str, .
     ]
 
 
-def _partition_table(partitions: Iterable[ObservedPartition]) -> list[str]:
+def _partition_table(state: ObservedGroup) -> list[str]:
     headers = ("PARTITION", "OWNER", "STATE", "RECORDS/S", "COST", "BEHIND", "OLDEST", "HANDOVERS")
-    return table(headers, partition_rows(partitions), frozenset({3, 4, 5, 6, 7}))
+    return table(headers, partition_rows(state.partitions, state.called), frozenset({3, 4, 5, 6, 7}))
 
 
 def _notes(state: ObservedGroup) -> list[str]:
@@ -231,4 +246,5 @@ def _notes(state: ObservedGroup) -> list[str]:
     nobodys = [(each.topic, each.partition) for each in state.partitions if each.member is None]
     if nobodys:
         notes.append(f"Owned by nobody: {owns(nobodys)}.")
+    notes += [shared_line(instance, processes) for instance, processes in state.shared.items()]
     return notes

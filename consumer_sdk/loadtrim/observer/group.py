@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from loadtrim_agent.common.member_names import member_names, shared_instances
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.protocol.ownership import Ownership
 from loadtrim_agent.wire.codec import Record
@@ -82,6 +83,8 @@ class ObservedMember(msgspec.Struct, frozen=True, kw_only=True):
     """Records/s."""
     seen_at: float | None
     """Last sign of life, seconds since the epoch."""
+    process: str = ""
+    """The process id, and what tells processes with the same one apart; empty: not known."""
 
 
 class ObservedPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +123,7 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[ObservedPartition, ...]
     """Sorted by topic and partition."""
     replicas: int
-    """Members that show signs of life."""
+    """Instances that show signs of life. A member whose instance is not known is none."""
     replicas_wanted: int | None
     rate: float
     work: float | None
@@ -152,7 +155,19 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def alive(self) -> bool:
         """Return whether any member shows signs of life."""
-        return self.replicas > 0
+        return any(each.state != "silent" for each in self.members)
+
+    @property
+    def called(self) -> dict[str, str]:
+        """Return what each member is called: its instance, or "instance/client_id" where it has several."""
+        return member_names({each.member: each.instance for each in self.members})
+
+    @property
+    def shared(self) -> dict[str, tuple[str, ...]]:
+        """Return the instances that are several processes, with these."""
+        return shared_instances(
+            {each.member: each.instance for each in self.members}, {each.member: each.process for each in self.members}
+        )
 
 
 @dataclass(slots=True)
@@ -160,6 +175,7 @@ class _Member:
     """The newest values of one member."""
 
     instance: str = ""
+    process: str = ""
     seen_at: float | None = None
     hello_at: float | None = None
     leaving: int = -1
@@ -289,6 +305,7 @@ class GroupObserver:
         match record:
             case HelloRecord():
                 member.instance = record.instance or member.instance
+                member.process = record.process or member.process
                 member.hello_at = at
                 self._left.discard(record.member)
             case LeavingRecord():
@@ -324,6 +341,7 @@ class GroupObserver:
         members = self._member_states(owners, now)
         alive = [each for each in members if each.state != "silent"]
         decision = self._decision
+        measured = decision if decision is not None and _is_measured(decision) else None
         in_time = sum(done.in_time for done in self._done)
         late = self._late()
         done_records = in_time + sum(late.values())
@@ -337,13 +355,13 @@ class GroupObserver:
             owners_from=owners_from,
             members=members,
             partitions=partitions,
-            replicas=len(alive),
+            replicas=len({each.instance for each in alive if each.instance}),
             replicas_wanted=decision.replicas_wanted if decision else None,
-            rate=decision.rate if decision else sum(each.arrived_rate for each in self._members.values()),
-            work=decision.work if decision else None,
-            capacity=sum(each.capacity or 1.0 for each in alive if each.state != "joining"),
-            forecast=decision.forecast if decision else None,
-            backlog=decision.backlog if decision else None,
+            rate=measured.rate if measured else sum(each.arrived_rate for each in self._members.values()),
+            work=measured.work if measured else None,
+            capacity=_capacity([each.capacity for each in alive if each.state != "joining"]),
+            forecast=measured.forecast if measured else None,
+            backlog=measured.backlog if measured else None,
             lag_records=sum(each.lag_records or 0 for each in partitions),
             lag_seconds=max((each.lag_seconds or 0.0 for each in partitions), default=0.0),
             window_seconds=WINDOW_SECONDS,
@@ -371,6 +389,7 @@ class GroupObserver:
 
     def _apply_report(self, report: ReportRecord, member: _Member, at: float) -> None:
         member.instance = report.instance or member.instance
+        member.process = report.process or member.process
         interval = max(report.interval, 1e-3)
         member.capacity = report.concurrency * report.speed
         member.utilization = report.busy_seconds / interval / max(report.concurrency, 1e-9)
@@ -388,7 +407,7 @@ class GroupObserver:
         self._decision = decision
         in_time, done = self._since_decision
         self._since_decision = [0, 0]
-        capacity = sum(self._members[each].capacity or 1.0 for each in decision.members if each in self._members)
+        capacity = _capacity([self._members[each].capacity for each in decision.members if each in self._members])
         share = in_time / done if done else None
         self._history.append(LoadPoint(at, decision.work, capacity, share))
 
@@ -458,6 +477,7 @@ class GroupObserver:
             lag_seconds=max((each.lag_seconds for each in reports), default=0.0),
             done_rate=heard.done_rate,
             seen_at=heard.seen_at,
+            process=heard.process,
         )
 
     def _phase(self, member: str, heard: _Member, now: float) -> str:
@@ -516,6 +536,17 @@ class GroupObserver:
             if below >= needed:
                 return bound
         return math.inf
+
+
+def _capacity(members: Sequence[float | None]) -> float:
+    """Return the capacity of members together; one that has not told its own is taken to be like the others."""
+    known = [each for each in members if each is not None]
+    return sum(known) / len(known) * len(members) if known else 0.0
+
+
+def _is_measured(decision: DecisionRecord) -> bool:
+    """Return whether a decision knew the load; one that did not has 0 in its place."""
+    return decision.startup_seconds is not None
 
 
 def _natural(name: str) -> tuple[str, int]:

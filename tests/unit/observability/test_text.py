@@ -300,3 +300,27 @@ def test_no_line_holds_what_a_terminal_would_obey() -> None:
 def test_a_line_is_cut() -> None:
     assert len(words.printable("x" * 1_000_000)) == 2_000
     assert words.printable("plain words, and ä") == "plain words, and ä"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "actual", "wanted", "said"),
+    [
+        ("up", 1, 2, "scales up, 1 -> 2 replicas"),
+        ("up", 3, 3, "lets none go, 3 replicas"),
+        ("up", 4, 3, "lets fewer go, 4 -> 3 replicas"),
+        ("down", 2, 1, "scales down, 2 -> 1 replica"),
+        ("down", 2, 2, "wants no more, 2 replicas"),
+        ("down", 1, 4, "wants fewer than before, 1 -> 4 replicas"),
+        ("none", 1, 2, "still wants 1 more, 1 -> 2 replicas"),
+        ("none", 3, 1, "still wants 2 fewer, 3 -> 1 replica"),
+        ("none", 3, 3, "nothing to do, 3 replicas"),
+        ("move", 1, 2, "moves partitions, 1 -> 2 replicas"),
+        ("hold", 2, 2, "holds, 2 replicas"),
+    ],
+)
+def test_words_and_numbers_of_a_decision_agree(outcome: str, actual: int, wanted: int, said: str) -> None:
+    """Seen: "scales down, 1 -> 4 replicas" after 99 were wanted, and "nothing to do, 1 -> 2 replicas"."""
+    told = words.decision_line(
+        decision(outcome=outcome, replicas_actual=actual, replicas_wanted=wanted, moves=(), reason="So.")
+    )
+    assert told == f"{said}: So."

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.common.partition import Partition
-from loadtrim_agent.planning.explain import attribute, explain, format_list, member_names
+from loadtrim_agent.planning.explain import attribute, explain, format_list
 from loadtrim_agent.planning.values import GroupState, MemberState, Placement, PlanConfig, Reason, Sizing
 from loadtrim_agent.wire.ownership_records import MovePlan
 from unit.planning.sizing.test_policy import entry, view
@@ -44,20 +44,6 @@ def move(number: int, reason: str) -> MovePlan:
 )
 def test_names_in_a_sentence(names: list[str], words: str) -> None:
     assert format_list(names) == words
-
-
-def test_members_are_called_by_their_instance_where_that_is_one() -> None:
-    long = "client-6f1d2c34-0000-1111-2222-333344445555"
-    state = replace(
-        group("a"),
-        members={
-            "a": MemberState(instance="pod-a"),
-            "b": MemberState(instance="pod-b"),
-            "c": MemberState(instance="pod-b"),
-            long: MemberState(),
-        },
-    )
-    assert member_names(state) == {"a": "pod-a", "b": "pod-b (b)", "c": "pod-b (c)", long: "client-6f1d2c"}
 
 
 def test_nothing_to_do() -> None:

@@ -60,13 +60,16 @@ class Fleet:
         members: int = 2,
         cost: float = COST,
         bursts: bool = False,
+        consumers: int = 1,
     ) -> None:
-        """``rates``: second -> records/s of each partition. ``bursts``: all of them in the first slot of a second."""
+        """``rates``: second -> records/s of each partition. ``bursts``: all of them in the first slot of a second.
+        ``consumers``: members of each instance that the orchestrator starts."""
         self.config = config
         self.planner = make_planner(config)
         self.rates = rates
         self.cost = cost
         self.bursts = bursts
+        self.consumers = consumers
         self.second = 0
         self.sequence = 0
         self.members: dict[str, MemberState] = {}
@@ -88,7 +91,8 @@ class Fleet:
         for _ in range(members):
             self.join()
         self.owners: dict[Partition, str | None] = {
-            entry: sorted(self.members)[number % members] for number, entry in enumerate(self.partitions)
+            entry: sorted(self.members)[number % members] if members else None
+            for number, entry in enumerate(self.partitions)
         }
 
     # -- the group
@@ -106,6 +110,13 @@ class Fleet:
             joined_at=self.now,
         )
         self.concurrency[name] = concurrency
+        return name
+
+    def start(self) -> str:
+        """An instance with as many members as each has; its name."""
+        name = f"pod-{self.born + 1:02}"
+        for _ in range(self.consumers):
+            self.join(name)
         return name
 
     def leaving(self, member: str) -> None:
@@ -181,7 +192,7 @@ class Fleet:
                 self.pending.append(self.second + startup)
             for due in [due for due in self.pending if due <= self.second]:
                 self.pending.remove(due)
-                self.join()
+                self.start()
 
     def _work(self) -> dict[Partition, float]:
         """Queues after this second, each member's work shared in proportion to what waits."""
@@ -217,7 +228,7 @@ class Fleet:
             at=start + 1.0,
             sequence=self.sequence,
             generation=self.generation,
-            instance=self.members[member].instance,
+            instance=self.members[member].instance or "",
             concurrency=self.concurrency[member],
             busy_seconds=sum(done[p] for p in owned) * self.cost,
             in_time=sum(round(done[p]) for p in owned),

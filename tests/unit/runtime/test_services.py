@@ -11,10 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent import __version__
 from loadtrim_agent.common.settings import AgentSettings
+from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code
 from loadtrim_agent.runtime.services import Services
-from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from loadtrim_agent.wire.ownership_records import HelloRecord, ManualOverrideRecord
 
 MEMBER = {"group": "g", "client_id": "c"}
 
@@ -94,3 +95,11 @@ def test_a_commit_that_is_not_acknowledged_is_counted_by_reason(
         for reason in ("rebalance", "coordinator", "fenced", "refused")
     }
     assert counted == {"rebalance": 0, "coordinator": 1, "fenced": 1, "refused": 0}
+
+
+def test_a_hello_tells_the_leader_an_instance() -> None:
+    """A report comes a second later; until then the leader did not know what the orchestrator calls the newcomer."""
+    services: Any = Services(AgentSettings(), group="g", client_id="c", registry=CollectorRegistry())
+    services._leader = SimpleNamespace(instances=Instances("pod-1"))
+    services.read(HelloRecord(group="g", member="m", at=0.0, instance="pod-2", process="17-aa"))
+    assert services._leader.instances.of("m") == "pod-2"

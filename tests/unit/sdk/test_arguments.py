@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer
 
 from loadtrim import Settings
 from loadtrim.arguments import Arguments
+from loadtrim_agent.common.host import process_name
 from loadtrim_agent.protocol.group_config import GroupConfig
 
 
@@ -88,6 +89,7 @@ def test_the_protocol_is_told_seconds_and_everything_that_was_given() -> None:
         auto_commit=False,
         retry_backoff=0.25,
         instance="pod-1",
+        process=process_name(),
     )
 
 

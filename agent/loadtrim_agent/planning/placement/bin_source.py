@@ -208,5 +208,5 @@ def wanted(packer: Packer, problem: Problem) -> int:
     """
     placed = packer.pack(replace(problem, replicas=None, fewest=True, may_move=True))
     owning = set(placed.owners.values())
-    units = {entry.unit for entry in problem.bins if entry.member in owning}
+    units = {entry.unit for entry in problem.bins if entry.unit and entry.member in owning}
     return max(len(units), 1 if problem.bins else 0)

@@ -56,7 +56,7 @@ class Bin(msgspec.Struct, frozen=True, kw_only=True):
 
     member: str
     unit: str
-    """Its instance: instances come and go, not members."""
+    """Its instance: instances come and go, not members. Empty: not known, so it is no victim."""
     capacity: float
     """Work per second."""
     topics: frozenset[str] | None = None

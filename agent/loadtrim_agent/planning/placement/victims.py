@@ -10,9 +10,9 @@ __all__ = ["going", "units"]
 
 
 def units(problem: Problem) -> dict[str, list[Bin]]:
-    """Instances that have a member which is not leaving, with their members, sorted by name."""
+    """Known instances that have a member which is not leaving, with their members, sorted by name."""
     result: dict[str, list[Bin]] = {}
-    for entry in problem.bins:
+    for entry in (each for each in problem.bins if each.unit):
         result.setdefault(entry.unit, []).append(entry)
     return {unit: members for unit, members in sorted(result.items()) if not all(member.leaving for member in members)}
 

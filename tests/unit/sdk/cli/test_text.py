@@ -13,6 +13,7 @@ from loadtrim.cli.text import ago, group_line, owns, status_lines, table
 from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, InstanceInfo, OrchestratorEvent
 from loadtrim.orchestrator.supervisor import Phase
+from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.ownership_records import HelloRecord
 from loadtrim_agent.wire.telemetry_records import PartitionReport
 
@@ -68,7 +69,7 @@ def test_the_status_of_a_group() -> None:
         "  late      3 records late: 3 more load than forecast",
         "  moves     1 handover in the last 60 s",
         "  brake     no brake is on: plans are made",
-        "  decision  1 s ago: nothing to do, 2 -> 3 replicas, pay-2 to go: it fits",
+        "  decision  1 s ago: still wants 1 more, 2 -> 3 replicas, pay-2 to go: it fits",
         "",
         "MEMBER   STATE    BUSY  BEHIND  OLDEST  OWNS",
         "pay-1 *  running  62 %       9  500 ms  3: payments 0-2",
@@ -113,7 +114,7 @@ def test_the_brake_is_named() -> None:
 
 def test_one_line_for_a_group() -> None:
     assert group_line(running()) == (
-        "payments-service: 2 members, load 1.5 of 2 busy seconds per second (75 %), 250 records/s, 1.7 expected, "
+        "payments-service: 2 replicas, load 1.5 of 2 busy seconds per second (75 %), 250 records/s, 1.7 expected, "
         "9 records behind, 99.97 % in time"
     )
 
@@ -161,7 +162,7 @@ def test_the_live_view_shows_everything() -> None:
         "crashed 2 times in a row",
         "payments 0-2",
         "who owns what",
-        "nothing to do, 2 -> 3 replicas, pay-2 to go: it fits",
+        "still wants 1 more, 2 -> 3 replicas, pay-2 to go: it fits",
         "pay-1 started, process 7",
         "Ctrl-C ends all",
     ):
@@ -220,3 +221,69 @@ async def test_a_scene_that_cannot_be_drawn_does_not_end_the_view() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert "cannot be drawn now (ZeroDivisionError: no scene[/])" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def twofold(*more: Record) -> ObservedGroup:
+    """Two processes with two consumers each."""
+    ids = {f"{client}-{number}f1d2c34-0000-1111-2222-333344445555": f"pay-{number}"
+           for number in (1, 2) for client in ("orders", "refunds")}  # fmt: skip
+    reports = (report(member, instance=name, process=f"1{name[-1]}-aa") for member, name in ids.items())
+    return view(base(1, {member: (index,) for index, member in enumerate(ids)}), *reports, *more).state(1.0)
+
+
+def test_members_of_one_instance_are_shown_by_instance_and_client() -> None:
+    state = twofold(decision(replicas_actual=2, replicas_wanted=3))
+    lines = status_lines(state, partitions=True)
+    assert lines[0] == "payments-service: generation 1, leader pay-1/orders"
+    assert "  replicas  2 with 4 members, 3 wanted" in lines
+    assert [line.split("  ")[0] for line in lines if "running" in line] == [
+        "pay-1/orders *", "pay-1/refunds", "pay-2/orders", "pay-2/refunds",
+    ]  # fmt: skip
+    assert [line.split()[1] for line in lines[-4:]] == [
+        "pay-1/orders", "pay-1/refunds", "pay-2/orders", "pay-2/refunds",
+    ]  # fmt: skip
+    assert group_line(state).startswith("payments-service: 2 replicas, ")
+
+
+def test_victims_are_told_as_instances() -> None:
+    members = [f"{client}-2f1d2c34-0000-1111-2222-333344445555" for client in ("orders", "refunds")]
+    going = decision(outcome="down", replicas_actual=2, replicas_wanted=1, victims=tuple(members))
+    told = next(line for line in status_lines(twofold(going)) if "decision" in line)
+    assert told.endswith("scales down, 2 -> 1 replica, pay-2 to go: it fits")
+
+
+def test_what_has_not_told_its_instance_is_no_replica() -> None:
+    lines = status_lines(view(base(1, {"a": (0,), "b": (1,)}), report("a", instance="pay-1"), report("b")).state(1.0))
+    assert "  replicas  1 (1 member has not told the instance yet)" in lines
+
+
+def test_several_processes_of_one_instance_are_told() -> None:
+    state = view(
+        base(1, {"a": (0,), "b": (1,)}),
+        report("a", instance="box", process="17-aa"),
+        report("b", instance="box", process="18-bb"),
+    ).state(1.0)
+    assert status_lines(state)[-1].strip() == (
+        "2 processes (17, 18) are the instance box: they count as one replica, and are ended together. If they are "
+        "started and ended one by one, give each a LOADTRIM_INSTANCE of its own."
+    )
+
+
+def test_the_live_view_has_a_row_for_each_member_of_a_process() -> None:
+    """The last member of a process stood for all of them."""
+    instances = [InstanceInfo(name=f"pay-{n}", phase=Phase.RUNNING, asked_at=0.0, started_at=0.0) for n in (1, 2, 3)]
+    text = shown(Scene(now=1.0, started_at=0.0, state=twofold(), instances=instances, wanted=3))
+    for words in ("pay-1/orders *", "pay-1/refunds", "pay-2/orders", "pay-2/refunds", "starting (1 s)", "3 replicas"):
+        assert words in text, words
+
+
+def test_a_decision_that_knew_no_load_tells_none() -> None:
+    """It said "load 0 of 1 busy seconds (0 %)" beside "BUSY 100 %"."""
+    state = view(
+        base(1, {"a": (0,)}),
+        report(
+            "a", PartitionReport(topic="payments", partition=0, arrived=40, lag=121), instance="p", busy_seconds=1.0
+        ),
+        decision(outcome="hold", replicas_actual=1, replicas_wanted=1, startup_seconds=None),
+    ).state(1.0)
+    assert "  load      40 records/s; no decision has told the work yet" in status_lines(state)

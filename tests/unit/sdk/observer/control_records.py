@@ -53,7 +53,14 @@ def report(member: str, *partitions: PartitionReport, at: float = 0.0, **fields:
 
 
 def decision(member: str = "a", at: float = 0.0, **fields: Any) -> DecisionRecord:
-    told: dict[str, Any] = {"generation": 1, "sequence": 1, "outcome": "none", "reason": "it fits", **fields}
+    told: dict[str, Any] = {
+        "generation": 1,
+        "sequence": 1,
+        "outcome": "none",
+        "reason": "it fits",
+        "startup_seconds": 2.0,
+    }
+    told |= fields
     return DecisionRecord(group=GROUP, member=member, at=at, **told)
 
 

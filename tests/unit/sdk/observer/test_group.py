@@ -93,8 +93,8 @@ def test_members_with_their_state() -> None:
     leader = next(each for each in state.members if each.leader)
     assert (leader.member, leader.utilization, leader.capacity) == ("a", 0.25, 3.0)
     assert state.leader == "a"
-    assert state.replicas == 4
-    assert state.capacity == 3.0 + 1.0 + 1.0, "the newcomer gives nothing yet; unknown ones count as 1"
+    assert state.replicas == 3, "c has not told its instance"
+    assert state.capacity == 3 * 3.0, "the newcomer gives nothing yet; unknown ones count like the others"
     assert state.names == {"a": "pay-9", "b": "pay-2", "e": "pay-10"}
 
 
@@ -215,3 +215,32 @@ def test_members_long_gone_are_forgotten() -> None:
 def test_the_state_is_json() -> None:
     state = view(base(1, {"a": (0,)}), report("a", in_time=1, latency_counts=((0.01, 1),)), decision()).state(1.0)
     assert msgspec.json.decode(msgspec.json.encode(state), type=ObservedGroup) == state
+
+
+def test_replicas_are_instances_not_members() -> None:
+    """Two consumers in each of two processes, and a member that has said nothing of itself."""
+    state = view(
+        base(1, {"a": (0,), "b": (1,), "c": (2,), "d": (3,), "e": ()}),
+        *(report(member, instance=instance, process=process) for member, instance, process in (
+            ("a", "pay-1", "17-aa"), ("b", "pay-1", "17-aa"), ("c", "pay-2", "18-bb"), ("d", "pay-2", "19-cc"),
+        )),
+        LoadRecord(group=GROUP, member="e", at=0.0, generation=1),
+    ).state(1.0)  # fmt: skip
+    assert (state.replicas, len(state.members), state.alive) == (2, 5, True)
+    assert state.called == {"a": "pay-1/a", "b": "pay-1/b", "c": "pay-2/c", "d": "pay-2/d", "e": "e"}
+    assert state.shared == {"pay-2": ("18-bb", "19-cc")}
+
+
+def test_a_group_of_members_that_have_not_told_their_instance_is_alive() -> None:
+    state = view(base(1, {"a": (0,)}), LoadRecord(group=GROUP, member="a", at=0.0, generation=1)).state(1.0)
+    assert (state.replicas, state.alive) == (0, True)
+
+
+def test_a_decision_that_knew_no_load_tells_none() -> None:
+    """Its 0 was shown beside members that were busy all of the time."""
+    state = view(
+        base(1, {"a": (0,)}),
+        report("a", PartitionReport(topic="payments", partition=0, arrived=40), instance="pay-1", busy_seconds=1.0),
+        decision(outcome="hold", replicas_actual=1, replicas_wanted=1, startup_seconds=None),
+    ).state(1.0)
+    assert (state.work, state.forecast, state.backlog, state.rate) == (None, None, None, 40.0)

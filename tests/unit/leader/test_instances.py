@@ -1,0 +1,58 @@
+"""Who is of which instance is known before the first report, and several processes of one are told once."""
+
+from __future__ import annotations
+
+from loadtrim_agent.leader.instances import Instances
+
+
+def test_the_instance_of_a_member_that_has_said_nothing_is_not_known() -> None:
+    """The member id stood for it: a victim that no orchestrator knows."""
+    instances = Instances("pod-1")
+    assert instances.of("a") is None
+    instances.hear("a", "pod-2", "")
+    assert instances.of("a") == "pod-2"
+
+
+def test_the_newest_word_counts() -> None:
+    instances = Instances("pod-1")
+    instances.hear("a", "pod-2", "")
+    instances.hear("a", "pod-3", "")
+    assert instances.of("a") == "pod-3"
+
+
+def test_what_is_no_part_of_the_group_does_not_pile_up() -> None:
+    instances = Instances("pod-1")
+    instances.hear("a", "pod-2", "")
+    for number in range(100):
+        instances.hear(f"stranger-{number}", "x", "")
+    instances.forget_others({"a"})
+    assert instances.of("a") == "pod-2"
+    assert instances.of("stranger-0") is None
+    assert instances.of("stranger-99") == "x", "the last ones may be about to join"
+
+
+def test_members_that_are_remembered_are_bounded() -> None:
+    instances = Instances("pod-1")
+    for number in range(10_050):
+        instances.hear(f"m{number}", "x", "")
+    assert instances.of("m0") is None
+    assert instances.of("m10049") == "x"
+    assert len(instances._said) == 10_000
+
+
+def test_several_processes_under_one_name_are_told_once() -> None:
+    """Two consumers of one process are no news; a second process is, and a third."""
+    instances = Instances("pod-1")
+    instances.hear("a", "pod-1", "17-aa")
+    instances.hear("b", "pod-1", "17-aa")
+    assert instances.new_complaints({"a", "b"}) == []
+    instances.hear("c", "pod-1", "18-bb")
+    assert [line.split(":")[0] for line in instances.new_complaints({"a", "b", "c"})] == [
+        "2 processes (17, 18) are the instance pod-1"
+    ]
+    assert instances.new_complaints({"a", "b", "c"}) == []
+    instances.hear("d", "pod-1", "19-cc")
+    assert instances.new_complaints({"a", "b", "c"}) == [], "it is not in the group"
+    assert len(instances.new_complaints({"a", "b", "c", "d"})) == 1
+    assert instances.new_complaints({"a", "b"}) == []
+    assert len(instances.new_complaints({"a", "b", "c"})) == 1, "they are back"
