@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -234,6 +235,24 @@ async def test_the_brake_goes_on_and_off(group: Group, run: Run) -> None:
         ("scale", 3, "cli"),
         ("resume", None, "cli"),
     ]
+
+
+async def test_a_number_above_the_bounds_is_refused_or_warned_about(group: Group, run: Run) -> None:
+    """A typing mistake of a 9 too many cost 97 pods."""
+    bounded = msgspec.structs.replace(group.decision(1), replicas_max=2, partition_count=4)
+    await group.write(group.base(), group.load(), bounded)
+    code, out, problem = await run("scale", group.name, "99")
+    assert (code, out) == (2, "")
+    assert "LOADTRIM_MAX_REPLICAS=2" in problem
+    assert "--force" in problem
+    assert not [each for each in await group.coordination() if isinstance(each, ManualOverrideRecord)]
+    code, out, problem = await run("scale", group.name, "5", "--force")
+    assert code == 0
+    assert "5 replicas are more than the group's 4 partitions" in problem
+    (written,) = [each for each in await group.coordination() if isinstance(each, ManualOverrideRecord)]
+    assert (written.replicas, written.forced) == (5, True)
+    _, out, _ = await run("status", group.name)
+    assert "brake on: 5 replicas, also outside the bounds, until" in out
 
 
 async def test_a_brake_for_nobody_is_said_to_be_for_later(group: Group, run: Run) -> None:

@@ -109,6 +109,24 @@ async def test_two_consumers_in_each_process_are_scaled_by_the_webhook(kafka: Cl
     assert sum((await committed_offsets(kafka.bootstrap, group)).values()) == load.sent
 
 
+@pytest.mark.parametrize("asked", ["scale", "least"])
+async def test_replicas_are_there_before_the_first_record(kafka: Cluster, tmp_path: Path, asked: str) -> None:
+    """Nothing was asked for until a record was done, whatever the command line or the settings said."""
+    topic, group = kafka.create_topic(partitions=PARTITIONS), new_group()
+    env = {**os.environ, "LOADTRIM_MIN_REPLICAS": "2" if asked == "least" else "1"}
+    options = OrchestratorOptions(name="pay", log_directory=tmp_path, env=env)
+    service = [*SERVICE, kafka.bootstrap, group, topic, str(tmp_path / "journal")]
+    async with (
+        LocalOrchestrator(service, options) as up,
+        following(Connection(bootstrap=kafka.bootstrap, given_by="the test"), group) as follower,
+    ):
+        await eventually(lambda: settled(seen(follower), 1, 2), "one process owns everything")
+        if asked == "scale":
+            assert await command("scale", group, "2", "--bootstrap", kafka.bootstrap) == 0
+        await eventually(lambda: settled(seen(follower), 2, 4) and up.replicas == 2, "two processes")
+        assert done(tmp_path / "journal") == {}
+
+
 async def start(*words: str, **env: str) -> asyncio.subprocess.Process:
     own = {name: value for name, value in os.environ.items() if not name.startswith("LOADTRIM_")}
     return await asyncio.create_subprocess_exec(

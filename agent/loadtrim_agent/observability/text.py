@@ -157,7 +157,8 @@ def manual_override_line(manual_override: ManualOverrideRecord | None) -> str:
     end = printable(f"until `loadtrim resume {manual_override.group}`")
     if manual_override.action == "hold":
         return f"brake on: no plans are made {end}"
-    return f"brake on: {counted(manual_override.replicas or 0, 'replica')} {end}"
+    forced = ", also outside the bounds," if manual_override.forced else ""
+    return f"brake on: {counted(manual_override.replicas or 0, 'replica')}{forced} {end}"
 
 
 def late_line(late: Mapping[str, int]) -> str:

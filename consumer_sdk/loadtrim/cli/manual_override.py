@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadtrim.errors import EXIT_DONE
+from loadtrim.errors import EXIT_DONE, UsageError
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import ControlTopic
-from loadtrim.observer.group import COMMAND_LINE_MEMBER, SILENT_SECONDS, GroupObserver
+from loadtrim.observer.group import COMMAND_LINE_MEMBER, GroupObserver
+from loadtrim_agent.observability.text import counted
 from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
 from loadtrim_agent.wire.ranges import REPLICAS_MAX
+from loadtrim_agent.wire.telemetry_records import DecisionRecord
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 __all__ = ["add_parser", "run"]
+
+DECISION_SECONDS_MAX = 60.0
+"""A decision is not looked for further back. Chosen: leaders decide every second unless told otherwise."""
 
 _WORDS = {
     "hold": "no plans are made for a group until it is resumed",
@@ -35,9 +41,13 @@ def add_parser(subparsers: SubParsers) -> None:
         parser.add_argument("group", metavar="GROUP", help="the consumer group's id")
         if action == "scale":
             parser.add_argument("replicas", metavar="N", type=_replicas, help="how many replicas, at least 1")
+            parser.add_argument(
+                "--force", action="store_true",
+                help="also more than LOADTRIM_MAX_REPLICAS or the partitions, or fewer than LOADTRIM_MIN_REPLICAS",
+            )  # fmt: skip
         parser.add_argument("--json", action="store_true", help="print what was written as JSON")
         add_arguments(parser)
-        parser.set_defaults(run=run, action=action, replicas=None)
+        parser.set_defaults(run=run, action=action, replicas=None, force=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,24 +59,62 @@ def run(args: argparse.Namespace) -> int:
         at=time.time(),
         action=args.action,
         replicas=args.replicas,
+        forced=args.force,
     )
-    alive = asyncio.run(_write(connection, manual_override))
+    alive, decision = asyncio.run(_write(connection, manual_override))
     if args.json:
         print(msgspec.json.encode(manual_override).decode())
     else:
         print(_told(manual_override, connection, alive))
+    if warning := too_many(manual_override, decision):
+        print(f"loadtrim scale: {warning}", file=sys.stderr)
     return EXIT_DONE
 
 
-async def _write(connection: Connection, manual_override: ManualOverrideRecord) -> bool:
-    """Return whether there are members to heed it."""
+async def _write(connection: Connection, manual_override: ManualOverrideRecord) -> tuple[bool, DecisionRecord | None]:
+    """Write the override; return whether there are members to heed it, and their leader's last decision.
+
+    Raises:
+        UsageError: it is above the maximum that its leader has told, and is not forced.
+    """
     view = GroupObserver(manual_override.group)
     async with ControlTopic(connection, manual_override.group) as topic:
+        recent = await topic.recent(DECISION_SECONDS_MAX, scan_seconds=0.0)
+        for record, at in [*recent.coordination, *recent.telemetry]:
+            view.apply(record, at)
+        now = time.time()
+        decision = view.state(now).decision
+        refuse_above_maximum(manual_override, decision)
         await topic.write_manual_override(manual_override)
-        recent = await topic.recent(SILENT_SECONDS, scan_seconds=0.0)
-    for record, at in [*recent.coordination, *recent.telemetry]:
-        view.apply(record, at)
-    return view.heard_lately(time.time())
+    return view.heard_lately(now), decision
+
+
+def refuse_above_maximum(manual_override: ManualOverrideRecord, decision: DecisionRecord | None) -> None:
+    """Refuse more replicas than the settings of the group's leader allow.
+
+    Raises:
+        UsageError: that is so, and the override is not forced.
+    """
+    most = decision.replicas_max if decision is not None else None
+    replicas = manual_override.replicas
+    if most is not None and replicas is not None and replicas > most and not manual_override.forced:
+        raise UsageError(
+            f"{replicas} replicas are more than {manual_override.group} may have (LOADTRIM_MAX_REPLICAS={most}).",
+            "Nothing was written, and the group goes on as before.",
+            f"Ask for {most} at most, or say --force.",
+        )
+
+
+def too_many(manual_override: ManualOverrideRecord, decision: DecisionRecord | None) -> str:
+    """Return a warning of more replicas than partitions; empty where there is none."""
+    partitions = decision.partition_count if decision is not None else 0
+    replicas = manual_override.replicas or 0
+    if not partitions or replicas <= partitions:
+        return ""
+    warning = f"{replicas} replicas are more than the group's {counted(partitions, 'partition')}"
+    if manual_override.forced:
+        return f"{warning}: {replicas - partitions} or more will own nothing."
+    return f"{warning}, and some would own nothing: {partitions} are asked for at most, all of them with --force."
 
 
 def _told(manual_override: ManualOverrideRecord, connection: Connection, alive: bool) -> str:
@@ -77,11 +125,11 @@ def _told(manual_override: ManualOverrideRecord, connection: Connection, alive: 
             f"Consuming goes on.\n  Undo it with: {undo}"
         )
     elif manual_override.action == "scale":
-        wanted = f"{manual_override.group} is to have {manual_override.replicas} replicas"
-        told = (
-            f"{wanted}, whatever its load, within LOADTRIM_MIN_REPLICAS and LOADTRIM_MAX_REPLICAS of its members.\n"
-            f"  Undo it with: {undo}"
+        wanted = f"{manual_override.group} is to have {counted(manual_override.replicas or 0, 'replica')}"
+        bounds = (
+            "" if manual_override.forced else ", within LOADTRIM_MIN_REPLICAS and LOADTRIM_MAX_REPLICAS of its members"
         )
+        told = f"{wanted}, whatever its load{bounds}.\n  Undo it with: {undo}"
     else:
         hold = connection.command("hold", manual_override.group)
         told = f"{manual_override.group} is resumed: its leader plans by the load again.\n  Stop that with: {hold}"

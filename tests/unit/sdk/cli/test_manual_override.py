@@ -1,0 +1,44 @@
+"""A number of replicas that cannot be right is refused or warned about before it costs anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadtrim.cli.manual_override import refuse_above_maximum, too_many
+from loadtrim.errors import UsageError
+from loadtrim_agent.wire.ownership_records import ManualOverrideRecord
+from unit.sdk.observer.control_records import decision
+
+
+def scale(replicas: int | None, forced: bool = False) -> ManualOverrideRecord:
+    action = "hold" if replicas is None else "scale"
+    return ManualOverrideRecord(group="g", member="cli", at=0.0, action=action, replicas=replicas, forced=forced)
+
+
+def test_more_than_the_maximum_is_refused() -> None:
+    with pytest.raises(UsageError, match="LOADTRIM_MAX_REPLICAS=2"):
+        refuse_above_maximum(scale(3), decision(replicas_max=2))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "forced", "most"), [(2, False, 2), (99, True, 2), (99, False, None), (None, False, 2)]
+)
+def test_all_else_is_not(replicas: int | None, forced: bool, most: int | None) -> None:
+    refuse_above_maximum(scale(replicas, forced), decision(replicas_max=most))
+    refuse_above_maximum(scale(replicas, forced), None)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "forced", "warning"),
+    [
+        (4, False, ""),
+        (5, False, "more than the group's 4 partitions, and some would own nothing: 4 are asked for at most, all"),
+        (6, True, "more than the group's 4 partitions: 2 or more will own nothing."),
+        (None, False, ""),
+    ],
+)  # fmt: skip
+def test_more_than_the_partitions_is_warned_about(replicas: int | None, forced: bool, warning: str) -> None:
+    told = too_many(scale(replicas, forced), decision(partition_count=4))
+    assert warning in told
+    assert bool(warning) == bool(told)
+    assert too_many(scale(replicas, forced), None) == ""
