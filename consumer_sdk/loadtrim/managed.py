@@ -13,6 +13,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.host import instance_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.partition_stream import Stream
@@ -223,6 +224,8 @@ class ManagedConsumer:
         await buffer.hand.telling.let_begin()
         while True:
             watch.raise_error(wanted)
+            if not wanted:
+                buffer.hand.asked(caller)
             record = buffer.take_one(wanted)
             if record is not None:
                 buffer.hand.taken(caller)
@@ -255,6 +258,8 @@ class ManagedConsumer:
         ending = buffer.closing
         while True:
             watch.raise_error(wanted)
+            if not wanted:
+                buffer.hand.asked(caller)
             taken = buffer.take_many(wanted, limit)
             buffer.hand.taken(caller)
             if ending:
@@ -286,6 +291,7 @@ class ManagedConsumer:
         if self.closed:
             buffer.take_one(wanted)  # gives none any more; what the caller had in hand is done by this call
             raise ConsumerStoppedError()
+        buffer.hand.samples.asked(boot_time())
         return buffer, watch
 
     def _refuse_in_listener(self, caller: asyncio.Task[Any] | None, why: str, instead: str) -> None:

@@ -48,6 +48,7 @@ def make(
     group: str,
     settings: Settings | None = None,
     handle_signals: bool = False,
+    registry: CollectorRegistry | None = None,
     **options: Any,
 ) -> Consumer:
     """A consumer that is not started: earliest, short sessions, its own registry, no HTTP."""
@@ -55,7 +56,7 @@ def make(
         *topics,
         group_id=group,
         settings=settings or Settings(http="off", drain_seconds=5.0),
-        registry=CollectorRegistry(),
+        registry=registry or CollectorRegistry(),
         handle_signals=handle_signals,
         **{
             "bootstrap_servers": kafka.bootstrap,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -10,10 +11,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiokafka import TopicPartition
+from prometheus_client import CollectorRegistry
 
 from integration.harness import WAIT_SECONDS, eventually
 from integration.harness_consumers import make, new_group, send
-from loadtrim import Consumer
+from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster
 
 pytestmark = pytest.mark.kafka
@@ -160,3 +162,51 @@ async def test_only_records_can_be_told_of(quick_kafka: Cluster) -> None:
     async with make(quick_kafka, quick_kafka.create_topic(), group=new_group()) as consumer:
         with pytest.raises(TypeError, match="is no record"):
             consumer.done(b"value")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tells", [False, True])
+async def test_latency_is_unknown_where_tasks_do_not_say_what_is_done(
+    quick_kafka: Cluster, tells: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Told "in time 100 %, half within 10 ms" while records were 18 s late."""
+    topic, registry, done = quick_kafka.create_topic(), CollectorRegistry(), asyncio.Event()
+    consumer = make(
+        quick_kafka, topic, group=new_group(), registry=registry, settings=Settings(sla_seconds=0.5, http="off")
+    )
+
+    async def handle(message: object) -> None:
+        if not tells:
+            await done.wait()
+            return
+        async with consumer.work(message):  # type: ignore[arg-type]
+            await asyncio.sleep(0.01)
+
+    def counted(name: str) -> float:
+        found = [each for family in registry.collect() for each in family.samples if each.name == name]
+        return sum(each.value for each in found)
+
+    async def consume() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            async for message in consumer:
+                tasks.create_task(handle(message))
+
+    async def write() -> None:
+        for number in itertools.count():
+            await send(quick_kafka, topic, [str(number)])
+            await asyncio.sleep(0.005 if tells else 0.02)
+
+    async with asyncio.timeout(WAIT_SECONDS), consumer:
+        consuming, writing = asyncio.create_task(consume()), asyncio.create_task(write())
+        unknown = "loadtrim_records_latency_unknown_total"
+        if tells:
+            await eventually(lambda: counted("loadtrim_record_latency_seconds_count") > 300, "many are done")
+            assert counted(unknown) == 0
+        else:
+            await eventually(lambda: counted(unknown) > 50, "their latency is unknown")
+            told = [record for record in caplog.records if "latency of records is unknown" in record.message]
+            assert len(told) == 1
+            assert "consumer.work(message)" in told[0].message
+        writing.cancel()
+        done.set()
+        await consumer.stop()
+        await consuming

@@ -23,7 +23,11 @@ from loadtrim_agent.wire.ownership_records import MovePlan, PlanRecord
 from .broker import MemoryBroker, memory_broker
 from .recorder import Recorder, way_to
 
-METERING = ("loadtrim_agent/delivery/metering_task.py", "loadtrim_agent/runtime/services.py")
+METERING = (
+    "loadtrim_agent/delivery/metering_task.py",
+    "loadtrim_agent/delivery/samples.py",
+    "loadtrim_agent/runtime/services.py",
+)
 """They see a record for the report's sake: that is a walk of its own."""
 GROUP, TOPIC = "walk", "orders"
 USER, KAFKA = "user code", "Kafka"

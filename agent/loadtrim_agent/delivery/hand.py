@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from loadtrim_agent.common.clock import boot_time
+
 from .partition_stream import Stream
+from .samples import RecordSamples
 from .telling import Telling
 
 __all__ = ["Hand"]
@@ -16,13 +19,17 @@ class Hand:
     Args:
         loop: the loop that user code runs in.
         telling: what user code says itself of the records.
+        samples: of records, that tell whether they are done when the next one is asked for.
     """
 
-    __slots__ = ("_iterating", "_loop", "_taker", "streams", "telling")
+    __slots__ = ("_holder", "_iterating", "_loop", "_taker", "samples", "streams", "telling")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, telling: Telling) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, telling: Telling, samples: RecordSamples) -> None:
         self._loop = loop
         self.telling = telling
+        self.samples = samples
+        self._holder: asyncio.Task[object] | None = None
+        """The task that was handed a record by its last call, and has not asked for another one since."""
         self._taker: asyncio.Task[object] | None = None
         self._iterating: asyncio.Task[object] | None = None
         """The task that began the iteration in which a record was asked for last; None: it was asked for otherwise."""
@@ -36,8 +43,15 @@ class Hand:
             task: the one that asked for it; None: the task that runs.
         """
         self._taker = task or asyncio.current_task(self._loop)
+        self._holder = task if self.streams else None
         if task is not None:
             self._iterating = None
+
+    def asked(self, task: asyncio.Task[object] | None) -> None:
+        """Note a task that asks for records of any partition, which makes done what is in hand."""
+        holder, self._holder = self._holder, None
+        if holder is not None and holder is not task and task is not None and not holder.done():
+            self.samples.asked_by_another(boot_time())
 
     def iterated_by(self, task: asyncio.Task[object] | None) -> None:
         """Note that records are asked for in the iteration that this task began."""

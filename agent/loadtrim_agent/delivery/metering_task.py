@@ -26,6 +26,7 @@ from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.ownership_records import LoadRecord
 
+from .doubt import Doubt
 from .partition_stream import Stream
 from .pending import Told
 from .ports import ReportTarget
@@ -35,6 +36,8 @@ from .stretches import Finished
 __all__ = ["MeteringTask", "process_started_at"]
 
 FRESH_SECONDS = 1.0
+TOLERANCE_SHARE = 0.1
+"""Of the objective: a record that is kept for no longer beyond the next call counts as done at it. Chosen."""
 
 
 def process_started_at() -> float:
@@ -57,7 +60,7 @@ class MeteringTask:
     def __init__(self, config: MeterConfig, metrics: Metrics) -> None:
         self.meter = Meter(config)
         self._metrics = metrics
-        self._report_seconds = config.report_seconds
+        self._config = config
         spread = REPORTS_SPREAD * config.report_seconds
         self._report_phase = zlib.crc32(config.instance.encode()) / (1 << 32) * spread
         self._buffer: RecordBuffer | None = None
@@ -67,6 +70,7 @@ class MeteringTask:
         self._watched: dict[Partition, Stream] = {}
         """Those of which something could become done, so that nobody looks at those that are quiet."""
         self._batches = BatchCost()
+        self._doubt = Doubt()
         self._sequence = 0
         self._loaded: LoadRecord | None = None
         self._latency_bounds = tuple(sorted({*LATENCY_BOUNDS, config.sla_seconds}))
@@ -78,6 +82,7 @@ class MeteringTask:
         """From now on these streams are measured."""
         self._buffer = buffer
         self._fetcher = fetcher
+        buffer.hand.samples.tolerance_seconds = TOLERANCE_SHARE * self._config.sla_seconds
 
     # -- what the agent tells ------------------------------------------------------------------------------------
 
@@ -131,6 +136,8 @@ class MeteringTask:
         """Take what was done since the last time. O(partitions of which something is to be done)."""
         now = wall_time()
         wall_offset = now - boot_time()
+        if self._buffer is not None:
+            self._doubt.look(self._buffer.hand)
         for stream in tuple(self._watched.values()):
             self._gather(stream, now, wall_offset)
             if _emptied(stream):
@@ -148,6 +155,7 @@ class MeteringTask:
             asleep_seconds=self._buffer.sleep.seconds(boot_now),
             batches_filled=self._batches.filled,
             tells=self._buffer.hand.telling.begun,
+            untold=self._doubt.untold,
         )
         self.meter.working(now, hand)
         taken = [stream.taken_at() for stream in self._watched.values()]
@@ -165,8 +173,13 @@ class MeteringTask:
             return
         stream.reported.done = position
         latencies, busies, timed = unpack(finished, wall_offset, told, self._batches)
-        self.meter.done(stream.partition, now, latencies, busies, position if position is not None else stream.position)
-        by_bound = self._metrics.records_done(*stream.partition, len(busies), timed, busies)
+        certain = self._doubt.untold.latency_known
+        position = position if position is not None else stream.position
+        self.meter.done(stream.partition, now, latencies, busies, position, certain=certain)
+        count = len(busies)
+        if not certain:
+            timed, busies = [latency for latency in timed if latency > self._config.sla_seconds], []
+        by_bound = self._metrics.records_done(*stream.partition, count, timed, busies)
         for bound, count in by_bound.items():
             # Another consumer with the same labels may have bounds there that are none of ours.
             bucket = bisect_left(self._latency_bounds, bound)
@@ -190,7 +203,7 @@ class MeteringTask:
         clock that is off costs that, and nothing else. They are spread over a part of the interval by their names.
         """
         while True:
-            await asyncio.sleep(seconds_to_beat(wall_time(), self._report_seconds, self._report_phase))
+            await asyncio.sleep(seconds_to_beat(wall_time(), self._config.report_seconds, self._report_phase))
             self.committed(target.committed())
             await self.report(*target.member(), target)
 
@@ -226,7 +239,7 @@ class MeteringTask:
         self.snapshot = seen = self.meter.snapshot(wall_time())
         self._metrics.utilization(seen.utilization)
         self._metrics.owned(len(seen.partitions))
-        self._metrics.records_late(seen.late)
+        self._metrics.records_late(seen.late, seen.unknown)
         for p in seen.partitions:
             self._metrics.partition(*p.partition, p.lag_records, p.lag_seconds, p.arrival_rate)
 
@@ -274,7 +287,7 @@ def unpack(
             latencies += [at - stamp / 1000 for stamp in stamps]
             records, factor = records or len(stamps), 1.0
             if batches is not None:
-                batches.add(records, times[1] - times[0], limit)
+                batches.add(records, times[1] - times[0], limit, len(stamps))
                 factor = batches.factor(records, limit)
             busies += [factor * (times[1] - times[0]) / records] * len(stamps)
         else:

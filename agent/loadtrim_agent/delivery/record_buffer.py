@@ -26,6 +26,7 @@ from .deserializer import RecordDeserializer
 from .hand import Hand
 from .partition_stream import Stream
 from .ports import BufferOwner
+from .samples import RecordSamples
 from .telling import Telling
 from .turns import TurnOrder
 from .user_sleep import UserSleep
@@ -100,7 +101,7 @@ class RecordBuffer:
         self.streams: dict[Partition, Stream] = {}
         """Agent writes (a new dict each time); both read."""
         self._turns = TurnOrder()
-        self.hand = Hand(user_loop, Telling(self))
+        self.hand = Hand(user_loop, Telling(self), RecordSamples(user_loop))
         """User."""
         self._run: Stream | None = None
         """User: one record of this stream is in hand and nothing else, and nothing happened since then but hand-outs
@@ -185,6 +186,7 @@ class RecordBuffer:
 
     def _look_for_one(self, now: float, wanted: Collection[Partition]) -> Any | None:
         self._run = None
+        self.hand.samples.asked(now)
         if self.hand.streams:
             self._finish(now, wanted)
         if now >= self.lease_until or self.closing:
@@ -206,8 +208,11 @@ class RecordBuffer:
             stream.advance(1, record.offset)
             self.hand.taken()
             self._turns.left_in_slice -= 1
-            if not wanted and not self.hand.telling.begun and len(self.hand.streams) == 1:
-                self._run_on(stream)
+            if not self.hand.telling.begun:
+                self.hand.samples.handed_out(record, stream, now)
+                # A sample is looked at in the next call, which a run would leave out.
+                if not wanted and not self.hand.samples.waiting and len(self.hand.streams) == 1:
+                    self._run_on(stream)
             return record
         return None
 
@@ -229,6 +234,7 @@ class RecordBuffer:
         now = boot_time()
         self.last_call = now
         self._run = None
+        self.hand.samples.asked(now)
         if self.hand.streams:
             self._finish(now, wanted)
         taken: dict[Partition, list[Any]] = {}
@@ -266,6 +272,7 @@ class RecordBuffer:
             stream.tell_from_here().taken(records, now)
         else:
             stream.begin_batch(now, stamps)
+            self.hand.samples.handed_out(records[0], stream, now)
         stream.in_hand = records[-1].offset
         return records
 

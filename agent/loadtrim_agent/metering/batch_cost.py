@@ -40,17 +40,25 @@ class BatchCost:
         self.filled = True
         """The last batch was as good as full."""
 
-    def add(self, records: int, seconds: float, limit: int) -> None:
-        """Take in a batch of ``records`` >= 1, of ``limit`` at most, that took ``seconds``."""
+    def add(self, records: int, seconds: float, limit: int, part: int | None = None) -> None:
+        """Take in a batch, or the part of it that is one partition's.
+
+        Args:
+            records: of the whole batch, at least 1.
+            seconds: that it took.
+            limit: most records that it could have.
+            part: records of this part; None: all. The parts of a batch count as one batch together.
+        """
         if not 0.0 <= seconds < math.inf:
             return
-        kept = 0.5 ** (1.0 / HALF_LIFE_BATCHES)
-        weight = self._weight * kept + 1.0
+        share = 1.0 if part is None else part / records
+        kept = 0.5 ** (share / HALF_LIFE_BATCHES)
+        weight = self._weight * kept + share
         more, longer = records - self._records, seconds - self._seconds
-        self._records += more / weight
-        self._seconds += longer / weight
-        self._spread = self._spread * kept + more * (records - self._records)
-        self._covariance = self._covariance * kept + more * (seconds - self._seconds)
+        self._records += more * share / weight
+        self._seconds += longer * share / weight
+        self._spread = self._spread * kept + share * more * (records - self._records)
+        self._covariance = self._covariance * kept + share * more * (seconds - self._seconds)
         self._weight = weight
         self._largest = max(self._largest * kept, float(records))
         self.filled = records >= FULL_SHARE * limit

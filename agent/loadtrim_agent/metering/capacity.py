@@ -20,6 +20,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from loadtrim_agent.wire.telemetry_records import Untold
+
 from .cost import BusyRing
 from .readings import Working
 
@@ -135,16 +137,18 @@ class LearntCapacity:
         """Return whether the member was saturated for long enough."""
         return self._seen_seconds >= KNOWN_SECONDS
 
-    def value(self, *, one_by_one: bool, cost_seconds: float = 0.0) -> float:
+    def value(self, *, one_by_one: bool, untold: bool = False, cost_seconds: float = 0.0) -> float:
         """Return busy seconds per second that the member can give, as far as is known.
 
         Args:
             one_by_one: user code works on one record, or one batch, at a time: nothing but that can be given.
+            untold: user code works on records beyond the next call. What is taken for their cost is the time between
+                calls, which falls to nothing when there is little to do: only records per second tell something.
             cost_seconds: time in hand per record lately; 0: not known.
         """
         if not self.known:
             return self._hint if one_by_one else max(self._hint, ROOM * self._proven)
-        if one_by_one or not cost_seconds or not self._records:
+        if (one_by_one and not untold) or not cost_seconds or not self._records:
             return self._busy_seconds / self._saturated_seconds
         return self._records / self._saturated_seconds * cost_seconds
 
@@ -186,7 +190,13 @@ class MemberWork:
     @property
     def known(self) -> bool:
         """Return False where the capacity is no more than a guess."""
-        return self._learnt.known or self._hand is None or not self._hand.tells
+        hand = self._hand
+        return self._learnt.known or hand is None or not (hand.tells or hand.untold)
+
+    @property
+    def untold(self) -> Untold:
+        """Return why nobody knows when a record is done."""
+        return Untold.NOTHING if self._hand is None else self._hand.untold
 
     def done(self, now: float, busy_seconds: float, records: int) -> None:
         """Take in what was done."""
@@ -223,5 +233,7 @@ class MemberWork:
             if hand.tells:
                 self._learnt.flowed(interval, done, hand.records, cost_seconds)
             self._in_hand_max = hand.records
-            self.busy.capacity = self._learnt.value(one_by_one=not hand.tells, cost_seconds=cost_seconds)
+            self.busy.capacity = self._learnt.value(
+                one_by_one=not hand.tells, untold=bool(hand.untold), cost_seconds=cost_seconds
+            )
         return busy_seconds

@@ -120,12 +120,25 @@ class Judge:
     in_time: int = 0
     untimed: int = 0
     """Records without a time stamp: neither in time nor late."""
+    unknown: int = 0
+    """Records that were in time when the next one was asked for, and nobody knows when they were done."""
+    certain: bool = True
+    """Records are done when they are told to be. False: that is the least that they took."""
     late: dict[LateCause, int] = field(default_factory=dict)
     latency_seconds: float = 0.0
-    """Time stamp to done by the log's clock, summed over the records that have one; never negative."""
+    """Time stamp to done by the log's clock, summed over the records of ``in_time`` and ``late``; never negative."""
+
+    def add_in_time(self, records: int) -> None:
+        """So many records were in time as far as is known."""
+        if self.certain:
+            self.in_time += records
+        else:
+            self.unknown += records
 
     def add_latencies(self, latencies: Sequence[float]) -> None:
         """Records with time stamps were done; what is no finite number is left out."""
+        if not self.certain:
+            latencies = [latency for latency in latencies if latency > self.latency_max_seconds]
         total = sum(latencies) - len(latencies) * self.offset_seconds
         if 0.0 < total < math.inf:
             self.latency_seconds += total
@@ -202,7 +215,7 @@ class RecordQueue:
         if self._untimed or max(latencies) > judge.latency_max_seconds or self.records < len(latencies):
             self._judge(latencies, busies, judge, now)
         else:
-            judge.in_time += len(latencies)
+            judge.add_in_time(len(latencies))
             judge.add_latencies(latencies)
             self._advance(busies, total, judge.concurrency)
         if not self.runs:
@@ -253,7 +266,7 @@ class RecordQueue:
             return
         judge.add_latencies(latencies)
         late = count if min(latencies) > latency_max else sum(map(latency_max.__lt__, latencies))
-        judge.in_time += count - late
+        judge.add_in_time(count - late)
         if not late:
             return
         first = self._cause(run, begin + busies[0] / judge.concurrency, judge)

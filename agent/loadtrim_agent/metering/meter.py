@@ -220,6 +220,8 @@ class Meter:
         latencies: Sequence[float],
         busies: Sequence[float],
         position: int,
+        *,
+        certain: bool = True,
     ) -> None:
         """Records of one partition were done, in the order of the log; one call per gathered batch.
 
@@ -229,6 +231,8 @@ class Meter:
             latencies: own clock when done less the record's timestamp, seconds; anything where it has none.
             busies: busy seconds of user code, as many.
             position: the offset after the last of them.
+            certain: False: user code asked for the next ones then, and may work on these still. Those that were late
+                by then are late, and nothing is known of the others.
 
         Raises:
             ValueError: the two sequences differ in length.
@@ -257,6 +261,7 @@ class Meter:
             squares = sum(map(mul, busies, busies))
             part.cost.add(now, count, total, squares)
             self._costs.add(part.partition.topic, now, count, total, squares)
+            self._judge.certain = certain
             part.finished(latencies, busies, total, self._judge, log_now)
         part.moved(log_now, position)
 
@@ -346,12 +351,14 @@ class Meter:
             interval=round(interval, 6),
             concurrency=self._work.capacity,
             capacity_known=self._work.known,
+            untold=self._work.untold.value,
             speed=self._config.speed,
             busy_seconds=round(busy_seconds, 6),
             startup_seconds=self._startup,
             handoffs=tuple(round(seconds, 6) for seconds in self._handoffs),
             late=late,
             in_time=judge.in_time - told.in_time,
+            unknown=judge.unknown - told.unknown,
             latency_seconds=round(max(0.0, judge.latency_seconds - told.latency_seconds), 6),
             slot_seconds=self._config.slot_seconds,
             slots_start=slots_start,
@@ -411,6 +418,8 @@ class Meter:
             busy_seconds=self._busy.total,
             in_time=self._judge.in_time,
             untimed=self._judge.untimed,
+            unknown=self._judge.unknown,
+            untold=self._work.untold,
             late={cause.value: count for cause, count in sorted(self._judge.late.items())},
             ignored=self.ignored,
             partitions=partitions,

@@ -10,7 +10,7 @@ import msgspec
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings, out_of_range
-from loadtrim_agent.wire.telemetry_records import ReportRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord, Untold
 
 from .cost import Cost
 from .windows import SlotGrid
@@ -85,6 +85,8 @@ class Working:
     """Batches that were taken lately were as large as they could be."""
     tells: bool = False
     """User code says itself what is done, so it may work on many records at once."""
+    untold: Untold = Untold.NOTHING
+    """User code works on records beyond the next call, and does not say when it has done them."""
 
 
 class MeterConfig(AgentSettings, frozen=True, kw_only=True):
@@ -156,6 +158,10 @@ class MeterSnapshot:
     in_time: int
     untimed: int
     """Records done that have no timestamp."""
+    unknown: int
+    """Records of which nobody knows whether they were done in time."""
+    untold: Untold
+    """Reason for that, as of now."""
     late: dict[str, int]
     ignored: int
     """Records told of for partitions that were not owned (any more)."""
@@ -186,6 +192,8 @@ def split_report(report: ReportRecord, partitions_max: int = PARTITIONS_PER_PART
                 interval=report.interval,
                 concurrency=report.concurrency,
                 speed=report.speed,
+                untold=report.untold,
+                capacity_known=report.capacity_known,
                 partitions=report.partitions[start : start + partitions_max],
             )
         )

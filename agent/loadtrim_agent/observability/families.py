@@ -90,6 +90,14 @@ RECORDS_LATE = Family(
     (*MEMBER, "cause"),
     words=("already_late", "blocked", "queued", "serial"),
 )
+LATENCY_UNKNOWN = Family(
+    "loadtrim_records_latency_unknown_total",
+    "counter",
+    "records",
+    "Records of which nobody knows whether they were done in time: user code asked for the next ones while it worked on "
+    "them, and does not say when they are done.",
+    MEMBER,
+)
 LATENCY = Family(
     "loadtrim_record_latency_seconds",
     "histogram",
@@ -221,9 +229,9 @@ AGENT_ERRORS = Family(
 )
 
 FAMILIES: Final = (
-    INFO, OBJECTIVE_SECONDS, OBJECTIVE_SHARE, RECORDS_DONE, RECORDS_LATE, LATENCY, BUSY, IN_HAND_AGE, LAG_RECORDS,
-    LAG_SECONDS, ARRIVAL_RATE, ARRIVAL_RATE_UNNAMED, OWNED, UNOWNED, HANDOFF, UTILIZATION, LEADER, GENERATION,
-    REBALANCES, GROUP_PROTOCOL, MANUAL_OVERRIDE, COMMITS_FAILED, REPLICAS, PLANS, MOVES, PLAN_SECONDS, HEARTBEAT_AGE,
-    SCALER_REQUESTS, AGENT_ERRORS,
+    INFO, OBJECTIVE_SECONDS, OBJECTIVE_SHARE, RECORDS_DONE, RECORDS_LATE, LATENCY_UNKNOWN, LATENCY, BUSY, IN_HAND_AGE,
+    LAG_RECORDS, LAG_SECONDS, ARRIVAL_RATE, ARRIVAL_RATE_UNNAMED, OWNED, UNOWNED, HANDOFF, UTILIZATION, LEADER,
+    GENERATION, REBALANCES, GROUP_PROTOCOL, MANUAL_OVERRIDE, COMMITS_FAILED, REPLICAS, PLANS, MOVES, PLAN_SECONDS,
+    HEARTBEAT_AGE, SCALER_REQUESTS, AGENT_ERRORS,
 )  # fmt: skip
 """Every metric, in the order of the page."""

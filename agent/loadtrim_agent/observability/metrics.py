@@ -19,6 +19,9 @@ from .series import Series
 
 __all__ = ["FAMILIES", "OTHER", "WORDS_MAX", "Family", "Metrics"]
 
+_UNKNOWN = ""
+"""No cause has this name."""
+
 
 class Metrics:
     """One consumer counts and measures by this.
@@ -105,8 +108,16 @@ class Metrics:
                 busy.add(worked)
         return {(*bounds, inf)[index]: more for index, more in late.counts.items()}
 
-    def records_late(self, totals: Mapping[str, int]) -> None:
-        """Count the records that were late: so many since the start, by cause."""
+    def records_late(self, totals: Mapping[str, int], unknown: int = 0) -> None:
+        """Count the records that were late: so many since the start, by cause.
+
+        Args:
+            totals: by cause.
+            unknown: so many since the start were perhaps late.
+        """
+        if unknown > (before := self._late.get(_UNKNOWN, 0)):
+            self._late[_UNKNOWN] = unknown
+            self._series.count(f.LATENCY_UNKNOWN, more=unknown - before)
         for cause, total in totals.items():
             more = total - self._late.get(cause, 0)
             if more > 0:

@@ -95,7 +95,16 @@ class ScalerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """In a row."""
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class MemberWorkStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of one member, as far as it is measured."""
+
+    concurrency: float = 1.0
+    utilization: float | None = None
+    untold: str = ""
+    """Reason why nobody knows when this member's records are done, so that their latency is unknown; empty: it is known."""
+
+
+class Status(MemberWorkStatus, frozen=True, kw_only=True):
     """One consumer, now."""
 
     group: str
@@ -122,8 +131,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How long records may still be handed out if no heartbeat is answered any more."""
     log: str = "ok"
     """Coordination log: ``ok``, or what is wrong with it (then nothing moves)."""
-    concurrency: float = 1.0
-    utilization: float | None = None
     victim: bool = False
     """Is to go: drained, given nothing."""
     partitions: tuple[OwnedPartition, ...] = ()

@@ -34,6 +34,8 @@ __all__ = [
     "printable",
     "shared_line",
     "time_of_day",
+    "unknown_latency_line",
+    "untold_line",
 ]
 
 Names = Mapping[str, str | None]
@@ -54,6 +56,15 @@ _CAUSES = {
     "already_late": "already late when first seen",
     "queued": "waiting behind other records",
 }
+
+
+_UNTOLD = {
+    "kept": "the next record is asked for while others are worked on, or wait in the program",
+    "tasks": "several tasks ask one consumer for records, and the call of one makes done what another works on",
+    "commits": "records are kept beyond the next call, and commits are too rare to tell when each is done",
+}
+_UNTOLD_OTHERWISE = "the program does not say when a record is done"
+_SAY = "Put `async with consumer.work(message):` around the work on each, or call `consumer.done(message)`."
 
 
 LINE_CHARACTERS_MAX = 2_000
@@ -170,6 +181,25 @@ def late_line(late: Mapping[str, int]) -> str:
     return printable(f"{counted(total, 'record')} late: {', '.join(f'{n} {_CAUSES.get(c, c)}' for n, c in causes)}")
 
 
+def untold_line(why: str) -> str:
+    """Reason why nobody knows when a record is done, and what to do: two sentences."""
+    reason = _UNTOLD.get(why, _UNTOLD_OTHERWISE)
+    return f"{reason}. {_SAY}"
+
+
+def unknown_latency_line(untold: Mapping[str, str], names: Names | None = None) -> str:
+    """``unknown on pod-1: <why>. <what to do>``; empty where it is known.
+
+    Args:
+        untold: member id -> why.
+        names: member id -> instance.
+    """
+    if not untold:
+        return ""
+    members = _listed([member_name(member, names) for member in sorted(untold)])
+    return printable(f"unknown on {members}: {untold_line(min(untold.values()))}")
+
+
 # Decisions
 
 
@@ -238,6 +268,8 @@ def decision_lines(decision: DecisionRecord, names: Names | None = None, zone: t
     lines += [
         f"  not taken: {counted(rejected.replicas, 'replica')}: {rejected.reason}" for rejected in decision.rejected
     ]
+    if unknown := unknown_latency_line(decision.untold, names):
+        lines.append(f"  latency: {unknown}")
     if late := late_line(decision.late):
         lines.append(f"  {late}")
     if decision.manual_override is not None and decision.manual_override.action != "resume":

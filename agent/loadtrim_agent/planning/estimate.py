@@ -21,6 +21,7 @@ from operator import mul, sub, truediv
 import msgspec
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.wire.telemetry_records import Untold
 
 from .forecast import alike_seconds
 from .observation import SLOT_SECONDS, Observation, PartitionObservation
@@ -135,6 +136,8 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         startups=len(startups),
         capacity_typical=statistics.median(known) if known else 1.0,
         stale=tuple(member for member, _ in observation.stale),
+        untold=(untold := _untold(observation, inputs.members)),
+        capacity_known=not untold or any(observation.members[member].capacity_known for member in untold),
         late_records=observation.late_records,
         past=observation.past,
         opening=observation.opening,
@@ -191,6 +194,16 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
             silent=member in observation.silent,
         )
     return result
+
+
+def _untold(observation: Observation, members: Mapping[str, MemberEstimate]) -> dict[str, str]:
+    """Members of the group whose records are done nobody knows when, and why."""
+    known = observation.members
+    return {
+        member: why
+        for member in sorted(members)
+        if member in known and (why := known[member].untold) and why != Untold.BRIEFLY
+    }
 
 
 def _series(slots: Sequence[float]) -> tuple[float, ...]:

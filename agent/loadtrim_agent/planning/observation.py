@@ -77,6 +77,8 @@ class MemberObservation:
     concurrency: float
     capacity_known: bool
     """False: the member was never saturated, and may be able to give more, or less, than ``concurrency``."""
+    untold: str
+    """Reason why nobody knows when its records are done; empty: it is known."""
     speed: float
     busy_seconds: float
     slots_end: float | None
@@ -391,6 +393,7 @@ class History:
             interval_seconds=interval,
             concurrency=report.concurrency,
             capacity_known=report.capacity_known,
+            untold=report.untold,
             speed=report.speed,
             busy_seconds=report.busy_seconds,
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),

@@ -170,6 +170,7 @@ class Planner:
                 return self._hold(now, group, refusal, measured)
             sizing = replace(sizing, place=False, text=f"{sizing.text}; {refusal.text}, so it may be more yet")
         before = self._state.wanted if self._state.wanted is not None else (group.replicas_requested or len(units))
+        sizing = _no_fewer_untold(sizing, before, measured.estimate)
         self._state = sizing.state
         resting = self._advice.resting(now, group)
         placement = self._place(problem_of(group, measured.estimate, inputs, sizing, self._config, resting), sizing)
@@ -370,7 +371,23 @@ class Planner:
             backlog=round(estimate.backlog + estimate.late, 4),
             startup_seconds=round(estimate.startup_seconds, 3),
             handoff_seconds=round(estimate.handoff_seconds, 4),
+            untold=dict(estimate.untold),
         )
+
+
+def _no_fewer_untold(sizing: Sizing, before: int, estimate: Estimate) -> Sizing:
+    """Keep the replicas that there are while nobody knows when records are done, nor what a member can do."""
+    fewer = sizing.replicas < before or sizing.reason in (Reason.STABILIZING, Reason.RETURNING)
+    if estimate.capacity_known or sizing.reason is Reason.FIXED or not fewer:
+        return sizing
+    replicas = max(before, sizing.replicas)
+    return replace(
+        sizing,
+        replicas=replicas,
+        reason=Reason.UNTOLD,
+        text=f"{sizing.text}; but nobody knows when records are done, so it will not be fewer",
+        state=structs.replace(sizing.state, wanted=replicas),
+    )
 
 
 def replicas_bounded(replicas: int, group: GroupState, config: PlanConfig) -> int:

@@ -102,6 +102,8 @@ class Reason(enum.StrEnum):
     """The last replicas brought no throughput: something else is the bottleneck."""
     PLACEMENT = "placement"
     """Whole partitions do not divide well over the group that the work alone asks for."""
+    UNTOLD = "untold"
+    """A smaller group would do as far as is measured, but nobody knows when records are done."""
     FIXED = "fixed"
     """Somebody gave the number: the brake, or the policy ``fixed``."""
 
@@ -313,7 +315,19 @@ class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Unknowns:
+    """Unknown facts of a group."""
+
+    stale: tuple[str, ...] = ()
+    """Members that own something and whose reports are missing or too old."""
+    untold: Mapping[str, str] = field(default_factory=dict)
+    """Members of which nobody knows when their records are done, and why: what is in time, or late, is not known."""
+    capacity_known: bool = True
+    """False: that is so, and no member was ever seen to do all that it can: nobody knows how many are needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Unknowns):
     """What was measured, as one picture of the group."""
 
     at: float
@@ -346,8 +360,6 @@ class Estimate:
     """How many were measured for it."""
     capacity_typical: float
     """Work per second of a replica that would be added."""
-    stale: tuple[str, ...] = ()
-    """Members that own something and whose reports are missing or too old."""
     late_records: Mapping[str, int] = field(default_factory=dict)
     """Records done late since the last decision, by cause."""
     past: tuple[Second, ...] = ()

@@ -24,7 +24,7 @@ from loadtrim_agent.observability.status import (
     Status,
     shown_settings,
 )
-from loadtrim_agent.observability.text import decision_line
+from loadtrim_agent.observability.text import decision_line, untold_line
 from loadtrim_agent.protocol.assigned_partition import AssignedState
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.telemetry_records import DecisionRecord
@@ -116,6 +116,7 @@ class StatusPage:
             log="ok" if agent.log is not None else "not usable",
             concurrency=self._sources.settings.concurrency,
             utilization=seen.utilization,
+            untold="" if seen.untold.latency_known else untold_line(seen.untold),
             victim=group.plan is not None and group.member in group.plan.victims,
             partitions=self._partitions(group),
             members=_members(group, self._sources.leader.instances),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -32,6 +33,7 @@ __all__ = [
     "PartitionReport",
     "RejectedPlan",
     "ReportRecord",
+    "Untold",
     "WorkWindow",
 ]
 
@@ -85,6 +87,26 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     a broker that does not answer), more when it was asked again. 0: nothing is known of the interval."""
 
 
+class Untold(enum.StrEnum):
+    """Reason why nobody knows when a record is done: the values of ``untold`` of a report."""
+
+    NOTHING = ""
+    """Everything is known."""
+    KEPT = "kept"
+    """Records are worked on when the next one was asked for."""
+    TASKS = "tasks"
+    """A task asks for records while another one has one in hand."""
+    COMMITS = "commits"
+    """User code keeps records, and commits too seldom to tell."""
+    BRIEFLY = "briefly"
+    """Records are kept, but for so short a time that their latency is known well enough."""
+
+    @property
+    def latency_known(self) -> bool:
+        """Return whether records may be said to be in time."""
+        return self in (Untold.NOTHING, Untold.BRIEFLY)
+
+
 class Reporter(Envelope, frozen=True, kw_only=True):
     """The member that reports can give this."""
 
@@ -99,6 +121,8 @@ class Reporter(Envelope, frozen=True, kw_only=True):
     """Busy seconds per second that the member can give, as far as it has learnt it."""
     capacity_known: bool = True
     """False: it was never saturated, so that ``concurrency`` is what it may well give."""
+    untold: str = ""
+    """Reason why nobody knows when its records are done (see :class:`Untold`). Empty: it is known."""
     speed: RecordCost = 1.0
 
 
@@ -116,6 +140,8 @@ class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
     """Records done later than the objective, by cause."""
     in_time: Count = 0
     """Records done within the objective."""
+    unknown: Count = 0
+    """Records that are neither in ``in_time`` nor in ``late``, for nobody knows when they were done."""
     latency_seconds: Sum | None = None
     """Seconds from time stamp to done, summed over the records of ``in_time`` and ``late``. None: not measured."""
     latency_counts: tuple[tuple[Seconds, Count], ...] = ()
@@ -193,7 +219,15 @@ class DecidedBy(Envelope, frozen=True, kw_only=True):
     """Partitions of all topics that the group subscribes."""
 
 
-class DecisionRecord(DecidedBy, frozen=True, kw_only=True, tag="decision"):
+class Timeliness(DecidedBy, frozen=True, kw_only=True):
+    """A decision tells what was late, and where nobody knows."""
+
+    late: dict[str, Order] = msgspec.field(default_factory=dict)
+    untold: dict[str, str] = msgspec.field(default_factory=dict)
+    """Member id -> why nobody knows when its records are done, as in its reports. Their latency is unknown."""
+
+
+class DecisionRecord(Timeliness, frozen=True, kw_only=True, tag="decision"):
     """One decision of the leader, with what it saw: enough to explain it later, and for Spark to learn from."""
 
     lands_on: ClassVar[int] = TELEMETRY
@@ -228,7 +262,6 @@ class DecisionRecord(DecidedBy, frozen=True, kw_only=True, tag="decision"):
     """No placement of whole partitions that fits has fewer, as far as a quick lower bound can tell; more than there are
     where nothing fits."""
     rejected: tuple[RejectedPlan, ...] = ()
-    late: dict[str, Order] = msgspec.field(default_factory=dict)
     startup_seconds: Seconds | None = None
     handoff_seconds: Seconds | None = None
     manual_override: ManualOverrideRecord | None = msgspec.field(name="brake", default=None)

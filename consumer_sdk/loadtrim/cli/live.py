@@ -162,7 +162,8 @@ def _add_curves(grid: Table, state: ObservedGroup) -> None:
 def _add_time(grid: Table, state: ObservedGroup) -> None:
     share, wanted = state.in_time_share, state.objective_share
     missed = share is not None and wanted is not None and share < wanted
-    grid.add_row("in time", Text(in_time_words(state), "bold red" if missed else "bold green"))
+    style = "bold yellow" if state.unknown_share else "bold red" if missed else "bold green"
+    grid.add_row("in time", Text(in_time_words(state), style))
     if latency := latency_words(state):
         grid.add_row("latency", _latency_bar(state) + Text(latency))
     if late := late_line(state.late):
@@ -171,7 +172,7 @@ def _add_time(grid: Table, state: ObservedGroup) -> None:
 
 def _latency_bar(state: ObservedGroup) -> Text:
     """99th percentile against the objective: a full bar is the objective."""
-    if not state.objective_seconds or state.latency_p99 is None:
+    if not state.objective_seconds or state.latency_p99 is None or state.unknown_share:
         return Text()
     return bar(state.latency_p99 / state.objective_seconds, 30) + Text(" ")
 

@@ -17,6 +17,7 @@ from loadtrim_agent.observability.text import (
     percent,
     printable,
     shared_line,
+    unknown_latency_line,
 )
 
 __all__ = [
@@ -118,6 +119,11 @@ def in_time_words(state: ObservedGroup) -> str:
     """``99.97 % of the last 1 min (objective: 99.9 % within 0.5 s)``."""
     over = f"the last {duration(state.window_seconds)}"
     done = f"nothing done in {over}" if state.in_time_share is None else f"{percent(state.in_time_share)} of {over}"
+    if state.unknown_share:
+        # Of what is known only what was late for certain may be left: its share would tell nothing of all.
+        done = f"unknown for {percent(state.unknown_share)} of {over}"
+        late = sum(state.late.values())
+        done += f", {counted(late, 'record')} late for certain" if late else ""
     if state.objective_seconds is None:
         return done
     share = "" if state.objective_share is None else f"{number(100 * state.objective_share)} % "
@@ -126,6 +132,8 @@ def in_time_words(state: ObservedGroup) -> str:
 
 def latency_words(state: ObservedGroup) -> str | None:
     """``half within 25 ms, 99 % within 100 ms``; None where members do not report it."""
+    if state.unknown_share:
+        return unknown_latency_line(state.untold, state.names) or "unknown for a part of the records"
     if state.latency_p50 is None or state.latency_p99 is None:
         return None
     return f"half within {_bound(state.latency_p50)}, 99 % within {_bound(state.latency_p99)}"
@@ -141,7 +149,9 @@ def group_line(state: ObservedGroup) -> str:
         return f"{state.group}: nobody there"
     parts = [f"{state.group}: {counted(state.replicas, 'replica')}, load {load_words(state)}"]
     parts.append(f"{counted(state.lag_records, 'record')} behind")
-    if state.in_time_share is not None:
+    if state.unknown_share:
+        parts.append("in time: unknown")
+    elif state.in_time_share is not None:
         parts.append(f"{percent(state.in_time_share)} in time")
     return ", ".join(parts)
 

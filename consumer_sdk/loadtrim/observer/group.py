@@ -33,7 +33,7 @@ from loadtrim_agent.wire.ownership_records import (
     PlanRecord,
     ReleaseRecord,
 )
-from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord
+from loadtrim_agent.wire.telemetry_records import DecisionRecord, PartitionReport, ReportRecord, Untold
 
 __all__ = ["GroupObserver", "LoadPoint", "ObservedGroup", "ObservedMember", "ObservedPartition"]
 
@@ -106,7 +106,24 @@ class ObservedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """``running``, ``paused``, ``blocked`` or ``idle``; empty: not known."""
 
 
-class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedLatency(msgspec.Struct, frozen=True, kw_only=True):
+    """The latency of the records that were done in the window."""
+
+    in_time_share: float | None
+    """Share of the records done in the window that met the objective; None: of none is that known."""
+    unknown_share: float
+    """Share of the records done in the window of which nobody knows whether they met it."""
+    untold: dict[str, str]
+    """Member id -> why nobody knows when its records are done: :class:`~loadtrim_agent.wire.telemetry_records.Untold`.
+    """
+    late: dict[str, int]
+    """Records done too late in the window, by cause."""
+    latency_p50: float | None
+    latency_p99: float | None
+    """Upper bounds of the buckets that hold the percentiles; None: not reported."""
+
+
+class ObservedGroup(ObservedLatency, frozen=True, kw_only=True):
     """The group at one moment. Seconds, records/s, busy seconds per second; times since the epoch."""
 
     group: str
@@ -133,13 +150,6 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     lag_records: int
     lag_seconds: float
     window_seconds: float
-    in_time_share: float | None
-    """Share of the records done in the window that met the objective; None: none was done."""
-    late: dict[str, int]
-    """Records done too late in the window, by cause."""
-    latency_p50: float | None
-    latency_p99: float | None
-    """Upper bounds of the buckets that hold the percentiles; None: not reported."""
     objective_seconds: float | None
     objective_share: float | None
     moves: int
@@ -182,6 +192,7 @@ class _Member:
     """Generation in which it asked to be drained."""
     utilization: float | None = None
     capacity: float | None = None
+    untold: str = ""
     done_rate: float = 0.0
     arrived_rate: float = 0.0
 
@@ -192,6 +203,7 @@ class _Done:
 
     at: float
     in_time: int
+    unknown: int
     late: Mapping[str, int]
     latencies: tuple[tuple[float, int], ...]
 
@@ -345,6 +357,7 @@ class GroupObserver:
         in_time = sum(done.in_time for done in self._done)
         late = self._late()
         done_records = in_time + sum(late.values())
+        unknown = sum(done.unknown for done in self._done)
         seen = [each.seen_at for each in self._members.values() if each.seen_at is not None]
         return ObservedGroup(
             group=self.group,
@@ -366,6 +379,12 @@ class GroupObserver:
             lag_seconds=max((each.lag_seconds or 0.0 for each in partitions), default=0.0),
             window_seconds=WINDOW_SECONDS,
             in_time_share=in_time / done_records if done_records else None,
+            unknown_share=unknown / (done_records + unknown) if unknown else 0.0,
+            untold={
+                each.member: why
+                for each in alive
+                if (why := self._members[each.member].untold) and why != Untold.BRIEFLY
+            },
             late=late,
             latency_p50=self._latency(0.5, done_records),
             latency_p99=self._latency(0.99, done_records),
@@ -393,11 +412,12 @@ class GroupObserver:
         interval = max(report.interval, 1e-3)
         member.capacity = report.concurrency * report.speed
         member.utilization = report.busy_seconds / interval / max(report.concurrency, 1e-9)
+        member.untold = report.untold
         member.done_rate = sum(each.done for each in report.partitions) / interval
         member.arrived_rate = sum(each.arrived for each in report.partitions) / interval
         for each in report.partitions:
             self._heard[Partition(each.topic, each.partition)] = _Reported(report.member, at, each, interval)
-        self._done.append(_Done(at, report.in_time, report.late, report.latency_counts))
+        self._done.append(_Done(at, report.in_time, report.unknown, report.late, report.latency_counts))
         self._since_decision[0] += report.in_time
         self._since_decision[1] += report.in_time + sum(report.late.values())
 

@@ -68,3 +68,14 @@ def test_it_follows_a_program_that_changes() -> None:
         records = rng.randint(1, 8)
         cost.add(records, 0.02 * records, LIMIT)
     assert charged(cost, 4, 0.08) == pytest.approx(0.02, rel=0.1)
+
+
+def test_the_parts_of_a_batch_count_as_one_batch() -> None:
+    """A batch of several partitions was taken in once for each of them, so that what was learnt was soon forgotten."""
+    whole, parts, rng = BatchCost(), BatchCost(), random.Random(5)
+    for _ in range(300):
+        records, seconds = 4 * rng.randint(1, 4), rng.uniform(0.2, 0.6)
+        whole.add(records, seconds, LIMIT)
+        for _ in range(4):
+            parts.add(records, seconds, LIMIT, records // 4)
+    assert charged(parts, 4, 0.4) == pytest.approx(charged(whole, 4, 0.4), rel=0.01)

@@ -133,3 +133,14 @@ def test_nobody_who_tells_nothing_of_hands_learns() -> None:
     work.done(1.0, 0.2, 5)
     assert work.close(1.0, 100, 0.1) == pytest.approx(0.2)
     assert (work.capacity, work.known) == (3.0, True)
+
+
+def test_what_is_untold_is_sized_by_records_per_second() -> None:
+    """The time between calls falls to nothing when there is little to do: two members looked idle, one went."""
+    learnt = LearntCapacity(1.0)
+    assert learnt.value(one_by_one=True, untold=True, cost_seconds=1e-5) == 1.0, "only the hint is known"
+    for _ in range(4):
+        learnt.add(1.0, 1.0, 0.0, done=10, waited=True)
+    assert learnt.value(one_by_one=True, untold=True, cost_seconds=0.1) == pytest.approx(1.0)
+    assert learnt.value(one_by_one=True, untold=True, cost_seconds=1e-4) == pytest.approx(1e-3)
+    assert learnt.value(one_by_one=True, cost_seconds=1e-4) == pytest.approx(1.0)

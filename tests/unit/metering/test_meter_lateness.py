@@ -136,3 +136,22 @@ class TestQueue:
         queue = queue_of(*[(1, T + 0.05 * number, Mark.LATE) for number in range(40)])
         assert [run.count for run in queue.runs] == [20, 20]
         assert queue.records == 40
+
+
+class TestUncertain:
+    """User code asked for the next record and may work on this one still: what it took is the least that it took."""
+
+    def test_what_was_late_by_then_is_late_and_the_rest_is_unknown(self) -> None:
+        queue, judge = queue_of((3, T, Mark.FRESH)), Judge(W, 1.0, certain=False)
+        finish(queue, judge, [0.1, 0.2, 0.6], [0.1, 0.1, 0.4], T + 0.6)
+        assert (judge.in_time, judge.unknown, sum(judge.late.values())) == (0, 2, 1)
+        assert judge.latency_seconds == 0.6, "of those that are judged"
+
+    def test_all_in_time_is_all_unknown(self) -> None:
+        queue, judge = queue_of((2, T, Mark.FRESH)), Judge(W, 1.0, certain=False)
+        finish(queue, judge, [0.1, 0.2], [0.1, 0.1], T + 0.2)
+        assert (judge.in_time, judge.unknown, judge.late, judge.latency_seconds) == (0, 2, {}, 0.0)
+        judge.certain = True
+        queue.add(1, T + 0.3, Mark.FRESH)
+        finish(queue, judge, [0.1], [0.1], T + 0.4)
+        assert (judge.in_time, judge.unknown) == (1, 2)

@@ -40,6 +40,7 @@ CONTRACT = {
     "loadtrim_objective_seconds": {"group", "client_id"},
     "loadtrim_objective_share_ratio": {"group", "client_id"},
     "loadtrim_records_late_total": {"group", "client_id", "cause"},
+    "loadtrim_records_latency_unknown_total": {"group", "client_id"},
     "loadtrim_record_in_hand_age_seconds": {"group", "client_id"},
     "loadtrim_partitions_unowned": {"group"},
     "loadtrim_rebalances_total": {"group", "client_id"},
@@ -74,7 +75,7 @@ def make(registry: CollectorRegistry, client_id: str = "pod-a", sla: float = 0.7
 def fill(metrics: Metrics) -> None:
     """One of everything."""
     metrics.about(version="1.2.3", policy="objective", packer="trim", mode="active", share=0.999)
-    metrics.records_late({"queued": 1})
+    metrics.records_late({"queued": 1}, unknown=3)
     metrics.in_hand(None)
     metrics.unowned(2)
     metrics.manual_override(None)
@@ -136,6 +137,7 @@ def test_values(registry: CollectorRegistry) -> None:
     assert value(registry, "loadtrim_objective_seconds", MEMBER) == 0.7
     assert value(registry, "loadtrim_objective_share_ratio", MEMBER) == 0.999
     assert value(registry, "loadtrim_records_late_total", MEMBER | {"cause": "queued"}) == 1
+    assert value(registry, "loadtrim_records_latency_unknown_total", MEMBER) == 3
     assert value(registry, "loadtrim_partition_arrival_records_per_second", P3) == 85
     assert value(registry, "loadtrim_replicas", GROUP | {"state": "max"}) == 9
     assert value(registry, "loadtrim_partitions_unowned", GROUP) == 2

@@ -665,3 +665,39 @@ for policy in ("objective", "closer24"):
 @pytest.mark.slow
 def test_equal_bytes_under_two_hash_seeds() -> None:
     assert len(same_under_two_hash_seeds(SCRIPT)) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "replicas"),
+    [
+        ({"untold": "kept", "capacity_known": False}, 3),
+        ({"untold": "kept"}, 1),
+        ({"untold": "briefly", "capacity_known": False}, 1),
+        ({}, 1),
+    ],
+    ids=["nothing is known", "throughput is known", "latency is known", "all is known"],
+)
+def test_nothing_is_scaled_down_for_records_that_are_done_nobody_knows_when(
+    fields: dict[str, object], replicas: int
+) -> None:
+    """Two members whose tasks had all records in hand looked idle: one went."""
+    group = fleet(even(8, 20.0), members=3)
+    group.requested = 3
+    group.reported = fields
+    group.run_scaled(40)
+    decision = group.history[-1]
+    assert decision.replicas_wanted == replicas
+    unknown = fields.get("untold") == "kept"
+    assert set(decision.untold) == (set(group.members) if unknown else set())
+    if replicas == 3:
+        assert decision.reason_code == "untold"
+        assert "nobody knows when records are done" in decision.reason
+
+
+def test_a_number_from_the_command_line_is_taken_whatever_is_known() -> None:
+    group = fleet(even(8, 20.0), members=3)
+    group.requested = 3
+    group.reported = {"untold": "kept", "capacity_known": False}
+    group.manual_override = ManualOverrideRecord(group="g", member="cli", at=T, action="scale", replicas=1)
+    group.run_scaled(20)
+    assert group.history[-1].replicas_wanted == 1

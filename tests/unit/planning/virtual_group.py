@@ -74,6 +74,8 @@ class Fleet:
         self.sequence = 0
         self.members: dict[str, MemberState] = {}
         self.concurrency: dict[str, float] = {}
+        self.reported: dict[str, Any] = {}
+        """Fields of every report beside what happens."""
         self.born = 0
         self.partitions = [partition(number) for number in range(len(rates(0)))]
         self.lag = dict.fromkeys(self.partitions, 0.0)
@@ -230,6 +232,7 @@ class Fleet:
             generation=self.generation,
             instance=self.members[member].instance or "",
             concurrency=self.concurrency[member],
+            **self.reported,
             busy_seconds=sum(done[p] for p in owned) * self.cost,
             in_time=sum(round(done[p]) for p in owned),
             latency_seconds=sum(round(done[p]) * (self.cost + self.oldest[p]) for p in owned),

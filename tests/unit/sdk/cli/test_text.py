@@ -77,6 +77,27 @@ def test_the_status_of_a_group() -> None:
     ]
 
 
+def test_latency_that_nobody_knows_is_said_with_what_to_do() -> None:
+    """Told "in time 100 %, half within 10 ms" while records were 18 s late."""
+    state = view(
+        base(1, {"m-1": (0,)}),
+        report("m-1", instance="pay-1", unknown=90, late={"queued": 2}, untold="kept", latency_counts=((5.0, 2),)),
+        decision("m-1", objective_seconds=0.5, objective_share=0.999),
+    ).state(1.0)
+    lines = status_lines(state)
+    assert (
+        "  in time   unknown for 98 % of the last 60 s, 2 records late for certain (objective: 99.9 % within 500 ms)"
+    ) in lines
+    assert (
+        "  latency   unknown on pay-1: the next record is asked for while others are worked on, or wait in the program."
+        " Put `async with consumer.work(message):` around the work on each, or call `consumer.done(message)`."
+    ) in lines
+    assert group_line(state).endswith("in time: unknown")
+    text = shown(Scene(now=1.0, started_at=0.0, state=state))
+    assert "unknown for 98 %" in text
+    assert "within 5 s" not in text
+
+
 def test_every_partition_when_asked_for() -> None:
     lines = status_lines(running(), partitions=True)
     assert lines[-6:] == [

@@ -144,6 +144,20 @@ def test_share_in_time_is_that_of_the_last_minute() -> None:
     assert folded.state(200.0).in_time_share is None
 
 
+def test_what_is_unknown_is_neither_in_time_nor_late() -> None:
+    folded = view(
+        base(1, {"a": (0,), "b": (1,)}),
+        report("a", at=1.0, in_time=30, late={"queued": 10}),
+        report("b", at=1.0, unknown=60, untold="kept"),
+    )
+    state = folded.state(2.0)
+    assert (state.in_time_share, state.unknown_share) == (0.75, 0.6)
+    assert state.untold == {"b": "kept"}
+    folded.apply(report("b", at=3.0, in_time=60, untold="briefly"))
+    assert folded.state(3.0).untold == {}
+    assert folded.state(62.0).unknown_share == 0.0
+
+
 def test_latencies_of_all_members_are_added_bound_by_bound() -> None:
     state = view(
         base(1, {"a": (0,)}),
