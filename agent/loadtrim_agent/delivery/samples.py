@@ -113,7 +113,7 @@ class _Alone:
 
 _VALUE_ALONE = _value_references(_Alone())
 _ALONE = _references(_Sample(_Alone()))
-"""Counts of the two when nobody else refers to the object."""
+"""References that the two count when nobody else has one."""
 
 
 class RecordSamples:

@@ -129,7 +129,7 @@ class Judge:
     """Time stamp to done by the log's clock, summed over the records of ``in_time`` and ``late``; never negative."""
 
     def add_in_time(self, records: int) -> None:
-        """So many records were in time as far as is known."""
+        """Count records that were in time as far as is known."""
         if self.certain:
             self.in_time += records
         else:
