@@ -94,8 +94,8 @@ LATENCY_UNKNOWN = Family(
     "loadtrim_records_latency_unknown_total",
     "counter",
     "records",
-    "Records of which nobody knows whether they were done in time: user code asked for the next ones while it worked on "
-    "them, and does not say when they are done.",
+    "Records of which nobody knows whether they were done in time: user code asked for the next ones while it worked "
+    "on them, and does not say when they are done.",
     MEMBER,
 )
 LATENCY = Family(

@@ -101,7 +101,7 @@ class MemberWorkStatus(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: float = 1.0
     utilization: float | None = None
     untold: str = ""
-    """Reason why nobody knows when this member's records are done, so that their latency is unknown; empty: it is known."""
+    """Reason why nobody knows when this member's records are done, and what to do; empty: it is known."""
 
 
 class Status(MemberWorkStatus, frozen=True, kw_only=True):
