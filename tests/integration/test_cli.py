@@ -278,6 +278,16 @@ async def test_explain_tells_the_last_decisions(group: Group, run: Run) -> None:
     assert [json.loads(line)["sequence"] for line in out.splitlines()] == [198, 199, 200]
 
 
+async def test_the_groups_of_a_cluster_are_listed(group: Group, run: Run) -> None:
+    await group.write(group.base())
+    code, out, _ = await run("groups")
+    assert code == 0
+    assert group.name in out.splitlines()
+    code, out, _ = await run("groups", "--json")
+    assert code == 0
+    assert group.name in json.loads(out)
+
+
 async def test_a_wrong_group_is_told_with_the_right_ones(group: Group, run: Run) -> None:
     code, out, err = await run("status", group.name[:-1])
     assert (code, out) == (1, "")

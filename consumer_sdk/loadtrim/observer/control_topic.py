@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -35,7 +35,7 @@ from loadtrim_agent.wire.topic_names import control_topic, group_of
 
 from .connection import CLIENT_LOG, Connection
 
-__all__ = ["ControlTopic", "Entry", "Recent", "outside_errors", "topic_of"]
+__all__ = ["ControlTopic", "Entry", "Recent", "groups_of", "outside_errors", "topic_of"]
 
 AUTHENTICATION_ERRORS = (AuthenticationFailedError, AuthenticationMethodNotSupported, SaslAuthenticationFailed)
 AUTHORIZATION_ERRORS = (
@@ -88,6 +88,21 @@ def topic_of(group: str) -> str:
         raise UsageError(
             f"The group {group!r} cannot be looked for: {error}.", "Nothing was done.", "Give the group's id."
         ) from error
+
+
+async def groups_of(connection: Connection) -> list[str]:
+    """Return the groups of a cluster that have a control topic of the default name, sorted.
+
+    Raises:
+        CommandError: the cluster cannot be reached.
+    """
+    with outside_errors(connection, "listing the topics"):
+        admin = AIOKafkaAdminClient(**connection.client_options())
+        try:
+            await admin.start()
+            return _known(await admin.list_topics())
+        finally:
+            await admin.close()
 
 
 class ControlTopic:
@@ -194,7 +209,7 @@ class ControlTopic:
             await admin.close()
 
     def _no_topic(self, topics: list[str], group_exists: bool) -> CommandError:
-        known = sorted(group for topic in topics if (group := group_of(topic)) is not None)
+        known = _known(topics)
         happened = f"The group {self.group!r} has no control topic ({self.topic}) on {self.connection.bootstrap}."
         if group_exists:
             return CommandError(
@@ -330,6 +345,10 @@ class outside_errors:
             f"It happened while {self._doing}; it may or may not have been done.",
             "Try again; if it fails again, look at the broker's log.",
         )
+
+
+def _known(topics: Iterable[str]) -> list[str]:
+    return sorted(group for topic in topics if (group := group_of(topic)) is not None)
 
 
 async def _groups(admin: Any) -> set[str]:
