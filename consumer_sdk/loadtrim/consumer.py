@@ -165,8 +165,12 @@ class Consumer:
     def done(self, message: ConsumerRecord[Any, Any]) -> bool:
         """Say that a record is done; see :meth:`work`. May be called in any thread.
 
+        A record is known by its topic, partition and offset: a copy will do, and so would that of another consumer of
+        the same log. With ``LOADTRIM_ENABLED=false`` nothing can be told, and this returns False.
+
         Returns:
-            False: it was done already, or it went to another member. In another thread than the loop's always True.
+            False: it was done already, it was never handed out here, it went to another member, or the consumer has
+            stopped. In another thread than the loop's True, unless the consumer has stopped.
 
         Raises:
             TypeError: it is no record.

@@ -48,28 +48,43 @@ class Worked:
 
     def _tell(self, message: ConsumerRecord[Any, Any], what: Any) -> bool:
         """Tell something of a record. Elsewhere than in the user's loop the answer is not known yet."""
-        if not isinstance(message, ConsumerRecord):
-            raise TypeError(f"{message!r} is no record: give one that getone(), getmany() or async for returned")
+        _check(message)
         buffer = self._link.buffer
         if buffer is None:
             return False
-        if asyncio._get_running_loop() is not self._user_loop:
-            self._user_loop.call_soon_threadsafe(what, buffer.hand.telling, message)
-            return True
-        return bool(what(buffer.hand.telling, message))
+        # In this order: what is told may be what the agent waits for before it leaves.
+        if asyncio._get_running_loop() is self._user_loop:
+            found = bool(what(buffer.hand.telling, message))
+        else:
+            try:
+                self._user_loop.call_soon_threadsafe(what, buffer.hand.telling, message)
+            except RuntimeError:  # The loop is closed, so the consumer has left.
+                return False
+            found = True
+        return found and self._link.thread_alive
 
 
 class Untold:
     """The records of aiokafka's own consumer, which commits what it has handed out: nothing can be told of them."""
 
     def work_on(self, message: ConsumerRecord[Any, Any]) -> bool:
-        return False
+        return _nothing(message)
 
     def done(self, message: ConsumerRecord[Any, Any]) -> bool:
-        return False
+        return _nothing(message)
 
     def give_up(self, message: ConsumerRecord[Any, Any]) -> bool:
-        return False
+        return _nothing(message)
+
+
+def _nothing(message: object) -> bool:
+    _check(message)
+    return False
+
+
+def _check(message: object) -> None:
+    if not isinstance(message, ConsumerRecord):
+        raise TypeError(f"{message!r} is no record: give one that getone(), getmany() or async for returned")
 
 
 class Work:

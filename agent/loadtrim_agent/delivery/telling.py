@@ -64,13 +64,18 @@ class Telling:
         return True
 
     def done(self, record: Any) -> bool:
-        """Take it that a record is done. Returns as :meth:`work_on`."""
+        """Take it that a record is done.
+
+        Returns:
+            False: it was done already, or it is not this member's any more.
+        """
         if (found := self._find(record)) is None:
             return False
         stream, pending = found
         pending.done(record.offset, boot_time())
         self.settle(stream)
-        return True
+        # Of a partition that was lost it ends the wait for the record, and its next owner is handed it again.
+        return self._buffer.streams.get(stream.partition) is stream
 
     def give_up(self, record: Any) -> bool:
         """Nobody works on a record any more, though it is not done: nothing from it on is committed.
@@ -98,13 +103,17 @@ class Telling:
     def _find(self, record: Any) -> tuple[Stream, PendingRecords] | None:
         """Find what a pending record was handed out from: first among what is lost and still in hand."""
         hand, streams = self._buffer.hand.streams, self._buffer.streams
+        partition = Partition(record.topic, record.partition)
+        lost = [stream for stream in hand if stream.partition == partition]
+        if not lost and partition not in streams:
+            # Of another consumer's record nothing follows for those of this one: it may never tell of them.
+            return None
         if not self.begun:
             self.begun = True
             self._buffer.end_run()
             for stream in (*streams.values(), *hand):
                 stream.tell_from_here()
-        partition = Partition(record.topic, record.partition)
-        for stream in (*(s for s in hand if s.partition == partition), *filter(None, (streams.get(partition),))):
+        for stream in (*lost, *filter(None, (streams.get(partition),))):
             if stream.pending is not None and stream.pending.find(record):
                 return stream, stream.pending
         return None
