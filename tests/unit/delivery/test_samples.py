@@ -61,7 +61,6 @@ class Kept:
         self.last: Any = None
         self.history: deque[Any] = deque(maxlen=20)
         self.release = asyncio.Event()
-        self.records = 0
 
     async def end(self) -> None:
         self.release.set()
@@ -99,11 +98,6 @@ class Kept:
     async def the_last_remembered(self, record: Any) -> None:
         self.last = record
 
-    async def a_pool_opened_by_the_first(self, record: Any) -> None:
-        self.records += 1
-        if self.records == 60:
-            self.things.append(asyncio.create_task(self._wait(None)))
-
     async def _wait(self, what: Any) -> None:
         await self.release.wait()
         del what
@@ -135,13 +129,26 @@ async def test_records_that_are_kept_are_seen(clock: ManualClock, shape: str) ->
 @pytest.mark.parametrize(
     "shape",
     ["nothing", "awaited", "awaited_with_a_time_limit", "awaited_and_remembered", "the_last_remembered",
-     "a_pool_opened_by_the_first"],
+    ],
 )  # fmt: skip
 async def test_what_is_done_before_the_next_call_is_not_taken_for_kept(clock: ManualClock, shape: str) -> None:
     buffer, kept = buffer_at(clock), Kept(clock)
     await iterate(buffer, clock, getattr(kept, shape))
     assert not buffer.hand.samples.beyond
     assert why_untold(buffer) is Untold.NOTHING
+    await kept.end()
+
+
+async def test_a_pool_that_one_record_opens_is_not_taken_for_kept(clock: ManualClock) -> None:
+    buffer, kept = buffer_at(clock), Kept(clock)
+
+    async def body(record: Any) -> None:
+        if buffer.hand.samples.waiting and not kept.things:
+            await kept.task(None)
+
+    await iterate(buffer, clock, body)
+    assert kept.things
+    assert not buffer.hand.samples.beyond
     await kept.end()
 
 
