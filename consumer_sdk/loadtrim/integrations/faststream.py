@@ -1,0 +1,134 @@
+"""FastStream's broker for Kafka, whose groups are loadtrim's.
+
+    from loadtrim.integrations.faststream import KafkaBroker    # was: from faststream.kafka import KafkaBroker
+
+All else stays as it is: subscribers, acknowledgement, batches, patterns, workers, listeners, tests. Needs
+``loadtrim[faststream]``.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import faststream.kafka
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import ConsumerStoppedError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+from faststream import BaseMiddleware
+
+from loadtrim.consumer import Consumer
+from loadtrim.managed import Batches
+from loadtrim.work import Work
+
+__all__ = ["KafkaBroker"]
+
+Record: TypeAlias = ConsumerRecord[Any, Any]
+
+
+class KafkaBroker(faststream.kafka.KafkaBroker):
+    """``faststream.kafka.KafkaBroker`` with a :class:`loadtrim.Consumer` for each subscriber with a ``group_id``.
+
+    A subscriber without a group keeps aiokafka's consumer: there is nothing to share. ``LOADTRIM_*`` variables
+    configure all others.
+    """
+
+    async def _connect(self) -> Callable[..., Any]:
+        await super()._connect()
+        if Outcome not in self.config.broker_middlewares:
+            self.insert_middleware(Outcome)  # The outermost: what the application's own do is work too.
+        config = self.config.broker_config
+        config.builder = partial(consumer_of, **config.builder.keywords)
+        return config.builder
+
+
+def consumer_of(group_id: str | None = None, **options: Any) -> FrameworkConsumer | AIOKafkaConsumer:
+    """Make the consumer of a subscriber."""
+    if group_id is None:
+        return AIOKafkaConsumer(**options)
+    return FrameworkConsumer(group_id=group_id, **options)
+
+
+class FrameworkConsumer(Consumer):
+    """A consumer that FastStream asks for records, and that hears from :class:`Outcome` what became of them.
+
+    With ``AckPolicy.ACK_FIRST``, the default, the consumer commits by itself, and FastStream says nothing of a record.
+    Such a consumer is told here of each single record, for a subscriber with ``max_workers`` works on several. A batch
+    is done by the next call. With all other policies a commit tells.
+    """
+
+    def __init__(self, *, enable_auto_commit: bool = True, **options: Any) -> None:
+        super().__init__(enable_auto_commit=enable_auto_commit, **options)
+        self._told = enable_auto_commit
+        self._waiting: dict[tuple[str, int, int], Work] = {}
+        """Records that no handler has begun with. Invariant: empty where commits tell."""
+        self._batch_handled = False
+        """A handler has ended with the last batch, and nothing was asked for since."""
+
+    async def getone(self, *partitions: TopicPartition) -> Record:  # type: ignore[override]
+        record = await super().getone(*partitions)
+        if self._told:
+            self._waiting[_key(record)] = self.work(record)
+        return record
+
+    async def getmany(  # type: ignore[override]
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> Batches:
+        self._batch_handled = False
+        return await super().getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+
+    async def stop(self) -> None:
+        # FastStream drops what no handler has begun with. Nobody works on that: the next owner does.
+        for work in self._waiting.values():
+            await work.__aexit__(CancelledError, None, None)
+        self._waiting.clear()
+        if self._batch_handled:
+            with suppress(ConsumerStoppedError):
+                # It makes the batch done. What it returns is not, and goes to the next owner.
+                await self.getmany(max_records=1)
+        await super().stop()
+
+    def begin(self, record: Record) -> Work | None:
+        """A handler begins with a record. Return the work on it; None where a call or a commit tells."""
+        return self._waiting.pop(_key(record), None)
+
+    def end_batch(self) -> None:
+        """A handler has ended with a batch."""
+        self._batch_handled = self._told
+
+
+class Outcome(BaseMiddleware[Any, Any]):
+    """Tells the consumer when a handler ends with a record.
+
+    An error of the handler ends the work too, as FastStream counts it with ``ACK_FIRST``. A handler that was cancelled
+    has not done its work.
+    """
+
+    async def on_receive(self) -> None:
+        # Not set where the application asks for the record by itself (`get_one()`): its next call tells.
+        subscriber = self.context.get_local("handler_")
+        consumer = getattr(subscriber, "consumer", None)
+        self._consumer = consumer if isinstance(consumer, FrameworkConsumer) else None
+        single = self._consumer is not None and not isinstance(self.msg, tuple)
+        self._work = self._consumer.begin(self.msg) if self._consumer is not None and single else None
+
+    async def after_processed(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> bool | None:
+        cut_short = exc_type is not None and not issubclass(exc_type, Exception)
+        if self._work is not None:
+            await self._work.__aexit__(exc_type if cut_short else None, None, None)
+        elif self._consumer is not None and isinstance(self.msg, tuple) and not cut_short:
+            self._consumer.end_batch()
+        return False
+
+
+def _key(record: Record) -> tuple[str, int, int]:
+    return record.topic, record.partition, record.offset
