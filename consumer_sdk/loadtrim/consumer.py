@@ -82,6 +82,7 @@ class Consumer:
         """Set when an iteration came to its end: there is nothing more to iterate over."""
         self._positions = self._client.positions
         self._cluster = self._client.cluster
+        self._arguments = arguments
         # Names of aiokafka's that frameworks read.
         self._group_id = arguments.group_id
         self._coordinator = CoordinatorView(self._client)

@@ -41,9 +41,9 @@ class KafkaBroker(faststream.kafka.KafkaBroker):
         await super()._connect()
         if Outcome not in self.config.broker_middlewares:
             self.insert_middleware(Outcome)  # The outermost: what the application's own do is work too.
-        config = self.config.broker_config
+        config: Any = self.config.broker_config
         config.builder = partial(consumer_of, **config.builder.keywords)
-        return config.builder
+        return config.builder  # type: ignore[no-any-return]
 
 
 def consumer_of(group_id: str | None = None, **options: Any) -> FrameworkConsumer | AIOKafkaConsumer:
@@ -69,13 +69,13 @@ class FrameworkConsumer(Consumer):
         self._batch_handled = False
         """A handler has ended with the last batch, and nothing was asked for since."""
 
-    async def getone(self, *partitions: TopicPartition) -> Record:  # type: ignore[override]
+    async def getone(self, *partitions: TopicPartition) -> Record:
         record = await super().getone(*partitions)
         if self._told:
             self._waiting[_key(record)] = self.work(record)
         return record
 
-    async def getmany(  # type: ignore[override]
+    async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> Batches:
         self._batch_handled = False
@@ -115,6 +115,8 @@ class Outcome(BaseMiddleware[Any, Any]):
         self._consumer = consumer if isinstance(consumer, FrameworkConsumer) else None
         single = self._consumer is not None and not isinstance(self.msg, tuple)
         self._work = self._consumer.begin(self.msg) if self._consumer is not None and single else None
+        if self._work is not None:
+            await self._work.__aenter__()
 
     async def after_processed(
         self,
@@ -124,7 +126,7 @@ class Outcome(BaseMiddleware[Any, Any]):
     ) -> bool | None:
         cut_short = exc_type is not None and not issubclass(exc_type, Exception)
         if self._work is not None:
-            await self._work.__aexit__(exc_type if cut_short else None, None, None)
+            await self._work.__aexit__(exc_type if cut_short else None, exc_val, exc_tb)
         elif self._consumer is not None and isinstance(self.msg, tuple) and not cut_short:
             self._consumer.end_batch()
         return False

@@ -55,7 +55,7 @@ def _with_names(function: Function, **names: Any) -> Function:
     return made  # type: ignore[no-any-return]
 
 
-class AioKafkaBroker(taskiq_aio_kafka.AioKafkaBroker):
+class AioKafkaBroker(taskiq_aio_kafka.AioKafkaBroker):  # type: ignore[misc]
     """``taskiq_aio_kafka.AioKafkaBroker`` with a :class:`loadtrim.Consumer` in each worker.
 
     A worker takes tasks before it executes them, and executes several at once. Each is done when taskiq acknowledges
@@ -65,7 +65,7 @@ class AioKafkaBroker(taskiq_aio_kafka.AioKafkaBroker):
     # The method makes the consumer that it starts, and asks nobody which one.
     startup = _with_names(taskiq_aio_kafka.AioKafkaBroker.startup, AIOKafkaConsumer=consumer_of)
 
-    async def listen(self) -> AsyncGenerator[AckableMessage, None]:  # type: ignore[override]
+    async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Yield tasks, each with the call that acknowledges it."""
         if not self._is_consumer_started:
             raise ValueError("Please run startup before listening.")
