@@ -99,7 +99,16 @@ VIOLATIONS: dict[str, dict[str, Edits]] = {
         "beside: the observer imports the simulator": {
             f"{SDK}/observer/view.py": "from loadtrim.simulate.loads import load\n"
         },
+        "the consumer imports an integration": {f"{SDK}/consumer.py": "from .integrations import taskiq\n"},
         "a module outside every room": {f"{SDK}/helpers.py": "COUNT = 1\n"},
+    },
+    "extras": {
+        "the consumer imports OpenTelemetry": {f"{SDK}/consumer.py": "from opentelemetry import trace\n"},
+        "a benchmark imports a framework": {"benchmarks/run_cache.py": "import faststream.kafka\n"},
+        "the agent imports another client": {f"{AGENT}/kafka/client.py": "from kafka.admin import NewTopic\n"},
+    },
+    "integrations": {
+        "a framework needs another one": {f"{SDK}/integrations/taskiq.py": "from . import faststream\n"},
     },
     "simulate": {
         "loads import the model": {f"{SDK}/simulate/loads/load.py": "from ..model import world\n"},
