@@ -83,9 +83,8 @@ class Consumer:
         self._positions = self._client.positions
         self._cluster = self._client.cluster
         self._arguments = arguments
-        # Names of aiokafka's that frameworks and listeners read.
+        # Names of aiokafka's that frameworks read.
         self._group_id = arguments.group_id
-        self._loop = user_loop
         self._coordinator = CoordinatorView(self._client)
         self._subscription = SubscriptionView(self._client)
         weakref.finalize(self, _warn_if_unclosed, self._client).atexit = False

@@ -21,7 +21,8 @@ from faststream.kafka.fastapi import KafkaRouter
 
 from integration.harness import WAIT_SECONDS, committed_offsets, eventually
 from integration.harness_consumers import new_group, send
-from loadtrim.integrations.faststream import FrameworkConsumer, KafkaBroker, Outcome
+from loadtrim import Consumer
+from loadtrim.integrations.faststream import FrameworkConsumer, HandlerOutcome, KafkaBroker
 from loadtrim.testing import Cluster
 
 pytestmark = pytest.mark.kafka
@@ -225,7 +226,7 @@ class Recorded(ConsumerRebalanceListener):
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.consumer: FrameworkConsumer | None = None
+        self.consumer: Consumer | None = None
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         self.calls.append("revoked")
@@ -249,13 +250,13 @@ async def test_the_listener_of_the_application_is_called_and_may_seek(
 
     broker = KafkaBroker(quick_kafka.bootstrap)
     one_by_one(listener=listener)(broker, topic, group, handle)
-    subscribe = FrameworkConsumer.subscribe
+    subscribe = Consumer.subscribe
 
-    def subscribed(consumer: FrameworkConsumer, *arguments: Any, **options: Any) -> None:
+    def subscribed(consumer: Consumer, *arguments: Any, **options: Any) -> None:
         listener.consumer = consumer
         subscribe(consumer, *arguments, **options)
 
-    monkeypatch.setattr(FrameworkConsumer, "subscribe", subscribed)
+    monkeypatch.setattr(Consumer, "subscribe", subscribed)
     async with asyncio.timeout(WAIT_SECONDS):
         await broker.start()
         await eventually(lambda: len(done) == 6, "what is not skipped is handled")
@@ -316,7 +317,7 @@ async def test_the_consumer_is_injected_and_a_broker_starts_again(quick_kafka: C
             await eventually(lambda times=times: len(seen) == times, "it is handled")
             await broker.stop()
     assert seen == [FrameworkConsumer] * 2
-    assert list(broker.middlewares).count(Outcome) == 1
+    assert list(broker.middlewares).count(HandlerOutcome) == 1
 
 
 async def test_the_double_of_faststream_needs_no_kafka() -> None:

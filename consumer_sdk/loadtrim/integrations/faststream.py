@@ -9,7 +9,7 @@ All else stays as it is: subscribers, acknowledgement, batches, patterns, worker
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -39,8 +39,8 @@ class KafkaBroker(faststream.kafka.KafkaBroker):
 
     async def _connect(self) -> Callable[..., Any]:
         await super()._connect()
-        if Outcome not in self.config.broker_middlewares:
-            self.insert_middleware(Outcome)  # The outermost: what the application's own do is work too.
+        if HandlerOutcome not in self.config.broker_middlewares:
+            self.insert_middleware(HandlerOutcome)  # The outermost: what the application's own do is work too.
         config: Any = self.config.broker_config
         config.builder = partial(consumer_of, **config.builder.keywords)
         return config.builder  # type: ignore[no-any-return]
@@ -50,38 +50,50 @@ def consumer_of(group_id: str | None = None, **options: Any) -> FrameworkConsume
     """Make the consumer of a subscriber."""
     if group_id is None:
         return AIOKafkaConsumer(**options)
-    return FrameworkConsumer(group_id=group_id, **options)
+    consumer = Consumer(group_id=group_id, **options)
+    return FrameworkConsumer(consumer, told=options.get("enable_auto_commit", True))
 
 
-class FrameworkConsumer(Consumer):
-    """A consumer that FastStream asks for records, and that hears from :class:`Outcome` what became of them.
+class FrameworkConsumer:
+    """The consumer as FastStream has it, which hears from :class:`HandlerOutcome` what became of its records.
 
     With ``AckPolicy.ACK_FIRST``, the default, the consumer commits by itself, and FastStream says nothing of a record.
     Such a consumer is told here of each single record, for a subscriber with ``max_workers`` works on several. A batch
     is done by the next call. With all other policies a commit tells.
+
+    Args:
+        consumer: has everything that is not here.
+        told: it commits by itself.
     """
 
-    def __init__(self, *, enable_auto_commit: bool = True, **options: Any) -> None:
-        super().__init__(enable_auto_commit=enable_auto_commit, **options)
-        self._told = enable_auto_commit
+    def __init__(self, consumer: Consumer, *, told: bool) -> None:
+        self.consumer = consumer
+        self._told = told
         self._waiting: dict[tuple[str, int, int], Work] = {}
         """Records that no handler has begun with. Invariant: empty where commits tell."""
         self._batch_handled = False
         """A handler has ended with the last batch, and nothing was asked for since."""
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.consumer, name)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return aiter(self.consumer)
+
     async def getone(self, *partitions: TopicPartition) -> Record:
-        record = await super().getone(*partitions)
+        """Return the next record, as ``Consumer.getone`` does."""
+        record = await self.consumer.getone(*partitions)
         if self._told:
-            self._waiting[_key(record)] = self.work(record)
+            self._waiting[_key(record)] = self.consumer.work(record)
         return record
 
-    async def getmany(
-        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> Batches:
+    async def getmany(self, *partitions: TopicPartition, **options: Any) -> Batches:
+        """Return the next records, as ``Consumer.getmany`` does."""
         self._batch_handled = False
-        return await super().getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        return await self.consumer.getmany(*partitions, **options)
 
     async def stop(self) -> None:
+        """Leave the group, with all that handlers have ended with done."""
         # FastStream drops what no handler has begun with. Nobody works on that: the next owner does.
         for work in self._waiting.values():
             await work.__aexit__(CancelledError, None, None)
@@ -90,19 +102,19 @@ class FrameworkConsumer(Consumer):
             with suppress(ConsumerStoppedError):
                 # It makes the batch done. What it returns is not, and goes to the next owner.
                 await self.getmany(max_records=1)
-        await super().stop()
+        await self.consumer.stop()
 
     def begin(self, record: Record) -> Work | None:
-        """A handler begins with a record. Return the work on it; None where a call or a commit tells."""
+        """Return the work on a record that a handler begins with; None where a call or a commit tells of it."""
         return self._waiting.pop(_key(record), None)
 
     def end_batch(self) -> None:
-        """A handler has ended with a batch."""
+        """Note that a handler has ended with the last batch."""
         self._batch_handled = self._told
 
 
-class Outcome(BaseMiddleware[Any, Any]):
-    """Tells the consumer when a handler ends with a record.
+class HandlerOutcome(BaseMiddleware[Any, Any]):
+    """The middleware tells the consumer when a handler ends with a record.
 
     An error of the handler ends the work too, as FastStream counts it with ``ACK_FIRST``. A handler that was cancelled
     has not done its work.

@@ -45,7 +45,7 @@ PROCESS = {"messaging.operation.name": "process", "messaging.operation.type": "p
 
 
 class LoadtrimInstrumentor(BaseInstrumentor):  # type: ignore[misc]
-    """Makes spans for all consumers of the process, from :meth:`instrument` until :meth:`uninstrument`.
+    """The instrumentor makes spans for all consumers of a process, from ``instrument()`` until ``uninstrument()``.
 
     ``instrument`` takes:
 
@@ -72,7 +72,7 @@ class LoadtrimInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class ConsumerState:
-    """What one consumer's program does."""
+    """The state of one consumer's program."""
 
     tells: bool = False
     """User code says itself what it works on, so that an iteration does not know."""
