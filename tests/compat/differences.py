@@ -43,7 +43,7 @@ def _private(why: str) -> Difference:
 
 _ASSIGN = _refused("assign(): who owns what is the group's to decide")
 _NO_GROUP = _refused("a consumer without group_id")
-_CHANGES_ONLY = _different("without a change of what is held no listener is called; a second member gets its share later")
+_CHANGES_ONLY = _different("no change, no call of a listener; a second member gets its share later")
 _COUNTS = _private("fetcher.PartitionRecords is replaced, or its uses are counted")
 
 BASELINE = {
