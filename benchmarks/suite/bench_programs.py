@@ -30,6 +30,7 @@ from demo.run import run as run_demo
 from demo.telemetry import load_entries
 from loadtrim_agent.wire.codec import Record, decode
 from loadtrim_agent.wire.envelope import UnreadableRecord
+from loadtrim_agent.wire.telemetry_records import ReportRecord
 from programs.service import SHAPE, Task
 
 from .results import OUT, Figure, percentile
@@ -58,6 +59,10 @@ class _Outcome:
     """Seconds that records took above what they said."""
     behind_seconds: float
     """Furthest that the producer was behind its schedule."""
+    intervals: tuple[float, ...]
+    """Seconds between two reports of a member, which are one where its agent was held up by nothing."""
+    members_max: int
+    """The most that ran at once."""
 
 
 class _Laboratory:
@@ -107,7 +112,7 @@ async def _played(
 
     kafka = context.cluster()
     group = f"programs-{name}"
-    await run_demo(
+    report = await run_demo(
         RunOptions(
             bootstrap=kafka.bootstrap,
             topic=await asyncio.to_thread(kafka.create_topic, partitions=cell.partitions),
@@ -129,8 +134,13 @@ async def _played(
         )
     )
     run, setting = read_run(directory), read_setting(directory)
+    written = _written(run, setting, directory, group)
     return _Outcome(
-        judge(cell, _written(run, setting, directory, group)), _overshoot(run, load), setting.behind_seconds_max
+        verdict=judge(cell, written),
+        overshoot=_overshoot(run, load),
+        behind_seconds=setting.behind_seconds_max,
+        intervals=tuple(record.interval for _, record in written.control if isinstance(record, ReportRecord)),
+        members_max=report.summary.replicas_max,
     )
 
 
@@ -211,6 +221,7 @@ def _chosen(context: BenchmarkContext, found: Mapping[str, Cell]) -> list[Cell]:
 def _finding(seed: int, results: Sequence[CellResult], outcomes: Sequence[_Outcome]) -> Finding:
     judged = [result for result in results if result.name.partition("/")[0] in JUDGED]
     overshoot = [seconds for outcome in outcomes for seconds in outcome.overshoot]
+    intervals = [seconds for outcome in outcomes for seconds in outcome.intervals]
     off = Counter(problem for result in judged for problem in result.problems)
     return Finding(
         setting=(
@@ -225,7 +236,9 @@ def _finding(seed: int, results: Sequence[CellResult], outcomes: Sequence[_Outco
                 Figure(name=f"cells: {problem}", value=off[problem], at_most=0)
                 for problem in ("late", "too many", "too few", "scalings", "replica-minutes", "lost", "repeated")
             ),
+            Figure(name="members of all runs, most of each", value=sum(outcome.members_max for outcome in outcomes)),
             Figure(name="time above what a record says, p99", value=percentile(overshoot, 0.99), unit="ms"),
+            Figure(name="between two reports of a member, p99", value=percentile(intervals, 0.99), unit="s"),
             Figure(
                 name="producer behind its schedule, most",
                 value=max(outcome.behind_seconds for outcome in outcomes),
