@@ -109,16 +109,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return 1.0 if not self.whole_records else 1.0 - self.whole_late / self.whole_records
 
     def holds(self, share: float) -> bool:
-        """Return whether the judged records were in time to that share, and none was lost.
-
-        What the share permits is rounded up to whole records: one late record of 200 tells nothing of 99.9 %.
-        """
-        return self.late <= math.ceil(round((1 - share) * self.records, 6)) and not self.lost
+        """Return whether the judged records were in time to that share, and none was lost."""
+        return self.share >= share and not self.lost
 
     def problems(self, cell: Cell, fewest: int | None) -> tuple[str, ...]:
         """Return what is off, beside the fewest replicas that hold the objective (None: that is not known)."""
         found = []
-        if not self.holds(cell.objective_share) and not self.lost:
+        if not self.share >= cell.objective_share:
             found.append("late")
         if fewest is not None and self.wanted_max is not None and self.wanted_min is not None:
             found += ["too many"] if self.wanted_max > fewest + 1 else []

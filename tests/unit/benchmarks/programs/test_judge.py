@@ -68,16 +68,6 @@ def test_a_record_that_was_never_done_is_lost_and_late() -> None:
     assert verdict.problems(CELL, None) == ("lost",)
 
 
-@pytest.mark.parametrize(
-    ("records", "late", "holds"), [(200, 1, True), (200, 2, False), (5000, 5, True), (5000, 6, False)]
-)
-def test_what_the_share_permits_is_rounded_up_to_whole_records(records: int, late: int, holds: bool) -> None:
-    cell = replace(CELL, objective_share=0.999)
-    verdict = judge(cell, played({130.0 + i / 100: 9.0 if i < late else 0.1 for i in range(records)}))
-    assert verdict.holds(cell.objective_share) is holds
-    assert ("late" in verdict.problems(cell, None)) is not holds
-
-
 def test_a_record_that_was_done_twice_counts_by_the_first_time() -> None:
     verdict = judge(CELL, played({130.0: 0.1, 131.0: 0.1}, again=140.0))
     assert (verdict.late, verdict.repeated) == (0, 1)
