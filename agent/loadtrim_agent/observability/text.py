@@ -61,7 +61,6 @@ _CAUSES = {
 _UNTOLD = {
     "kept": "the next record is asked for while others are worked on, or wait in the program",
     "tasks": "several tasks ask one consumer for records, and the call of one makes done what another works on",
-    "commits": "records are kept beyond the next call, and commits are too rare to tell when each is done",
 }
 _UNTOLD_OTHERWISE = "the program does not say when a record is done"
 _SAY = "Put `async with consumer.work(message):` around the work on each, or call `consumer.done(message)`."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -98,6 +99,7 @@ class StatusPage:
         seen = self._sources.metering.snapshot
         last = self._sources.leader.last
         leads = group.is_leader
+        members = _members(group, self._sources.leader.instances)
         return Status(
             group=self._sources.group,
             client_id=self._sources.client_id,
@@ -119,13 +121,13 @@ class StatusPage:
             untold="" if seen.untold.latency_known else untold_line(seen.untold),
             victim=group.plan is not None and group.member in group.plan.victims,
             partitions=self._partitions(group),
-            members=_members(group, self._sources.leader.instances),
+            members=members,
             replicas_actual=last.replicas_actual if last and leads else None,
             replicas_wanted=last.replicas_wanted if last and leads else None,
             scaler=self._scaler_status() if leads else None,
             manual_override=group.manual_override,
             last_decision=last,
-            last_decision_words=self._words(last, group) if isinstance(last, DecisionRecord) else "",
+            last_decision_words=_words(last, members) if isinstance(last, DecisionRecord) else "",
             errors=dict(sorted(self._sources.errors.items())),
             settings=shown_settings(msgspec.structs.asdict(self._sources.settings)),
         )
@@ -163,11 +165,6 @@ class StatusPage:
             for p in self._sources.metering.snapshot.partitions
         )
 
-    def _words(self, decision: DecisionRecord, group: MachineSnapshot) -> str:
-        return decision_line(
-            decision, {each.member: each.instance for each in _members(group, self._sources.leader.instances)}
-        )
-
     def _scaler_status(self) -> ScalerStatus:
         view = self._sources.reconciler.view()
         return ScalerStatus(
@@ -179,6 +176,10 @@ class StatusPage:
             detail=view.detail,
             failures=view.failures,
         )
+
+
+def _words(decision: DecisionRecord, members: Sequence[GroupMember]) -> str:
+    return decision_line(decision, {each.member: each.instance for each in members})
 
 
 def _members(group: MachineSnapshot, instances: Instances) -> tuple[GroupMember, ...]:

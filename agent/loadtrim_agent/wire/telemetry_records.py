@@ -96,8 +96,6 @@ class Untold(enum.StrEnum):
     """Records are worked on when the next one was asked for."""
     TASKS = "tasks"
     """A task asks for records while another one has one in hand."""
-    COMMITS = "commits"
-    """User code keeps records, and commits too seldom to tell."""
     BRIEFLY = "briefly"
     """Records are kept, but for so short a time that their latency is known well enough."""
 

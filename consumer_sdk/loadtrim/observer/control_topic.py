@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import os
 import time
@@ -97,12 +98,8 @@ async def groups_of(connection: Connection) -> list[str]:
         CommandError: the cluster cannot be reached.
     """
     with outside_errors(connection, "listing the topics"):
-        admin = AIOKafkaAdminClient(**connection.client_options())
-        try:
-            await admin.start()
+        async with _admin(connection) as admin:
             return _known(await admin.list_topics())
-        finally:
-            await admin.close()
 
 
 class ControlTopic:
@@ -199,14 +196,10 @@ class ControlTopic:
 
     async def _check_topic(self) -> None:
         """Look through all topics: asking for one by name may create it."""
-        admin = AIOKafkaAdminClient(**self.connection.client_options())
-        try:
-            await admin.start()
+        async with _admin(self.connection) as admin:
             topics = await admin.list_topics()
             if self.topic not in topics:
                 raise self._no_topic(topics, self.group in await _groups(admin))
-        finally:
-            await admin.close()
 
     def _no_topic(self, topics: list[str], group_exists: bool) -> CommandError:
         known = _known(topics)
@@ -312,13 +305,6 @@ class outside_errors:
     ) -> None:
         if isinstance(error, KafkaError | OSError | TimeoutError):
             raise self._explained(error) from error
-        if isinstance(error, ValueError | AssertionError | ImportError):
-            # aiokafka refuses settings by these: a mechanism whose library is not installed, say.
-            raise CommandError(
-                f"The settings of {self._connection.given_by} cannot be used: {error}.",
-                "No connection can be made with them, so nothing was done.",
-                "Check the settings for TLS and SASL (--config); for Kerberos install loadtrim[gssapi].",
-            ) from error
 
     def _explained(self, error: BaseException) -> CommandError:
         where = f"{self._connection.bootstrap} (from {self._connection.given_by})"
@@ -345,6 +331,33 @@ class outside_errors:
             f"It happened while {self._doing}; it may or may not have been done.",
             "Try again; if it fails again, look at the broker's log.",
         )
+
+
+@contextlib.asynccontextmanager
+async def _admin(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Open a client, the first of each command: settings that it accepts are accepted by the others.
+
+    Raises:
+        CommandError: it refuses them.
+    """
+    try:
+        admin = AIOKafkaAdminClient(**connection.client_options())
+        try:
+            await admin.start()
+        except BaseException:
+            await admin.close()
+            raise
+    except (ValueError, AssertionError, ImportError) as error:
+        # aiokafka refuses settings by these: a mechanism whose library is not installed, say.
+        raise CommandError(
+            f"The settings of {connection.given_by} cannot be used: {error}.",
+            "No connection can be made with them, so nothing was done.",
+            "Check the settings for TLS and SASL (--config); for Kerberos install loadtrim[gssapi].",
+        ) from error
+    try:
+        yield admin
+    finally:
+        await admin.close()
 
 
 def _known(topics: Iterable[str]) -> list[str]:
