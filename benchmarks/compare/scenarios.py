@@ -62,6 +62,7 @@ def _trace(name: str, title: str, shares: Sequence[float]) -> Callable[[], Scena
             per_second=rates.per_second,
             partitions=tuple(Partition("payments", index) for index in range(len(shares))),
             shares=(tuple(shares),),
+            arrivals="burst",
             keys="fixed",
             source=rates.source,
         )
@@ -72,14 +73,16 @@ def _trace(name: str, title: str, shares: Sequence[float]) -> Callable[[], Scena
 
 def _made(name: str, title: str, text: str, partitions: int) -> Callable[[], Scenario]:
     def make() -> Scenario:
-        return Scenario(name=name, title=title, load=replace(parse_generator(text, partitions), keys="fixed"))
+        load = replace(parse_generator(text, partitions), arrivals="burst", keys="fixed")
+        return Scenario(name=name, title=title, load=load)
 
     return make
 
 
 def _of_rates(name: str, title: str, rates: Sequence[float], partitions: int) -> Scenario:
-    load = replace(parse_generator(f"constant:seconds={len(rates)}", partitions), per_second=tuple(rates), keys="fixed")
-    return Scenario(name=name, title=title, load=replace(load, source=title))
+    made = parse_generator(f"constant:seconds={len(rates)}", partitions)
+    load = replace(made, per_second=tuple(rates), arrivals="burst", keys="fixed", source=title)
+    return Scenario(name=name, title=title, load=load)
 
 
 def _steps() -> Scenario:

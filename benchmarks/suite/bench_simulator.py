@@ -10,6 +10,7 @@ import asyncio
 import math
 import statistics
 import time
+from dataclasses import replace
 
 from demo.load import LoadRates, shares_even, trace
 from demo.report import RunSummary
@@ -57,6 +58,7 @@ def _simulated(rates: LoadRates, startup_seconds: float, seed: int) -> Outcome:
         per_second=tuple(float(math.ceil(rate)) for rate in rates.per_second),
         partitions=tuple(Partition("payments", index) for index in range(PARTITIONS)),
         shares=(shares_even(PARTITIONS),),
+        arrivals="burst",
         keys="fixed",
         source=rates.source,
     )
@@ -116,9 +118,8 @@ async def believable(context: BenchmarkContext) -> Finding:
 
 def _timed(policy: str, packer: str, seconds: int) -> tuple[float, Outcome]:
     """CPU seconds of one run."""
-    load = parse_generator(
-        f"cosine:mean=150,amplitude=50,period=600,seconds={seconds},noise=0.1,seed=1", SPEED_PARTITIONS
-    )
+    text = f"cosine:mean=150,amplitude=50,period=600,seconds={seconds},noise=0.1,seed=1"
+    load = replace(parse_generator(text, SPEED_PARTITIONS), arrivals="burst")
     config = PlanConfig(group="bench", sla_seconds=OBJECTIVE_SECONDS, policy=policy, packer=packer)
     simulation = Simulation(load, config, Options(costs=Costs(mean_seconds=BUSY_SECONDS)))
     began = time.process_time()

@@ -35,8 +35,11 @@ from loadtrim.simulate import (
     shares_skewed,
     summary_of,
 )
-from loadtrim.simulate.loads.load import ARRIVALS, GENERATORS, SHARE_GENERATORS, check_partitions, generator_lines
-from loadtrim.simulate.loads.readers import PARTITIONS_DEFAULT, Reading, check_applies, load_of_reports, read_load
+from loadtrim.simulate.loads.amounts import Quantity
+from loadtrim.simulate.loads.generators import GENERATORS, SHARE_GENERATORS, generator_lines
+from loadtrim.simulate.loads.load import ARRIVALS, check_partitions
+from loadtrim.simulate.loads.readers import load_of_reports, read_load
+from loadtrim.simulate.loads.reading import PARTITIONS_DEFAULT, Reading, check_applies
 from loadtrim.simulate.loads.tables import is_number
 from loadtrim.simulate.report.plot import check_plot, draw
 from loadtrim_agent.common.naming import UnknownNameError, nearest
@@ -58,7 +61,20 @@ PAST_SECONDS = 3600.0
 PROGRESS_SECONDS = 0.1
 """Between two lines of progress."""
 TOLD = {
-    *("load", "group", "partitions", "arrivals", "policy", "packer", "sla", "share", "cost", "startup", "protocol"),
+    *(
+        "load",
+        "group",
+        "partitions",
+        "arrivals",
+        "values",
+        "policy",
+        "packer",
+        "sla",
+        "share",
+        "cost",
+        "startup",
+        "protocol",
+    ),
     *("slicing", "baselines", "seeds", "json", "curves", "decisions", "plot"),
 }
 """Arguments that the head or the table tells, and those that change only what is shown."""
@@ -99,12 +115,17 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "load",
         nargs="?",
         metavar="LOAD",
-        help="a file (CSV or Parquet of time, partition, records or bytes; a paper's trace; a control topic's "
-        "telemetry as JSON lines), or a generator, see below",
+        help="a file (CSV, JSON or Parquet of time, partition, records or bytes; an export of Prometheus or Grafana; a "
+        "paper's trace; a control topic's telemetry as JSON lines), or a generator, see below",
     )
     load.add_argument("--group", metavar="GROUP", help="instead of LOAD: what this group's telemetry tells arrived")
     load.add_argument("--past", type=float, metavar="S", help=f"with --group: of the last S seconds ({PAST_SECONDS:g})")
-    load.add_argument("--partitions", type=int, metavar="N", help="deal the total out over N partitions")
+    load.add_argument(
+        "--partitions",
+        type=int,
+        metavar="N",
+        help="deal the total out over N partitions (default: those that the load names, else 9)",
+    )
     load.add_argument(
         "--shares",
         metavar="SHARES",
@@ -114,13 +135,20 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     load.add_argument(
         "--arrivals",
         choices=ARRIVALS,
-        help="in each second (default: recorded where a file tells moments within it; even for telemetry and "
-        "Landau'24's streams; else burst: all together)",
+        help="in each second (default: poisson for tables, recorded where they tell moments within it; even for "
+        "telemetry and Landau'24's streams; burst, all together, for generators and Koper'22's traces)",
     )
     load.add_argument("--scale", type=float, metavar="F", help="F times the load")
     load.add_argument("--speed-up", type=float, metavar="F", help="recorded times run F times as fast")
     load.add_argument("--begin", type=int, default=0, metavar="S", help="play from second S on")
     load.add_argument("--seconds", type=int, metavar="S", help="play S seconds of it")
+    load.add_argument(
+        "--values",
+        choices=[quantity.value for quantity in Quantity],
+        help="what the numbers of a table count: records per second, records in each row's time, or records since some "
+        "beginning (default: by the column's name, its unit or its fractions; the second line that is printed says "
+        "which)",
+    )
     load.add_argument("--record-bytes", type=float, metavar="B", help="size of a record, for files that tell bytes")
     load.add_argument(
         "--capacity", type=float, metavar="R", help="files of Landau'24's streams: records/s at 100 %% (100)"
@@ -234,7 +262,9 @@ def _task(args: argparse.Namespace) -> Task:
     for config in configs:
         Simulation(load.part(0, 1), config, options)
     arguments = _arguments(args)
-    return Task(load, options, configs, [*load.notes, *_too_large(load, options)], arguments, _others(arguments))
+    notes = [*load.notes, *_too_large(load, options)]
+    notes += [] if load.records > 0.0 else ["no record arrives in what is played, so there is nothing to be late"]
+    return Task(load, options, configs, notes, arguments, _others(arguments))
 
 
 def _defaults() -> dict[str, Any]:
@@ -311,6 +341,7 @@ def _source(args: argparse.Namespace) -> Load:
     reading = Reading(
         partitions=args.partitions,
         record_bytes=args.record_bytes,
+        values=None if args.values is None else Quantity(args.values),
         capacity=args.capacity,
         interval=args.interval,
         speed_up=1.0 if args.speed_up is None else args.speed_up,
@@ -324,13 +355,14 @@ def _source(args: argparse.Namespace) -> Load:
     if path.exists() or (name not in (*GENERATORS, *SHARE_GENERATORS) and ":" not in args.load):
         return read_load(path, reading)
     kind = "a generator, which takes only what stands behind its name"
-    check_applies(args.load, kind, args, "speed_up", "capacity", "interval", "record_bytes")
+    check_applies(args.load, kind, args, "speed_up", "capacity", "interval", "record_bytes", "values")
     if name in SHARE_GENERATORS and args.shares is not None:
         raise WrongLoadError(
             f"{args.load}: --shares would undo the partitions' shares that {name} is there to make; leave it out, or "
             "take a generator of a rate alone."
         )
-    return parse_generator(args.load, args.partitions or PARTITIONS_DEFAULT).part(args.begin, args.seconds)
+    load = parse_generator(args.load, args.partitions or PARTITIONS_DEFAULT).part(args.begin, args.seconds)
+    return replace(load, partitions_assumed=args.partitions is None)
 
 
 def _check_group(args: argparse.Namespace) -> None:

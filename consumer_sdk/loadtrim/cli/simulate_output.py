@@ -6,11 +6,13 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Summary
+from loadtrim.simulate.loads.load import ReadAs
 from loadtrim.simulate.model.simulation import drain_seconds
 from loadtrim.simulate.report.text import curves_of, decision_lines, decisions_of, legend_lines, table_lines
 
@@ -45,18 +47,38 @@ class PolicyResult:
 def head_lines(task: Task) -> list[str]:
     """Return what is played, in words, for what comes before the table."""
     load, options, config = task.load, task.options, task.configs[0]
-    what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions, "
+    what = f"{load.source}: {load.records:,.0f} records in {load.seconds} s on {len(load.partitions)} partitions"
+    what += " (assumed, for nothing tells how many; --partitions N), " if load.partitions_assumed else ", "
     group = f"W = {config.sla_seconds:g} s, {config.sla_share * 100:.10g}% of the records; "
     group += f"{options.costs}; start-up {options.startup_seconds:g} s; protocol {options.protocol.name}"
     group += ", members slice" if options.slicing else ""
     group += f"; baselines of {task.arguments['baselines'].name}" if options.baselines else ""
     return [
         what + f"up to {max(load.per_second):,.0f}/s, arriving as {load.arrivals}",
+        *([] if load.read_as is None else [_read_line(load, load.read_as)]),
         group,
         *([f"also given: {' '.join(task.others)}"] if task.others else []),
         *(f"note: {note}" for note in task.notes),
         "",
     ]
+
+
+QUANTITIES = {"rate": "records per second", "count": "the records of each row's time", "counter": "a counter"}
+OTHERS = {"rate": "count", "count": "rate", "counter": "rate"}
+"""Quantity that was read -> the one that is meant most often where that was wrong."""
+
+
+def _read_line(load: Load, read: ReadAs) -> str:
+    """Return how a table was read, and which option reads it otherwise."""
+    spacing = f"{read.step_seconds:g} s apart" if read.regular else f"about {read.step_seconds:g} s apart"
+    rows = f"read: {read.rows:,} rows, {spacing}" if read.rows > 1 else "read: 1 row, taken for one second"
+    if read.rows > 1 and read.begins_at is not None and read.ends_at is not None:
+        begin, end = (datetime.fromtimestamp(at, UTC) for at in (read.begins_at, read.ends_at))
+        rows += f", from {begin:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC"
+    other = "" if read.why.startswith("as --values") else f" (otherwise: --values {OTHERS[read.quantity]})"
+    mean = load.records / load.seconds
+    rate = f"{mean:,.0f}" if mean >= 100.0 else f"{mean:.3g}"
+    return f"{rows}; {read.column!r} is read as {QUANTITIES[read.quantity]}, {read.why}{other}; {rate}/s on average"
 
 
 def text_lines(task: Task, runs: Sequence[PolicyResult], *, decisions: bool) -> list[str]:
@@ -110,6 +132,8 @@ def _load(load: Load) -> dict[str, Any]:
         "shares": load.shares[0] if len(load.shares) == 1 else None,
         "arrivals": load.arrivals,
         "keys": load.keys,
+        "partitions_assumed": load.partitions_assumed,
+        "read_as": None if load.read_as is None else asdict(load.read_as),
     }
 
 

@@ -17,7 +17,8 @@ from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.baseline_records import BaselineRecord
 
 from .loads.baselines import parse_moment, read_baselines
-from .loads.load import Load, LoadFileError, WrongLoadError, parse_generator, shares_even, shares_skewed
+from .loads.generators import parse_generator
+from .loads.load import Load, LoadFileError, WrongLoadError, shares_even, shares_skewed
 from .model.outcome import Curves, Outcome, Summary, percentile, summary_of
 from .model.protocols import PROTOCOLS, Protocol, protocol_of
 from .model.simulation import Options, Simulation, simulate

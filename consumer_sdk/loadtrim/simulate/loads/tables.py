@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import math
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any
 from loadtrim_agent.common.naming import nearest
 from loadtrim_agent.common.partition import Partition
 
+from .amounts import COUNTS, RATES, UNCLEAR, Amounts, Quantity, amounts_of, quantity_of
 from .load import TOPIC, LoadFileError
 
 __all__ = [
@@ -27,8 +29,9 @@ __all__ = [
     "Row",
     "Rows",
     "Table",
-    "amount_of",
+    "check_names",
     "csv_table",
+    "is_number",
     "is_parquet",
     "parquet_table",
     "rows_of",
@@ -39,15 +42,15 @@ COLUMNS = {
     "time": ("time", "timestamp", "t", "t_seconds", "seconds", "second", "period", "date", "datetime", "at"),
     "partition": ("partition", "partition_id", "p"),
     "topic": ("topic",),
-    "records": ("records", "records_per_second", "count", "value", "messages", "events", "requests", "rate"),
-    "bytes": ("bytes", "size", "bytes_per_second"),
+    "records": tuple(sorted((RATES | COUNTS | UNCLEAR) - {"bytes", "size", "bytes_per_second"})),
+    "bytes": ("bytes", "bytes_per_second", "size"),
 }
 """Names of columns, in any case."""
-RATES = frozenset({"records_per_second", "rate", "bytes_per_second"})
-"""Columns that hold so many per second, not so many in the time of the row."""
 EPOCH_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
 """(above, a second's worth, what they are) of numbers since the epoch. One that is larger than seconds can be (the year
 5138) is told by its size, and no unit's years 1973 to 5138 overlap with another one's."""
+EPOCH_SECONDS_MIN = 1e8
+"""Seconds that are larger are taken for a moment where one is shown: 1973, or three years of a file's own time."""
 TIME_MAX = 1e11
 """Seconds: the year 5138."""
 COMPACT = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
@@ -57,6 +60,7 @@ AMBIGUOUS = {8: "%Y%m%d", 10: "%Y%m%d%H"}
 NUMBER = "a number of seconds"
 ZONED, UNZONED = "a date with a time zone", "a date without one"
 DIGITS = "a date of digits alone"
+DELIMITERS = ",;\t|"
 PARQUET_MAGIC = b"PAR1"
 PARQUET_SUFFIXES = (".parquet", ".pq")
 
@@ -72,6 +76,14 @@ class Table:
     """Of the columns, lower case, each once."""
     rows: Sequence[tuple[int, Sequence[Any]]]
     """(number in the file, from 1; a value for each column)."""
+    titles: Sequence[str] = ()
+    """The names as they are written; empty: as ``names``."""
+    value: str = ""
+    """Name of the column that tells what arrived, where it is a monitor's; empty: one of :data:`COLUMNS` does."""
+    series: Sequence[int] = ()
+    """Of each row, the number of its series, where the file has several; empty: the rows are one series."""
+    headless: bool = False
+    """True: the file does not name its columns."""
 
     def place(self, number: int) -> str:
         """Where that is, for messages."""
@@ -89,6 +101,7 @@ class Row:
     partition: Partition | None
     amount: float
     """Records, or records/s."""
+    series: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +111,14 @@ class Rows:
     table: Table
     rows: list[Row]
     """As in the file."""
-    per_second: bool
-    """Are the amounts rates?"""
+    column: str
+    """The column that tells what arrived, as it is written."""
+    quantity: Quantity | None
+    """Kind of thing that the amounts count; None: the column does not tell."""
+    why: str
+    """The reason for that kind, in words."""
+    dated: bool
+    """Are the times moments since the epoch, and not seconds of the file's own?"""
     told_in_bytes: bool
     notes: tuple[str, ...]
 
@@ -154,7 +173,7 @@ def text_of(path: Path, data: bytes) -> str:
 
 
 def csv_table(path: Path, text: str) -> Table:
-    """CSV with commas, semicolons or tabs; without a header its two columns are time and records per second.
+    """CSV with commas, semicolons, tabs or strokes; without a header its two columns are time and records per second.
 
     Raises:
         LoadFileError: it is no CSV, a row has more or fewer columns than the first, or a name is there twice.
@@ -162,33 +181,41 @@ def csv_table(path: Path, text: str) -> Table:
     rows = _csv_rows(path, text)
     if not rows:
         return Table(path, "line", (), ())
-    head = [name.strip().lower() for name in rows[0][1]]
-    if all(is_number(value) for value in head):
+    titles = [name.strip() for name in rows[0][1]]
+    head = [name.lower() for name in titles]
+    headless = all(is_number(value) for value in head)
+    if headless:
         if len(head) != 2:
             raise LoadFileError(
                 f"{path} has no header and {len(head)} columns; without a header it must have two: time in seconds, "
                 f"records per second. Add a header with {_wanted()}."
             )
-        head = ["time", "records_per_second"]
+        titles = head = ["time", "records_per_second"]
     else:
         rows = rows[1:]
-    _check_names(path, head)
+    if len(head) == 1:
+        raise LoadFileError(
+            f"{path} has one column only, {titles[0]!r}, so it is not known what arrived when; part the columns "
+            f"by commas, semicolons, tabs or strokes, and give it {_wanted()}."
+        )
+    check_names(path, head)
     for number, values in rows:
         if len(values) != len(head):
             raise LoadFileError(
                 f"{path}, line {number}: {len(values)} columns where the first line has {len(head)}; correct the line."
             )
-    return Table(path, "line", head, rows)
+    return Table(path, "line", head, rows, titles=titles, headless=headless)
 
 
 def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
     """Return the rows with anything in them, each with the line it begins at: a quoted value may go over several."""
-    sample = text.lstrip()[:4096]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=sample.count), strict=True)
-    rows, begins = [], 1
+    delimiter, skipped = _delimiter(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    begins = 1
     try:
         for values in reader:
-            if any(value.strip() for value in values):
+            if any(value.strip() for value in values) and not (skipped and not rows and begins == reader.line_num == 1):
                 rows.append((begins, values))
             begins = reader.line_num + 1
     except csv.Error as error:
@@ -197,6 +224,19 @@ def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
             "values end; correct it (a quote that is not closed?), or name another file."
         ) from error
     return rows
+
+
+def _delimiter(text: str) -> tuple[str, bool]:
+    """Return what parts the columns, and whether a line of its own says so, as spreadsheets write it (``sep=;``)."""
+    first, _, rest = text.partition("\n")
+    said = first.strip().strip('"').lower()
+    if said.startswith("sep=") and len(said) == 5:
+        return said[-1], True
+    head = text.lstrip().partition("\n")[0]
+    # The first line alone: amounts below it may have commas of their own.
+    bare = re.sub(r'"[^"]*"?', "", head)
+    best = max(DELIMITERS, key=bare.count)
+    return (best if best in bare else max(DELIMITERS, key=rest[:4096].count)), False
 
 
 def parquet_table(path: Path, data: bytes | None) -> Table:
@@ -223,7 +263,7 @@ def parquet_table(path: Path, data: bytes | None) -> Table:
     except Exception as error:
         raise LoadFileError(f"{path} cannot be read as Parquet ({error}); name another file.") from error
     names = [name.lower() for name in table.column_names]
-    _check_names(path, names)
+    check_names(path, names)
     return Table(path, "row", names, list(enumerate(zip(*columns, strict=True), 1)))
 
 
@@ -248,33 +288,59 @@ def is_number(text: str) -> bool:
 # -- columns
 
 
-def rows_of(table: Table, record_bytes: float | None) -> Rows:
+def rows_of(table: Table, record_bytes: float | None, values: Quantity | None = None) -> Rows:
     """Return the meaning of the rows.
 
     Args:
         table: the file's.
         record_bytes: size of a record, where the file tells bytes.
+        values: what the amounts count; None: what the column tells.
 
     Raises:
         LoadFileError: a column is missing or not known, or a value is none, with its place.
     """
     if not table.rows:
         raise LoadFileError(f"{table.path} has no row, so there is nothing to play; name a file with a load.")
-    found = _columns(table.path, table.names)
+    found = _columns(table)
     place = {kind: table.names.index(name) for kind, name in found.items()}
     kind = "records" if "records" in found else "bytes"
     size = _record_bytes(table.path, record_bytes) if kind == "bytes" else 1.0
-    times, notes = _times(table, place["time"])
-    rows = []
-    for (number, values), at in zip(table.rows, times, strict=True):
-        amount = amount_of(table.place(number), found[kind], values[place[kind]]) / size
-        rows.append(Row(number, at, _partition(table, number, values, place), amount))
-    return Rows(table, rows, found[kind] in RATES, kind == "bytes", (*notes, *_not_needed(found)))
+    times, dated, notes = _times(table, place["time"])
+    column = (table.titles or table.names)[place[kind]]
+    cells = [(table.place(number), row[place[kind]]) for number, row in table.rows]
+    amounts = amounts_of(column, cells, sparse=bool(table.value))
+    quantity, why = _quantity(table, found[kind], amounts, values)
+    size *= amounts.unit_seconds or 1.0
+    rows = [
+        Row(number, at, _partition(table, number, row, place), amount / size, series)
+        for (number, row), at, amount, series in zip(
+            table.rows, times, amounts.numbers, table.series or [0] * len(table.rows), strict=True
+        )
+        if amount is not None
+    ]
+    if not rows:
+        raise LoadFileError(f"{table.path} has no row with a value, so there is nothing to play; export it again.")
+    if (several := len(set(table.series))) > 1 and "partition" not in place:
+        notes.append(f"{several} series were added up")
+    told = (*notes, *amounts.notes, *_not_needed(found))
+    return Rows(table, rows, column, quantity, why, dated, kind == "bytes", told)
 
 
-def _columns(path: Path, head: Sequence[str]) -> dict[str, str]:
+def _quantity(table: Table, name: str, amounts: Amounts, values: Quantity | None) -> tuple[Quantity | None, str]:
+    """Return what the amounts count, and what tells it."""
+    if values is not None:
+        return values, f"as --values {values} says"
+    if amounts.unit_seconds is not None:
+        return Quantity.RATE, "as its unit says"
+    return quantity_of(name), "for the file has no header" if table.headless else "by its name"
+
+
+def _columns(table: Table) -> dict[str, str]:
     """Return what each column is, kind -> name: one that nobody knows, or two for the same, would be played wrongly."""
+    path, head = table.path, table.names
     kinds = {name: kind for kind, names in COLUMNS.items() for name in names}
+    if table.value:
+        kinds[table.value] = "records"
     found: dict[str, str] = {}
     for name in head:
         if (kind := kinds.get(name)) is None:
@@ -306,7 +372,7 @@ def _not_needed(found: Mapping[str, str]) -> list[str]:
     return notes
 
 
-def _check_names(path: Path, head: Sequence[str]) -> None:
+def check_names(path: Path, head: Sequence[str]) -> None:
     twice = sorted({name for name in head if head.count(name) > 1})
     if twice:
         raise LoadFileError(
@@ -329,24 +395,6 @@ def _record_bytes(path: Path, size: float | None) -> float:
 # -- values
 
 
-def amount_of(place: str, name: str, value: Any) -> float:
-    """Return so many records, bytes, records/s or percent.
-
-    Raises:
-        LoadFileError: it is missing, negative or no finite number; with the place.
-    """
-    try:
-        number = float(value) if value is not None and not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0.0 <= number < math.inf:
-        raise LoadFileError(
-            f"{place}: {name} is {value!r}, which is missing, negative or no finite number, so it is not "
-            "known what arrived; correct it or leave it out."
-        )
-    return number
-
-
 def _partition(table: Table, number: int, values: Sequence[Any], place: Mapping[str, int]) -> Partition | None:
     if "partition" not in place:
         return None
@@ -367,9 +415,12 @@ def _partition(table: Table, number: int, values: Sequence[Any], place: Mapping[
     return Partition(topic, index)
 
 
-def _times(table: Table, column: int) -> tuple[list[float], list[str]]:
-    """Seconds of each row, and what is to be told of them. All must be written in one way: what lies between a number
-    and a date, between numbers of unlike units, or between a date with a zone and one without, is not known."""
+def _times(table: Table, column: int) -> tuple[list[float], bool, list[str]]:
+    """Return the seconds of each row, whether they are since the epoch, and what is to be told of them.
+
+    All must be written in one way. What lies between a number and a date, between numbers of unlike units, or between
+    a date with a zone and one without, is not known.
+    """
     times: list[float] = []
     first, expected = table.rows[0][0], ""
     for number, values in table.rows:
@@ -387,10 +438,11 @@ def _times(table: Table, column: int) -> tuple[list[float], list[str]]:
             f"{table.place(first)}: the time {written!r} may be seconds or the date {_compact(written, AMBIGUOUS)}, so "
             f"it is not known how far apart rows are; write dates with hyphens and colons, seconds like {written}.0."
         )
+    dated = expected != NUMBER or min(times) > EPOCH_SECONDS_MIN
     if expected != DIGITS:
-        return times, []
+        return times, dated, []
     begin, end = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}" for at in (min(times), max(times)))
-    return times, [f"times like {written} were read as dates: from {begin} to {end} UTC"]
+    return times, dated, [f"times like {written} were read as dates: from {begin} to {end} UTC"]
 
 
 def _time(place: str, value: Any) -> tuple[str, float]:

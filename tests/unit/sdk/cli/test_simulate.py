@@ -187,6 +187,33 @@ def test_a_partition_larger_than_any_member_is_said(capsys: pytest.CaptureFixtur
     assert "load-0 (1.12 members at its peak), load-1" in printed["notes"][0]
 
 
+def test_how_a_table_was_read_is_told_with_the_option_that_changes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text("timestamp,value\n" + "".join(f"{1714564800 + 15 * at},{at + 10.5}\n" for at in range(3)))
+    assert main(["simulate", str(path), "--policy", "fixed"]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert (
+        "on 9 partitions (assumed, for nothing tells how many; --partitions N), up to 12/s, arriving as poisson"
+        in first
+    )
+    assert second == (
+        "read: 3 rows, 15 s apart, from 2024-05-01 12:00:00 to 2024-05-01 12:00:30 UTC; 'value' is read as records per "
+        "second, for it has fractions (otherwise: --values count); 11.5/s on average"
+    )
+    printed = told(["simulate", str(path), "--policy", "fixed", "--values", "count", "--partitions", "2"], capsys)
+    assert not printed["load"]["partitions_assumed"]
+    assert printed["load"]["read_as"]["quantity"] == "count"
+    assert printed["load"]["records"] == pytest.approx(34.5)
+
+
+def test_a_load_without_a_record_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "load.csv"
+    path.write_text("time,records\n0,0\n1,0\n")
+    assert any("no record arrives" in note for note in told(["simulate", str(path)], capsys)["notes"])
+
+
 @pytest.mark.slow
 def test_a_plot_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
@@ -285,6 +312,7 @@ def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.Ca
         ([LOAD, "--cost", "lognorm:5ms"], "the nearest is 'lognormal'"),
         ([LOAD, "--shares", ""], "--shares ''"),
         ([LOAD, "--cost", ""], "no cost of a record"),
+        ([LOAD, "--values", "rate"], "--values is for tables, and this is a generator"),
         ([LOAD, "--capacity", "200"], "--capacity is for files of Landau'24's streams, and this is a generator"),
         (["landau", "--interval", "10"], "--interval is for files of Landau'24's streams, and this is a generator"),
         ([LOAD, "--record-bytes", "5"], "--record-bytes is for files that tell bytes"),

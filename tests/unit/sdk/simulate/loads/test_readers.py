@@ -97,7 +97,7 @@ def test_records_come_at_the_moments_that_a_file_tells(tmp_path: Path) -> None:
     assert sum(count for *_, count in came(dealt)) == 10
     assert sorted({at for at, *_ in came(dealt)}) == [0, 0.1, 0.25, 1.5]
     assert came(replace(made, arrivals="burst"))[0] == (0, 0, 2)
-    assert read_load(file(tmp_path, "time,records\n0,5\n1,5\n")).arrivals == "burst"
+    assert read_load(file(tmp_path, "time,records\n0,5\n1,5\n")).arrivals == "poisson"
 
 
 def test_moments_keep_their_rate_when_time_runs_faster(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_moments_keep_their_rate_when_time_runs_faster(tmp_path: Path) -> None:
     fast = read_load(path, Reading(speed_up=2))
     assert fast.per_second == pytest.approx((20, 20))
     assert [at for at, *_ in came(fast)] == [round(at / 20, 6) for at in range(40)]
-    assert read_load(path, Reading(speed_up=0.1)).arrivals == "burst", "a step is a second then"
+    assert read_load(path, Reading(speed_up=0.1)).arrivals == "poisson", "a step is a second then"
 
 
 def test_a_load_that_tells_no_moments_cannot_arrive_as_recorded(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_what_the_last_row_says_is_played_to_its_end(
 ) -> None:
     """It was cut off at the second's end where it lasts for less than one."""
     made = read_load(file(tmp_path, "time,records\n" + rows), Reading(speed_up=speed_up))
-    assert made.arrivals == "burst"
+    assert made.arrivals == "poisson"
     assert made.records == pytest.approx(records)
 
 
@@ -307,6 +307,7 @@ def test_koper_has_one_rate_a_minute(tmp_path: Path) -> None:
     path = file(tmp_path, "10,20,30", "koper.txt")
     made = read_load(path)
     assert made.seconds == 180
+    assert made.arrivals == "burst", "as the paper's producers send"
     assert made.per_second[60] == 20
     fast = read_load(path, Reading(speed_up=40))
     assert fast.per_second == pytest.approx((10, 15, 20, 30, 15)), "a minute in 1.5 s"
@@ -442,6 +443,7 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("time,timestamp,count\n0,1,2\n", "both tell the time"),
         ("0,1,2\n1,2,3\n", "no header and 3 columns"),
         ("time,records\n0,1\n1\n", "line 3: 1 columns"),
+        ("0 5\n1 6\n", "has one column only, '0 5', .* commas, semicolons, tabs"),
         ("time,records\n0,-1\n", "line 2: records is '-1'"),
         ("time,records\n0,nan\n", "line 2: records is 'nan'"),
         ("time,records\n0,inf\n", "line 2: records is 'inf'"),
