@@ -13,6 +13,7 @@ import msgspec
 
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.settings import AgentSettings, Positive, out_of_range, what_is_allowed
+from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from loadtrim_agent.leader.scaling.webhook import check_webhook
 from loadtrim_agent.observability.http import parse_address
 from loadtrim_agent.planning.published.rate_sources import rate_source_of
@@ -43,6 +44,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "packer": make_packer,
     "monitor": rate_source_of,
     "http": parse_address,
+    "kubernetes_target": lambda target: target and parse_target(target),
 }
 """Each raises ValueError with what is allowed."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from loadtrim_agent.leader.scaling.port import DETAIL_MAX, Answer, ScaleOutcome, ScaleRequest
+from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, ScaleRequest, one_line
 
 __all__ = ["FakeOrchestrator", "TemplateScaler", "template"]
 
@@ -63,9 +63,9 @@ class TemplateScaler:
                 return ScaleOutcome(Answer.FAILED, why)
             call.result()
         except PermissionError as error:
-            return ScaleOutcome(Answer.REFUSED, _one_line(error))
+            return ScaleOutcome(Answer.REFUSED, one_line(f"{type(error).__name__}: {error}"))
         except Exception as error:
-            return ScaleOutcome(Answer.FAILED, _one_line(error))
+            return ScaleOutcome(Answer.FAILED, one_line(f"{type(error).__name__}: {error}"))
         finally:
             call.cancel()
             closed.cancel()
@@ -74,12 +74,6 @@ class TemplateScaler:
     async def close(self) -> None:
         """Break off what is under way. Closing twice is fine."""
         self._closed.set()
-
-
-def _one_line(error: Exception) -> str:
-    """Return what went wrong as a detail: one printable line of bounded length, without any secret."""
-    line = " ".join(f"{type(error).__name__}: {error}".split())
-    return "".join(letter if letter.isprintable() else "?" for letter in line)[:DETAIL_MAX]
 
 
 class FakeOrchestrator:

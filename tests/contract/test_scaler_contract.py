@@ -1,5 +1,5 @@
-"""Every implementation of the scaling port keeps this contract: fake, none, the template to copy, and the
-webhook against a real server.
+"""Every implementation of the scaling port keeps this contract: fake, none, the template to copy, the webhook
+against a real server, and Kubernetes against one in memory (a real one: ``tests/kubernetes``).
 
 ``SCALER=<path> pytest tests/contract/test_scaler_contract.py`` judges a copy of ``docs/templates/scaler.py`` instead of
 the template itself.
@@ -20,10 +20,14 @@ from typing import Any
 import pytest
 
 from contract import webhook_receiver as receiver
+from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
+from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
+from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import DETAIL_MAX, Answer, ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 from unit.leader.scaling.fake import FakeScaler
+from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster, OpenFence
 
 TOKEN = "s3cret-t0ken"
 AGENT = "loadtrim_agent"
@@ -40,6 +44,13 @@ class Harness:
     fail_next: Callable[[], None]
     hang_next: Callable[[], None]
     arrived: Callable[[], AbstractAsyncContextManager[None]]
+    names_victims: bool = True
+    """The other side is told who is to go. False: it sees by itself."""
+
+    def holds(self, replicas: int, victims: tuple[str, ...] = ()) -> bool:
+        """Whether the other side has this wanted state; nothing, where there is none to ask."""
+        told = victims if self.names_victims else ()
+        return self.state() == ((replicas, told) if self.scaler.scales else None)
 
 
 @asynccontextmanager
@@ -105,6 +116,25 @@ async def template_harness() -> AsyncIterator[Harness]:
     await scaler.close()
 
 
+@asynccontextmanager
+async def kubernetes_harness() -> AsyncIterator[Harness]:
+    cluster = FakeCluster(replicas=1, ready=0)
+
+    def hang() -> None:
+        cluster.hangs_next = True
+
+    scaler = KubernetesScaler(parse_target("deployment/payments"), cluster, OpenFence())
+    yield Harness(
+        scaler,
+        lambda: (cluster.writes[-1], ()) if cluster.writes else None,
+        lambda: cluster.fails.append(ApiError(500, f"no: {TOKEN[:3]}\nsecond line")),
+        hang,
+        at_once,
+        names_victims=False,
+    )
+    await scaler.close()
+
+
 def load_template() -> Any:
     """Load the file as a module; a copy in the agent as the module that it is, for its imports are relative."""
     path = Path(os.environ.get("SCALER", TEMPLATE))
@@ -119,7 +149,13 @@ def load_template() -> Any:
     return module
 
 
-HARNESSES = {"fake": fake_harness, "none": none_harness, "template": template_harness, "webhook": webhook_harness}
+HARNESSES = {
+    "fake": fake_harness,
+    "kubernetes": kubernetes_harness,
+    "none": none_harness,
+    "template": template_harness,
+    "webhook": webhook_harness,
+}
 
 
 @pytest.fixture(params=HARNESSES.values(), ids=HARNESSES)
@@ -147,7 +183,7 @@ async def test_the_other_side_has_what_was_accepted(harness: Harness) -> None:
     outcome = await harness.scaler.request(wanted(3, ("pod-b",)))
     check(outcome)
     assert outcome.accepted is harness.scaler.scales
-    assert harness.state() == ((3, ("pod-b",)) if harness.scaler.scales else None)
+    assert harness.holds(3, ("pod-b",))
 
 
 async def test_who_cannot_scale_refuses_and_who_can_accepts(harness: Harness) -> None:
@@ -166,7 +202,7 @@ async def test_the_same_request_again_changes_nothing(harness: Harness) -> None:
 async def test_the_newest_request_replaces_the_ones_before(harness: Harness) -> None:
     await harness.scaler.request(wanted(4, ("pod-a",)))
     await harness.scaler.request(wanted(2, sequence=2))
-    assert harness.state() == ((2, ()) if harness.scaler.scales else None)
+    assert harness.holds(2)
 
 
 async def test_an_other_side_that_fails_is_an_outcome_and_the_next_request_works(harness: Harness) -> None:
@@ -216,7 +252,7 @@ async def test_a_cancelled_request_ends_at_once_and_the_next_one_works(harness: 
         if isinstance(harness.scaler, FakeScaler):
             harness.scaler.seconds = 0.0
         assert (await harness.scaler.request(wanted(2))).accepted
-    assert harness.state() == (2, ())
+    assert harness.holds(2)
 
 
 @pytest.mark.parametrize("scaler", [FakeScaler, NoneScaler, lambda: WebhookScaler("http://localhost:1")])

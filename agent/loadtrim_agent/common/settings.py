@@ -20,6 +20,7 @@ __all__ = [
     "Mode",
     "Positive",
     "ScalerName",
+    "ScalerSettings",
     "is_allowed",
     "out_of_range",
     "shown",
@@ -50,10 +51,25 @@ Moment = Annotated[
     msgspec.Meta(description="a time in seconds since the epoch, e.g. 1760000000.5"),
 ]
 Mode = Literal["active", "shadow"]
-ScalerName = Literal["none", "webhook"]
+ScalerName = Literal["none", "webhook", "kubernetes"]
+ForeignReplicas = Literal["respect", "correct"]
 
 
-class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ScalerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the leader asks for replicas."""
+
+    scaler: ScalerName = "none"
+    scaler_url: str = ""
+    scaler_token: str = ""
+    kubernetes_target: str = ""
+    """The workload, e.g. ``deployment/payments``; empty: as the pod's name tells."""
+    kubernetes_namespace: str = ""
+    """Of the workload; empty: the pod's."""
+    kubernetes_foreign: ForeignReplicas = "correct"
+    """What becomes of replicas that somebody else wrote: ``respect`` leaves them until another number is wanted."""
+
+
+class AgentSettings(ScalerSettings, frozen=True, kw_only=True):
     """What the user may set. Durations in seconds. The constructor checks nothing; see :func:`out_of_range`."""
 
     enabled: bool = True
@@ -83,9 +99,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the orchestrator calls this process; empty: see :func:`~loadtrim_agent.common.host.instance_name`."""
     instance_type: str = ""
     """Members of one type have one speed."""
-    scaler: ScalerName = "none"
-    scaler_url: str = ""
-    scaler_token: str = ""
     http: str = "127.0.0.1:0"
     """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
     time_zone: str = "UTC"

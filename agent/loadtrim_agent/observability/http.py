@@ -81,6 +81,10 @@ class Provider(Protocol):
         """Whether the member has its generation, whether or not it owns anything; and what it waits for."""
         ...
 
+    def drained(self) -> bool:
+        """Whether the member is to go and owns nothing any more: the process is not ready when all of it are."""
+        ...
+
     def status(self) -> object:
         """What msgspec can write as JSON, normally a :class:`loadtrim_agent.observability.status.Status`."""
         ...
@@ -296,6 +300,8 @@ class _Pages:
         if path == "/healthz":
             return _verdict(registrations, "health", lambda provider: provider.health(), unknown=True)
         if path == "/readyz":
+            if _drained(registrations):
+                return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"victim, drained\n")
             return _verdict(registrations, "readiness", lambda provider: provider.ready(), unknown=False)
         if path == "/status":
             return _status(registrations)
@@ -338,6 +344,15 @@ def _verdict(
         lines.append(f"{registration.name}: {'ok' if good else 'not ok'}{': ' if reason else ''}{reason}")
     text = "\n".join(["ok" if well else "not ok", *lines, ""])
     return _Answer(HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode())
+
+
+def _drained(registrations: Sequence[Registration]) -> bool:
+    """Return whether the process may go: each of its consumers is a victim that owns nothing."""
+    try:
+        return bool(registrations) and all(registration.provider.drained() for registration in registrations)
+    except Exception as error:
+        registrations[0].failed("readiness", error)
+        return False
 
 
 def _status(registrations: Sequence[Registration]) -> _Answer:

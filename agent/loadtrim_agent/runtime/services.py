@@ -13,10 +13,15 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.host import process_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings
+from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.leader.loop import LeaderLoop
+from loadtrim_agent.leader.scaling.kubernetes.api import Fence
+from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
+from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
+from loadtrim_agent.leader.scaling.kubernetes.target import parse_target, target_of_pod
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -71,7 +76,8 @@ class Services(AgentObserver):
         if settings.monitor != REPORTS and (limits := unmonitored(settings.policy, settings.monitor)):
             log.warning("%s", limits)
         parse_address(settings.http)
-        self._scaler = _make_scaler(settings)
+        self._fence = LeaseFence()
+        self._scaler = _make_scaler(settings, self._fence)
         self.metrics = Metrics(registry, group, client_id, settings.sla_seconds, clock=boot_time)
         self.metrics.about(
             version=__version__,
@@ -98,6 +104,7 @@ class Services(AgentObserver):
         settings = self._settings
         self._agent = agent
         self._reports = reports = MemberReports(agent)
+        self._fence.watch(agent.partitions.gate)
         self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
@@ -212,7 +219,25 @@ class Services(AgentObserver):
         self.metrics.manual_override(order.action if order is not None and order.action != "resume" else None)
 
 
-def _make_scaler(settings: AgentSettings) -> Scaler:
+class LeaseFence:
+    """The scaler's fence: the lease of this member, once it has an agent."""
+
+    def __init__(self) -> None:
+        self._gate: DeliveryGate | None = None
+
+    def watch(self, gate: DeliveryGate) -> None:
+        self._gate = gate
+
+    def holds(self) -> bool:
+        """Return whether the lease has not run out. By the boot-time clock, which goes on while a process is frozen."""
+        return self._gate is not None and boot_time() < self._gate.lease_until
+
+
+def _make_scaler(settings: AgentSettings, fence: Fence) -> Scaler:
     if settings.scaler == "webhook":
         return WebhookScaler(settings.scaler_url, settings.scaler_token or None)
+    if settings.scaler == "kubernetes":
+        named = settings.kubernetes_target
+        target = parse_target(named) if named else target_of_pod(settings.instance)
+        return KubernetesScaler(target, ClusterApi(settings.kubernetes_namespace), fence, settings.kubernetes_foreign)
     return NoneScaler()

@@ -63,6 +63,8 @@ class StatusPage:
 
     def __init__(self, sources: StatusSources) -> None:
         self._sources = sources
+        self._victim = False
+        """As the last plan said. A generation begins without one, and a victim is no less one then."""
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -92,6 +94,12 @@ class StatusPage:
         if agent.condition.entered.is_set() and agent.condition.failure is None and not agent.condition.left.is_set():
             return True, "ok"
         return False, "waiting for the group's generation"
+
+    def drained(self) -> bool:
+        group = self._sources.agent.snapshot()
+        if group.plan is not None:
+            self._victim = group.member in group.plan.victims
+        return self._victim and not group.assigned
 
     def status(self) -> Status:
         agent = self._sources.agent

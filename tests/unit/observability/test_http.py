@@ -43,12 +43,16 @@ class Agent:
     healthy: tuple[bool, str] | Callable[[], tuple[bool, str]] = (True, "")
     readiness: tuple[bool, str] | Callable[[], tuple[bool, str]] = (True, "")
     shown: object = None
+    goes: bool | Callable[[], bool] = False
 
     def health(self) -> tuple[bool, str]:
         return self.healthy() if callable(self.healthy) else self.healthy
 
     def ready(self) -> tuple[bool, str]:
         return self.readiness() if callable(self.readiness) else self.readiness
+
+    def drained(self) -> bool:
+        return self.goes() if callable(self.goes) else self.goes
 
     def status(self) -> object:
         return self.shown() if callable(self.shown) else self.shown
@@ -166,6 +170,17 @@ def test_health_and_readiness_are_those_of_all(bench: Bench) -> None:
     assert bench.ask("/readyz").status == 200
     first.readiness = (False, "waits for its generation")
     assert bench.ask("/readyz").status == 503
+
+
+def test_a_process_is_not_ready_once_all_its_consumers_are_drained_victims(bench: Bench) -> None:
+    first, second = bench.add("a", Agent(goes=True)), bench.add("b")
+    assert bench.ask("/readyz").status == 200, "one of the two works on"
+    second.goes = True
+    answer = bench.ask("/readyz")
+    assert (answer.status, answer.text) == (503, "victim, drained\n")
+    assert bench.ask("/healthz").status == 200
+    first.goes = broken
+    assert bench.ask("/readyz").status == 200, "what cannot be told keeps nobody from its work"
 
 
 def test_a_provider_that_raises_is_healthy_but_not_ready(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -42,6 +42,24 @@ def test_an_agent_that_failed_is_not_well() -> None:
     assert failed.health() == (False, "the agent has failed: RuntimeError('fenced')")
 
 
+def test_a_victim_is_drained_once_it_owns_nothing_until_a_plan_says_otherwise() -> None:
+    """A generation begins without a plan: a victim must not be ready for the second until the next one."""
+    shown = page()
+
+    def drained(victims: tuple[str, ...] | None, *owned: int) -> bool:
+        plan = None if victims is None else SimpleNamespace(victims=victims)
+        group = SimpleNamespace(member="m2", plan=plan, assigned=dict.fromkeys(owned))
+        shown._sources.agent.snapshot = lambda: group
+        return shown.drained()
+
+    assert not drained(None)
+    assert not drained(("m2",), 0)
+    assert drained(("m1", "m2"))
+    assert drained(None), "a rebalance makes it no less a victim"
+    assert not drained(None, 3)
+    assert not drained(())
+
+
 @pytest.mark.looptime
 async def test_the_loop_is_seen_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-__all__ = ["DETAIL_MAX", "Answer", "ScaleOutcome", "ScaleRequest", "Scaler"]
+__all__ = ["DETAIL_MAX", "Answer", "ScaleOutcome", "ScaleRequest", "Scaler", "one_line"]
 
 DETAIL_MAX: Final = 300
 """Most characters of an outcome's detail, which may quote the other side."""
@@ -66,6 +66,8 @@ class ScaleOutcome(msgspec.Struct, frozen=True):
     answer: Answer
     detail: str = ""
     """What happened, in words; never holds a token. At most :data:`DETAIL_MAX` characters, one line."""
+    retry_after_seconds: float | None = None
+    """The other side asks not to be asked again before; None: it does not say."""
 
     @property
     def accepted(self) -> bool:
@@ -98,3 +100,10 @@ class Scaler(Protocol):
     async def close(self) -> None:
         """Break off what is under way. Closing twice is fine."""
         ...
+
+
+def one_line(text: str) -> str:
+    """Return a text that may quote the other side as an outcome's detail: one printable line of bounded length."""
+    line = " ".join(text.split())
+    printable = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return printable if len(printable) <= DETAIL_MAX else printable[: DETAIL_MAX - 3] + "..."

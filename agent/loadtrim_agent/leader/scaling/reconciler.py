@@ -5,6 +5,7 @@ Theory of operation: the leader says what it wants (:meth:`ScaleReconciler.want`
 
     wish not sent yet                    now not accepted (n-th time in a row)    first_seconds * 2^(n-1)
     after the answer, at most every_seconds after sending accepted, the group differs from it  every_seconds
+    or when the other side asked to be asked again
     after sending accepted, the group is so            never
 
 A wish that never was accepted is sent again even when the group happens to be so: the other side still holds
@@ -206,7 +207,8 @@ class ScaleReconciler:
         regular = last.sent_at + self._cadence.every_seconds
         if last.outcome.accepted:
             return regular if self._differs(self._wanted) else None
-        return max(last.answered_at, min(last.answered_at + self._retry_seconds(), regular))
+        asked = last.answered_at + (last.outcome.retry_after_seconds or 0.0)
+        return max(asked, min(last.answered_at + self._retry_seconds(), regular))
 
     def _differs(self, wanted: ScaleRequest) -> bool:
         return self._replicas != wanted.replicas or not self._instances.isdisjoint(wanted.victims)

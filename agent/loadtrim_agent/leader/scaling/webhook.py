@@ -25,7 +25,7 @@ import msgspec
 
 from loadtrim_agent.common.settings import without_secrets
 
-from .port import DETAIL_MAX, Answer, ScaleOutcome, ScaleRequest
+from .port import Answer, ScaleOutcome, ScaleRequest, one_line
 
 __all__ = ["ANSWER_BYTES_MAX", "TIMEOUT_SECONDS", "WebhookScaler", "check_webhook"]
 
@@ -155,11 +155,11 @@ class WebhookScaler:
             )
         quoted = f"{said}: {answer.text}" if answer.text else said
         if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ScaleOutcome(Answer.REFUSED, _one_line(f"{self.url} answered {quoted}"))
+            return ScaleOutcome(Answer.REFUSED, one_line(f"{self.url} answered {quoted}"))
         return self._failed(quoted)
 
     def _failed(self, why: str) -> ScaleOutcome:
-        return ScaleOutcome(Answer.FAILED, _one_line(f"{self.url}: {why}"))
+        return ScaleOutcome(Answer.FAILED, one_line(f"{self.url}: {why}"))
 
 
 class _HttpAnswer(msgspec.Struct, frozen=True):
@@ -262,12 +262,6 @@ def _encoded(wanted: ScaleRequest) -> bytes:
             reason=wanted.reason,
         )
     )
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    printable = "".join(letter if letter.isprintable() else "?" for letter in line)
-    return printable if len(printable) <= DETAIL_MAX else printable[: DETAIL_MAX - 3] + "..."
 
 
 def check_webhook(url: str, token: str) -> None:

@@ -132,6 +132,18 @@ async def test_back_off_doubles_up_to_ten_seconds_and_starts_anew_after_a_succes
     assert fake.asked_at[9:] == [46.0, 46.5, 47.5]
 
 
+async def test_a_scaler_that_asks_for_time_is_given_it() -> None:
+    """``Retry-After`` of an API server that is busy."""
+    fake = FakeScaler()
+    fake.answer_next(ScaleOutcome(FAILED, "429", retry_after_seconds=25.0), FAILED)
+    async with running(fake) as bench:
+        bench.reconciler.want(wish(4))
+        await asyncio.sleep(27)
+        bench.reconciler.observed(4, ["a", "b", "c", "d"])
+        await asyncio.sleep(5)
+    assert fake.asked_at == [0.0, 25.0, 26.0]
+
+
 async def test_a_slow_failing_scaler_is_still_asked_every_ten_seconds() -> None:
     fake = FakeScaler(seconds=5.0)
     fake.answer_next(*[FAILED] * 100)

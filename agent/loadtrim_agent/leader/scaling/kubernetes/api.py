@@ -1,0 +1,55 @@
+"""The port to the API server: two requests and how they fail."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from .target import Target
+from .workload import Workload
+
+__all__ = ["ApiError", "Conversation", "Fence", "WorkloadApi"]
+
+
+class ApiError(Exception):
+    """The API server did not do it.
+
+    Attributes:
+        status: HTTP status; 0: there was no answer.
+        message: what the API server says, or what went wrong; one line without secrets.
+        retry_after_seconds: as the answer asks for; None: it does not.
+    """
+
+    def __init__(self, status: int, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Conversation(Protocol):
+    """Some requests with one token and one set of certificates. Each raises ApiError, and ends in bounded time."""
+
+    async def workload(self, target: Target) -> Workload:
+        """Read the workload: its wishes, its version, its counts."""
+
+    async def set_replicas(self, target: Target, replicas: int, version: str) -> None:
+        """Change the replicas of the workload as it was at ``version``. ApiError 409: it is another one by now."""
+
+
+class WorkloadApi(Protocol):
+    """An API server and the namespace of the pod."""
+
+    @property
+    def namespace(self) -> str:
+        """The pod's, for messages."""
+
+    def conversation(self) -> AbstractAsyncContextManager[Conversation]:
+        """Open a conversation. ApiError, also while it opens: there is no token, no certificate, no library."""
+
+
+class Fence(Protocol):
+    """Whether this member still is what it takes itself for."""
+
+    def holds(self) -> bool:
+        """Return whether the member's lease in its group holds. A process that was frozen has none when it wakes up."""

@@ -1,0 +1,184 @@
+"""The API server through ``kubernetes_asyncio``, which costs 38 MB and is imported at the first request of a leader.
+
+A client lives for one conversation. So token and certificates are read anew for each, off the loop, and neither a
+rotation of the one nor of the other needs a word here. Requests go straight to the API server, whatever proxy the
+environment names, and each has a time-out: the library has neither by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from .api import ApiError, Conversation
+from .target import Target
+from .workload import Workload
+
+__all__ = ["FIELD_MANAGER", "ClusterApi", "pod_namespace"]
+
+REQUEST_SECONDS: Final = 5.0
+"""A request that is not answered within this time has failed. Chosen: as the webhook's."""
+FIELD_MANAGER: Final = "loadtrim"
+"""Our changes' name in the workload's ``managedFields``, which other tools can be told to leave alone."""
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_MERGE_PATCH = "application/merge-patch+json"
+"""Custom resources know no other patch that names fields."""
+
+
+def pod_namespace(account: Path = ACCOUNT) -> str:
+    """Return the namespace of this pod; empty where it is none, or has no ServiceAccount's token."""
+    try:
+        return (account / "namespace").read_text().strip()
+    except OSError:
+        return ""
+
+
+class _Account(msgspec.Struct, frozen=True):
+    """What a pod is given to talk to the API server with."""
+
+    host: str
+    token: str
+    certificates: Path
+    """File of the API server's authorities."""
+
+    @classmethod
+    def read(cls, account: Path) -> _Account:
+        """Read it from the pod's files and environment. Blocks.
+
+        Raises:
+            ApiError: a part is missing.
+        """
+        host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            raise ApiError(0, "KUBERNETES_SERVICE_HOST is not set: LOADTRIM_SCALER=kubernetes works in a pod only")
+        certificates = account / "ca.crt"
+        try:
+            token, authorities = (account / "token").read_text().strip(), certificates.read_text()
+        except OSError as error:
+            raise ApiError(
+                0,
+                f"The pod has no ServiceAccount's token ({error}): set automountServiceAccountToken: true in its spec",
+            ) from None
+        if not token or not authorities.strip():
+            raise ApiError(0, "The ServiceAccount's token or ca.crt is empty, as for a moment in a rotation")
+        return cls(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", token, certificates)
+
+
+class ClusterApi:
+    """The API server of the pod's own cluster.
+
+    Args:
+        namespace: of the workload; empty: the pod's.
+        account: directory of the ServiceAccount's files.
+    """
+
+    def __init__(self, namespace: str = "", account: Path = ACCOUNT) -> None:
+        self._account = account
+        self.namespace = namespace or pod_namespace(account)
+
+    @contextlib.asynccontextmanager
+    async def conversation(self) -> AsyncIterator[Conversation]:
+        """Open a client with the token and the certificates of now."""
+        # The one reads files, the other compiles for a third of a second.
+        account = await asyncio.to_thread(_Account.read, self._account)
+        library = await asyncio.to_thread(_library)
+        client = _make_client(library, account)
+        try:
+            yield _Conversation(library, client, self.namespace)
+        finally:
+            await client.close()
+
+
+def _library() -> ModuleType:
+    try:
+        import kubernetes_asyncio.client
+    except ImportError as error:
+        raise ApiError(0, f"LOADTRIM_SCALER=kubernetes needs pip install 'loadtrim[kubernetes]' ({error})") from None
+    return kubernetes_asyncio.client
+
+
+def _make_client(library: ModuleType, account: _Account) -> Any:
+    import aiohttp
+
+    configuration = library.Configuration()
+    configuration.host = account.host
+    configuration.ssl_ca_cert = str(account.certificates)
+    configuration.api_key["BearerToken"] = f"Bearer {account.token}"
+    client = library.ApiClient(configuration)
+    # The library's session asks the environment for a proxy. Ours has the same connections and asks nobody.
+    theirs = client.rest_client.pool_manager
+    client.rest_client.pool_manager = aiohttp.ClientSession(connector=theirs.connector)
+    theirs.detach()
+    return client
+
+
+class _Conversation:
+    def __init__(self, library: ModuleType, client: Any, namespace: str) -> None:
+        self._library = library
+        self._calls = library.CustomObjectsApi(client)
+        self._namespace = namespace
+
+    async def workload(self, target: Target) -> Workload:
+        answer = await self._answered(
+            self._calls.get_namespaced_custom_object(**self._path(target), _request_timeout=REQUEST_SECONDS)
+        )
+        try:
+            return Workload.read(answer)
+        except msgspec.ValidationError as error:
+            raise ApiError(0, f"{target} is no workload that has replicas: {error}") from None
+
+    async def set_replicas(self, target: Target, replicas: int, version: str) -> None:
+        body = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
+        await self._answered(
+            self._calls.patch_namespaced_custom_object_scale(
+                **self._path(target),
+                body=body,
+                field_manager=FIELD_MANAGER,
+                _content_type=_MERGE_PATCH,
+                _request_timeout=REQUEST_SECONDS,
+            )
+        )
+
+    def _path(self, target: Target) -> dict[str, str]:
+        return {
+            "group": target.group,
+            "version": target.version,
+            "namespace": self._namespace,
+            "plural": target.resource,
+            "name": target.name,
+        }
+
+    async def _answered(self, call: Awaitable[object]) -> object:
+        try:
+            return await call
+        except self._library.ApiException as error:
+            raise ApiError(error.status or 0, _message(error), _retry_after(error.headers)) from None
+        except TimeoutError:
+            raise ApiError(0, f"the API server gave no answer within {REQUEST_SECONDS:g} s") from None
+        except OSError as error:
+            raise ApiError(0, f"the API server cannot be talked to: {error}") from None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """The body of a refusal."""
+
+    message: str = ""
+
+
+def _message(error: Any) -> str:
+    """Return what the API server says, which names no secret; else the reason of the status line."""
+    with contextlib.suppress(msgspec.MsgspecError, TypeError):
+        return msgspec.json.decode(error.body or b"", type=_Status).message
+    return str(error.reason or "no reason given")
+
+
+def _retry_after(headers: Mapping[str, str] | None) -> float | None:
+    text = (headers or {}).get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,78 @@
+"""Replicas that somebody else has written: seen, told, and after some times left alone."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ..port import ScaleRequest
+from .target import Target
+from .workload import Workload
+
+__all__ = ["FOREIGN_MAX", "FOREIGN_SECONDS", "ForeignChanges"]
+
+log = logging.getLogger("loadtrim.scaling")
+
+FOREIGN_MAX: Final = 3
+FOREIGN_SECONDS: Final = 600.0
+"""After so many foreign changes within this time nothing is written for as long again. Chosen: an autoscaler of
+Kubernetes writes every 15 s and Argo CD every three minutes, a person seldom more than twice in an incident."""
+
+
+class ForeignChanges:
+    """What others did to the replicas since the leader wrote them.
+
+    Args:
+        respect: a foreign number stands until the leader wants another one than it did then.
+        clock: seconds.
+    """
+
+    def __init__(self, *, respect: bool, clock: Callable[[], float]) -> None:
+        self._respect = respect
+        self._clock = clock
+        self._written: int | None = None
+        """Replicas that this leader has written, or found as it wanted them; None: it knows of none."""
+        self._stands: tuple[int, int] | None = None
+        """A foreign number that is respected, and the number that was wanted when it came."""
+        self._seen: deque[float] = deque(maxlen=FOREIGN_MAX)
+        self._until = 0.0
+
+    def wrote(self, replicas: int) -> None:
+        """The workload has these replicas by the leader's will."""
+        self._written, self._stands = replicas, None
+
+    def refuses(self, target: Target, workload: Workload, wanted: ScaleRequest) -> str:
+        """Return why the replicas are left as they are, in words; empty: they may be written."""
+        now, found = self._clock(), workload.replicas
+        if self._written is not None and found != self._written:
+            self._notice(target, workload, now)
+            self._stands = (found, wanted.replicas) if self._respect else None
+        if now < self._until:
+            return (
+                f"{target} is left at {found}: its replicas were changed by another writer {FOREIGN_MAX} times within "
+                f"{FOREIGN_SECONDS:g} s. Let one of the two scale it; until then loadtrim only plans"
+            )
+        if self._stands == (found, wanted.replicas):
+            return (
+                f"{target} is left at the {found} that somebody else set, until another number than {wanted.replicas} "
+                "is wanted (LOADTRIM_KUBERNETES_FOREIGN=respect)"
+            )
+        return ""
+
+    def _notice(self, target: Target, workload: Workload, now: float) -> None:
+        writer = workload.writer or "somebody else"
+        log.warning("%s: %s changed the replicas from %s to %d.", target, writer, self._written, workload.replicas)
+        self._written = workload.replicas
+        self._seen.append(now)
+        if len(self._seen) == FOREIGN_MAX and now - self._seen[0] <= FOREIGN_SECONDS:
+            self._until = now + FOREIGN_SECONDS
+            self._seen.clear()
+            log.error(
+                "%s: another writer (%s) keeps changing the replicas. For %g s nothing is scaled, as in shadow mode; "
+                "take away the other autoscaler, or set LOADTRIM_SCALER=none.",
+                target,
+                writer,
+                FOREIGN_SECONDS,
+            )

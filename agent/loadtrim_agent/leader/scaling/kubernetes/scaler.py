@@ -1,0 +1,171 @@
+"""The scaler of the backend ``kubernetes``.
+
+Theory of operation, for each request, of which the reconciler makes one at a time::
+
+    read the workload
+        replicas are as wanted                          accepted, and what keeps pods from being ready is told
+        changed by somebody else since our last change  told; refused for a while after the third time
+        fewer are wanted, and a ready pod would go      read again until the readiness has arrived, or time is over
+    write the replicas, naming the version that was read, while the member's lease holds
+        another version by now                          read again
+
+Nothing but the number of replicas is ever written, and no pod is ever touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final, Literal
+
+from loadtrim_agent.common.clock import boot_time
+
+from ..port import Answer, ScaleOutcome, ScaleRequest, one_line
+from .api import ApiError, Conversation, Fence, WorkloadApi
+from .foreign import ForeignChanges
+from .target import Target
+from .workload import Workload, not_yet, shortfall
+
+__all__ = ["Foreign", "KubernetesScaler"]
+
+log = logging.getLogger("loadtrim.scaling")
+
+Foreign = Literal["respect", "correct"]
+READINESS_SECONDS: Final = 10.0
+"""A request waits this long for victims to be seen as not ready. Chosen: some probes of a second each; the reconciler
+asks again after it."""
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at the workload in that time. Measured: the count follows the pod in 22 to 188 ms."""
+CONFLICTS_MAX: Final = 5
+"""Changes by others that one request reads again for. A workload whose pods come and go changes several times a
+second."""
+
+
+class KubernetesScaler:
+    """Changes ``spec.replicas`` of one workload through its ``scale`` subresource.
+
+    Args:
+        target: the workload; None: the pod's name does not tell, and the user has not named it.
+        api: the API server.
+        fence: whether the member may still act for its group.
+        foreign: what becomes of replicas that somebody else has written: left until the leader wants another number
+            (``respect``), or corrected at once.
+        clock: seconds, of the boot-time clock.
+    """
+
+    name = "kubernetes"
+    scales = True
+
+    def __init__(
+        self,
+        target: Target | None,
+        api: WorkloadApi,
+        fence: Fence,
+        foreign: Foreign = "correct",
+        clock: Callable[[], float] = boot_time,
+    ) -> None:
+        self._target = target
+        self._api = api
+        self._fence = fence
+        self._foreign = ForeignChanges(respect=foreign == "respect", clock=clock)
+        self._requests: set[asyncio.Timeout] = set()
+        self._closed = False
+
+    async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
+        """Bring the workload to the wanted replicas, if no pod that is ready would go. Never raises."""
+        if self._closed:
+            return ScaleOutcome(Answer.FAILED, "the scaler is closed")
+        if self._target is None:
+            return ScaleOutcome(
+                Answer.REFUSED,
+                "The workload is not known: this instance's name is that of no pod of a Deployment or StatefulSet. Set "
+                "LOADTRIM_KUBERNETES_TARGET, e.g. deployment/payments.",
+            )
+        try:
+            async with asyncio.timeout(None) as scope:
+                self._requests.add(scope)
+                try:
+                    async with self._api.conversation() as conversation:
+                        return await self._converse(conversation, self._target, wanted)
+                finally:
+                    self._requests.discard(scope)
+        except TimeoutError:
+            return ScaleOutcome(Answer.FAILED, "the scaler was closed")
+        except ApiError as error:
+            return self._failed(error)
+        except Exception as error:
+            return ScaleOutcome(Answer.FAILED, one_line(f"{type(error).__name__}: {error}"))
+
+    async def close(self) -> None:
+        """Break off what is under way. Closing twice is fine."""
+        self._closed = True
+        for scope in self._requests:
+            if not scope.expired():
+                scope.reschedule(0.0)
+
+    async def _converse(self, api: Conversation, target: Target, wanted: ScaleRequest) -> ScaleOutcome:
+        ends = asyncio.get_running_loop().time() + READINESS_SECONDS
+        conflicts = 0
+        while True:
+            workload = await api.workload(target)
+            if outcome := self._settled(target, workload, wanted):
+                return outcome
+            if workload.replicas > wanted.replicas and (why := not_yet(target, workload, wanted)):
+                if asyncio.get_running_loop().time() >= ends:
+                    return ScaleOutcome(Answer.FAILED, one_line(f"{target} stays at {workload.replicas}: {why}"))
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            if not self._fence.holds():
+                return ScaleOutcome(Answer.FAILED, "this member's lease has run out: nothing was changed")
+            try:
+                await api.set_replicas(target, wanted.replicas, workload.version)
+            except ApiError as error:
+                conflicts += 1
+                if error.status != HTTPStatus.CONFLICT or conflicts > CONFLICTS_MAX:
+                    raise
+                continue
+            self._foreign.wrote(wanted.replicas)
+            return ScaleOutcome(Answer.ACCEPTED, f"{target}: {workload.replicas} -> {wanted.replicas}")
+
+    def _settled(self, target: Target, workload: Workload, wanted: ScaleRequest) -> ScaleOutcome | None:
+        """Return the outcome where nothing is to be written; None: something is."""
+        if workload.metadata.deletion_timestamp:
+            return ScaleOutcome(Answer.REFUSED, f"{target} is being deleted")
+        if workload.replicas == wanted.replicas:
+            self._foreign.wrote(wanted.replicas)
+            said = filter(None, (f"{target} has {wanted.replicas} replicas", shortfall(workload)))
+            return ScaleOutcome(Answer.ACCEPTED, one_line("; ".join(said)))
+        if refused := self._foreign.refuses(target, workload, wanted):
+            return ScaleOutcome(Answer.REFUSED, one_line(refused))
+        return None
+
+    def _failed(self, error: ApiError) -> ScaleOutcome:
+        status, target = error.status, self._target
+        said = f"{status} {error.message}" if status else error.message
+        answer = Answer.REFUSED if status in _REFUSALS else Answer.FAILED
+        if status == HTTPStatus.FORBIDDEN and target is not None:
+            said += (
+                f". The pod's ServiceAccount needs a Role in namespace {self._api.namespace}: apiGroups "
+                f"[{target.group}], resourceNames [{target.name}], get on {target.resource}, patch on "
+                f"{target.resource}/scale"
+            )
+        if status == HTTPStatus.NOT_FOUND:
+            said += (
+                f". There is no {target} in namespace {self._api.namespace}: set LOADTRIM_KUBERNETES_TARGET to the "
+                "workload that this pod belongs to"
+            )
+        return ScaleOutcome(answer, one_line(said), error.retry_after_seconds)
+
+
+_REFUSALS = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    }
+)

@@ -1,0 +1,74 @@
+"""The workload whose replicas are the group's: as the user names it, or as the pod's own name tells."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+__all__ = ["KINDS", "Target", "parse_target", "target_of_pod"]
+
+KINDS: Final = {
+    "deployment": ("apps", "v1", "deployments"),
+    "statefulset": ("apps", "v1", "statefulsets"),
+    "rollout": ("argoproj.io", "v1alpha1", "rollouts"),
+    "cloneset": ("apps.kruise.io", "v1alpha1", "clonesets"),
+}
+"""Kind -> API group, version, resource."""
+_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]"
+"""A letter of the names that Kubernetes makes up. Source: ``k8s.io/apimachinery/pkg/util/rand``."""
+_OF_DEPLOYMENT = re.compile(f"(?P<name>{_NAME})-(?P<hash>{_SUFFIX}{{6,10}})-{_SUFFIX}{{5}}")
+"""Deployment, hash of the pod template (a number of 32 bits in these letters), five letters of the pod's own."""
+_OF_STATEFULSET = re.compile(f"(?P<name>{_NAME})-(?P<ordinal>0|[1-9][0-9]*)")
+_ALLOWED = (
+    "Allowed: deployment/NAME, statefulset/NAME, rollout/NAME, cloneset/NAME, or GROUP/VERSION/RESOURCE/NAME of "
+    "anything that has a scale subresource, such as apps/v1/deployments/payments."
+)
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One workload with a ``scale`` subresource."""
+
+    group: str
+    version: str
+    resource: str
+    """The plural, as in a path and in a Role."""
+    name: str
+
+    @property
+    def ordered(self) -> bool:
+        """Pods have numbers, and the highest ones go first whatever their readiness."""
+        return self.resource == "statefulsets"
+
+    def __str__(self) -> str:
+        return f"{self.resource}/{self.name}"
+
+
+def parse_target(text: str) -> Target:
+    """Read a ``LOADTRIM_KUBERNETES_TARGET``.
+
+    Raises:
+        ValueError: it is none; the text says what is allowed.
+    """
+    parts = text.strip().split("/")
+    if not re.fullmatch(_NAME, parts[-1]):
+        raise ValueError(f"{text!r} names no workload. {_ALLOWED}")
+    if len(parts) == 2 and parts[0].lower().removesuffix("s") in KINDS:
+        return Target(*KINDS[parts[0].lower().removesuffix("s")], parts[1])
+    if len(parts) == 4 and all(re.fullmatch(_NAME, part) for part in parts):
+        return Target(*parts)
+    raise ValueError(f"{text!r} names no workload. {_ALLOWED}")
+
+
+def target_of_pod(pod: str) -> Target | None:
+    """Return the workload that made a pod of this name; None: the name does not tell.
+
+    It needs no right, unlike the pod's owner references. That the workload is there is seen at the first request.
+    """
+    if made := _OF_DEPLOYMENT.fullmatch(pod):
+        return Target(*KINDS["deployment"], made["name"])
+    if made := _OF_STATEFULSET.fullmatch(pod):
+        return Target(*KINDS["statefulset"], made["name"])
+    return None

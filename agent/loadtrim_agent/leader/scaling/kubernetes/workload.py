@@ -1,0 +1,150 @@
+"""What the API server says of a workload, and what may be done to its replicas then. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ..port import ScaleRequest
+from .target import Target
+
+__all__ = ["Condition", "Workload", "not_yet", "shortfall", "victims_to_go"]
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of ``status.conditions``."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Managed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    manager: str = ""
+    time: str = ""
+    fields_v1: dict[str, object] = msgspec.field(name="fieldsV1", default_factory=dict)
+
+    @property
+    def owns_replicas(self) -> bool:
+        spec = self.fields_v1.get("f:spec")
+        return isinstance(spec, dict) and "f:replicas" in spec
+
+
+class _Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str
+    generation: int = 0
+    deletion_timestamp: str = ""
+    managed_fields: tuple[_Managed, ...] = ()
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True):
+    replicas: int = 1
+    paused: bool = False
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload at one version of it. Fields that the API server leaves out are 0 or empty."""
+
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = _Status()
+
+    @classmethod
+    def read(cls, answer: object) -> Workload:
+        """Decode an answer of the API server.
+
+        Raises:
+            msgspec.ValidationError: it is no workload with ``spec.replicas``; a field's type is wrong.
+        """
+        # A rollout of Argo says its observed generation as text.
+        return msgspec.convert(answer, cls, strict=False)
+
+    @property
+    def replicas(self) -> int:
+        """Wanted of the controllers now."""
+        return self.spec.replicas
+
+    @property
+    def version(self) -> str:
+        """What a change has to name, so that it fails where somebody else was faster."""
+        return self.metadata.resource_version
+
+    @property
+    def ready(self) -> int:
+        """Pods whose readiness probe answers, as the controllers know it that choose which pod goes."""
+        return self.status.ready_replicas
+
+    @property
+    def seen(self) -> bool:
+        """The controllers have seen this version's wishes: their counts are of it."""
+        return self.status.observed_generation >= self.metadata.generation
+
+    @property
+    def rolling(self) -> bool:
+        """Pods of an older template are there beside those of the newest."""
+        return self.status.replicas > self.status.updated_replicas
+
+    @property
+    def writer(self) -> str:
+        """Who wrote the replicas last, by the field manager's name; empty: the API server does not say."""
+        writers = [entry for entry in self.metadata.managed_fields if entry.owns_replicas]
+        return max(writers, key=lambda entry: entry.time).manager if writers else ""
+
+
+def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
+    """Return why the replicas may not be lowered to what is wanted now; empty: they may.
+
+    The ReplicaSet controller removes pods that are not ready before those that are. So a number of replicas that is no
+    lower than the number of ready pods takes none that is ready, and a drained victim is not ready. The count comes
+    from the controllers: where it has fallen they know it.
+    """
+    if not workload.seen:
+        return "the controllers have not seen the workload's last change yet"
+    if target.ordered:
+        missing = [pod for pod in victims_to_go(target, workload, wanted) if pod not in wanted.victims]
+        return f"{_listed(missing)} would go first and is not drained" if missing else ""
+    if workload.rolling:
+        return "a rollout is under way, and which pod goes would be decided by its template"
+    if workload.ready > wanted.replicas:
+        drained = f", {_listed(wanted.victims)} is drained" if wanted.victims else ""
+        return f"{workload.ready} pods are ready{drained}, and a ready one would go"
+    return ""
+
+
+def victims_to_go(target: Target, workload: Workload, wanted: ScaleRequest) -> list[str]:
+    """Return the pods that a StatefulSet removes to come to what is wanted: those of the highest numbers."""
+    return [f"{target.name}-{ordinal}" for ordinal in range(wanted.replicas, workload.replicas)]
+
+
+def shortfall(workload: Workload) -> str:
+    """Return in words what keeps the workload from having the ready pods that it wants; empty: nothing is said."""
+    missing = workload.replicas - workload.ready
+    if missing <= 0 or not workload.seen:
+        return ""
+    causes = [
+        f"{condition.reason}: {condition.message}" if condition.message else condition.reason
+        for condition in workload.status.conditions
+        if _is_trouble(condition)
+    ]
+    said = f" ({'; '.join(causes)})" if causes else ""
+    return f"{missing} of {workload.replicas} pods are not ready{said}"
+
+
+def _is_trouble(condition: Condition) -> bool:
+    return (condition.type == "ReplicaFailure" and condition.status == "True") or (
+        condition.type == "Progressing" and condition.status == "False"
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,62 @@
+"""The API server and the controllers of Kubernetes, built from their Go module once and kept in the user's cache.
+
+What is built stands in ``control_plane/go.mod``. It takes five minutes of two cores, some 2 GB of memory, and 150 MB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from loadtrim.testing.distribution import cache_directory, locked
+
+__all__ = ["COMMANDS", "Missing", "binaries"]
+
+COMMANDS = ("kube-apiserver", "kube-controller-manager")
+MODULE = Path(__file__).parent / "control_plane"
+BUILD_SECONDS = 3600.0
+
+
+class Missing(Exception):
+    """A tool that the control plane needs is not on this machine; the text says what installs it."""
+
+
+def binaries() -> dict[str, Path]:
+    """Return name -> program, of the control plane and of etcd; build what is not in the cache yet.
+
+    Raises:
+        Missing: there is no Go, or no etcd.
+        subprocess.CalledProcessError: the build failed; what it printed has been printed.
+    """
+    etcd = shutil.which("etcd")
+    if etcd is None:
+        raise Missing("there is no etcd: install Debian's etcd-server")
+    kept = cache_directory() / "kubernetes" / _version()
+    if not all((kept / command).exists() for command in COMMANDS):
+        _build(kept)
+    return {"etcd": Path(etcd), **{command: kept / command for command in COMMANDS}}
+
+
+def _version() -> str:
+    text = (MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _build(kept: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise Missing("there is no Go (1.24 or newer), which builds Kubernetes' API server and controllers")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with locked(kept.parent / "lock"):
+        if kept.exists():
+            return
+        making = kept.with_suffix(".making")
+        shutil.rmtree(making, ignore_errors=True)
+        for command in COMMANDS:
+            print(f"building {command} of Kubernetes (minutes, once)", flush=True)
+            package = f"k8s.io/kubernetes/cmd/{command}"
+            build = [go, "build", "-mod=readonly", "-ldflags=-s -w", "-o", f"{making}/{command}", package]
+            subprocess.run(build, cwd=MODULE, check=True, timeout=BUILD_SECONDS)
+        making.rename(kept)

@@ -1,0 +1,191 @@
+"""A real control plane on loopback: etcd, API server, and the controllers that choose which pod goes.
+
+There is no kubelet: :mod:`kubernetes.node` plays it. Everything ends with this process.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from loadtrim.testing.guard import ProcessGuard
+from loadtrim.testing.ports import free_ports
+
+from .binaries import binaries
+
+__all__ = ["ADMIN_TOKEN", "ControlPlane"]
+
+ADMIN_TOKEN: Final = "admin-of-the-tests"
+START_SECONDS = 60.0
+LOOK_SECONDS = 0.1
+CONTROLLERS = (
+    "deployment-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "horizontal-pod-autoscaler-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "statefulset-controller",
+)
+
+
+class ControlPlane:
+    """Start it with ``with``. Blocks for some seconds, the first time for minutes (:mod:`kubernetes.binaries`)."""
+
+    def __init__(self) -> None:
+        self._programs = binaries()
+        self._temporary = tempfile.TemporaryDirectory(prefix="loadtrim-kubernetes-")
+        self.directory = Path(self._temporary.name)
+        self._etcd, self._etcd_peer, self.port = free_ports(3)
+        self._guard = ProcessGuard([self.directory])
+
+    @property
+    def host(self) -> str:
+        return "127.0.0.1"
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.host}:{self.port}"
+
+    @property
+    def authorities(self) -> Path:
+        """File of the certificates that the API server is known by."""
+        return self.directory / "certificates" / "apiserver.crt"
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes, and remove their data."""
+        self._guard.close()
+        self._temporary.cleanup()
+
+    def call(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
+        """Make one request as the administrator; return the JSON of the answer.
+
+        Raises:
+            urllib.error.HTTPError: it was refused.
+        """
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type},
+        )
+        context = ssl.create_default_context(cafile=str(self.authorities))
+        with urllib.request.urlopen(request, timeout=10.0, context=context) as answer:
+            text = answer.read()
+        return json.loads(text) if text.startswith(b"{") else text.decode()
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Make a merge patch as the administrator."""
+        return self.call("PATCH", path, body, "application/merge-patch+json")
+
+    def token(self, namespace: str, account: str) -> str:
+        """Return a token of a ServiceAccount, as a pod of it is given."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        return str(self.call("POST", path, body)["status"]["token"])
+
+    # -- start ---------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        key = self.directory / "accounts.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        (self.directory / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,1,"system:masters"\n')
+        self._run(
+            "etcd",
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls=http://127.0.0.1:{self._etcd}",
+            f"--advertise-client-urls=http://127.0.0.1:{self._etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{self._etcd_peer}",
+            f"--initial-advertise-peer-urls=http://127.0.0.1:{self._etcd_peer}",
+            f"--initial-cluster=default=http://127.0.0.1:{self._etcd_peer}",
+            "--log-level=error",
+        )
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--cert-dir={self.directory / 'certificates'}",
+            f"--token-auth-file={self.directory / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.96.0.0/24",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--endpoint-reconciler-type=none",
+            "-v=0",
+        )
+        self._wait("the API server", lambda: self.authorities.exists() and self.call("GET", "/readyz") == "ok")
+        self._run_controllers(self.url, key)
+        self._wait("the controllers", self._accounts_are_made)
+
+    def _run_controllers(self, server: str, key: Path) -> None:
+        config = self.directory / "controllers.json"
+        config.write_text(json.dumps(_kubeconfig(server)))
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={config}",
+            f"--authentication-kubeconfig={config}",
+            f"--authorization-kubeconfig={config}",
+            f"--controllers={','.join(CONTROLLERS)}",
+            "--leader-elect=false",
+            f"--service-account-private-key-file={key}",
+            f"--root-ca-file={self.authorities}",
+            "--secure-port=0",
+            "-v=0",
+        )
+
+    def _accounts_are_made(self) -> bool:
+        return bool(self.call("GET", "/api/v1/namespaces/default/serviceaccounts")["items"])
+
+    def _run(self, name: str, *options: str) -> None:
+        output = self.directory / f"{name}.log"
+        self._guard.start(name, [str(self._programs[name]), *options], output, self.directory)
+
+    def _wait(self, what: str, there: Any) -> None:
+        ends = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                if there():
+                    return
+            except (OSError, urllib.error.URLError):
+                pass
+            for name in ("etcd", *self._programs):
+                log = self.directory / f"{name}.log"
+                if log.exists() and self._guard.exit_code(name) is not None:
+                    raise RuntimeError(f"{name} has ended: {log.read_text()[-2000:]}")
+            if time.monotonic() >= ends:
+                raise TimeoutError(f"{what} did not answer within {START_SECONDS:g} s; logs in {self.directory}")
+            time.sleep(LOOK_SECONDS)
+
+
+def _kubeconfig(server: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": ADMIN_TOKEN}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }

@@ -1,0 +1,99 @@
+"""The controllers take the pod that was drained, whatever else would speak for another one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
+from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
+from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
+from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, ScaleRequest
+from unit.leader.scaling.kubernetes.fake_cluster import OpenFence
+
+from .node import Node, Switched
+from .shop import Shop, wait_until
+
+pytestmark = pytest.mark.kubernetes
+PODS = 6
+ROUNDS = 20
+
+
+class Group:
+    """A Deployment whose pods are ready as a test says, and the scaler of its leader."""
+
+    def __init__(self, shop: Shop, node: Node, target: str = "deployment/payments") -> None:
+        self.shop, self.node = shop, node
+        self.scaler = KubernetesScaler(parse_target(target), ClusterApi(account=shop.account), OpenFence())
+        self.sequence = 0
+
+    def request(self, replicas: int, *victims: str) -> ScaleOutcome:
+        self.sequence += 1
+        wanted = ScaleRequest(
+            group="payments", replicas=replicas, victims=victims, generation=1, sequence=self.sequence
+        )
+        return asyncio.run(self.scaler.request(wanted))
+
+    def drain(self, pod: str) -> None:
+        """The pod's readiness probe answers 503 from now on."""
+        running = self.node.running(pod)
+        assert isinstance(running, Switched)
+        running.ready = False
+
+    def wait_for(self, pods: int) -> None:
+        """Wait until so many pods run, and the controllers know that all are ready."""
+        wait_until(f"{pods} pods", lambda: len(self.shop.pods()) == pods and self.shop.ready() == pods)
+
+
+def start(pod: dict[str, Any]) -> Switched:
+    return Switched()
+
+
+@pytest.fixture
+def group(shop: Shop) -> Iterator[Group]:
+    with Node(shop.plane, shop.namespace, start, probe_seconds=0.1) as node:
+        shop.deploy(PODS)
+        made = Group(shop, node)
+        made.wait_for(PODS)
+        yield made
+
+
+def cost(group: Group, pod: str, value: int | None) -> None:
+    """Write the annotation by which others say which pod goes first; None: none."""
+    path = f"{group.node.path}/{pod}"
+    text = None if value is None else str(value)
+    group.shop.plane.patch(path, {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": text}}})
+
+
+@pytest.mark.parametrize("costs", ["absent", "equal", "victims are dear"])
+def test_the_drained_pod_goes(group: Group, costs: str) -> None:
+    """Twenty times each; the pod is drawn at random. Also where all others are said to be cheaper."""
+    draw = random.Random(11)
+    for _ in range(ROUNDS):
+        pods = group.shop.pods()
+        victim = draw.choice(pods)
+        if costs != "absent":
+            for pod in pods:
+                cost(group, pod, 100 if costs == "victims are dear" and pod == victim else -100)
+        group.drain(victim)
+        outcome = group.request(PODS - 1, victim)
+        assert outcome.answer is Answer.ACCEPTED, outcome.detail
+        wait_until("the victim's end", lambda: len(group.shop.pods()) == PODS - 1)
+        assert set(pods) - set(group.shop.pods()) == {victim}
+        assert group.request(PODS).accepted
+        group.wait_for(PODS)
+
+
+def test_nothing_goes_before_the_victim_is_drained(group: Group) -> None:
+    victim = group.shop.pods()[0]
+    outcome = group.request(PODS - 1, victim)
+    assert outcome.answer is Answer.FAILED
+    assert group.shop.replicas() == PODS
+    group.drain(victim)
+    assert group.request(PODS - 1, victim).accepted
+    wait_until("the victim's end", lambda: len(group.shop.pods()) == PODS - 1)
+    assert victim not in group.shop.pods()

@@ -1,0 +1,124 @@
+"""An API server with one workload, in memory: versions, readiness, and failures as told.
+
+What it does with versions is what a real one does (``tests/kubernetes``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from loadtrim_agent.leader.scaling.kubernetes.api import ApiError, Conversation
+from loadtrim_agent.leader.scaling.kubernetes.target import Target
+from loadtrim_agent.leader.scaling.kubernetes.workload import Workload
+
+__all__ = ["FakeCluster", "OpenFence"]
+
+
+class OpenFence:
+    """A lease that holds until told otherwise."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def holds(self) -> bool:
+        return self.open
+
+
+class FakeCluster:
+    """One workload.
+
+    Args:
+        replicas: wanted at first.
+        ready: pods that are ready; None: all.
+    """
+
+    namespace = "shop"
+
+    def __init__(self, replicas: int = 1, ready: int | None = None) -> None:
+        self.replicas = replicas
+        self.ready = replicas if ready is None else ready
+        self.version = 1
+        self.generation = self.observed = 1
+        self.old_pods = 0
+        """Pods of an older template."""
+        self.conditions: list[dict[str, str]] = []
+        self.writer = "kubectl-client-side-apply"
+        self.deleted = False
+        self.writes: list[int] = []
+        """Replicas that were written by conversations, in order."""
+        self.reads = 0
+        self.fails: deque[ApiError | None] = deque()
+        """How the next requests end; None: well."""
+        self.before_write: Callable[[], None] = lambda: None
+        """Called when a write arrives, before its version is compared."""
+        self.hangs_next = False
+
+    def change(self, replicas: int, writer: str = "kubectl") -> None:
+        """Somebody else changes the replicas."""
+        self.replicas, self.writer = replicas, writer
+        self.version += 1
+
+    def set_ready(self, ready: int) -> None:
+        """The controllers count anew."""
+        self.ready = ready
+        self.version += 1
+
+    @contextlib.asynccontextmanager
+    async def conversation(self) -> AsyncIterator[Conversation]:
+        yield self
+
+    async def workload(self, target: Target) -> Workload:
+        await self._arrives()
+        self.reads += 1
+        return Workload.read(self.document(target))
+
+    async def set_replicas(self, target: Target, replicas: int, version: str) -> None:
+        await self._arrives()
+        self.before_write()
+        if version != str(self.version):
+            raise ApiError(409, f"Operation cannot be fulfilled on {target}: the object has been modified")
+        self.change(replicas, "loadtrim")
+        self.writes.append(replicas)
+
+    def document(self, target: Target) -> dict[str, Any]:
+        """Return the workload as JSON has it: what is 0 or empty is left out."""
+        status = {
+            "observedGeneration": self.observed,
+            "replicas": self.replicas + self.old_pods,
+            "updatedReplicas": self.replicas,
+            "readyReplicas": self.ready,
+            "conditions": self.conditions,
+        }
+        metadata: dict[str, Any] = {
+            "name": target.name,
+            "resourceVersion": str(self.version),
+            "generation": self.generation,
+            "managedFields": list(self._managed()),
+        }
+        if self.deleted:
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return {
+            "apiVersion": f"{target.group}/{target.version}",
+            "metadata": metadata,
+            "spec": {"replicas": self.replicas, "template": {}},
+            "status": {name: value for name, value in status.items() if value},
+        }
+
+    def _managed(self) -> Iterator[dict[str, Any]]:
+        yield {"manager": "kube-controller-manager", "time": "2026-01-03T00:00:00Z", "fieldsV1": {"f:status": {}}}
+        for second, name in enumerate(("helm", self.writer)):
+            yield {
+                "manager": name,
+                "time": f"2026-01-02T00:00:0{second}Z",
+                "fieldsV1": {"f:spec": {"f:replicas": {}}},
+            }
+
+    async def _arrives(self) -> None:
+        hangs, self.hangs_next = self.hangs_next, False
+        await asyncio.sleep(3600.0 if hangs else 0.0)
+        if self.fails and (failure := self.fails.popleft()) is not None:
+            raise failure

@@ -1,0 +1,232 @@
+"""The replicas of a workload: raised at once, lowered when no ready pod would go, and never against another writer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
+from loadtrim_agent.leader.scaling.kubernetes.foreign import FOREIGN_MAX, FOREIGN_SECONDS
+from loadtrim_agent.leader.scaling.kubernetes.scaler import CONFLICTS_MAX, READINESS_SECONDS, Foreign, KubernetesScaler
+from loadtrim_agent.leader.scaling.kubernetes.target import Target, parse_target
+from loadtrim_agent.leader.scaling.port import Answer, ScaleRequest
+from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster, OpenFence
+
+pytestmark = pytest.mark.looptime
+DEPLOYMENT = parse_target("deployment/payments")
+STATEFULSET = parse_target("statefulset/payments")
+
+
+class Bench:
+    """A scaler and its cluster."""
+
+    def __init__(
+        self,
+        replicas: int = 3,
+        ready: int | None = None,
+        target: Target | None = DEPLOYMENT,
+        foreign: Foreign = "correct",
+    ) -> None:
+        self.cluster = FakeCluster(replicas, ready)
+        self.fence = OpenFence()
+        self.now = 1000.0
+        self.scaler = KubernetesScaler(target, self.cluster, self.fence, foreign, clock=lambda: self.now)
+
+    async def ask(self, replicas: int, *victims: str) -> tuple[Answer, str]:
+        outcome = await self.scaler.request(wanted(replicas, *victims))
+        return outcome.answer, outcome.detail
+
+
+def wanted(replicas: int, *victims: str) -> ScaleRequest:
+    return ScaleRequest(group="g", replicas=replicas, victims=victims, generation=1, sequence=1)
+
+
+async def test_more_replicas_are_written_at_once() -> None:
+    bench = Bench(2, ready=0)
+    assert await bench.ask(5) == (Answer.ACCEPTED, "deployments/payments: 2 -> 5")
+    assert bench.cluster.writes == [5]
+
+
+async def test_nothing_is_written_where_the_replicas_are_as_wanted() -> None:
+    bench = Bench(3)
+    assert (await bench.ask(3))[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == []
+    assert bench.cluster.reads == 1
+
+
+async def test_fewer_replicas_wait_until_the_victim_is_seen_as_not_ready() -> None:
+    """Written before, the controllers could take a pod that works."""
+    bench = Bench(3)
+    request = asyncio.create_task(bench.ask(2, "payments-b"))
+    await asyncio.sleep(3.0)
+    assert bench.cluster.writes == []
+    bench.cluster.set_ready(2)
+    assert (await request)[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == [2]
+
+
+async def test_fewer_replicas_are_not_written_where_a_ready_pod_would_go() -> None:
+    bench = Bench(3)
+    began = asyncio.get_running_loop().time()
+    answer, detail = await bench.ask(2, "payments-b")
+    assert answer is Answer.FAILED
+    assert (
+        detail == "deployments/payments stays at 3: 3 pods are ready, payments-b is drained, and a ready one would go"
+    )
+    assert READINESS_SECONDS <= asyncio.get_running_loop().time() - began <= READINESS_SECONDS + 1.0
+    assert bench.cluster.writes == []
+
+
+async def test_pods_that_are_not_ready_go_before_a_victim() -> None:
+    bench = Bench(3, ready=2)
+    assert (await bench.ask(2))[0] is Answer.ACCEPTED
+
+
+async def test_counts_of_an_older_wish_count_for_nothing() -> None:
+    bench = Bench(3, ready=2)
+    bench.cluster.generation += 1
+    answer, detail = await bench.ask(2)
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "have not seen the workload's last change" in detail
+
+
+async def test_a_rollout_is_not_made_smaller_but_larger() -> None:
+    bench = Bench(3, ready=2)
+    bench.cluster.old_pods = 1
+    answer, detail = await bench.ask(2)
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "a rollout is under way" in detail
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+
+
+async def test_a_statefulset_gives_its_highest_numbers_once_they_are_drained() -> None:
+    bench = Bench(4, target=STATEFULSET)
+    answer, detail = await bench.ask(2, "payments-3")
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "payments-2 would go first and is not drained" in detail
+    assert (await bench.ask(2, "payments-3", "payments-2"))[0] is Answer.ACCEPTED
+
+
+async def test_a_change_in_between_is_read_before_anything_is_written() -> None:
+    bench = Bench(3, ready=2)
+    changes = iter((lambda: bench.cluster.set_ready(3), lambda: bench.cluster.set_ready(2)))
+    bench.cluster.before_write = lambda: next(changes, lambda: None)()
+    assert (await bench.ask(2, "payments-b"))[0] is Answer.FAILED, "it is ready again, so it is not written"
+    assert bench.cluster.writes == []
+
+
+async def test_a_workload_that_changes_all_the_time_is_a_failure() -> None:
+    bench = Bench(3)
+    bench.cluster.before_write = lambda: bench.cluster.set_ready(bench.cluster.ready)
+    answer, detail = await bench.ask(4)
+    assert answer is Answer.FAILED
+    assert detail.startswith("409 ")
+    assert bench.cluster.reads == CONFLICTS_MAX + 1
+
+
+async def test_without_a_lease_nothing_is_written() -> None:
+    """A leader that was frozen would write what it wanted then."""
+    bench = Bench(3)
+    bench.fence.open = False
+    answer, detail = await bench.ask(5)
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "lease" in detail
+
+
+async def test_a_foreign_change_is_told_with_its_writer_and_corrected(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(3)
+    await bench.ask(4)
+    bench.cluster.change(9, "helm-upgrade")
+    bench.cluster.set_ready(4)
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == [4, 4]
+    assert "helm-upgrade changed the replicas from 4 to 9" in caplog.text
+
+
+async def test_a_respected_change_stands_until_another_number_is_wanted() -> None:
+    bench = Bench(3, foreign="respect")
+    await bench.ask(4)
+    bench.cluster.change(6)
+    for _ in range(3):
+        answer, detail = await bench.ask(4)
+        assert answer is Answer.REFUSED
+        assert "left at the 6" in detail
+    assert (await bench.ask(7))[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == [4, 7]
+
+
+async def test_another_autoscaler_is_left_alone_after_some_changes(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(3)
+    await bench.ask(4)
+    for _ in range(FOREIGN_MAX):
+        bench.now += 15.0
+        bench.cluster.change(3, "kube-controller-manager")
+        answer, detail = await bench.ask(4)
+    assert answer is Answer.REFUSED
+    assert "changed by another writer" in detail
+    assert "take away the other autoscaler" in caplog.text
+    assert len(bench.cluster.writes) == FOREIGN_MAX
+    bench.now += FOREIGN_SECONDS
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED, "a Helm upgrade must not stop it for ever"
+
+
+async def test_changes_long_apart_are_no_other_autoscaler() -> None:
+    bench = Bench(3)
+    for _ in range(2 * FOREIGN_MAX):
+        assert (await bench.ask(4))[0] is Answer.ACCEPTED
+        bench.now += FOREIGN_SECONDS
+        bench.cluster.change(3)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "hint"),
+    [
+        (403, Answer.REFUSED, "get on deployments, patch on deployments/scale"),
+        (404, Answer.REFUSED, "set LOADTRIM_KUBERNETES_TARGET"),
+        (422, Answer.REFUSED, "422"),
+        (401, Answer.FAILED, "401"),
+        (429, Answer.FAILED, "429"),
+        (500, Answer.FAILED, "500"),
+        (0, Answer.FAILED, "as told"),
+    ],
+)
+async def test_what_the_api_server_refuses_is_told(status: int, answer: Answer, hint: str) -> None:
+    bench = Bench(3)
+    bench.cluster.fails.append(ApiError(status, "as told"))
+    told, detail = await bench.ask(5)
+    assert told is answer
+    assert hint in detail
+    assert bench.cluster.writes == []
+
+
+async def test_when_to_ask_again_is_passed_on() -> None:
+    bench = Bench(3)
+    bench.cluster.fails.append(ApiError(429, "slow down", 7.0))
+    assert (await bench.scaler.request(wanted(5))).retry_after_seconds == 7.0
+
+
+async def test_what_keeps_pods_from_being_ready_is_told() -> None:
+    bench = Bench(5, ready=3)
+    bench.cluster.conditions = [
+        {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: pods"},
+    ]
+    answer, detail = await bench.ask(5)
+    assert answer is Answer.ACCEPTED
+    assert detail == (
+        "deployments/payments has 5 replicas; 2 of 5 pods are not ready (FailedCreate: exceeded quota: pods)"
+    )
+
+
+async def test_without_a_known_workload_the_setting_is_named() -> None:
+    answer, detail = await Bench(target=None).ask(3)
+    assert answer is Answer.REFUSED
+    assert "LOADTRIM_KUBERNETES_TARGET" in detail
+
+
+async def test_a_workload_that_is_being_deleted_is_left_alone() -> None:
+    bench = Bench(3)
+    bench.cluster.deleted = True
+    assert (await bench.ask(5))[0] is Answer.REFUSED
+    assert bench.cluster.writes == []
