@@ -1,7 +1,8 @@
 """A node of one machine: it runs each pod of a namespace as a process, probes it, and ends it as a kubelet does.
 
-It binds pods (there is no scheduler), writes their conditions from their readiness probes, sends SIGTERM when they are
-deleted, SIGKILL after the grace period, and only then lets the API server forget them. The controllers see nothing else.
+It binds pods (there is no scheduler), writes their conditions from their readiness probes, sends SIGTERM when they
+are deleted and SIGKILL after the grace period, and only then lets the API server forget them. That is all that the
+controllers see.
 """
 
 from __future__ import annotations

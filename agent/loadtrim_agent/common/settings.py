@@ -56,7 +56,7 @@ ForeignReplicas = Literal["respect", "correct"]
 
 
 class ScalerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the leader asks for replicas."""
+    """Settings of the leader's way to ask for replicas."""
 
     scaler: ScalerName = "none"
     scaler_url: str = ""
@@ -66,7 +66,7 @@ class ScalerSettings(msgspec.Struct, frozen=True, kw_only=True):
     kubernetes_namespace: str = ""
     """Of the workload; empty: the pod's."""
     kubernetes_foreign: ForeignReplicas = "correct"
-    """What becomes of replicas that somebody else wrote: ``respect`` leaves them until another number is wanted."""
+    """``respect`` leaves replicas that another writer set until another number is wanted; ``correct`` does not."""
 
 
 class AgentSettings(ScalerSettings, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ class Provider(Protocol):
         ...
 
     def drained(self) -> bool:
-        """Whether the member is to go and owns nothing any more: the process is not ready when all of it are."""
+        """Return whether the member is to go and owns nothing any more: where all do, the process is not ready."""
         ...
 
     def status(self) -> object:

@@ -18,7 +18,7 @@ from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.leader.loop import LeaderLoop
-from loadtrim_agent.leader.scaling.kubernetes.api import Fence
+from loadtrim_agent.leader.scaling.kubernetes.api import WriteFence
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
 from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target, target_of_pod
@@ -233,7 +233,7 @@ class LeaseFence:
         return self._gate is not None and boot_time() < self._gate.lease_until
 
 
-def _make_scaler(settings: AgentSettings, fence: Fence) -> Scaler:
+def _make_scaler(settings: AgentSettings, fence: WriteFence) -> Scaler:
     if settings.scaler == "webhook":
         return WebhookScaler(settings.scaler_url, settings.scaler_token or None)
     if settings.scaler == "kubernetes":

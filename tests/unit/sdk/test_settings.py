@@ -71,7 +71,7 @@ def test_an_unknown_monitor_stops_the_start_with_those_there_are_and_the_nearest
         ("max_replicas", 0, "1 or more, and no less than LOADTRIM_MIN_REPLICAS"),
         ("mode", "ghost", "active, shadow"),
         ("scaler", "nomad", ", ".join(get_args(ScalerName))),
-        ("scaler", "kubernetes", ", ".join(get_args(ScalerName))),
+        ("scaler", "swarm", ", ".join(get_args(ScalerName))),
         ("scaler", "webhook", "webhook only together with LOADTRIM_SCALER_URL"),
         ("time_zone", "Moon/Base", "an IANA name such as UTC or Europe/Berlin"),
     ],
@@ -161,9 +161,9 @@ def test_a_room_defines_no_setting_anew(config: type[AgentSettings]) -> None:
             config(**{"group": "g", **wrong})
 
 
-@pytest.mark.parametrize("text", ["nomad", "kubernetes"])
+@pytest.mark.parametrize("text", ["nomad", "swarm"])
 def test_no_scaler_is_offered_that_there_is_not(text: str) -> None:
-    """The sentence offered `kubernetes`, which was refused in turn."""
+    """The sentence once offered a scaler that was refused in turn."""
     offered = ", ".join(get_args(ScalerName))
     with pytest.raises(SettingsError, match=f"LOADTRIM_SCALER=.* cannot be used: allowed is {offered}$"):
         Settings.from_env({"LOADTRIM_SCALER": text})
@@ -225,7 +225,15 @@ def test_addresses_without_their_secrets(url: str, told: str) -> None:
         ({"ENABLED": "maybe"}, "LOADTRIM_ENABLED=maybe cannot be used: allowed is true or false"),
         ({"MAX_REPLICAS": "many"}, "LOADTRIM_MAX_REPLICAS=many cannot be used: allowed is 1 or more"),
         ({"SCALER": "webhook"}, "LOADTRIM_SCALER=webhook cannot be used: .*LOADTRIM_SCALER_URL"),
-        ({"SCALER": "kubernetes"}, "LOADTRIM_SCALER=kubernetes cannot be used: allowed is none, webhook"),
+        (
+            {"KUBERNETES_TARGET": "payments"},
+            "LOADTRIM_KUBERNETES_TARGET=payments cannot be used: 'payments' names no workload",
+        ),
+        (
+            {"KUBERNETES_FOREIGN": "ignore"},
+            "LOADTRIM_KUBERNETES_FOREIGN=ignore cannot be used: allowed is respect, correct",
+        ),
+        ({"SCALER": "swarm"}, "LOADTRIM_SCALER=swarm cannot be used: allowed is none, webhook, kubernetes"),
         ({"TIME_ZONE": "Europe/Atlantis"}, "LOADTRIM_TIME_ZONE=Europe/Atlantis cannot be used: .*IANA name"),
     ],
 )

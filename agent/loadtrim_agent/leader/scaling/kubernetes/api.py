@@ -8,7 +8,7 @@ from typing import Protocol
 from .target import Target
 from .workload import Workload
 
-__all__ = ["ApiError", "Conversation", "Fence", "WorkloadApi"]
+__all__ = ["ApiError", "Conversation", "WorkloadApi", "WriteFence"]
 
 
 class ApiError(Exception):
@@ -48,8 +48,8 @@ class WorkloadApi(Protocol):
         """Open a conversation. ApiError, also while it opens: there is no token, no certificate, no library."""
 
 
-class Fence(Protocol):
-    """Whether this member still is what it takes itself for."""
+class WriteFence(Protocol):
+    """The fence before each write."""
 
     def holds(self) -> bool:
         """Return whether the member's lease in its group holds. A process that was frozen has none when it wakes up."""

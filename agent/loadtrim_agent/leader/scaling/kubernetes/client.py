@@ -1,7 +1,7 @@
 """The API server through ``kubernetes_asyncio``, which costs 38 MB and is imported at the first request of a leader.
 
-A client lives for one conversation. So token and certificates are read anew for each, off the loop, and neither a
-rotation of the one nor of the other needs a word here. Requests go straight to the API server, whatever proxy the
+A client lives for one conversation. So token and certificates are read anew for each, off the loop: a rotation
+of either needs no word here. Requests go straight to the API server, whatever proxy the
 environment names, and each has a time-out: the library has neither by default.
 """
 
@@ -32,7 +32,7 @@ _MERGE_PATCH = "application/merge-patch+json"
 """Custom resources know no other patch that names fields."""
 
 
-def pod_namespace(account: Path = ACCOUNT) -> str:
+def pod_namespace(account: Path) -> str:
     """Return the namespace of this pod; empty where it is none, or has no ServiceAccount's token."""
     try:
         return (account / "namespace").read_text().strip()
@@ -41,7 +41,7 @@ def pod_namespace(account: Path = ACCOUNT) -> str:
 
 
 class _Account(msgspec.Struct, frozen=True):
-    """What a pod is given to talk to the API server with."""
+    """The parts by which a pod talks to its API server."""
 
     host: str
     token: str
@@ -76,12 +76,12 @@ class ClusterApi:
 
     Args:
         namespace: of the workload; empty: the pod's.
-        account: directory of the ServiceAccount's files.
+        account: directory of the ServiceAccount's files; None: where Kubernetes puts them.
     """
 
-    def __init__(self, namespace: str = "", account: Path = ACCOUNT) -> None:
-        self._account = account
-        self.namespace = namespace or pod_namespace(account)
+    def __init__(self, namespace: str = "", account: Path | None = None) -> None:
+        self._account = account or ACCOUNT
+        self.namespace = namespace or pod_namespace(self._account)
 
     @contextlib.asynccontextmanager
     async def conversation(self) -> AsyncIterator[Conversation]:

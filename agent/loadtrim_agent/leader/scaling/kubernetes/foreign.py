@@ -22,7 +22,7 @@ Kubernetes writes every 15 s and Argo CD every three minutes, a person seldom mo
 
 
 class ForeignChanges:
-    """What others did to the replicas since the leader wrote them.
+    """Changes of the replicas by other writers, since the leader's own.
 
     Args:
         respect: a foreign number stands until the leader wants another one than it did then.

@@ -23,7 +23,7 @@ from typing import Final, Literal
 from loadtrim_agent.common.clock import boot_time
 
 from ..port import Answer, ScaleOutcome, ScaleRequest, one_line
-from .api import ApiError, Conversation, Fence, WorkloadApi
+from .api import ApiError, Conversation, WorkloadApi, WriteFence
 from .foreign import ForeignChanges
 from .target import Target
 from .workload import Workload, not_yet, shortfall
@@ -62,7 +62,7 @@ class KubernetesScaler:
         self,
         target: Target | None,
         api: WorkloadApi,
-        fence: Fence,
+        fence: WriteFence,
         foreign: Foreign = "correct",
         clock: Callable[[], float] = boot_time,
     ) -> None:

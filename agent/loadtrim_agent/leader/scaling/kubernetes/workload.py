@@ -1,4 +1,4 @@
-"""What the API server says of a workload, and what may be done to its replicas then. Pure."""
+"""A workload as the API server has it, and whether its replicas may be lowered then. Pure."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def version(self) -> str:
-        """What a change has to name, so that it fails where somebody else was faster."""
+        """A change names it, so that it fails where another writer was faster."""
         return self.metadata.resource_version
 
     @property
@@ -96,7 +96,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def writer(self) -> str:
-        """Who wrote the replicas last, by the field manager's name; empty: the API server does not say."""
+        """The field manager that wrote the replicas last; empty: the API server does not say."""
         writers = [entry for entry in self.metadata.managed_fields if entry.owns_replicas]
         return max(writers, key=lambda entry: entry.time).manager if writers else ""
 
@@ -104,9 +104,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
     """Return why the replicas may not be lowered to what is wanted now; empty: they may.
 
-    The ReplicaSet controller removes pods that are not ready before those that are. So a number of replicas that is no
-    lower than the number of ready pods takes none that is ready, and a drained victim is not ready. The count comes
-    from the controllers: where it has fallen they know it.
+    The ReplicaSet controller removes pods that are not ready before those that are (``ActivePodsWithRanks.Less``), and
+    a drained victim is not ready. So no ready pod goes while the replicas are at least the ready pods. The count comes
+    from the controllers: where it has fallen, they know it.
     """
     if not workload.seen:
         return "the controllers have not seen the workload's last change yet"

@@ -1,0 +1,102 @@
+"""A group of the example's service on a real Kafka, whose leader changes the replicas of its own Deployment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.checker import check
+from demo.journal import SupervisorJournal, read_run
+from demo.load import LoadOptions, LoadRates, play, shares_even
+from loadtrim.testing import Cluster
+from loadtrim.testing.ports import free_ports
+
+from .node import Node, Process
+from .shop import Shop, wait_until
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka]
+SERVICE = Path(__file__).parents[2] / "examples" / "payments" / "service.py"
+PARTITIONS = 8
+BUSY_SECONDS = 0.02
+SCALE_SECONDS = 60.0
+
+
+@dataclass
+class Services:
+    """Pods of the payments service."""
+
+    kafka: Cluster
+    shop: Shop
+    directory: Path
+    group: str = field(default_factory=lambda: f"payments-{uuid.uuid4().hex[:8]}")
+
+    def __post_init__(self) -> None:
+        self.topic = self.kafka.create_topic(partitions=PARTITIONS)
+        self.journal = self.directory / "journal"
+        self.journal.mkdir()
+        self.supervisor = SupervisorJournal(self.journal)
+
+    def start(self, pod: dict[str, Any]) -> Process:
+        """Run a pod's container: the environment of its spec, but for what a machine without containers has not."""
+        (port,) = free_ports(1)
+        (container,) = pod["spec"]["containers"]
+        environment = {
+            **os.environ,
+            **{entry["name"]: entry["value"] for entry in container["env"] if "value" in entry},
+            "LOADTRIM_INSTANCE": pod["metadata"]["name"],
+            "LOADTRIM_HTTP": f"127.0.0.1:{port}",
+            "KUBERNETES_SERVICE_HOST": self.shop.plane.host,
+            "KUBERNETES_SERVICE_PORT": str(self.shop.plane.port),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
+            "PAYMENTS_BOOTSTRAP": self.kafka.bootstrap,
+            "PAYMENTS_TOPIC": self.topic,
+            "PAYMENTS_GROUP": self.group,
+            "PAYMENTS_BUSY_SECONDS": str(BUSY_SECONDS),
+            "PAYMENTS_JOURNAL": str(self.journal),
+        }
+        command = [sys.executable, "-m", "kubernetes.pod", str(self.shop.account), str(SERVICE)]
+        output = self.directory / f"{pod['metadata']['name']}.log"
+        return Process(command, environment, f"http://127.0.0.1:{port}/readyz", output)
+
+    def play(self, rate: float, seconds: int) -> None:
+        """Send a constant load."""
+        rates = LoadRates((rate,) * seconds, f"{rate:g} records/s")
+        shares = shares_even(PARTITIONS)
+        options = LoadOptions(self.kafka.bootstrap, self.topic, rates, shares, self.journal, even=True)
+        asyncio.run(play(options))
+
+
+@pytest.fixture
+def services(kafka: Cluster, shop: Shop, tmp_path: Path) -> Iterator[Services]:
+    made = Services(kafka, shop, tmp_path)
+    with Node(shop.plane, shop.namespace, made.start) as node:
+        shop.deploy(1)
+        wait_until("the first pod", lambda: shop.ready() == 1)
+        yield made
+        shop.scale(0)
+        wait_until("the end of all", lambda: not node.pods, SCALE_SECONDS)
+
+
+@pytest.mark.slow
+def test_the_leader_scales_its_own_deployment_up_and_down(services: Services) -> None:
+    """2.4 busy seconds a second want three pods, 0.04 want one. Nothing is lost or repeated."""
+    shop = services.shop
+    services.play(120.0, 25)
+    assert shop.replicas() >= 3
+    wait_until("the pods", lambda: shop.ready() == shop.replicas())
+    services.play(2.0, 30)
+    wait_until("one replica", lambda: shop.replicas() == 1, SCALE_SECONDS)
+    wait_until("one pod", lambda: len(shop.pods()) == 1)
+    shop.scale(0)
+    wait_until("the last pod's end", lambda: not shop.pods())
+    verdict = check(read_run(services.journal))
+    assert verdict.spotless, str(verdict)
+    assert verdict.done == 120 * 25 + 2 * 30
