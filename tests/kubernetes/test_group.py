@@ -7,6 +7,7 @@ import os
 import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,25 @@ class Services:
         output = self.directory / f"{pod['metadata']['name']}.log"
         return Process(command, environment, f"http://127.0.0.1:{port}/readyz", output)
 
-    def play(self, rate: float, seconds: int) -> None:
-        """Send a constant load."""
-        rates = LoadRates((rate,) * seconds, f"{rate:g} records/s")
-        shares = shares_even(PARTITIONS)
-        options = LoadOptions(self.kafka.bootstrap, self.topic, rates, shares, self.journal, even=True)
-        asyncio.run(play(options))
+    def play(self, *levels: tuple[float, int]) -> int:
+        """Send a load of (records/s, seconds), one level after the other; return the most replicas meanwhile."""
+        rates = LoadRates(tuple(rate for rate, seconds in levels for _ in range(seconds)), "levels")
+        options = LoadOptions(
+            bootstrap=self.kafka.bootstrap,
+            topic=self.topic,
+            rates=rates,
+            shares=shares_even(PARTITIONS),
+            journal=self.journal,
+            even=True,
+        )
+        most = 0
+        with ThreadPoolExecutor() as pool:
+            playing = pool.submit(asyncio.run, play(options))
+            while not playing.done():
+                most = max(most, self.shop.replicas())
+                wait([playing], timeout=1.0)
+        playing.result()
+        return most
 
 
 @pytest.fixture
@@ -89,14 +103,11 @@ def services(kafka: Cluster, shop: Shop, tmp_path: Path) -> Iterator[Services]:
 def test_the_leader_scales_its_own_deployment_up_and_down(services: Services) -> None:
     """2.4 busy seconds a second want three pods, 0.04 want one. Nothing is lost or repeated."""
     shop = services.shop
-    services.play(120.0, 25)
-    assert shop.replicas() >= 3
-    wait_until("the pods", lambda: shop.ready() == shop.replicas())
-    services.play(2.0, 30)
+    assert services.play((120.0, 25), (2.0, 25)) >= 3
     wait_until("one replica", lambda: shop.replicas() == 1, SCALE_SECONDS)
     wait_until("one pod", lambda: len(shop.pods()) == 1)
     shop.scale(0)
     wait_until("the last pod's end", lambda: not shop.pods())
     verdict = check(read_run(services.journal))
     assert verdict.spotless, str(verdict)
-    assert verdict.done == 120 * 25 + 2 * 30
+    assert verdict.done == 120 * 25 + 2 * 25

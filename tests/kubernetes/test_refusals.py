@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 
 import pytest
@@ -132,8 +133,9 @@ def test_a_policy_that_denies(shop: Shop) -> None:
     base = "/apis/admissionregistration.k8s.io/v1"
     shop.plane.call("POST", f"{base}/validatingadmissionpolicies", policy)
     shop.plane.call("POST", f"{base}/validatingadmissionpolicybindings", binding)
-    wait_until("the policy", lambda: not ask(shop, 5).accepted)
-    outcome = ask(shop, 6)
+    numbers = itertools.count(5)
+    wait_until("the policy", lambda: not ask(shop, next(numbers)).accepted)
+    outcome = ask(shop, next(numbers))
     assert outcome.answer is Answer.REFUSED
     assert outcome.detail.startswith("422 ")
     assert "this team has four pods" in outcome.detail
