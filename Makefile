@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark sim chaos fuzz mutants lint ceilings types bench bench-spark soak papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark test-kubernetes sim chaos fuzz mutants lint ceilings types bench bench-spark soak papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 22
@@ -65,6 +65,9 @@ chaos: $(STAMP) ## Faults on three real brokers for MINUTES (3), with an indepen
 KAFKA_VERSIONS ?= 3.9.1 4.0.1 4.1.1
 test-kafka-versions: $(STAMP) ## A quarter of an hour: groups of our members on each of KAFKA_VERSIONS (docs/compatibility.md)
 	$(BIN)/python tests/compat/versions.py $(KAFKA_VERSIONS)
+
+test-kubernetes: $(STAMP) ## Minutes: the scaler against a real control plane (needs Go 1.24 and Debian's etcd-server; builds once, five minutes)
+	$(BIN)/python -m pytest tests/kubernetes -q -rs
 
 $(SPARK_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark-tests]'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from loadtrim_agent import __version__
+from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.settings import AgentSettings
+from loadtrim_agent.delivery.gate import DeliveryGate
+from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code
-from loadtrim_agent.runtime.services import Services
+from loadtrim_agent.runtime.services import LeaseFence, Services
 from loadtrim_agent.wire.ownership_records import HelloRecord, ManualOverrideRecord
 
 MEMBER = {"group": "g", "client_id": "c"}
@@ -103,3 +107,15 @@ def test_a_hello_tells_the_leader_an_instance() -> None:
     services._leader = SimpleNamespace(instances=Instances("pod-1"))
     services.read(HelloRecord(group="g", member="m", at=0.0, instance="pod-2", process="17-aa"))
     assert services._leader.instances.of("m") == "pod-2"
+
+
+async def test_the_scalers_fence_holds_as_long_as_the_lease() -> None:
+    """By the boot-time clock; and not before there is an agent."""
+    loop = asyncio.get_running_loop()
+    fence, gate = LeaseFence(), DeliveryGate(RecordBuffer(loop, loop))
+    assert not fence.holds()
+    fence.watch(gate)
+    gate.lease_until = boot_time() + 100.0
+    assert fence.holds()
+    gate.lease_until = boot_time()
+    assert not fence.holds()

@@ -98,14 +98,16 @@ WRONG = {
     "drain_seconds": ("20s", "a number of seconds above 0, e.g. 0.5"),
     "exit_seconds": ("-1", "a number of seconds above 0, e.g. 0.5"),
     "concurrency": ("20x", "busy seconds per second that a member can give, above 0, e.g. 4"),
-    "scaler": ("nomad", "none, webhook"),
+    "scaler": ("nomad", "none, webhook, kubernetes"),
     "scaler_url": ("foo", "http://host"),
+    "kubernetes_target": ("pod/payments", "deployment/NAME"),
+    "kubernetes_foreign": ("ignore", "respect, correct"),
     "http": ("9095", "host:port"),
     "time_zone": ("Berlin", "an IANA name such as UTC or Europe/Berlin"),
     "requested_at": ("now", "a time in seconds since the epoch, e.g. 1760000000.5"),
 }
 """A value that each variable refuses, and a part of what is said to be allowed, with its unit."""
-ANY_TEXT = {"instance", "instance_type", "scaler_token", "control_topic", "baseline_topic"}
+ANY_TEXT = {"instance", "instance_type", "scaler_token", "kubernetes_namespace", "control_topic", "baseline_topic"}
 
 
 def test_every_variable_is_in_the_table_of_wrong_values() -> None:
