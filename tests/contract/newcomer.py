@@ -73,7 +73,7 @@ def add_scaler(tree: Path) -> None:
         ("    return NoneScaler()", '    if settings.scaler == "hook":\n        return template()[0]'),
     )
     reference = tree / "docs/reference.md"
-    reference.write_text(reference.read_text().replace("`none` or `webhook` |", "`none`, `webhook` or `hook` |"))
+    reference.write_text(reference.read_text().replace("`none`, `webhook`, or", "`none`, `webhook`, `hook`, or"))
 
 
 def insert(file: Path, *lines: tuple[str, str]) -> None:

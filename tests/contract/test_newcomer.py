@@ -25,8 +25,12 @@ JUDGES = [
     "tests/golden/test_walks.py",
     "tests/property/test_policies_play.py",
     "tests/unit/benchmarks/test_compare.py",
-    "tests/unit/planning",
-    "tests/unit/runtime",
+    "tests/unit/planning/placement",
+    "tests/unit/planning/published",
+    "tests/unit/planning/test_policy_state.py",
+    "tests/unit/planning/test_rate_source.py",
+    "tests/unit/planning/test_values.py",
+    "tests/unit/runtime/test_services.py",
     "tests/unit/sdk/test_settings.py",
 ]
 """Tests that know policies, packers, scalers or files by name; a whole ``make test-unit`` takes minutes."""

@@ -21,6 +21,8 @@ BATCH = 50
 """Records between two seconds of the group."""
 WARM_SHARE = 0.25
 """After this share of the records memory is to grow no more."""
+RECORDS_A_LOOK = 1_000
+"""At least so many between two looks at the memory, for each collects all garbage: a second in a large process."""
 GROWTH_MAX = 40_000_000
 """Bytes that it may grow by after that: caches and the allocator's own ways."""
 CRASHES_SHOWN = 5
@@ -88,7 +90,7 @@ def throw(records: int, seed: int, *, seconds: float = float("inf"), tell: bool 
             member = Member(live)
         if time.monotonic() - began > seconds:
             break
-        if number % max(1, records // 50) == 0:
+        if number % max(RECORDS_A_LOOK, records // 50) == 0:
             gc.collect()
             outcome.memory.append(_resident())
             if tell:
