@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 from aiokafka.util import commit_structure_validate
 
+from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.delivery.transactions import Transactions
 
@@ -50,8 +51,17 @@ class Positions:
             checked = commit_structure_validate(offsets)
             wanted = {Partition(*p): (o.offset, o.metadata) for p, o in checked.items()}
             self._link.must_own(wanted)
+        self._note(wanted)
         if self._link.agent is not None:
             await self._link.run(self._link.agent.commits.commit(wanted, named=offsets is not None))
+
+    def _note(self, wanted: Mapping[Partition, tuple[int, str]]) -> None:
+        """Note what user code says to be done. Offsets in a transaction say it when that ends, which is not seen."""
+        now, streams = boot_time(), self._link.streams
+        for partition, (offset, _) in wanted.items():
+            stream = streams.get(partition)
+            if stream is not None and stream.commits is not None:
+                stream.commits.called(offset, stream.position, now)
 
     async def send_offsets_to_transaction(self, producer: AIOKafkaProducer, offsets: Mapping[Any, Any]) -> None:
         wanted = [Partition(*p) for p in commit_structure_validate(offsets)]

@@ -10,8 +10,10 @@ import contextlib
 import os
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from operator import sub
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +22,8 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.metering.batch_cost import BatchCost
+from loadtrim_agent.metering.commit_bounds import CommitBounds
+from loadtrim_agent.metering.lateness import NotLate
 from loadtrim_agent.metering.meter import Meter, MeterConfig, MeterSnapshot, split_report
 from loadtrim_agent.metering.readings import GATHER_SECONDS, REPORTS_SPREAD, Working
 from loadtrim_agent.observability.histogram import LATENCY_BOUNDS
@@ -89,6 +93,7 @@ class MeteringTask:
     def acquired(self, stream: Stream, seconds: float | None) -> None:
         now = wall_time()
         self._watched[stream.partition] = stream
+        self._doubt.by_hand = stream.commits is not None
         self.meter.acquired(stream.partition, now, stream.position, self._fresh_end(stream.partition, now), seconds)
         if seconds is not None:
             self._metrics.handoff("acquire", seconds)
@@ -101,6 +106,9 @@ class MeteringTask:
 
     def lost(self, stream: Stream) -> None:
         self._gather(stream, wall_time(), wall_time() - boot_time())
+        if (bounds := stream.reported.bounds) is not None:
+            bounds.close()
+            self._decide(stream, bounds)
         self._watched.pop(stream.partition, None)
         self.meter.lost(stream.partition, wall_time())
         self._metrics.dropped_partition(*stream.partition)
@@ -169,17 +177,65 @@ class MeteringTask:
         # First this, then what was done: a position ahead of it would tell that nothing of what is fetched is left.
         position = stream.done
         finished, told = stream.take_finished(), stream.take_told()
+        at_next_call = self._doubt.untold.at_next_call
+        if stream.commits is not None:
+            self._bound(stream, () if at_next_call else finished, wall_offset, now - wall_offset)
         if not finished and not told and position == stream.reported.done:
             return
         stream.reported.done = position
-        latencies, busies, timed = unpack(finished, wall_offset, told, self._batches)
-        certain = self._doubt.untold.latency_known
         position = position if position is not None else stream.position
-        self.meter.done(stream.partition, now, latencies, busies, position, certain=certain)
-        count = len(busies)
-        if not certain:
-            timed, busies = [latency for latency in timed if latency > self._config.sla_seconds], []
-        by_bound = self._metrics.records_done(*stream.partition, count, timed, busies)
+        if at_next_call:
+            self._done(stream, now, position, unpack(finished, wall_offset, told, self._batches))
+            return
+        self._done_perhaps(stream, now, position, finished, wall_offset)
+        if told:
+            self._done(stream, now, position, unpack((), wall_offset, told))
+
+    def _done(
+        self, stream: Stream, now: float, position: int, measured: tuple[list[float], list[float], list[float]]
+    ) -> None:
+        """Count what is done for certain."""
+        latencies, busies, timed = measured
+        self.meter.done(stream.partition, now, latencies, busies, position)
+        self._show_done(stream, len(busies), timed, busies)
+
+    def _done_perhaps(
+        self, stream: Stream, now: float, position: int, finished: Sequence[Finished], wall_offset: float
+    ) -> None:
+        """Count what was handed on, and may be worked on still. It may as well have been done at once."""
+        _, busies, _ = unpack(finished, wall_offset, (), self._batches)
+        ages = [each.age(wall_offset) for each in handed_on(finished)]
+        not_late = NotLate.UNKNOWN if stream.commits is None else NotLate.UNDECIDED
+        self.meter.done(stream.partition, now, ages, busies, position, not_late=not_late)
+        late = [age for age in ages if age > self.meter.judge.latency_max_seconds]
+        self._show_done(stream, len(busies), late, [])
+
+    def _bound(self, stream: Stream, finished: Sequence[Finished], wall_offset: float, boot_now: float) -> None:
+        """Take in what user code has committed, and what of this batch a commit is to tell of."""
+        calls = stream.commits.take() if stream.commits is not None else ()
+        bounds = stream.reported.bounds
+        if bounds is None and not finished:
+            return
+        if bounds is None:
+            bounds = stream.reported.bounds = CommitBounds(self.meter.judge.latency_max_seconds)
+        bounds.latency_max_seconds = self.meter.judge.latency_max_seconds
+        for offset, at in calls:
+            bounds.committed(offset, at)
+        for each in handed_on(finished):
+            if each.stamp >= 0:
+                bounds.handed_on(each.offset, each.taken_at, each.age(wall_offset))
+        bounds.expire(boot_now)
+        self._decide(stream, bounds)
+
+    def _decide(self, stream: Stream, bounds: CommitBounds) -> None:
+        """Count what was decided."""
+        latencies, unknown = bounds.take()
+        self.meter.judge.decided(latencies, unknown)
+        self._doubt.uncommitted(unknown)
+        self._show_done(stream, 0, latencies, [])
+
+    def _show_done(self, stream: Stream, count: int, latencies: Sequence[float], busies: Sequence[float]) -> None:
+        by_bound = self._metrics.records_done(*stream.partition, count, latencies, busies)
         for bound, count in by_bound.items():
             # Another consumer with the same labels may have bounds there that are none of ours.
             bucket = bisect_left(self._latency_bounds, bound)
@@ -266,7 +322,32 @@ class MeteringTask:
 
 def _emptied(stream: Stream) -> bool:
     """Everything fetched was handed out, is done, and was gathered. In this order: user code goes on meanwhile."""
-    return stream.exhausted and stream.in_hand is None and stream.gathered and stream.done == stream.reported.done
+    if not (stream.exhausted and stream.in_hand is None and stream.gathered and stream.done == stream.reported.done):
+        return False
+    return not stream.reported.bounds
+
+
+class HandedOn(NamedTuple):
+    """A record that was handed out, before user code asked for the next one."""
+
+    stamp: int
+    """The timestamp, ms; -1: none."""
+    taken_at: float
+    """Time of the hand-out, boot clock."""
+    offset: int
+    """Offset; -1 where nobody asks for it."""
+
+    def age(self, wall_offset: float) -> float:
+        """Return the age at the hand-out, seconds; 0 where it has no timestamp."""
+        return 0.0 if self.stamp < 0 else self.taken_at + wall_offset - self.stamp / 1000
+
+
+def handed_on(finished: Iterable[Finished]) -> Iterator[HandedOn]:
+    """Yield the records of such batches, in the order in which they were handed out."""
+    for entry in finished:
+        taken = repeat(entry.times[0]) if entry.at_once else entry.times
+        for stamp, taken_at, offset in zip(entry.stamps, taken, entry.offsets or repeat(-1), strict=False):
+            yield HandedOn(stamp, taken_at, offset)
 
 
 def unpack(
@@ -280,7 +361,7 @@ def unpack(
     latencies: list[float] = []
     busies: list[float] = []
     timeless: list[int] = []
-    for stamps, times, at_once, records, limit in finished:
+    for stamps, times, at_once, records, limit, _ in finished:
         begin = len(latencies)
         if at_once:
             at = times[1] + wall_offset

@@ -55,6 +55,8 @@ class DeliveryParts:
     offsets: CommittedOffsets
     retry_backoff: float
     """Seconds between tries."""
+    by_hand: bool = False
+    """User code commits itself."""
 
 
 class Sought:
@@ -160,7 +162,7 @@ class PartitionOpener:
 
     def _let_seek(self, command: c.OpenCommand) -> Sought:
         """``auto_offset_reset=none`` and no commit: only user code can say where to begin, by seeking."""
-        stream = Stream(command.partition, command.acquisition_id, 0)
+        stream = self._stream_of(command, 0)
         self._sought[command.partition] = sought = Sought(stream)
         self._parts.buffer.put(stream)
         return sought
@@ -194,11 +196,14 @@ class PartitionOpener:
         del self._opening[command.partition]
         sought = self._sought.pop(command.partition, None)
         # User code may seek in the stream that it knows at any moment, so that one stays.
-        stream = sought.stream if sought is not None else Stream(command.partition, command.acquisition_id, offset)
+        stream = sought.stream if sought is not None else self._stream_of(command, offset)
         stream.handoff_since = boot_time() - command.handoff_seconds if command.handoff_seconds is not None else None
         self._parts.buffer.put(stream)
         self._intake.begin(command.partition, offset)
         return stream
+
+    def _stream_of(self, command: c.OpenCommand, offset: int) -> Stream:
+        return Stream(command.partition, command.acquisition_id, offset, by_hand=self._parts.by_hand)
 
     def _tell_opened(self, stream: Stream) -> None:
         self._parts.agent.feed(

@@ -13,7 +13,9 @@ from typing import Any
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
+from loadtrim_agent.metering.commit_bounds import CommitBounds
 
+from .commit_calls import CommitCalls
 from .pending import PendingRecords, Told
 from .stretches import Finished, Stretches
 
@@ -29,18 +31,27 @@ class Reported:
 
     size_bytes: int = 0
     done: int | None = None
+    bounds: CommitBounds | None = None
+    """Records that were handed on and wait for a commit. None: none do."""
 
 
 class Stream:
-    """One acquisition of one partition, shared by both threads."""
+    """One acquisition of one partition, shared by both threads.
+
+    Args:
+        partition: topic and index.
+        acquisition_id: of the acquisition.
+        position: the offset handed out first.
+        by_hand: user code commits itself, which is noted.
+    """
 
     __slots__ = (
         "__weakref__",
         "_reader",
-        "_stamps",
         "_stretches",
         "acquisition_id",
         "chunks",
+        "commits",
         "done",
         "handoff_since",
         "in_hand",
@@ -62,7 +73,7 @@ class Stream:
         "times",
     )
 
-    def __init__(self, partition: Partition, acquisition_id: int, position: int) -> None:
+    def __init__(self, partition: Partition, acquisition_id: int, position: int, *, by_hand: bool = False) -> None:
         self.partition = partition
         self.acquisition_id = acquisition_id
         self.running = False
@@ -102,8 +113,9 @@ class Stream:
         """User: handed out since user code says itself what is done. None: the next call says it."""
         self.times: list[float] = []
         """User: where the end of what is in hand is noted when it is done."""
+        self.commits = CommitCalls() if by_hand else None
+        """Notes of what user code commits; None: it does not commit itself."""
         self._stretches = Stretches()
-        self._stamps: Sequence[int] = ()
         self._reader: Reader | None = None
 
     @property
@@ -140,7 +152,7 @@ class Stream:
                 self.chunks.popleft()
             size = reader.size_bytes
             self.records = records = reader.read(records_max)
-            self._stamps = [record.timestamp for record in records]
+            self._stretches.unpacked([record.timestamp for record in records], self._offsets_of(records))
             self.size_bytes += reader.size_bytes - size
             if reader.finished:
                 self._reader = None
@@ -149,11 +161,18 @@ class Stream:
 
     def begin(self, now: float) -> None:
         """A stretch begins with the peeked record, which is handed out now."""
-        self.times = self._stretches.begin(now, self._stamps, self.index, at_once=False)
+        self.times = self._stretches.begin(now, self.index)
 
-    def begin_batch(self, now: float, stamps: Sequence[int]) -> None:
+    def begin_batch(self, now: float, stamps: Sequence[int], records: Sequence[Any] = ()) -> None:
         """Records with these timestamps are handed out now."""
-        self.times = self._stretches.begin(now, stamps, 0, at_once=True)
+        self.times = self._stretches.begin_batch(now, stamps, self._offsets_of(records))
+
+    def _offsets_of(self, records: Sequence[Any]) -> Sequence[int]:
+        """Return the offsets of records where user code commits itself: in most logs they have no gaps."""
+        if self.commits is None or not records:
+            return ()
+        first, end = records[0].offset, records[-1].offset + 1
+        return range(first, end) if end - first == len(records) else [record.offset for record in records]
 
     def batch_of(self, records: int, limit: int) -> None:
         """Note that what was handed out last is a part of a batch of so many records, of so many at most."""
@@ -212,7 +231,7 @@ class Stream:
 
     def read(self, records_max: int) -> tuple[Sequence[Any], Sequence[int]]:
         """What is unpacked, some or all of it, is handed out: the records and their timestamps."""
-        begin, records, stamps = self.index, self.records, self._stamps
+        begin, records, stamps = self.index, self.records, self._stretches.stamps
         if begin or records_max < len(records):
             records = records[begin : begin + records_max]
             stamps = stamps[begin : begin + records_max]
@@ -224,7 +243,8 @@ class Stream:
         """Keep no records that were handed out: they are counted in no limit."""
         if self.index >= len(self.records):
             # In this order: the other one would look as if there were more to hand out.
-            self.records, self._stamps = (), ()
+            self.records = ()
+            self._stretches.let_go()
             self.index = 0
 
     # -- agent's thread ------------------------------------------------------------------------------------------

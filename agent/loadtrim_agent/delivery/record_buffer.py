@@ -271,7 +271,7 @@ class RecordBuffer:
         if self.hand.telling.begun:
             stream.tell_from_here().taken(records, now)
         else:
-            stream.begin_batch(now, stamps)
+            stream.begin_batch(now, stamps, records)
             self.hand.samples.handed_out(records[0], stream, now)
         stream.in_hand = records[-1].offset
         return records
@@ -307,6 +307,8 @@ class RecordBuffer:
         stream.seeks += 1
         stream.position = offset
         stream.done = offset
+        if stream.commits is not None:
+            stream.commits.sought()
         if stream.pending is not None:
             stream.pending.clear()
             self.hand.telling.settle(stream)

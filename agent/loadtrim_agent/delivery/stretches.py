@@ -25,16 +25,20 @@ class Finished(NamedTuple):
     """Of the whole batch, which may be of several partitions. 0: these are all."""
     limit: int = 0
     """Most records that the batch could have."""
+    offsets: Sequence[int] = ()
+    """Offsets of the records, where commits of user code are noted; else empty."""
 
 
 class _Stretch:
     """Records handed out one after the other without a break, or one batch."""
 
-    __slots__ = ("at_once", "batch", "first", "stamps", "taken", "times")
+    __slots__ = ("at_once", "batch", "first", "offsets", "stamps", "taken", "times")
 
-    def __init__(self, now: float, stamps: Sequence[int], first: int, *, at_once: bool) -> None:
+    def __init__(self, now: float, stamps: Sequence[int], offsets: Sequence[int], first: int, *, at_once: bool) -> None:
         self.stamps = stamps
         """Of all that was unpacked together."""
+        self.offsets = offsets
+        """Likewise; empty where nobody asks for them."""
         self.first = first
         """Which of these is the first record's."""
         self.times = [now]
@@ -49,17 +53,35 @@ class _Stretch:
 class Stretches:
     """The stretches of one stream. User code's thread appends, the agent takes; only the last one still grows."""
 
-    __slots__ = ("_stretches", "open")
+    __slots__ = ("_offsets", "_stretches", "open", "stamps")
 
     def __init__(self) -> None:
         self._stretches: deque[_Stretch] = deque()
+        self.stamps: Sequence[int] = ()
+        """User: timestamps of what is unpacked."""
+        self._offsets: Sequence[int] = ()
         self.open = False
         """User: something of the last one is in hand, and the next call makes it done."""
 
-    def begin(self, now: float, stamps: Sequence[int], first: int, *, at_once: bool) -> list[float]:
-        """Begin a stretch, or a batch. Returns the list that the ends of its records are noted in."""
+    def unpacked(self, stamps: Sequence[int], offsets: Sequence[int]) -> None:
+        """Note what was unpacked and is to be handed out; no offsets where nobody asks for them."""
+        self.stamps, self._offsets = stamps, offsets
+
+    def let_go(self) -> None:
+        """Everything that was unpacked is handed out."""
+        self.stamps = self._offsets = ()
+
+    def begin(self, now: float, first: int) -> list[float]:
+        """Begin a stretch with a record of what is unpacked. Returns the list that the ends are noted in."""
         self.open = True
-        stretch = _Stretch(now, stamps, first, at_once=at_once)
+        stretch = _Stretch(now, self.stamps, self._offsets, first, at_once=False)
+        self._stretches.append(stretch)
+        return stretch.times
+
+    def begin_batch(self, now: float, stamps: Sequence[int], offsets: Sequence[int]) -> list[float]:
+        """Begin a batch. Returns the list that its end is noted in."""
+        self.open = True
+        stretch = _Stretch(now, stamps, offsets, 0, at_once=True)
         self._stretches.append(stretch)
         return stretch.times
 
@@ -100,10 +122,12 @@ class Stretches:
             stretch = stretches[0]
             begin, end = stretch.taken, len(stretch.times) - 1
             if begin < end:
-                stamps = stretch.stamps
+                stamps, offsets = stretch.stamps, stretch.offsets
                 if not stretch.at_once:
                     stamps = stamps[stretch.first + begin : stretch.first + end]
-                found.append(Finished(stamps, stretch.times[begin : end + 1], stretch.at_once, *stretch.batch))
+                    offsets = offsets[stretch.first + begin : stretch.first + end]
+                times = stretch.times[begin : end + 1]
+                found.append(Finished(stamps, times, stretch.at_once, *stretch.batch, offsets))
                 stretch.taken = end
             if last:
                 break

@@ -27,6 +27,7 @@ __all__ = [
     "Judge",
     "LateCause",
     "Mark",
+    "NotLate",
     "RecordQueue",
     "Run",
     "runs_of",
@@ -65,6 +66,17 @@ class Mark(enum.IntEnum):
     """Older than the objective when it could first be seen."""
     UNTIMED = 2
     """Without time stamps: never judged."""
+
+
+class NotLate(enum.Enum):
+    """Records that were not late when they were judged count as one of these."""
+
+    IN_TIME = enum.auto()
+    """The records are done."""
+    UNKNOWN = enum.auto()
+    """User code may work on them still."""
+    UNDECIDED = enum.auto()
+    """User code may work on them still, and its commits may tell: they count when that is decided."""
 
 
 class Run:
@@ -111,7 +123,7 @@ def runs_of(
 
 @dataclass(slots=True)
 class Judge:
-    """Counts of one member, by outcome. Every record done is in exactly one of them."""
+    """Counts of one member, by outcome. Every record done is in exactly one of them, or is not decided yet."""
 
     objective_seconds: float
     concurrency: float
@@ -121,24 +133,33 @@ class Judge:
     untimed: int = 0
     """Records without a time stamp: neither in time nor late."""
     unknown: int = 0
-    """Records that were in time when the next one was asked for, and nobody knows when they were done."""
-    certain: bool = True
-    """Records are done when they are told to be. False: that is the least that they took."""
+    """Records that were in time when they were handed out, and nobody knows when they were done."""
+    not_late: NotLate = NotLate.IN_TIME
+    """Records that are judged now and not late count as this."""
     late: dict[LateCause, int] = field(default_factory=dict)
     latency_seconds: float = 0.0
     """Time stamp to done by the log's clock, summed over the records of ``in_time`` and ``late``; never negative."""
 
     def add_in_time(self, records: int) -> None:
         """Count records that were in time as far as is known."""
-        if self.certain:
+        if self.not_late is NotLate.IN_TIME:
             self.in_time += records
-        else:
+        elif self.not_late is NotLate.UNKNOWN:
             self.unknown += records
+
+    def decided(self, latencies: Sequence[float], unknown: int) -> None:
+        """Count records that were not decided: those in time, with their latencies, and so many that are unknown."""
+        self.in_time += len(latencies)
+        self._add_latencies(latencies)
+        self.unknown += unknown
 
     def add_latencies(self, latencies: Sequence[float]) -> None:
         """Records with time stamps were done; what is no finite number is left out."""
-        if not self.certain:
+        if self.not_late is not NotLate.IN_TIME:
             latencies = [latency for latency in latencies if latency > self.latency_max_seconds]
+        self._add_latencies(latencies)
+
+    def _add_latencies(self, latencies: Sequence[float]) -> None:
         total = sum(latencies) - len(latencies) * self.offset_seconds
         if 0.0 < total < math.inf:
             self.latency_seconds += total

@@ -36,7 +36,7 @@ from .broker_clock import ClockOffset
 from .buckets import WorkSlots
 from .capacity import MemberWork
 from .cost import Cost, TopicCosts
-from .lateness import Judge, runs_of
+from .lateness import Judge, NotLate, runs_of
 from .partition_meter import PartitionMeter
 from .readings import (
     OUT_OF_SIZING,
@@ -221,7 +221,7 @@ class Meter:
         busies: Sequence[float],
         position: int,
         *,
-        certain: bool = True,
+        not_late: NotLate = NotLate.IN_TIME,
     ) -> None:
         """Records of one partition were done, in the order of the log; one call per gathered batch.
 
@@ -231,8 +231,7 @@ class Meter:
             latencies: own clock when done less the record's timestamp, seconds; anything where it has none.
             busies: busy seconds of user code, as many.
             position: the offset after the last of them.
-            certain: False: user code asked for the next ones then, and may work on these still. Those that were late
-                by then are late, and nothing is known of the others.
+            not_late: what is known of those that were not late by then, where user code may work on them still.
 
         Raises:
             ValueError: the two sequences differ in length.
@@ -261,9 +260,14 @@ class Meter:
             squares = sum(map(mul, busies, busies))
             part.cost.add(now, count, total, squares)
             self._costs.add(part.partition.topic, now, count, total, squares)
-            self._judge.certain = certain
+            self._judge.not_late = not_late
             part.finished(latencies, busies, total, self._judge, log_now)
         part.moved(log_now, position)
+
+    @property
+    def judge(self) -> Judge:
+        """Return the judge of what is done, which also takes in what is decided later."""
+        return self._judge
 
     def working(self, now: float, hand: Working) -> None:
         """Tell what is in hand, and how long user code has slept: every 0.2 s or so, and before :meth:`report`.

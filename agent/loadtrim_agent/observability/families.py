@@ -95,7 +95,7 @@ LATENCY_UNKNOWN = Family(
     "counter",
     "records",
     "Records of which nobody knows whether they were done in time: user code asked for the next ones while it worked "
-    "on them, and does not say when they are done.",
+    "on them, and neither says when they are done nor commits them in time.",
     MEMBER,
 )
 LATENCY = Family(

@@ -17,7 +17,7 @@ from loadtrim_agent.wire.ownership_records import (
     ManualOverrideRecord,
     MovePlan,
 )
-from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord
+from loadtrim_agent.wire.telemetry_records import BaselineUse, DecisionRecord, Untold
 
 __all__ = [
     "baseline_line",
@@ -193,6 +193,7 @@ def unknown_latency_line(untold: Mapping[str, str], names: Names | None = None) 
         untold: member id -> why.
         names: member id -> instance.
     """
+    untold = {member: why for member, why in untold.items() if why != Untold.COMMITTED}
     if not untold:
         return ""
     members = _listed([member_name(member, names) for member in sorted(untold)])

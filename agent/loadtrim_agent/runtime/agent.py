@@ -113,6 +113,7 @@ class Agent:
                 tasks=self.tasks,
                 offsets=self.requests,
                 retry_backoff=config.retry_backoff,
+                by_hand=not config.auto_commit,
             )
         )
         self.transactions = Transactions(self.driver, config.rebalance_timeout)

@@ -98,11 +98,18 @@ class Untold(enum.StrEnum):
     """A task asks for records while another one has one in hand."""
     BRIEFLY = "briefly"
     """Records are kept, but for so short a time that their latency is known well enough."""
+    COMMITTED = "committed"
+    """Records are kept, and the program's own commits tell that they were done in time."""
+
+    @property
+    def at_next_call(self) -> bool:
+        """Return whether a record is done when the next one is asked for, if user code says nothing else."""
+        return self in (Untold.NOTHING, Untold.BRIEFLY)
 
     @property
     def latency_known(self) -> bool:
         """Return whether records may be said to be in time."""
-        return self in (Untold.NOTHING, Untold.BRIEFLY)
+        return self.at_next_call or self is Untold.COMMITTED
 
 
 class Reporter(Envelope, frozen=True, kw_only=True):

@@ -11,14 +11,17 @@ from prometheus_client import CollectorRegistry
 
 from loadtrim_agent.common.clock import boot_time, wall_time
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery import metering_task
 from loadtrim_agent.delivery.metering_task import MeteringTask, unpack
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.delivery.stretches import Finished
+from loadtrim_agent.kafka.fetch.chunk import frame
 from loadtrim_agent.metering.meter import MeterConfig
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.wire.codec import Record
 from loadtrim_agent.wire.telemetry_records import ReportRecord
+from unit.kafka.fetch.batches import batch
 
 from .test_record_buffer import ONE, TWO, handout_of
 
@@ -131,3 +134,134 @@ async def test_the_record_in_hand_for_longest_is_shown_with_its_age() -> None:
     assert taken_at() > began
     buffer.hand.telling.give_up(second)
     assert taken_at() == 0.0, "nobody works on it any more"
+
+
+class KeepingProgram:
+    """User code that keeps records of partition ONE beyond the next call, commits by hand, and is measured.
+
+    Args:
+        by_hand: False: auto-commit.
+        age_seconds: of each record when it is fetched.
+    """
+
+    def __init__(self, *, by_hand: bool = True, age_seconds: float = 0.2) -> None:
+        self.buffer = buffer = handout_of(by_hand=by_hand)
+        self.stream = stream = Stream(ONE, 1, 0, by_hand=by_hand)
+        stream.running = True
+        buffer.put(stream)
+        data = batch(0, [(n, int((wall_time() - age_seconds) * 1000), b"") for n in (0, 1, 3, 4, 5, 6)])
+        framed = frame(ONE, 0, data, (), committed_only=False, check_crcs=True)
+        assert framed is not None
+        buffer.feed(stream, framed)
+        registry = CollectorRegistry()
+        self.registry = registry
+        self.metering = MeteringTask(
+            MeterConfig(group="group", sla_seconds=1.0), Metrics(registry, "group", "client", 1.0)
+        )
+        self.metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
+        self.metering.acquired(stream, None)
+        self.metering.fetched(stream, framed, None)
+        buffer.hand.samples.kept = True
+
+    def commit(self, offset: int) -> None:
+        assert self.stream.commits is not None
+        self.stream.commits.called(offset, self.stream.position, boot_time())
+
+    def counts(self) -> tuple[int, int, int]:
+        """Records in time, of which nothing is known, and late."""
+        self.metering.gather()
+        self.metering.show()
+        seen = self.metering.snapshot
+        return seen.in_time, seen.unknown, sum(seen.late.values())
+
+    @property
+    def watched(self) -> bool:
+        return self.stream.partition in self.metering._watched
+
+    def latencies(self) -> float:
+        name = "loadtrim_record_latency_seconds_count"
+        return sum(s.value for family in self.registry.collect() for s in family.samples if s.name == name)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that the agent's clock is ahead; the first entry counts."""
+    ahead = [0.0]
+    monkeypatch.setattr(metering_task, "wall_time", lambda: wall_time() + ahead[0])
+    monkeypatch.setattr(metering_task, "boot_time", lambda: boot_time() + ahead[0])
+    return ahead
+
+
+async def test_commits_by_hand_tell_what_was_in_time(later: list[float]) -> None:
+    """Such a program was told that its latency was unknown, though it said itself what was done."""
+    program = KeepingProgram()
+    for _ in range(4):
+        program.buffer.take_one()
+    assert program.counts() == (0, 0, 0), "nothing is known yet"
+    program.commit(3)
+    assert program.counts() == (2, 0, 0)
+    assert program.latencies() == 2
+    program.commit(5)
+    program.buffer.take_many((), None)
+    assert program.counts() == (4, 0, 0), "also of what was in hand at the commit"
+    later[0] = 0.7
+    assert program.counts() == (4, 0, 0)
+    assert program.watched
+    program.buffer.take_many((), None)
+    later[0] = 0.9
+    assert program.counts() == (4, 2, 0)
+    assert program.latencies() == 4
+
+
+async def test_what_was_handed_out_late_is_late_and_what_was_asked_for_late_is_not() -> None:
+    """A task may have done it while the program waited for another one before it asked for the next."""
+    for age, expected in ((1.5, (0, 0, 3)), (0.95, (0, 3, 0))):
+        program = KeepingProgram(by_hand=False, age_seconds=age)
+        program.buffer.take_many((), 3)
+        await asyncio.sleep(0.1)
+        program.buffer.take_one()
+        assert program.counts() == expected
+
+
+async def test_a_program_that_never_commits_is_watched_no_longer_than_for_the_objective(later: list[float]) -> None:
+    program = KeepingProgram()
+    program.buffer.take_many((), None)
+    program.buffer.take_many((), None)
+    assert program.counts() == (0, 0, 0)
+    assert program.watched
+    later[0] = 1.0
+    assert program.counts() == (0, 6, 0)
+    assert not program.watched
+
+
+async def test_what_waits_for_a_commit_when_the_partition_goes_is_unknown() -> None:
+    program = KeepingProgram()
+    assert program.counts() == (0, 0, 0)
+    program.buffer.take_many((), 4)
+    program.buffer.take_many((), None)
+    program.commit(1)
+    program.metering.lost(program.stream)
+    assert program.counts() == (1, 3, 0)
+
+
+async def test_where_the_next_call_tells_commits_are_not_kept() -> None:
+    program = KeepingProgram()
+    program.buffer.hand.samples.kept = False
+    for offset in (1, 2, 4):
+        program.buffer.take_one()
+        program.commit(offset)
+    program.buffer.take_many((), None)
+    assert program.counts() == (3, 0, 0)
+    assert program.stream.commits is not None
+    assert not program.stream.commits.take()
+    assert program.stream.reported.bounds is None
+
+
+async def test_what_is_told_is_certain_also_where_the_rest_is_not() -> None:
+    program = KeepingProgram()
+    first = program.buffer.take_one()
+    assert program.counts() == (0, 0, 0)
+    program.buffer.hand.telling.done(first)
+    second = program.buffer.take_one()
+    program.buffer.hand.telling.done(second)
+    assert program.counts() == (2, 0, 0)

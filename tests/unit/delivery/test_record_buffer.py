@@ -41,7 +41,7 @@ def chunk(partition: Partition, first: int, count: int = 3) -> Chunk:
     return framed
 
 
-def handout_of(*partitions: Partition, value_deserializer: Any = None) -> RecordBuffer:
+def handout_of(*partitions: Partition, value_deserializer: Any = None, by_hand: bool = False) -> RecordBuffer:
     buffer = RecordBuffer(
         asyncio.get_running_loop(),
         asyncio.get_running_loop(),
@@ -49,7 +49,7 @@ def handout_of(*partitions: Partition, value_deserializer: Any = None) -> Record
     )
     buffer.lease_until = boot_time() + 1_000.0
     for number, partition in enumerate(partitions):
-        stream = Stream(partition, number, 0)
+        stream = Stream(partition, number, 0, by_hand=by_hand)
         stream.running = True
         buffer.put(stream)
         buffer.feed(stream, chunk(partition, 0))
@@ -397,3 +397,39 @@ async def test_what_was_handed_out_is_not_kept(way: str) -> None:
             buffer.take_one()
         busy = [s for s in buffer.streams.values() if s.in_hand is not None]
         assert all(len(s.records) == 0 for s in buffer.streams.values() if s not in busy)
+
+
+async def test_a_seek_lets_commits_of_lower_offsets_count_again() -> None:
+    buffer = handout_of(ONE, by_hand=True)
+    stream = buffer.streams[ONE]
+    assert stream.commits is not None
+    buffer.take_many((), None)
+    stream.commits.called(3, stream.position, 1.0)
+    buffer.seek(stream, 0)
+    stream.commits.called(0, stream.position, 2.0)
+    stream.commits.called(1, 1, 3.0)
+    assert stream.commits.take() == [(3, 1.0), (1, 3.0)]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_offsets_are_noted_where_user_code_commits_itself(at_once: bool) -> None:
+    """The log may have gaps."""
+    buffer = handout_of(by_hand=True)
+    stream = Stream(ONE, 1, 0, by_hand=True)
+    stream.running = True
+    buffer.put(stream)
+    framed = frame(ONE, 0, batch(0, [(n, 1_000, b"") for n in (0, 1, 3, 4)]), (), committed_only=False, check_crcs=True)
+    assert framed is not None
+    buffer.feed(stream, framed)
+    offsets: list[int] = []
+    while buffer.take_many((), 3) if at_once else buffer.take_one():
+        offsets += [offset for entry in stream.take_finished() for offset in entry.offsets]
+    offsets += [offset for entry in stream.take_finished() for offset in entry.offsets]
+    assert offsets == [0, 1, 3, 4]
+
+
+async def test_offsets_are_not_noted_where_they_are_of_no_use() -> None:
+    buffer = handout_of(ONE)
+    while buffer.take_one():
+        ...
+    assert [entry.offsets for entry in buffer.streams[ONE].take_finished()] == [()]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loadtrim_agent.delivery import hand, record_buffer, samples
+from loadtrim_agent.delivery import doubt, hand, record_buffer, samples
 from loadtrim_agent.delivery.doubt import Doubt
 from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.wire.telemetry_records import Untold
@@ -39,9 +39,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
 
 
 def why_untold(buffer: RecordBuffer) -> Untold:
-    doubt = Doubt()
-    doubt.look(buffer.hand)
-    return doubt.untold
+    doubting = Doubt()
+    doubting.look(buffer.hand)
+    return doubting.untold
 
 
 def buffer_at(clock: ManualClock) -> RecordBuffer:
@@ -230,3 +230,35 @@ async def test_a_task_that_takes_over_from_one_that_has_ended_asks_alone(clock: 
     for _ in range(10):
         await asyncio.create_task(asks())
     assert why_untold(buffer) is Untold.NOTHING
+
+
+async def test_latency_is_known_where_commits_by_hand_come_in_time(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(doubt, "boot_time", clock)
+    buffer, doubting = buffer_at(clock), Doubt()
+    doubting.by_hand = buffer.hand.samples.kept = True
+
+    def look() -> Untold:
+        doubting.look(buffer.hand)
+        return doubting.untold
+
+    assert look() is Untold.COMMITTED
+    doubting.uncommitted(0)
+    assert look() is Untold.COMMITTED
+    doubting.uncommitted(1)
+    assert look() is Untold.KEPT
+    clock.now += doubt.COMMITS_TELL_SECONDS - 1.0
+    assert look() is Untold.KEPT
+    clock.now += 1.0
+    assert look() is Untold.COMMITTED
+    doubting.uncommitted(3)
+    assert look() is Untold.KEPT
+    assert [record.message[:67] for record in caplog.records] == [
+        "The latency of records that are not committed in time is unknown: t"
+    ]
+
+
+def test_what_is_known_of_what_is_kept() -> None:
+    assert [why for why in Untold if why.latency_known] == [Untold.NOTHING, Untold.BRIEFLY, Untold.COMMITTED]
+    assert [why for why in Untold if why.at_next_call] == [Untold.NOTHING, Untold.BRIEFLY]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtrim_agent.metering.lateness import RUNS_MAX, Judge, LateCause, Mark, RecordQueue, runs_of
+from loadtrim_agent.metering.lateness import RUNS_MAX, Judge, LateCause, Mark, NotLate, RecordQueue, runs_of
 from loadtrim_agent.metering.windows import SlotGrid
 
 T = 1_700_000_000.0
@@ -142,16 +142,24 @@ class TestUncertain:
     """User code asked for the next record and may work on this one still: what it took is the least that it took."""
 
     def test_what_was_late_by_then_is_late_and_the_rest_is_unknown(self) -> None:
-        queue, judge = queue_of((3, T, Mark.FRESH)), Judge(W, 1.0, certain=False)
+        queue, judge = queue_of((3, T, Mark.FRESH)), Judge(W, 1.0, not_late=NotLate.UNKNOWN)
         finish(queue, judge, [0.1, 0.2, 0.6], [0.1, 0.1, 0.4], T + 0.6)
         assert (judge.in_time, judge.unknown, sum(judge.late.values())) == (0, 2, 1)
         assert judge.latency_seconds == 0.6, "of those that are judged"
 
     def test_all_in_time_is_all_unknown(self) -> None:
-        queue, judge = queue_of((2, T, Mark.FRESH)), Judge(W, 1.0, certain=False)
+        queue, judge = queue_of((2, T, Mark.FRESH)), Judge(W, 1.0, not_late=NotLate.UNKNOWN)
         finish(queue, judge, [0.1, 0.2], [0.1, 0.1], T + 0.2)
         assert (judge.in_time, judge.unknown, judge.late, judge.latency_seconds) == (0, 2, {}, 0.0)
-        judge.certain = True
+        judge.not_late = NotLate.IN_TIME
         queue.add(1, T + 0.3, Mark.FRESH)
         finish(queue, judge, [0.1], [0.1], T + 0.4)
         assert (judge.in_time, judge.unknown) == (1, 2)
+
+    def test_what_a_commit_may_tell_counts_when_it_is_decided(self) -> None:
+        queue, judge = queue_of((4, T, Mark.FRESH)), Judge(W, 1.0, not_late=NotLate.UNDECIDED)
+        finish(queue, judge, [0.1, 0.2, 0.2, 0.6], [0.1] * 4, T + 0.6)
+        assert (judge.in_time, judge.unknown, sum(judge.late.values())) == (0, 0, 1)
+        judge.decided([0.3, 0.4], unknown=1)
+        assert (judge.in_time, judge.unknown, sum(judge.late.values())) == (2, 1, 1)
+        assert judge.latency_seconds == 0.6 + 0.7

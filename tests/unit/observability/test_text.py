@@ -19,6 +19,7 @@ from loadtrim_agent.wire.telemetry_records import (
     BaselineUse,
     DecisionRecord,
     RejectedPlan,
+    Untold,
 )
 
 A = "payments-0f1e2d3c-1111-2222-3333-444455556666"
@@ -324,3 +325,9 @@ def test_words_and_numbers_of_a_decision_agree(outcome: str, actual: int, wanted
         decision(outcome=outcome, replicas_actual=actual, replicas_wanted=wanted, moves=(), reason="So.")
     )
     assert told == f"{said}: So."
+
+
+def test_latency_is_not_unknown_where_commits_tell_it() -> None:
+    assert words.unknown_latency_line({"a": Untold.COMMITTED.value}) == ""
+    line = words.unknown_latency_line({"a": Untold.COMMITTED.value, "b": Untold.KEPT.value})
+    assert line.startswith("unknown on b: the next record is asked for")

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import TopicPartition
 
 from loadtrim.positions import Positions
+from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.delivery.partition_stream import Stream
 
 AT = TopicPartition("orders", 0)
 
@@ -78,3 +81,45 @@ async def test_a_producer_that_cannot_send_leaves_nothing_under_way() -> None:
         await positions_of(link).send_offsets_to_transaction(SimpleNamespace(), {AT: 5})  # type: ignore[arg-type]
     await asyncio.sleep(0)
     assert link.transactions.under_way == 0
+
+
+async def test_a_commit_is_noted_when_it_is_called_not_when_it_is_answered() -> None:
+    """What it covers was done by then, however long the broker takes, and whatever it answers."""
+    stream = Stream(Partition("orders", 0), 1, 0, by_hand=True)
+    stream.position = 7
+    refused: list[object] = []
+
+    async def commit(wanted: object, *, named: bool) -> None:
+        refused.append(wanted)
+        raise KafkaError
+
+    link = SimpleNamespace(
+        streams={Partition("orders", 0): stream},
+        must_own=lambda wanted: None,
+        agent=SimpleNamespace(commits=SimpleNamespace(commit=commit)),
+        run=lambda work: work,
+    )
+    link.need_agent = lambda: SimpleNamespace(partitions=SimpleNamespace(without_offset=frozenset()))
+    positions, before = positions_of(link), boot_time()
+    with pytest.raises(KafkaError):
+        await positions.commit({AT: 5})
+    with pytest.raises(KafkaError):
+        await positions.commit()
+    assert stream.commits is not None
+    (first, at), (second, _) = stream.commits.take()
+    assert (first, second) == (5, 7)
+    assert before <= at <= boot_time()
+
+
+async def test_a_commit_of_partitions_that_are_not_owned_says_nothing() -> None:
+    stream = Stream(Partition("orders", 0), 1, 0, by_hand=True)
+
+    def refuse(wanted: object) -> None:
+        raise IllegalStateError
+
+    link = SimpleNamespace(streams={Partition("orders", 0): stream}, must_own=refuse, agent=None)
+    stream.position = 7
+    with pytest.raises(IllegalStateError):
+        await positions_of(link).commit({AT: 5, TopicPartition("orders", 1): 2})
+    assert stream.commits is not None
+    assert not stream.commits.take()

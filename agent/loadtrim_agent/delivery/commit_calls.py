@@ -1,0 +1,40 @@
+"""User code commits: its thread notes each call, the agent takes the notes."""
+
+from __future__ import annotations
+
+from collections import deque
+
+__all__ = ["CommitCalls"]
+
+
+class CommitCalls:
+    """The calls of ``commit()`` for one stream that went beyond those before. What was not taken is bounded by what
+    was handed out since: a call that says nothing new of these records is not kept."""
+
+    __slots__ = ("_calls", "_highest")
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[int, float]] = deque()
+        self._highest = 0
+
+    def called(self, offset: int, position: int, now: float) -> None:
+        """User: an offset is to be committed.
+
+        Args:
+            offset: everything below it is done, says user code.
+            position: the offset that is handed out next: of what lies above it user code can say nothing yet.
+            now: boot clock.
+        """
+        offset = min(offset, position)
+        if offset > self._highest:
+            self._highest = offset
+            self._calls.append((offset, now))
+
+    def sought(self) -> None:
+        """User: the position was moved, so that lower offsets say something new."""
+        self._highest = 0
+
+    def take(self) -> list[tuple[int, float]]:
+        """Agent: return the calls since this was asked last: offset and time (boot clock), oldest first."""
+        calls = self._calls
+        return [calls.popleft() for _ in range(len(calls))]
