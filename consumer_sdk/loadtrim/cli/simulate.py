@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from loadtrim.errors import EXIT_DONE, CommandError, UsageError
@@ -42,13 +43,17 @@ from loadtrim.simulate.loads.readers import load_of_reports, read_load
 from loadtrim.simulate.loads.reading import PARTITIONS_DEFAULT, Reading, check_applies
 from loadtrim.simulate.loads.tables import is_number
 from loadtrim.simulate.report.plot import check_plot, draw
+from loadtrim.simulate.study.fixed_group import replicas_at_first, seconds_until_joined
+from loadtrim.simulate.study.price import parse_price
 from loadtrim_agent.common.naming import UnknownNameError, nearest
 from loadtrim_agent.common.settings import DEFAULTS
 from loadtrim_agent.planning.placement.problem import LoadError
 from loadtrim_agent.planning.registry import PACKERS, POLICIES
 from loadtrim_agent.wire.telemetry_records import ReportRecord
 
-from .simulate_output import PolicyResult, Task, head_lines, json_of, text_lines
+from .simulate_output import head_lines, json_of, text_lines, wrapped
+from .simulate_study import study_lines, study_of
+from .simulate_task import PolicyResult, Task
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -75,7 +80,7 @@ TOLD = {
         "startup",
         "protocol",
     ),
-    *("slicing", "baselines", "seeds", "json", "curves", "decisions", "plot"),
+    *("slicing", "baselines", "seeds", "json", "curves", "decisions", "plot", "price", "advice"),
 }
 """Arguments that the head or the table tells, and those that change only what is shown."""
 REFUSED = (WrongLoadError, UnknownNameError, LoadError, ValueError)
@@ -84,6 +89,7 @@ EXAMPLES = """
 examples:
   loadtrim simulate step:before=50,after=300,at=60,seconds=180 --cost 5ms --sla 0.5
   loadtrim simulate trace.csv --partitions 5 --policy objective --policy closer24:mu=200/least_loaded --seeds 5
+  loadtrim simulate export.csv --partitions 8 --cost 20ms --startup 20 --price 0.12
   loadtrim simulate trace.csv.gz --speed-up 60 --protocol cooperative --plot out.png
   loadtrim simulate --group payments-service --past 7200 --policy objective --sla 0.5
 """
@@ -183,7 +189,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--concurrency", type=int, default=1, metavar="N", help="partitions a member works on at once (1)"
     )
-    group.add_argument("--replicas", type=int, default=1, metavar="N", help="at the start (1)")
+    group.add_argument("--replicas", type=int, metavar="N", help="at the start (what the first seconds take)")
     group.add_argument("--min", type=int, default=DEFAULTS.min_replicas, metavar="N", help="fewest replicas (1)")
     group.add_argument("--max", type=int, metavar="N", help="most replicas (the number of partitions)")
     group.add_argument("--startup", type=float, default=1.0, metavar="S", help="from request to ready, seconds (1)")
@@ -217,6 +223,18 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("runs and output")
     output.add_argument("--seed", type=int, default=1, metavar="N", help="of everything that is random (1)")
     output.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs, with seeds from --seed on (1)")
+    output.add_argument(
+        "--price",
+        metavar="PRICE",
+        help="of a replica for an hour, like 0.12 or 0.12EUR: tells what each policy costs, and the fewest fixed "
+        "replicas that hold the share",
+    )
+    output.add_argument(
+        "--no-advice",
+        dest="advice",
+        action="store_false",
+        help="where no policy holds the share, do not play what would",
+    )
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--curves", action="store_true", help="with --json: the first seed's curves too")
     output.add_argument(
@@ -239,11 +257,15 @@ def run(args: argparse.Namespace) -> int:
         runs = [_played(task.load, config, task.options, args) for config in task.configs]
     except REFUSED as error:
         raise _refused(error, "The run ended there, so there are no figures of it.") from error
-    # Printed before anything is drawn: what took minutes to play is not to be lost for a plot.
-    if args.json:
-        print(json_of(task, runs, curves=args.curves, decisions=args.decisions), flush=True)
-    else:
+    # Printed before more is played or drawn: what took minutes is not to be lost for a plot.
+    if not args.json:
         print("\n".join(text_lines(task, runs, decisions=args.decisions)), flush=True)
+    study = study_of(task, runs, advice=args.advice, progress=_tell if sys.stderr.isatty() else None)
+    _clear()
+    if args.json:
+        print(json_of(task, runs, study, curves=args.curves, decisions=args.decisions), flush=True)
+    elif lines := study_lines(task, runs, study):
+        print("\n".join(["", *wrapped(lines)]), flush=True)
     if args.plot is not None:
         _draw(args.plot, task, runs)
     return EXIT_DONE
@@ -264,7 +286,10 @@ def _task(args: argparse.Namespace) -> Task:
     arguments = _arguments(args)
     notes = [*load.notes, *_too_large(load, options)]
     notes += [] if load.records > 0.0 else ["no record arrives in what is played, so there is nothing to be late"]
-    return Task(load, options, configs, notes, arguments, _others(arguments))
+    price = None if args.price is None else parse_price(args.price)
+    if args.replicas is None:
+        options = replace(options, replicas=replicas_at_first(load, configs[0], options))
+    return Task(load, options, configs, notes, arguments, _others(arguments), price)
 
 
 def _defaults() -> dict[str, Any]:
@@ -418,7 +443,7 @@ def _options(args: argparse.Namespace, load: Load) -> Options:
         costs=known if args.cost is None else parse_costs(args.cost),
         machines=Machines(speeds=tuple(_numbers("--speeds", args.speeds)), concurrency=args.concurrency),
         startup_seconds=args.startup,
-        replicas=args.replicas,
+        replicas=1 if args.replicas is None else args.replicas,
         protocol=protocol,
         slicing=args.slicing,
         begins_at=None if args.begins_at is None else parse_moment(args.begins_at),
@@ -493,7 +518,11 @@ def _played(load: Load, config: PlanConfig, options: Options, args: argparse.Nam
         slicing=options.slicing,
         seeds=seeds,
     )
-    return PolicyResult(f"{config.policy}/{config.packer}", summary, outcomes[0])
+    worst = min(range(len(seeds)), key=lambda at: outcomes[at].share_in_time)
+    later = fmean(outcome.share_in_time_from(seconds_until_joined(config, options)) for outcome in outcomes)
+    return PolicyResult(
+        f"{config.policy}/{config.packer}", config, summary, outcomes[0], outcomes[worst], seeds[worst], later
+    )
 
 
 def _progress(what: str, seconds: int) -> Callable[[int], None] | None:
@@ -508,6 +537,10 @@ def _progress(what: str, seconds: int) -> Callable[[int], None] | None:
             print(f"\r{what}: {second} of {seconds} s \x1b[K", end="", file=sys.stderr, flush=True)
 
     return show
+
+
+def _tell(what: str) -> None:
+    print(f"\rplaying {what} \x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _clear() -> None:

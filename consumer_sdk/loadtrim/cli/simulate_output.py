@@ -4,44 +4,24 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from loadtrim.simulate import Load, Options, Outcome, PlanConfig, Summary
+from loadtrim.simulate import Load, Options
 from loadtrim.simulate.loads.load import ReadAs
 from loadtrim.simulate.model.simulation import drain_seconds
 from loadtrim.simulate.report.text import curves_of, decision_lines, decisions_of, legend_lines, table_lines
+from loadtrim.simulate.study.fixed_group import FIRST_SECONDS
 
-__all__ = ["PolicyResult", "Task", "head_lines", "json_of", "text_lines"]
+from .simulate_study import Study, cost_of, price_of
+from .simulate_task import PolicyResult, Task
 
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One call of ``loadtrim simulate``."""
-
-    load: Load
-    options: Options
-    configs: Sequence[PlanConfig]
-    """One for each policy; they differ in policy and packer."""
-    notes: Sequence[str]
-    arguments: Mapping[str, Any]
-    """Of the command line, by name, those that were not given included."""
-    others: Sequence[str]
-    """Arguments that were given and that the head does not tell in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyResult:
-    """The outcome of one policy."""
-
-    name: str
-    summary: Summary
-    first: Outcome
-    """Of the first seed."""
+__all__ = ["head_lines", "json_of", "text_lines", "wrapped"]
 
 
 def head_lines(task: Task) -> list[str]:
@@ -52,6 +32,9 @@ def head_lines(task: Task) -> list[str]:
     group = f"W = {config.sla_seconds:g} s, {config.sla_share * 100:.10g}% of the records; "
     group += f"{options.costs}; start-up {options.startup_seconds:g} s; protocol {options.protocol.name}"
     group += ", members slice" if options.slicing else ""
+    group += f"; begins with {options.replicas} replica{'s' if options.replicas > 1 else ''}"
+    if task.arguments["replicas"] is None:
+        group += f", what the first {min(load.seconds, FIRST_SECONDS)} s take"
     group += f"; baselines of {task.arguments['baselines'].name}" if options.baselines else ""
     return [
         what + f"up to {max(load.per_second):,.0f}/s, arriving as {load.arrivals}",
@@ -86,11 +69,21 @@ def text_lines(task: Task, runs: Sequence[PolicyResult], *, decisions: bool) -> 
     summaries = [run.summary for run in runs]
     terminal = sys.stdout.isatty()
     lines = table_lines(summaries, shutil.get_terminal_size().columns if terminal else None, bold=terminal)
-    lines += [_left(run, task.configs[0].sla_seconds) for run in runs if run.summary.left]
+    said = [_left(run, task.configs[0].sla_seconds) for run in runs if run.summary.left]
+    said += [_later(task, run) for run in runs if f"{run.share_later:.4f}" > f"{run.summary.share_in_time:.4f}"]
+    lines += wrapped(said)
     lines += ["", *legend_lines(summaries)]
     for run in runs if decisions else ():
         lines += ["", f"{run.name}, seed {run.summary.seeds[0]}:", *decision_lines(run.first)]
     return lines
+
+
+def wrapped(lines: Sequence[str]) -> list[str]:
+    """Return sentences as wide as the terminal; in a pipe one a line."""
+    if not sys.stdout.isatty():
+        return list(lines)
+    width = shutil.get_terminal_size().columns
+    return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ") or [""]]
 
 
 def _left(run: PolicyResult, objective_seconds: float) -> str:
@@ -103,7 +96,15 @@ def _left(run: PolicyResult, objective_seconds: float) -> str:
     )
 
 
-def json_of(task: Task, runs: Sequence[PolicyResult], *, curves: bool, decisions: bool) -> str:
+def _later(task: Task, run: PolicyResult) -> str:
+    """Return what the cold start cost."""
+    return (
+        f"{run.name}: without the first {task.seconds_until_joined} s, in which no replica that is asked for can be "
+        f"there, {run.share_later * 100:.2f} % are in time"
+    )
+
+
+def json_of(task: Task, runs: Sequence[PolicyResult], study: Study, *, curves: bool, decisions: bool) -> str:
     """The whole setting, and what came of it."""
     told = {
         "load": _load(task.load),
@@ -112,8 +113,12 @@ def json_of(task: Task, runs: Sequence[PolicyResult], *, curves: bool, decisions
         "costs": _costs(task.options),
         "group": _group(task),
         "arguments": task.arguments,
+        "advice": None if study.advice is None else {"policy": study.advised} | asdict(study.advice),
+        "price": price_of(task, study),
         "runs": [
             asdict(run.summary)
+            | {"without_first": {"seconds": task.seconds_until_joined, "share_in_time": run.share_later}}
+            | cost_of(task, run)
             | ({"decisions": decisions_of(run.first)} if decisions else {})
             | ({"curves": curves_of(task.load, run.first)} if curves else {})
             for run in runs

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .load import LoadFileError
+from .load import LoadFileError, counted
 
 __all__ = [
     "COUNTS",
@@ -152,7 +152,7 @@ def amounts_of(name: str, cells: Sequence[tuple[str, Any]], sparse: bool = False
             units.setdefault(cell["unit"], place)
     notes = []
     if left := sum(number is None for number in numbers):
-        notes.append(f"{left} rows have no value and were left out")
+        notes.append(counted(left, "row has no value and was left out", "rows have no value and were left out"))
     if rounded:
         notes.append(f"numbers like {rounded!r} are rounded, and were read as they stand")
     return Amounts(numbers, _per_seconds(name, units), tuple(notes))

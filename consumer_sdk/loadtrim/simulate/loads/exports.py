@@ -36,7 +36,8 @@ def prometheus_table(path: Path, document: Mapping[str, Any]) -> Table:
             f"{path} is an answer of Prometheus that says {document.get('error', document['status'])!r}, so there is "
             f"no load in it; {_HINT}."
         )
-    data = document["data"] if isinstance(document["data"], dict) else {}
+    data = document.get("data")
+    data = data if isinstance(data, dict) else {}
     kind, result = data.get("resultType"), data.get("result")
     if kind != "matrix" or not isinstance(result, list):
         raise LoadFileError(

@@ -32,6 +32,7 @@ __all__ = [
     "WrongLoadError",
     "check_known",
     "check_partitions",
+    "counted",
     "digits",
     "part_end",
     "poisson",
@@ -406,6 +407,11 @@ def shares_skewed(partitions: int, heavy: int = 2, heavy_share: float = 0.5) -> 
         return shares_even(partitions)
     light = partitions - heavy
     return (heavy_share / heavy,) * heavy + ((1.0 - heavy_share) / light,) * light
+
+
+def counted(number: int, one: str, several: str) -> str:
+    """Return a number with the words for it: ``1 row has``, ``2 rows have``."""
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def check_known(kind: str, name: str, known: Collection[str], means: str = "no load can be made") -> None:

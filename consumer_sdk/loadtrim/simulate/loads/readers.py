@@ -34,7 +34,7 @@ from loadtrim_agent.wire.telemetry_records import ReportRecord
 from .amounts import amount_of
 from .exports import is_prometheus, json_table, melted, prometheus_table
 from .grid import Grid, check_rate, load_of
-from .load import Load, LoadFileError
+from .load import Load, LoadFileError, counted
 from .reading import Reading, check_applies
 from .tables import Table, bytes_of, csv_table, is_number, is_parquet, parquet_table, rows_of, text_of
 from .tabular import load_of_rows
@@ -74,7 +74,12 @@ def _json(path: Path, text: str, reading: Reading) -> Load:
     """A monitor's answer, a table of objects, a paper's streams, or a control topic's records."""
     try:
         document = json.loads(text)
-    except ValueError:
+    except ValueError as error:
+        if not any(map(_is_json, text.splitlines())):
+            raise LoadFileError(
+                f"{path} begins like JSON and ends or breaks off as none ({error}), so it is not known what arrived; "
+                "export or copy it again."
+            ) from None
         document = None
     if is_prometheus(document):
         return _table_load(prometheus_table(path, document), reading)
@@ -86,6 +91,14 @@ def _json(path: Path, text: str, reading: Reading) -> Load:
     if (table := json_table(path, objects, "line")) is not None:
         return _table_load(table, reading)
     return _control_lines(path, text, reading)
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _objects(text: str) -> list[object]:
@@ -172,8 +185,9 @@ def _control_lines(path: Path, text: str, reading: Reading) -> Load:
     notes = (f"{unreadable} lines were no records of a control topic and were left out",) if unreadable else ()
     if not reports:
         raise LoadFileError(
-            f"{path} holds no member's report, so it is not known what arrived; give a control topic's telemetry, one "
-            f"record per line ({unreadable} lines were unreadable)."
+            f"{path} is JSON and no load that is known ({counted(unreadable, 'line is', 'lines are')} no record of a "
+            "control topic, and none is a member's report), so it is not known what arrived; give Prometheus' answer "
+            "to query_range, objects with 'time' and 'records', or a control topic's telemetry, one record per line."
         )
     return load_of_reports(reports, path.name, reading, notes)
 

@@ -15,10 +15,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from loadtrim_agent.common.naming import nearest
 from loadtrim_agent.common.partition import Partition
 
 from .amounts import COUNTS, RATES, UNCLEAR, Amounts, Quantity, amounts_of, quantity_of
@@ -164,6 +164,10 @@ def text_of(path: Path, data: bytes) -> str:
     Raises:
         LoadFileError: it is in neither.
     """
+    if data[:4] == b"PK\x03\x04":
+        raise LoadFileError(
+            f"{path} is a packed archive, as spreadsheets are, so there is no load to be read in it; save it as CSV."
+        )
     try:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             return data.decode("utf-16")
@@ -342,13 +346,10 @@ def _columns(table: Table) -> dict[str, str]:
     if table.value:
         kinds[table.value] = "records"
     found: dict[str, str] = {}
+    if unknown := [name for name in head if name not in kinds]:
+        raise _unknown(table, unknown, kinds)
     for name in head:
-        if (kind := kinds.get(name)) is None:
-            raise LoadFileError(
-                f"{path} has a column {name!r}, which is not known (the nearest is {nearest(name, COLUMNS)!r}), so "
-                f"what it tells would be passed over; a load has {_wanted()}. Rename the column or leave it out."
-            )
-        if kind in found:
+        if (kind := kinds[name]) in found:
             raise LoadFileError(
                 f"{path} has the columns {found[kind]!r} and {name!r}, which both tell the {kind}, so it is not known "
                 "which one counts; leave one of them out."
@@ -360,6 +361,19 @@ def _columns(table: Table) -> dict[str, str]:
             "Rename them in its first line."
         )
     return found
+
+
+def _unknown(table: Table, unknown: Sequence[str], kinds: Mapping[str, str]) -> LoadFileError:
+    """Return the error for columns that nobody knows, with what may have been meant."""
+    written = dict(zip(table.names, table.titles or table.names, strict=True))
+    listed = []
+    for name in unknown:
+        near = get_close_matches(name, kinds, n=1)
+        listed.append(f"{written[name]!r} (the nearest is {near[0]!r})" if near else repr(written[name]))
+    return LoadFileError(
+        f"{table.path} has columns with names that are not known: {', '.join(listed)}. What they tell would be passed "
+        f"over; a load has {_wanted()}. Rename them, and leave out those that tell nothing of it."
+    )
 
 
 def _not_needed(found: Mapping[str, str]) -> list[str]:

@@ -17,7 +17,7 @@ from loadtrim_agent.common.partition import Partition
 
 from .amounts import Quantity
 from .grid import Grid, check_rate, load_of
-from .load import Load, LoadFileError, ReadAs
+from .load import Load, LoadFileError, ReadAs, counted
 from .reading import Reading, check_applies
 from .tables import Row, Rows
 
@@ -96,10 +96,11 @@ def load_of_rows(told: Rows, reading: Reading) -> Load:
     quantity, why = (told.quantity, told.why) if told.quantity is not None else _guessed(told, pace)
     if again := len(rows) - len({(row.at, row.partition, row.series) for row in rows}):
         where = "time and partition" if named else "time"
-        notes.append(f"{again} rows have the {where} of another one and were added to it")
+        notes.append(f"{counted(again, 'row was', 'rows were')} added to an earlier one of the same {where}")
     if quantity == Quantity.COUNTER:
         portions, restarts = _differences(path, rows)
-        notes += [f"the counter began anew {restarts} times, and was counted from 0 then"] if restarts else []
+        if restarts:
+            notes.append(f"the counter began anew {counted(restarts, 'time', 'times')}, and was counted from 0 then")
     else:
         portions = [_Portion(row, row.amount, pace.lasting[row.at]) for row in rows]
     per_second = quantity != Quantity.COUNT
@@ -174,6 +175,8 @@ def _guessed(told: Rows, pace: _Pace) -> tuple[Quantity, str]:
     Up to a second apart a row's records are those of its moment. Further apart they may be rates too, as monitors
     export them: these have fractions. Whole numbers may be either, and nobody is to go by the wrong ones.
     """
+    if len(told.rows) == 1:
+        return Quantity.COUNT, "which in a second makes no difference"
     if pace.step <= 1.0:
         return Quantity.COUNT, "for its rows are no more than a second apart"
     if any(row.amount != int(row.amount) for row in told.rows):

@@ -71,6 +71,8 @@ class Outcome:
     seconds: int
     """Of the load."""
     done_by_partition: Mapping[str, int] = field(default_factory=dict)
+    late_by_arrival: Sequence[int] = ()
+    """Of each second of the load: records that arrived in it and were not done within the objective."""
 
     @property
     def done(self) -> int:
@@ -100,6 +102,11 @@ class Outcome:
     def share_in_time(self) -> float:
         """Of all that arrived; what was not done counts as late."""
         return self.in_time / self.arrived if self.arrived else 1.0
+
+    def share_in_time_from(self, second: int) -> float:
+        """Of all that arrived in this second of the load or later."""
+        arrived, late = sum(self.curves.arrived[second:]), sum(self.late_by_arrival[second:])
+        return (arrived - late) / arrived if arrived else 1.0
 
     def scalings(self, after_seconds: float = 0.0) -> int:
         """Changes of the wanted number of replicas."""

@@ -250,6 +250,7 @@ class Simulation:
             agenda.step()
         for member in world.present():
             world.gather(member)
+        world.count_left()
         return world.tally.outcome(
             seconds=self._load.seconds,
             partitions=self._load.partitions,

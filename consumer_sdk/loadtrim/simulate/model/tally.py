@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +18,9 @@ __all__ = ["Tally"]
 @dataclass(slots=True)
 class _Second:
     late: int = 0
+    """Records that were done in it, too late."""
+    late_arrived: int = 0
+    """Records that arrived in it and were done too late, or not at all."""
     latency_max: float = 0.0
 
 
@@ -33,7 +36,7 @@ class Tally:
         self.slices: Counter[int] = Counter()
         """Of these moves, those that members made on their own initiative."""
         self.rebalances: Counter[int] = Counter()
-        self._seconds: dict[int, _Second] = {}
+        self._seconds: defaultdict[int, _Second] = defaultdict(_Second)
         self.arrived: list[int] = []
         self.capacity: list[float] = []
         self.replicas: list[int] = []
@@ -48,17 +51,26 @@ class Tally:
         """Records that arrived and are not done."""
         return sum(self.arrived) - sum(self.done_by_partition)
 
-    def done(self, second: int, index: int, latencies: list[float], objective_seconds: float) -> None:
-        """Count records of one partition that were done in a second of the load."""
+    def done(self, second: int, index: int, latencies: list[float], objective_seconds: float) -> bool:
+        """Count records of one partition that were done in a second of the load.
+
+        Returns:
+            True: one of them was late.
+        """
         self.latencies.extend(latencies)
         self.done_by_partition[index] += len(latencies)
         longest = max(latencies)
-        entry = self._seconds.get(second)
-        if entry is None:
-            entry = self._seconds[second] = _Second()
+        entry = self._seconds[second]
         entry.latency_max = max(entry.latency_max, longest)
         if longest > objective_seconds:
-            entry.late += sum(map(objective_seconds.__lt__, latencies))
+            entry.late += sum(map(float(objective_seconds).__lt__, latencies))
+            return True
+        return False
+
+    def late(self, arrived_in: Iterable[int]) -> None:
+        """Count late records by the second of the load in which each arrived."""
+        for second in arrived_in:
+            self._seconds[second].late_arrived += 1
 
     def outcome(
         self,
@@ -83,7 +95,7 @@ class Tally:
             return sum(count for second, count in by_second.items() if second < seconds)
 
         played = range(len(self.replicas))
-        entries = [self._seconds.get(second, _Second()) for second in played]
+        entries = [self._seconds[second] for second in played]
         arrived = [*self.arrived, *[0] * (len(played) - len(self.arrived))]
         return Outcome(
             arrived=sum(self.arrived),
@@ -109,6 +121,7 @@ class Tally:
                 waiting=tuple(self.waiting),
             ),
             seconds=seconds,
+            late_by_arrival=tuple(self._seconds[second].late_arrived for second in range(seconds)),
             done_by_partition={
                 str(partition): done for partition, done in zip(partitions, self.done_by_partition, strict=True)
             },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -224,8 +224,21 @@ class World:
             if told.busies:
                 queue = self.queues[index]
                 member.meter.done(queue.partition, now, told.latencies, told.busies, queue.position)
-                self.tally.done(self.second(), index, told.latencies, self.config.sla_seconds)
+                if self.tally.done(self.second(), index, told.latencies, self.config.sla_seconds):
+                    self._count_late(queue, told.latencies)
                 queue.compact(member.fetched.get(index, queue.position))
+
+    def _count_late(self, queue: Queue, latencies: Sequence[float]) -> None:
+        """Count the late ones of the records that were done last of a partition, by when they arrived."""
+        stamps = queue.stamps[queue.head - len(latencies) : queue.head]
+        objective, begin = self.config.sla_seconds, self.begin
+        self.tally.late(
+            int(stamp - begin) for stamp, latency in zip(stamps, latencies, strict=True) if latency > objective
+        )
+
+    def count_left(self) -> None:
+        """Count what is not done as late, by when it arrived."""
+        self.tally.late(int(stamp - self.begin) for queue in self.queues for stamp in queue.stamps[queue.head :])
 
     def _fetch(self, member: Member, index: int) -> None:
         queue, fetched = self.queues[index], member.fetched[index]

@@ -170,7 +170,7 @@ def test_records_are_played_at_the_moments_that_a_file_tells(
     """Ten records each 0.1 s were a burst of 100 a second: late with four replicas where one is enough."""
     path = tmp_path / "load.csv"
     path.write_text("time,records\n" + "".join(f"{at / 10},10\n" for at in range(100)))
-    words = ["simulate", str(path), "--sla", "0.1", "--policy", "fixed:replicas=1"]
+    words = ["simulate", str(path), "--sla", "0.1", "--policy", "fixed:replicas=1", "--replicas", "1"]
     assert main(words) == 0
     assert "arriving as recorded" in capsys.readouterr().out.splitlines()[0]
     assert told(words, capsys)["runs"][0]["share_in_time"] == 1.0
@@ -206,6 +206,58 @@ def test_how_a_table_was_read_is_told_with_the_option_that_changes_it(
     assert not printed["load"]["partitions_assumed"]
     assert printed["load"]["read_as"]["quantity"] == "count"
     assert printed["load"]["records"] == pytest.approx(34.5)
+
+
+@pytest.mark.slow
+def test_a_cold_start_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "constant:rate=500,seconds=30", "--startup", "3", "--no-advice"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "begins with 3 replicas, what the first 5 s take" in out
+    assert "without the first" not in out
+    assert main([*words, "--replicas", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "begins with 1 replica;" not in out
+    assert "objective/trim: without the first 6 s, in which no replica that is asked for can be there, " in out
+    (run,) = told([*words, "--replicas", "1"], capsys)["runs"]
+    assert run["share_in_time"] < run["without_first"]["share_in_time"]
+    assert run["without_first"]["seconds"] == 6
+
+
+@pytest.mark.slow
+def test_what_would_help_is_told_where_no_policy_holds_the_share(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "constant:rate=300,seconds=20", "--partitions", "2", "--shares", "0.8,0.2", "--keys", "fixed"]
+    assert main(words) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("advice: ")]
+    assert line.startswith("advice: objective/trim has ")
+    assert "in time where 99.9 % are asked for; 99.9 % would be held with 4 partitions" in line
+    found = told(words, capsys)["advice"]
+    assert (found["policy"], found["code"]) == ("objective/trim", "tried")
+    assert {trial["change"] for trial in found["trials"] if trial["holds"]} == {"partitions"}
+    assert told([*words, "--no-advice"], capsys)["advice"] is None
+    assert told(["simulate", "constant:rate=30,seconds=5"], capsys)["advice"] is None
+
+
+@pytest.mark.slow
+def test_money_is_told_beside_a_fixed_group(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "spike:rate=50,height=350,at=20,width=20,seconds=90", "--sla", "2", "--price", "$0.60"]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("cost "))
+    assert lines[at + 1].startswith("objective/trim ")
+    assert lines[at + 2].startswith("2 replicas all the time ")
+    assert lines[at + 3] == "2 replicas all the time: the fewest that hold 99.9 % without being scaled"
+    printed = told(words, capsys)
+    (run,) = printed["runs"]
+    fixed = printed["price"]["fixed"]
+    assert (printed["price"]["per_replica_hour"], printed["price"]["currency"]) == (0.6, "$")
+    assert run["cost"] == pytest.approx(0.01 * run["replica_minutes"])
+    assert run["cost_per_month"] == pytest.approx(0.6 * 730 * run["replicas_mean"])
+    assert (fixed["replicas"], fixed["cost"]) == (2, pytest.approx(0.01 * 3.0))
+    assert lines[at + 4].startswith(f"objective/trim costs {(1 - run['replica_minutes'] / 3.0) * 100:.1f} % less")
+    nothing = told(["simulate", "constant:rate=30,seconds=5"], capsys)
+    assert nothing["price"] is None
+    assert "cost" not in nothing["runs"][0]
 
 
 def test_a_load_without_a_record_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,6 +383,7 @@ def test_a_part_of_a_trace_of_months_is_played(tmp_path: Path, capsys: pytest.Ca
         ([LOAD, "--scale", "nan"], "cannot be scaled"),
         ([LOAD, "--begin", "100"], "no part"),
         ([LOAD, "--seeds", "0"], "at least one run"),
+        ([LOAD, "--price", "cheap"], "--price is 'cheap'"),
         ([LOAD, "--heartbeat", "0", "--protocol", "eager"], "A heartbeat (--heartbeat) comes every 0 s"),
         ([LOAD, "--slicing", "--protocol", "eager"], "rebalance"),
     ],

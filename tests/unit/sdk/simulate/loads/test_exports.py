@@ -58,13 +58,13 @@ def test_a_counter_is_read_by_its_differences_through_gaps_and_restarts(tmp_path
     assert made.per_second == pytest.approx([10.0] * 15 + [20.0] * 30 + [2.0] * 15)
     assert made.read_as is not None
     assert made.read_as.quantity == "counter"
-    assert made.notes == ("the counter began anew 1 times, and was counted from 0 then",)
+    assert made.notes == ("the counter began anew 1 time, and was counted from 0 then",)
 
 
 def test_what_a_monitor_did_not_know_is_left_out(tmp_path: Path) -> None:
     made = read_load(answer(tmp_path, ({}, [(0, "1.5"), (15, "1.5"), (30, "NaN"), (45, "2.5"), (60, "2.5")])))
     assert made.notes == (
-        "1 rows have no value and were left out",
+        "1 row has no value and was left out",
         "1 of 5 steps of 15 s are missing and count as no load",
     )
 
@@ -108,7 +108,7 @@ def test_a_table_of_grafana(tmp_path: Path) -> None:
     made = read_load(file(tmp_path, wide))
     assert made.partitions == (Partition("Orders", 0), Partition("Orders", 1))
     assert made.per_second == (3.5,) * 15 + (1.5,) * 15
-    assert made.notes == ("1 rows have no value and were left out",)
+    assert made.notes == ("1 row has no value and was left out",)
     named = read_load(file(tmp_path, f'Time,"sum(rate(x_total[5m]))"\n{BEGIN},10\n{BEGIN + 60},20\n'))
     assert named.per_second[0] == 10
 

@@ -249,7 +249,7 @@ def test_numbers_that_are_dates_in_part_only_are_numbers(tmp_path: Path) -> None
 def test_rows_of_the_same_time_are_added_up_and_said(tmp_path: Path) -> None:
     made = read_load(file(tmp_path, "time,partition,records\n0,0,1\n0,0,2\n0,1,4\n1,0,8\n"))
     assert made.per_second == (7, 8)
-    assert made.notes == ("1 rows have the time and partition of another one and were added to it",)
+    assert made.notes == ("1 row was added to an earlier one of the same time and partition",)
 
 
 def test_columns_that_nothing_is_played_by_are_said(tmp_path: Path) -> None:
@@ -436,8 +436,11 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ('[{"a": {"0": 5}}, {"a": {"0": -5}}]', "row 2: a-0"),
         ("partition,records\n0,1\n", "a column 'time'"),
         ("time,partition\n0,1\n", "'records' or 'bytes'"),
-        ("time,amount\n0,1\n", "a column 'amount', which is not known"),
-        ("time,part,records\n0,1,1\n", "the nearest is 'partition'"),
+        ("time,amount\n0,1\n", "names that are not known: 'amount'"),
+        ("when,how_many\n0,1\n", "'when', 'how_many'. What they tell .* Rename them"),
+        ('{"status":"succ', r"begins like JSON and ends or breaks off as none \(Unterminated string"),
+        ("PK\x03\x04", "is a packed archive, as spreadsheets are"),
+        ("time,partitions,records\n0,1,1\n", "the nearest is 'partition'"),
         ("time,records,records\n0,1,2\n", "more than one column 'records'"),
         ("time,records,count\n0,1,2\n", "'records' and 'count', which both tell the records"),
         ("time,timestamp,count\n0,1,2\n", "both tell the time"),
@@ -458,7 +461,7 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ('[{"a": {"x": 5}}]', "partition 'x'"),
         ('[{"a": 5}]', "percent"),
         ('[{"a": {}}]', "no partition"),
-        ('{"kind": "hello"}', "no member's report"),
+        ('{"kind": "hello"}', "none is a member's report"),
     ],
 )
 def test_what_is_no_load_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
