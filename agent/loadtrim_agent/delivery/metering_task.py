@@ -196,7 +196,7 @@ class MeteringTask:
     ) -> None:
         """Count what is done for certain."""
         latencies, busies, timed = measured
-        self.meter.done(stream.partition, now, latencies, busies, position)
+        self.meter.done(stream.partition, now, latencies, busies, position, revision=self._batches.revision())
         self._show_done(stream, len(busies), timed, busies)
 
     def _done_perhaps(
@@ -206,7 +206,8 @@ class MeteringTask:
         _, busies, _ = unpack(finished, wall_offset, (), self._batches)
         ages = [each.age(wall_offset) for each in handed_on(finished)]
         not_late = NotLate.UNKNOWN if stream.commits is None else NotLate.UNDECIDED
-        self.meter.done(stream.partition, now, ages, busies, position, not_late=not_late)
+        revision = self._batches.revision()
+        self.meter.done(stream.partition, now, ages, busies, position, not_late=not_late, revision=revision)
         late = [age for age in ages if age > self.meter.judge.latency_max_seconds]
         self._show_done(stream, len(busies), late, [])
 

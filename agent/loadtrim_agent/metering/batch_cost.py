@@ -5,6 +5,9 @@ for twenty. Shared out over five, each looks four times as dear as it is where t
 batches become smaller, records look dearer, and still more members are asked for. So the time of a batch is taken to be
 a part of its own and a part of each record. A record is charged what it costs in a full batch.
 
+What is learnt of batches counts for those before as well: records that were charged when less was known would be
+remembered for a minute as too dear. So each change of the charge is told (:meth:`BatchCost.revision`).
+
 Source: least squares of time over records, with a prior that all the time is the records'. The form is that of batch
 service in queueing theory (Bailey, 1954), and of Gunther's law of scalability without its last term.
 """
@@ -12,6 +15,7 @@ service in queueing theory (Bailey, 1954), and of Gunther's law of scalability w
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 __all__ = ["BatchCost"]
 
@@ -25,6 +29,22 @@ FULL_SHARE = 0.9
 """Of the limit: a batch of as many is full. Chosen."""
 REACH = 3.0
 """A batch is taken to become so many times as large as the largest seen lately, at most. Chosen."""
+REVISED_SHARE = 0.02
+"""Change of the charge from which on the past is charged anew. Chosen: what that takes is of all partitions."""
+
+
+class _Charge(NamedTuple):
+    """The time of a batch, and of how many records it is taken to be where there is much to do."""
+
+    own: float
+    """Part of the batch itself, seconds."""
+    each: float
+    """Part of each record, seconds."""
+    full: float
+
+    def of(self, records: float) -> float:
+        """Return what a record costs in a full batch over what it costs in one of ``records``."""
+        return (self.own / max(self.full, records) + self.each) / (self.own / records + self.each)
 
 
 class BatchCost:
@@ -37,6 +57,7 @@ class BatchCost:
         self._spread = self._covariance = 0.0
         """The sums of squared deviations of the records, and of their products with the seconds'."""
         self._largest = 0.0
+        self._revision = 1.0
         self.filled = True
         """The last batch was as good as full."""
 
@@ -51,6 +72,7 @@ class BatchCost:
         """
         if not 0.0 <= seconds < math.inf:
             return
+        before = self._charge(limit) if self._weight else None
         share = 1.0 if part is None else part / records
         kept = 0.5 ** (share / HALF_LIFE_BATCHES)
         weight = self._weight * kept + share
@@ -62,6 +84,19 @@ class BatchCost:
         self._weight = weight
         self._largest = max(self._largest * kept, float(records))
         self.filled = records >= FULL_SHARE * limit
+        if self._seconds:
+            after = self._charge(limit)
+            self._revision *= after.of(self._records) / (before.of(self._records) if before is not None else 1.0)
+
+    def revision(self) -> float:
+        """Return what is charged now over what was when this was last asked, for a batch of the mean size.
+
+        1.0 while the two hardly differ.
+        """
+        if abs(self._revision - 1.0) < REVISED_SHARE:
+            return 1.0
+        revision, self._revision = self._revision, 1.0
+        return revision
 
     def factor(self, records: int, limit: int) -> float:
         """Return what a record costs in a full batch over what it costs in one of ``records``, 0 .. 1.
@@ -70,12 +105,13 @@ class BatchCost:
             records: of the batch, at least 1.
             limit: most records that a batch can have.
         """
-        if not self._weight or not self._seconds:
-            return 1.0
+        return self._charge(limit).of(records) if self._weight and self._seconds else 1.0
+
+    def _charge(self, limit: int) -> _Charge:
+        """Return what is charged where a batch can have so many records."""
         proportional = self._seconds / self._records
         prior = PRIOR_BATCHES * (PRIOR_SPREAD * self._records) ** 2
         each = (self._covariance + prior * proportional) / (self._spread + prior)
         each = min(max(0.0, each), proportional)
         own = self._seconds - each * self._records
-        full = max(float(records), min(float(limit), REACH * self._largest))
-        return (own / full + each) / (own / records + each)
+        return _Charge(own, each, min(float(limit), REACH * self._largest))

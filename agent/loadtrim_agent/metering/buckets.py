@@ -34,8 +34,9 @@ class WorkSlots:
         """First grid slot that is not closed; None until a partition is acquired."""
         self.carry = 0.0
         """Work, or less than none, that goes to the slots that are closed next."""
-        self.uncosted: dict[str, float] = {}
-        """Topic -> records in closed slots, while no cost is known."""
+        self.uncosted: dict[str, dict[int, float]] = {}
+        """Topic -> grid slot -> records in closed slots, while no cost is known. They are told in these slots when one
+        is: put together into one, a few long records would look like a burst."""
         self._gone: dict[int, float] = {}
         """Grid slot -> work, of slots that were open when their partition was lost."""
 
@@ -50,7 +51,9 @@ class WorkSlots:
         arrivals = part.arrivals
         arrivals.place_all()
         if cost is None:
-            self._add_uncosted(part.partition.topic, sum(arrivals.open.values()) + arrivals.correction)
+            begin = min(arrivals.open, default=self.first_open or 0)
+            for slot, count in ((begin, arrivals.correction), *arrivals.open.items()):
+                self._add_uncosted(part.partition.topic, slot, count)
             return
         for slot, count in arrivals.open.items():
             self._gone[slot] = self._gone.get(slot, 0.0) + count * cost.mean
@@ -62,6 +65,10 @@ class WorkSlots:
         """The log clock turned out to be that much ahead of what was thought."""
         if self.first_open is not None:
             self.first_open += grid_slots
+        self.uncosted = {
+            topic: {slot + grid_slots: records for slot, records in slots.items()}
+            for topic, slots in self.uncosted.items()
+        }
         self._gone = {slot + grid_slots: work for slot, work in self._gone.items()}
 
     def close(
@@ -85,23 +92,26 @@ class WorkSlots:
         if self.first_open is None:
             return 0.0, ()
         upto = max(self._settled(now, parts), self.first_open)
-        first = max(self.first_open, upto - SLOTS_MAX * self._grid.parts)
+        oldest = upto - SLOTS_MAX * self._grid.parts
+        begin = max(self.first_open, oldest)
+        counted = [(part, part.close(now, upto, upto - begin, sized)) for part, sized in parts]
+        for part, counts in counted:
+            if any(counts) and cost_of(part) is None:
+                for slot, count in enumerate(counts, upto - len(counts)):
+                    self._add_uncosted(part.partition.topic, slot, count)
+        late = [*self._costed(costs, oldest), *((slot, self._gone[slot]) for slot in sorted(self._gone) if slot < upto)]
+        first = self._grid.aligned(max(oldest, min([begin, *(slot for slot, _ in late)])))
         work = [0.0] * ((upto - first) // self._grid.parts)
-        for part, sized in parts:
-            counts = part.close(now, upto, upto - first, sized)
-            if any(counts):
-                self._add(work, part.partition.topic, counts, cost_of(part))
-        for slot in sorted(slot for slot in self._gone if slot < upto):
-            amount = self._gone.pop(slot)
+        for part, counts in counted:
+            if any(counts) and (cost := cost_of(part)) is not None:
+                self._add(work, counts, cost)
+        for slot, amount in late:
+            self._gone.pop(slot, None)
             if slot < first:
                 self.carry += amount
             else:
                 work[(slot - first) // self._grid.parts] += amount
         self.first_open = upto
-        for topic in sorted(self.uncosted):
-            cost = costs.roughly(topic)
-            if cost is not None:
-                self.carry += self.uncosted.pop(topic) * cost.mean
         self.carry = spread(work, self.carry)
         return round(self._grid.start(first), 6), self._rounded(work)
 
@@ -153,15 +163,28 @@ class WorkSlots:
                 settled = min(settled, part.observed_until(now))
         return self._grid.aligned(self._grid.index(max(settled, now - self._settle_seconds_max)))
 
-    def _add(self, work: list[float], topic: str, counts: Sequence[float], cost: Cost | None) -> None:
+    def _add(self, work: list[float], counts: Sequence[float], cost: Cost) -> None:
         """Add one partition's closed counts, of which the last belongs to the end of ``work``."""
-        if cost is None:
-            self._add_uncosted(topic, sum(counts))
-            return
         per_slot = self._grid.parts
         for number, count in enumerate(counts, len(work) * per_slot - len(counts)):
             if count:
                 work[number // per_slot] += count * cost.mean
 
-    def _add_uncosted(self, topic: str, records: float) -> None:
-        self.uncosted[topic] = self.uncosted.get(topic, 0.0) + records
+    def _add_uncosted(self, topic: str, slot: int, records: float) -> None:
+        if records:
+            slots = self.uncosted.setdefault(topic, {})
+            slots[slot] = slots.get(slot, 0.0) + records
+
+    def _costed(self, costs: TopicCosts, oldest: int) -> list[tuple[int, float]]:
+        """Take what has a cost by now: (grid slot, work). What still has none is kept, no further back than it will be
+        told.
+        """
+        found = []
+        for topic in sorted(self.uncosted):
+            slots, cost = self.uncosted.pop(topic), costs.roughly(topic)
+            for slot in sorted(slots):
+                if cost is not None:
+                    found.append((slot, slots[slot] * cost.mean))
+                else:
+                    self._add_uncosted(topic, max(slot, oldest), slots[slot])
+        return found

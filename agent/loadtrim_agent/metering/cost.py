@@ -6,6 +6,7 @@ Measured per record, never as 1 / throughput, so it is right for members that ar
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 __all__ = [
@@ -77,6 +78,14 @@ class CostEstimate:
         self._squares += total_of_squares
         self._known = self._prior = None
 
+    def revise(self, factor: float) -> None:
+        """Take what all records so far cost times ``factor``: it was charged with less knowledge."""
+        weight, mean, squares = self._folded
+        self._folded = weight, mean * factor, squares * factor * factor
+        self._total *= factor
+        self._squares *= factor * factor
+        self._known = self._prior = None
+
     def _merged(self) -> tuple[float, float, float]:
         weight, mean, squares = self._folded
         if not self._count:
@@ -142,6 +151,11 @@ class TopicCosts:
         if estimate is None:
             estimate = self._topics[topic] = CostEstimate()
         estimate.add(now, count, total, total_of_squares)
+
+    def revise(self, factor: float, partitions: Iterable[CostEstimate]) -> None:
+        """Take what all records so far cost, of topics and of partitions, times ``factor``."""
+        for estimate in (*self._topics.values(), *partitions):
+            estimate.revise(factor)
 
     def of(self, topic: str) -> Cost | None:
         """Of a topic; None before its first record."""

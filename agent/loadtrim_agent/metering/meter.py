@@ -222,6 +222,7 @@ class Meter:
         position: int,
         *,
         not_late: NotLate = NotLate.IN_TIME,
+        revision: float = 1.0,
     ) -> None:
         """Records of one partition were done, in the order of the log; one call per gathered batch.
 
@@ -232,6 +233,8 @@ class Meter:
             busies: busy seconds of user code, as many.
             position: the offset after the last of them.
             not_late: what is known of those that were not late by then, where user code may work on them still.
+            revision: what was done before is taken to have cost so many times as much. How busy the member was stays as
+                it was told.
 
         Raises:
             ValueError: the two sequences differ in length.
@@ -243,6 +246,8 @@ class Meter:
         if not 0.0 <= total < math.inf:
             busies = [busy if 0.0 <= busy < math.inf else 0.0 for busy in busies]
             total = sum(busies)
+        if revision != 1.0:
+            self._costs.revise(revision, (part.cost for part in self._parts.values()))
         part = self._parts.get(partition)
         if part is None:
             self.ignored += count

@@ -24,7 +24,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import Untold
 
 from .forecast import alike_seconds
-from .observation import SLOT_SECONDS, Observation, PartitionObservation
+from .observation import SLOT_SECONDS
 from .values import (
     TAUS_SECONDS,
     ArrivalCurve,
@@ -32,7 +32,9 @@ from .values import (
     GroupState,
     MemberEstimate,
     NotReady,
+    Observation,
     PartitionEstimate,
+    PartitionObservation,
     PlanConfig,
     Reason,
 )
@@ -57,6 +59,9 @@ interval away from its share before (about four standard errors)."""
 SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
 UNSIZED_STATES = frozenset({"paused", "blocked"})
+CONTRADICTED_SHARE = 0.8
+"""A member that falls behind while it gives less than this share of its capacity does not have it. Chosen: user code
+that waits between its records takes some of a whole one."""
 STARTUP_SAMPLES = 20
 NOTHING = ArrivalCurve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
 
@@ -94,6 +99,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
     idle = len(series) >= IDLE_SECONDS and not any(entry.lag for entry in observation.partitions.values())
     if not costs and not (idle and not any(series)):
         return NotReady(Reason.NOT_READY, "no member has finished a record yet, so the cost of one is not known")
+    cost = statistics.fmean(costs.values()) if costs else 0.0
     inputs = _Inputs(
         observation=observation,
         group=group,
@@ -101,7 +107,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         members=members,
         rates=rates,
         costs=costs,
-        cost=statistics.fmean(costs.values()) if costs else 0.0,
+        cost=cost,
         shape=unit_curve(observation.slots, alike_seconds(series)),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
@@ -116,17 +122,19 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
     handoff = _or(quantile(observation.handoffs_seconds, 0.99), config.handoff_seconds)
     startups = observation.startups_seconds[-STARTUP_SAMPLES:]
     cost = work / rate if rate > 0 else inputs.cost
+    dispersion = sum(entry.work * entry.dispersion for entry in sized) / work if work > 0 else 0.0
+    waiting = _waiting(sized, inputs.members)
     known = [member.capacity for member in inputs.members.values() if member.age_seconds is not None]
     return Estimate(
         at=observation.now,
         series=series,
         curve=inputs.shape,
         correlation=_correlation(sized, inputs.shape, series, observation),
-        dispersion=sum(entry.work * entry.dispersion for entry in sized) / work if work > 0 else 0.0,
+        dispersion=dispersion,
         partitions=partitions,
         members=inputs.members,
         rate=rate,
-        backlog=sum(entry.persistent_backlog for entry in sized),
+        backlog=sum(entry.persistent_backlog * waiting.get(entry.owner or "", 1.0) for entry in sized),
         late=sum(entry.late for entry in sized),
         throughput=sum(entry.done_rate for entry in observation.partitions.values()),
         cost=cost,
@@ -173,18 +181,29 @@ def _or(value: float | None, default: float) -> float:
 
 
 def _members(observation: Observation, group: GroupState) -> dict[str, MemberEstimate]:
-    """Every member of the group; one whose capacity is not known yet is taken to be like the others."""
+    """Every member of the group; one whose capacity is not known yet is taken to be like the others.
+
+    So is one that says what a member which fell behind said, and could not do.
+    """
     known = observation.members
-    learnt = [entry.concurrency * entry.speed for entry in known.values() if entry.capacity_known]
-    typical = statistics.median(learnt or [entry.concurrency * entry.speed for entry in known.values()] or [1.0])
+    contradicted = {
+        member: entry.behind_busy_seconds / entry.concurrency
+        for member, entry in known.items()
+        if entry.behind_busy_seconds is not None and entry.behind_busy_seconds < CONTRADICTED_SHARE * entry.concurrency
+    }
+    others = statistics.median(contradicted.values()) if contradicted else 1.0
+    told = {member: entry.concurrency * entry.speed for member, entry in known.items()}
+    able = {member: capacity * contradicted.get(member, others) for member, capacity in told.items()}
+    learnt = [able[member] for member, entry in known.items() if entry.capacity_known or member in contradicted]
+    typical = statistics.median(learnt or able.values() or [1.0])
     result = {}
     for member in sorted(group.members):
         entry = known.get(member)
         if entry is None:
             result[member] = MemberEstimate(capacity=typical, silent=member in observation.silent)
             continue
-        known_here = entry.capacity_known or not learnt
-        capacity = max(entry.concurrency * entry.speed, 1e-6) if known_here else typical
+        known_here = entry.capacity_known or member in contradicted or not learnt
+        capacity = max(able[member], 1e-6) if known_here else typical
         given = capacity / entry.speed * entry.interval_seconds
         result[member] = MemberEstimate(
             capacity=capacity,
@@ -192,6 +211,7 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
             speed=entry.speed,
             age_seconds=max(0.0, observation.now - entry.received_at),
             silent=member in observation.silent,
+            told=told[member] if member in contradicted else None,
         )
     return result
 
@@ -382,6 +402,21 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
         curve=curve,
         state=entry.state,
     )
+
+
+def _waiting(sized: Sequence[PartitionEstimate], members: Mapping[str, MemberEstimate]) -> dict[str, float]:
+    """Return what share of its backlog waits, by owner.
+
+    A record in hand is no backlog: it is being done, and the overhead has it. A member has its capacity in busy seconds
+    per second in hand, which is as many records (Little's law).
+    """
+    standing: dict[str, float] = {}
+    for entry in sized:
+        if entry.owner is not None and entry.cost > 0.0:
+            records = (entry.persistent_backlog + entry.late) / entry.cost
+            standing[entry.owner] = standing.get(entry.owner, 0.0) + records
+    in_hand = {name: member.capacity / member.speed for name, member in members.items()}
+    return {name: max(0.0, 1.0 - in_hand.get(name, 0.0) / count) for name, count in standing.items() if count > 0.0}
 
 
 def _partition_curve(

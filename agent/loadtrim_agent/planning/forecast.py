@@ -15,9 +15,9 @@ from functools import lru_cache
 from operator import mul
 
 from .baseline import NOTHING_EXPECTED, Expectation
-from .values import Forecast
+from .values import Estimate, Forecast
 
-__all__ = ["WINDOWS_SECONDS", "alike_seconds", "forecast", "reach_seconds"]
+__all__ = ["WINDOWS_SECONDS", "alike_seconds", "dispersion_of", "forecast", "reach_seconds"]
 
 WINDOWS_SECONDS = (120, 60, 30, 15, 8)
 """Pasts that are tried, longest first."""
@@ -49,6 +49,11 @@ NOISE_FLOOR_VALUES = 2.0
 """Of few values the noise is easily taken for too small: it counts for (1 + this / their number) times as much."""
 IDLE_SECONDS = 10
 """Nothing for so long is no part of the load that comes after it."""
+CHANCE_SECONDS = 20.0
+"""Seconds of measurement that the assumption of chance counts as much as. Chosen."""
+IDLE_CHANCE = 0.001
+"""Probability of a gap so long, where records come by chance as often as these, below which it is idle time as well.
+Chosen."""
 IDLE_SHARE = 0.02
 """Of the newest seconds: less is nothing."""
 CALMER = 0.8
@@ -201,6 +206,21 @@ def reach_seconds(horizon_seconds: float) -> float:
     return DAMPING_PER_SECOND * (1 - math.pow(DAMPING_PER_SECOND, horizon_seconds)) / (1 - DAMPING_PER_SECOND)
 
 
+def dispersion_of(estimate: Estimate) -> float:
+    """Return the index of dispersion of the group's work in a second, around what the load does now.
+
+    That is the work of a record, where records of equal cost come by chance. They are taken to come so until more than
+    a short time of one kind was seen. What records differ by in cost comes on top.
+    """
+    series, cost = estimate.series, estimate.cost
+    if not series:
+        return cost + estimate.dispersion
+    line, window = _told(series)
+    mean, told = statistics.fmean(series[-window:]), max(0, window - WINDOWS_SECONDS[-1])
+    seen = line.stddev * line.stddev / mean if mean > 0.0 else cost
+    return (seen * told + cost * CHANCE_SECONDS) / (told + CHANCE_SECONDS) + estimate.dispersion
+
+
 def alike_seconds(series: Sequence[float]) -> int:
     """How many of the newest seconds are of one kind: what was before is another load."""
     return _told(tuple(series))[1]
@@ -216,12 +236,21 @@ def _since_idle(series: Sequence[float]) -> Sequence[float]:
     nothing = IDLE_SHARE * statistics.fmean(series[-NEWEST:])
     if series[-1] <= nothing:
         return series
+    idle = _idle_seconds(series, nothing)
     begin = run = 0
     for second, value in enumerate(series):
         run = run + 1 if value <= nothing else 0
-        if run >= IDLE_SECONDS or run == second + 1:
+        if run >= idle or run == second + 1:
             begin = second + 1
     return series[begin:]
+
+
+def _idle_seconds(series: Sequence[float], nothing: float) -> float:
+    """Return for how long nothing must have come to be no chance: few records leave such gaps by themselves."""
+    runs = [len(list(run)) for empty, run in itertools.groupby(series, lambda value: value <= nothing) if empty]
+    longest = max(runs, default=0)
+    empty = (sum(runs) - longest) / (len(series) - longest)
+    return max(IDLE_SECONDS, math.log(IDLE_CHANCE) / math.log(empty)) if empty > 0.0 else IDLE_SECONDS
 
 
 def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:

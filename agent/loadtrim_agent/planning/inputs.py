@@ -123,7 +123,7 @@ def view_of(
 
     @cache
     def limits_at(factor: float) -> Limits:
-        return expected_by(limits_of(estimate, config, factor), estimate)
+        return expected_by(limits_of(estimate, config, factor), estimate, config)
 
     @cache
     def dealer_at(factor: float) -> LongestFirst:

@@ -10,19 +10,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-
-import msgspec
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .bucket_sums import SlotSums
-from .history import RecentSeconds, Second
-from .values import TAUS_SECONDS, GroupState, PlanConfig
+from .falling_behind import ADVANCING, Flow, MemberFlow
+from .history import RecentSeconds
+from .values import TAUS_SECONDS, GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
-__all__ = ["History", "MemberObservation", "Observation", "PartitionObservation", "shape_of"]
+__all__ = ["SLOT_SECONDS", "Average", "History", "flow_of", "shape_of"]
 
 SLOT_SECONDS = 0.1
 KEEP_SECONDS = 300.0
@@ -48,15 +47,19 @@ SAMPLES_MAX = 256
 """Handoff and start-up times that are remembered."""
 FAST_SECONDS = 2.0
 SLOW_SECONDS = 20.0
+SLOW_RECORDS = 30.0
+SLOW_SECONDS_MAX = 180.0
+"""Few records tell a rate only over as long as so many take to come. Chosen: to a fifth, and as long as slots are
+kept."""
 MEMBER_SECONDS = 10.0
 JUMP_VARIANCES = 6.0
-"""A rate that is further off the one before counts as off by the root of this many variances, or of as many as are
-usual for arrivals at random."""
+"""Variances whose root is the most that a rate counts as off the one before: of those measured, or of those usual for
+arrivals at random."""
 WHOLE_SHARE = 0.9
 """Of an interval: what was seen of it is taken for all of it."""
 SHAPE_REACH_SECONDS = 2.0
-"""What comes in a second can be told from windows of this length, not from those of the half second around a burst: a
-shape that reaches less far (of somebody who has just taken the partition over) is none yet."""
+"""Windows of this length tell what comes in a second; those of the half second around a burst do not. A shape that
+reaches less far is none yet: its owner has just taken the partition over."""
 GONE = "gone"
 """State of an entry about a partition that the reporter lost in the interval."""
 LEFT_OUT = ("copy", "slot_length", "slot_time", "partition")
@@ -64,76 +67,6 @@ LEFT_OUT = ("copy", "slot_length", "slot_time", "partition")
 slots are of another length, or far from the time of its append. ``partition``: no more are remembered."""
 UNSEEN = frozenset({"paused", "blocked"})
 """States of partitions whose arrivals are not in the reporter's slots."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberObservation:
-    """A member's last report, as far as it matters beyond its partitions."""
-
-    received_at: float
-    instance: str
-    instance_type: str
-    interval_seconds: float
-    concurrency: float
-    capacity_known: bool
-    """False: the member was never saturated, and may be able to give more, or less, than ``concurrency``."""
-    untold: str
-    """Reason why nobody knows when its records are done; empty: it is known."""
-    speed: float
-    busy_seconds: float
-    slots_end: float | None
-    work_rate: float
-    """Busy seconds/s that arrived for it, smoothed."""
-
-
-class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition, smoothed over its reports."""
-
-    reporter: str
-    at: float
-    rate_slow: float
-    """Records/s over the last 20 s or so."""
-    rate_fast: float
-    """The same over the last 2 s."""
-    rate_last: float
-    """The same in the last interval."""
-    rate_sd: float
-    """Standard deviation of the rate over one report's interval."""
-    done_rate: float
-    cost: float | None
-    """Busy seconds per record on the reporter."""
-    cost_variance: float
-    lag: int
-    standing_records: float
-    lag_seconds: float
-    shape: tuple[float, ...]
-    """For each of ``TAUS_SECONDS``: so many seconds' worth of its mean work arrive in a window so long. Empty: not
-    measured."""
-    shape_rate: float
-    """Busy seconds per second on the reporter in the longest of these windows."""
-    state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What is known at one moment, nothing concluded yet."""
-
-    now: float
-    slots: tuple[float, ...]
-    """Work that arrived in the group per slot, oldest first; complete: every owner has reported all of them."""
-    members: Mapping[str, MemberObservation]
-    partitions: Mapping[Partition, PartitionObservation]
-    handoffs_seconds: tuple[float, ...]
-    startups_seconds: tuple[float, ...]
-    stale: tuple[tuple[str, float | None], ...]
-    """Owners without a recent report and how old their last one is; sorted by member."""
-    silent: frozenset[str] = frozenset()
-    """All members without a recent report, owners or not."""
-    late_records: Mapping[str, int] = field(default_factory=dict)
-    past: tuple[Second, ...] = ()
-    """What the group did in each of the last seconds, oldest first."""
-    opening: float = 0.0
-    """Work that is known to have arrived in the second after the last slot: there will be no less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +80,19 @@ class _Given:
     """Busy seconds/s that arrived for it."""
 
 
-class _Average:
-    """Exponentially forgetting mean of amounts per second."""
+class Average:
+    """Exponentially forgetting mean of amounts per second.
 
-    __slots__ = ("amount", "seconds", "time_constant")
+    Args:
+        time_constant: seconds.
+        least: so much of the amount is remembered, for up to :data:`SLOW_SECONDS_MAX`.
+    """
 
-    def __init__(self, time_constant: float) -> None:
-        self.time_constant = time_constant
+    __slots__ = ("_least", "_shortest", "amount", "seconds", "time_constant")
+
+    def __init__(self, time_constant: float, least: float = 0.0) -> None:
+        self.time_constant = self._shortest = time_constant
+        self._least = least
         self.amount = 0.0
         self.seconds = 0.0
 
@@ -162,6 +101,9 @@ class _Average:
         keep = math.exp(-elapsed / self.time_constant)
         self.amount = self.amount * keep + amount
         self.seconds = self.seconds * keep + observed + min(silence, self.time_constant)
+        if self._least:
+            longest = self._least / self.amount * self.seconds if self.amount > 0.0 else SLOW_SECONDS_MAX
+            self.time_constant = max(self._shortest, min(longest, SLOW_SECONDS_MAX))
 
     def value(self, silence: float = 0.0) -> float:
         """The mean, after ``silence`` further seconds in which nothing came."""
@@ -193,9 +135,9 @@ class _PartitionTrack:
     )
 
     def __init__(self) -> None:
-        self.fast = _Average(FAST_SECONDS)
-        self.slow = _Average(SLOW_SECONDS)
-        self.variance = _Average(SLOW_SECONDS)
+        self.fast = Average(FAST_SECONDS)
+        self.slow = Average(SLOW_SECONDS, SLOW_RECORDS)
+        self.variance = Average(SLOW_SECONDS)
         self.rate: float | None = None
         """Records/s in the last interval that was seen."""
         self.part = (0, 0.0, 0.0)
@@ -224,7 +166,7 @@ class _PartitionTrack:
         if report.cost_mean is not None and report.cost_mean > 0:
             self.cost, self.cost_variance = report.cost_mean, report.cost_variance or 0.0
         if report.state != GONE:
-            # Who took it over in a burst saw it only since then, and would call the burst a standing backlog.
+            # A member that took it over in a burst saw it only since then, and would call the burst a standing backlog.
             partly = report.observed is not None and report.observed < interval
             before = self.persistent_backlog if self.stood is None else min(self.persistent_backlog, self.stood)
             self.stood = before if partly and self.last is not None else None
@@ -314,14 +256,39 @@ def _standing(report: PartitionReport) -> float:
     return float(report.lag_min if report.lag_min is not None else max(0, report.lag - report.arrived))
 
 
+def flow_of(report: ReportRecord, interval: float) -> Flow:
+    """Return what came for a member and what it did, in the partitions that advance or wait for records."""
+    counted = [entry for entry in report.partitions if entry.state in ADVANCING]
+    weighed = [(entry.cost_mean, entry.arrived + entry.done) for entry in counted if entry.cost_mean is not None]
+    weight = sum(records for _, records in weighed)
+    return Flow(
+        seconds=interval,
+        arrived=sum(entry.arrived for entry in counted),
+        done=sum(entry.done for entry in counted),
+        standing=sum(entry.lag if entry.lag_min is None else entry.lag_min for entry in counted),
+        cost=sum(cost * records for cost, records in weighed) / weight if weight else None,
+        gave_away=any(entry.state == GONE for entry in report.partitions),
+    )
+
+
+class _Told:
+    """Memory of one member's reports."""
+
+    __slots__ = ("flow", "sequences")
+
+    def __init__(self, objective_seconds: float) -> None:
+        self.sequences: deque[int] = deque(maxlen=SEQUENCES_MAX)
+        """Of the last ones."""
+        self.flow = MemberFlow(objective_seconds)
+
+
 class History:
     """Everything the leader has heard from the members. Deterministic; the only input of time is ``received_at``."""
 
     def __init__(self, config: PlanConfig) -> None:
         self._config = config
         self._members: dict[str, MemberObservation] = {}
-        self._sequences: dict[str, deque[int]] = {}
-        """Member -> sequences of its last reports."""
+        self._told: dict[str, _Told] = {}
         self._partitions: dict[Partition, _PartitionTrack] = {}
         self._slots = SlotSums(round(SLOTS_SECONDS / SLOT_SECONDS), PRUNE_SLOTS)
         self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
@@ -362,6 +329,8 @@ class History:
                 self._lag -= track.lag
                 track.add(report.member, entry, interval, received_at, self._config.report_seconds)
                 self._lag += track.lag
+        flow = self._told[report.member].flow
+        flow.add(flow_of(report, interval))
         slots_end = self._take_slots(report, received_at if logged_at is None else logged_at)
         self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
         if report.startup_seconds is not None and report.startup_seconds >= 0:
@@ -398,18 +367,19 @@ class History:
             busy_seconds=report.busy_seconds,
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),
             work_rate=smoothed,
+            behind_busy_seconds=flow.busy_seconds,
         )
 
     def _seen_before(self, report: ReportRecord) -> bool:
         """Note the report's sequence. By the highest alone, one that is made up would shut out the real ones."""
-        seen = self._sequences.get(report.member)
-        if seen is None:
-            if len(self._sequences) >= MEMBERS_MAX:
-                self._forget(next((member for member in self._sequences if member not in self._present), report.member))
-            seen = self._sequences[report.member] = deque(maxlen=SEQUENCES_MAX)
-        if report.sequence in seen:
+        told = self._told.get(report.member)
+        if told is None:
+            if len(self._told) >= MEMBERS_MAX:
+                self._forget(next((member for member in self._told if member not in self._present), report.member))
+            told = self._told[report.member] = _Told(self._config.sla_seconds)
+        if report.sequence in told.sequences:
             return True
-        seen.append(report.sequence)
+        told.sequences.append(report.sequence)
         return False
 
     def _track(self, partition: Partition) -> _PartitionTrack | None:
@@ -423,7 +393,7 @@ class History:
         return track
 
     def _forget(self, member: str) -> None:
-        for known in (self._members, self._filled, self._open, self._sequences):
+        for known in (self._members, self._filled, self._open, self._told):
             known.pop(member, None)
 
     def _take_slots(self, report: ReportRecord, logged_at: float) -> float | None:

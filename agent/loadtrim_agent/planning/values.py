@@ -37,10 +37,13 @@ __all__ = [
     "Forecast",
     "GroupState",
     "MemberEstimate",
+    "MemberObservation",
     "MemberState",
     "NotReady",
+    "Observation",
     "Outcome",
     "PartitionEstimate",
+    "PartitionObservation",
     "Placement",
     "PlanConfig",
     "PlannedMove",
@@ -278,6 +281,80 @@ class MemberEstimate:
     """Since its last report; None: none yet."""
     silent: bool = False
     """Its reports are overdue: what it is doing is not known, so it is given nothing."""
+    told: float | None = None
+    """Capacity that it was taken to have, where less was seen while it fell behind; None: nothing contradicts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberObservation:
+    """A member's last report, as far as it matters beyond its partitions."""
+
+    received_at: float
+    instance: str
+    instance_type: str
+    interval_seconds: float
+    concurrency: float
+    capacity_known: bool
+    """False: the member was never saturated, and may be able to give more, or less, than ``concurrency``."""
+    untold: str
+    """Reason why nobody knows when its records are done; empty: it is known."""
+    speed: float
+    busy_seconds: float
+    slots_end: float | None
+    work_rate: float
+    """Busy seconds/s that arrived for it, smoothed."""
+    behind_busy_seconds: float | None = None
+    """Busy seconds per second that it gave while more came than it did; None: that never was."""
+
+
+class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition, smoothed over its reports."""
+
+    reporter: str
+    at: float
+    rate_slow: float
+    """Records/s over the last 20 s or so."""
+    rate_fast: float
+    """The same over the last 2 s."""
+    rate_last: float
+    """The same in the last interval."""
+    rate_sd: float
+    """Standard deviation of the rate over one report's interval."""
+    done_rate: float
+    cost: float | None
+    """Busy seconds per record on the reporter."""
+    cost_variance: float
+    lag: int
+    standing_records: float
+    lag_seconds: float
+    shape: tuple[float, ...]
+    """For each of ``TAUS_SECONDS``: so many seconds' worth of its mean work arrive in a window so long. Empty: not
+    measured."""
+    shape_rate: float
+    """Busy seconds per second on the reporter in the longest of these windows."""
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known at one moment, nothing concluded yet."""
+
+    now: float
+    slots: tuple[float, ...]
+    """Work that arrived in the group per slot, oldest first; complete: every owner has reported all of them."""
+    members: Mapping[str, MemberObservation]
+    partitions: Mapping[Partition, PartitionObservation]
+    handoffs_seconds: tuple[float, ...]
+    startups_seconds: tuple[float, ...]
+    stale: tuple[tuple[str, float | None], ...]
+    """Owners without a recent report and how old their last one is; sorted by member."""
+    silent: frozenset[str] = frozenset()
+    """All members without a recent report, owners or not."""
+    late_records: Mapping[str, int] = field(default_factory=dict)
+    past: tuple[Second, ...] = ()
+    """What the group did in each of the last seconds, oldest first."""
+    opening: float = 0.0
+    """Work that is known to have arrived in the second after the last slot: there will be no less."""
 
 
 class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):

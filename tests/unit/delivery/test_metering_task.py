@@ -109,6 +109,26 @@ async def test_a_batch_of_several_partitions_shares_its_time_among_all_its_recor
     assert sum(busies) == pytest.approx(seconds)
 
 
+async def test_batches_that_turn_out_to_be_worked_on_at_once_are_charged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a minute a member that gathers looked three times as busy as it was, and got others beside it."""
+    buffer = handout_of(ONE)
+    metering = MeteringTask(MeterConfig(group="group"), Metrics(CollectorRegistry(), "group", "client", 1.0))
+    metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
+    stream = buffer.streams[ONE]
+    metering.acquired(stream, None)
+    began, costs = boot_time() - 1000.0, []
+    for turn in range(60):
+        records = 1 + turn % 5
+        batch = Finished([int(wall_time() * 1000)] * records, [began, began + 0.5], at_once=True, limit=20)
+        monkeypatch.setattr(Stream, "take_finished", lambda _, batch=batch: [batch])
+        stream.done = (stream.done or 0) + records
+        metering._gather(stream, wall_time(), wall_time() - boot_time())
+        if (known := metering.meter._costs.of(ONE.topic)) is not None:
+            costs.append(known.mean)
+    assert costs[0] == 0.5
+    assert costs[-1] == pytest.approx(0.5 / 15, rel=0.1), "as in a batch of three times the largest"
+
+
 async def test_the_record_in_hand_for_longest_is_shown_with_its_age() -> None:
     registry, buffer = CollectorRegistry(), handout_of(ONE, TWO)
     metering = MeteringTask(MeterConfig(group="group"), Metrics(registry, "group", "client", 1.0, clock=lambda: 1e9))

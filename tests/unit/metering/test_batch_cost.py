@@ -79,3 +79,29 @@ def test_the_parts_of_a_batch_count_as_one_batch() -> None:
         for _ in range(4):
             parts.add(records, seconds, LIMIT, records // 4)
     assert charged(parts, 4, 0.4) == pytest.approx(charged(whole, 4, 0.4), rel=0.01)
+
+
+def test_what_is_learnt_of_batches_counts_for_those_before_as_well() -> None:
+    """The first ones were charged as if every record took all of the time, and were remembered as dear."""
+    cost, charged_then = BatchCost(), []
+    for records in (5, 4, 6):
+        charged_then.append(charged(cost, records, 0.5))
+        cost.add(records, 0.5, LIMIT)
+    revision, rng = cost.revision(), random.Random(3)
+    for _ in range(200):
+        cost.add(rng.randint(3, 7), 0.5, LIMIT)
+        revision *= cost.revision()
+    assert sum(charged_then) / 3 * revision == pytest.approx(charged(cost, 5, 0.5), rel=0.25)
+    assert charged_then[0] == 0.1
+    assert charged(cost, 5, 0.5) == pytest.approx(0.025, rel=0.1)
+
+
+def test_a_charge_that_hardly_changes_revises_nothing() -> None:
+    cost = fed(lambda records: 0.5)
+    cost.revision()
+    cost.add(4, 0.5, LIMIT)
+    assert cost.revision() == 1.0
+    one_by_one = BatchCost()
+    for _ in range(50):
+        one_by_one.add(1, 0.5, 1)
+        assert one_by_one.revision() == 1.0

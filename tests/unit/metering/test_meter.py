@@ -59,6 +59,24 @@ class TestReport:
         assert report.slots == pytest.approx((0.0, 0.04, 0.0))
         assert decode(encode(report)) == report
 
+    def test_what_came_before_a_cost_was_known_is_told_when_it_came(self) -> None:
+        """Three records of 4 s in 4 s are 3 busy seconds/s. Told in one second they looked like 12."""
+        feed = Feed(Meter(CONFIG))
+        feed.acquire(T)
+        for second in (0.5, 1.5, 2.5):
+            feed.append(T + second)
+            feed.fetch(T + second)
+        for second in (3.0, 4.0):
+            feed.observe(T + second)
+            assert not any(feed.report(T + second).slots)
+        feed.finish(T + 4.5, 1, 4.0)
+        feed.observe(T + 4.9)
+        report = feed.report(T + 5.0)
+        at = {round(report.slots_start - T + 0.1 * index, 1): work for index, work in enumerate(report.slots) if work}
+        assert at == {0.5: pytest.approx(4.0), 1.5: pytest.approx(4.0), 2.5: pytest.approx(4.0)}
+        feed.observe(T + 5.9)
+        assert not any(feed.report(T + 6.0).slots), "and told once"
+
     def test_a_record_in_hand_holds_slots_back_for_a_second_only(self) -> None:
         feed = Feed(Meter(CONFIG))
         feed.acquire(T)

@@ -77,6 +77,19 @@ class TestCost:
         assert blended.mean == pytest.approx((0.12 + 10 * 0.01) / 11)
         assert blended.variance == pytest.approx(10 * 0.0004 / 11)
 
+    @pytest.mark.parametrize("later", [0.5, 5.0])
+    def test_what_was_charged_too_dear_is_charged_anew(self, later: float) -> None:
+        """What was folded already, and what is of this second."""
+        estimate, costs = CostEstimate(), TopicCosts()
+        for now in (T - 1.0, T):
+            add(estimate, now, 0.1, 0.3)
+            costs.add("a", now, 2, 0.4, 0.1)
+        assert estimate.blended(None) == costs.of("a") == pytest.approx((0.2, 0.01))
+        costs.revise(0.5, [estimate])
+        assert estimate.blended(None) == costs.of("a") == pytest.approx((0.1, 0.0025))
+        add(estimate, T + later, 0.1, 0.1)
+        assert estimate.value() == pytest.approx((0.1, 0.01 / 6), rel=0.1)
+
     def test_a_new_topic_borrows_the_mean_of_all(self) -> None:
         costs = TopicCosts()
         assert costs.roughly("new") is None

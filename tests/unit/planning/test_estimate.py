@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.planning.estimate import _filled, estimate_of, late_records, quantile, unit_curve
-from loadtrim_agent.planning.observation import Observation, shape_of
-from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, PlanConfig
+from loadtrim_agent.planning.observation import shape_of
+from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, Observation, PlanConfig
 from unit.planning.virtual_group import COST, Fleet, even, partition
 
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=7.0, handoff_seconds=0.02)
@@ -156,6 +156,49 @@ def test_a_backlog_splits_into_late_and_not_yet_late() -> None:
     lag = sum(fleet.lag.values()) * COST
     assert seen.backlog + seen.late == pytest.approx(lag, rel=0.01)
     assert seen.late > seen.backlog > 0.0
+
+
+@pytest.mark.parametrize(("standing", "waits"), [(1, 0), (2, 1), (5, 4)])
+def test_a_record_in_hand_is_no_backlog(standing: int, waits: int) -> None:
+    """One of the records that stand is being done, by a member that works on one at a time."""
+    config = structs.replace(CONFIG, sla_seconds=600.0)
+    observation, state = looked(ran(Fleet(config, even(1, 0.2), members=1, cost=4.0), 60))
+    known = structs.replace(observation.partitions[partition(0)], standing_records=float(standing), lag=standing)
+    seen = estimate_of(replace(observation, partitions={partition(0): known}), state, config)
+    assert isinstance(seen, Estimate)
+    assert (seen.backlog, seen.late) == (pytest.approx(4.0 * waits), 0.0)
+
+
+def behind(fleet: Fleet, known: bool = False, **busy_seconds: float) -> Estimate:
+    """Return the estimate where members gave so much while they fell behind."""
+    observation, _ = looked(fleet)
+    members = {
+        name: replace(entry, behind_busy_seconds=busy_seconds.get(name), capacity_known=known or name in busy_seconds)
+        for name, entry in observation.members.items()
+    }
+    return made(fleet, members=members)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_member_that_fell_behind_has_what_it_gave_then(known: bool) -> None:
+    """It says 10 and gave 2. A second member that never showed what it can do is taken to be like it."""
+    fleet = Fleet(CONFIG, even(4, 200.0))
+    fleet.concurrency = dict.fromkeys(fleet.members, 10.0)
+    seen = behind(ran(fleet), known, m01=2.0)
+    assert {name: (entry.capacity, entry.told) for name, entry in seen.members.items()} == {
+        "m01": (2.0, 10.0),
+        "m02": (2.0, None),
+    }
+    assert seen.capacity_typical == 2.0
+
+
+def test_a_member_that_fell_behind_at_what_it_has_contradicts_nothing() -> None:
+    """Where whole partitions divide badly: 0.9 of what it says it can give is all that it can."""
+    seen = behind(ran(Fleet(CONFIG, even(4, 200.0))), m01=0.9)
+    assert {name: (entry.capacity, entry.told) for name, entry in seen.members.items()} == {
+        "m01": (1.0, None),
+        "m02": (1.0, None),
+    }
 
 
 @pytest.mark.parametrize("state", ["paused", "blocked"])

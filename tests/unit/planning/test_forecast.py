@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtrim_agent.planning.baseline import Expectation
-from loadtrim_agent.planning.forecast import DAMPING_PER_SECOND, _fit, _fits, _Line, alike_seconds, forecast
+from loadtrim_agent.planning.forecast import (
+    DAMPING_PER_SECOND,
+    _fit,
+    _fits,
+    _Line,
+    _since_idle,
+    alike_seconds,
+    forecast,
+)
 
 
 def noise(seed: int, share: float = 0.1) -> list[float]:
@@ -183,3 +191,16 @@ def test_the_newest_part_is_compared_with_the_middle_of_that_part() -> None:
     line = _Line(level=9.0, slope=1.0, slope_error=0.0, error=0.0, stddev=0.1, freedom=8)
     assert _fits(line, [6.0, 7.0, 8.0, 9.0])
     assert not _fits(line, [7.5, 8.5, 9.5, 10.5])
+
+
+def test_the_gaps_that_few_records_leave_are_part_of_the_load() -> None:
+    """A record of 10 s about every four seconds: nothing for 11 s happens by itself, nothing for a minute does not."""
+    random = Random(3)
+    few = [10.0 if random.random() < 0.25 else 0.0 for _ in range(100)]
+    assert forecast([*few, *[0.0] * 11, 10.0], 5.0).level == pytest.approx(sum(few) / 112, abs=1.0)
+    assert forecast([*few, *[0.0] * 60, 10.0], 5.0).level > 4.0, "that begins anew"
+
+
+def test_a_gap_does_not_explain_itself() -> None:
+    """Of the seconds beside it none is empty."""
+    assert _since_idle([*[10.0] * 5, *[0.0] * 60, 10.0, 10.0]) == [10.0, 10.0]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from loadtrim_agent.planning import observation
-from loadtrim_agent.planning.observation import History, Observation, _Average, shape_of
-from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, PlanConfig
+from loadtrim_agent.planning.observation import Average, History, shape_of
+from loadtrim_agent.planning.values import TAUS_SECONDS, GroupState, MemberState, Observation, PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord, WorkWindow
 from unit.planning.virtual_group import TOPIC, T, partition
 
@@ -464,7 +464,7 @@ def test_strangers_are_forgotten_before_members(monkeypatch: pytest.MonkeyPatch)
     for number in range(100):
         history.observe(report(f"stranger-{number}", 1, entry(100 + number, arrived=1)), T + 6)
     assert len(history._members) <= 11
-    assert len(history._sequences) <= 11
+    assert len(history._told) <= 11
     assert len(history._partitions) <= 20
     assert history.left_out["partition"] == 81
     feed(history, 1, first=5)
@@ -473,7 +473,7 @@ def test_strangers_are_forgotten_before_members(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_average_fades_with_the_time_in_which_nothing_came() -> None:
-    average = _Average(10.0)
+    average = Average(10.0)
     average.add(100.0, 1.0, 0.0, 0.0)
     assert average.value() == pytest.approx(100.0)
     kept = math.exp(-0.5)
@@ -487,3 +487,16 @@ def test_a_window_of_no_length_holds_what_the_two_shortest_have_in_common() -> N
     assert instant == pytest.approx(0.1)
     instant, *_ = shape_of([(shortest, 0.2), (2 * shortest, 0.5), (60.0, 60.0)])
     assert instant == 0.0
+
+
+def test_few_records_are_remembered_longer() -> None:
+    """One in 5 s for ten minutes, 30 wanted: over 150 s. A hundred a second need no more than what is asked for."""
+    few, many = Average(20.0, least=30.0), Average(20.0, least=30.0)
+    for second in range(600):
+        few.add(float(second % 5 == 0), 1.0, 1.0, 0.0)
+        many.add(100.0, 1.0, 1.0, 0.0)
+    assert few.time_constant == pytest.approx(150.0, rel=0.05)
+    assert many.time_constant == 20.0
+    nothing = Average(20.0, least=30.0)
+    nothing.add(0.0, 1.0, 1.0, 0.0)
+    assert nothing.time_constant == 180.0, "no longer than slots are kept"

@@ -16,8 +16,10 @@ from loadtrim_agent.common.checks import is_positive, within
 from loadtrim_agent.common.errors import LoadtrimError
 from loadtrim_agent.common.partition import Partition
 
+from ..forecast import dispersion_of
 from ..parameters import Parameters
-from ..values import TAUS_SECONDS, Estimate, Placement, PlanConfig
+from ..queueing import share_late
+from ..values import DECISION_PHASE, TAUS_SECONDS, Estimate, Placement, PlanConfig
 
 __all__ = [
     "Bin",
@@ -38,6 +40,10 @@ RATE_LIMIT = 1.0
 """Share of a member's capacity that the mean rate of its own partitions may take."""
 WINDOW_MIN_SHARE = 0.25
 """Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
+SPREAD_SDS = 2.0
+"""Standard deviations of what comes for one member by chance. Chosen."""
+RATE_SECONDS = 20.0
+"""Time over which a partition's rate is known at least (:data:`..observation.SLOW_SECONDS`)."""
 WINDOWS = len(TAUS_SECONDS)
 NO_CURVE = (0.0,) * WINDOWS
 """Of an item whose windows were not measured."""
@@ -163,6 +169,12 @@ class Limits:
     handoff_seconds: float = 0.015
     load_factor: float = 1.0
     """What arrives is planned for as so many times what it is now."""
+    reaction_seconds: float = math.inf
+    """Until what waits on one member is on its way to another that has time. Infinite: nothing is moved."""
+    dispersion: float = 0.0
+    """Variance of the group's arriving work per second, per unit of it."""
+    dispersion_apart: float = 0.0
+    """The same of one member's part of it."""
     kept: tuple[int, ...] = tuple(range(WINDOWS))
     """Indices of the windows that can bind; see :meth:`for_items`."""
 
@@ -231,9 +243,17 @@ def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) 
     )
 
 
-def expected_by(limits: Limits, estimate: Estimate) -> Limits:
+def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limits:
     """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
-    return replace(limits, overhead_seconds=min(estimate.cost, estimate.overhead_seconds))
+    return replace(
+        limits,
+        overhead_seconds=min(estimate.cost, estimate.overhead_seconds),
+        # Reported, decided and moved.
+        reaction_seconds=config.report_seconds + DECISION_PHASE * config.decision_seconds + estimate.handoff_seconds,
+        dispersion=dispersion_of(estimate),
+        # However even the whole comes, which partition a record is in is chance.
+        dispersion_apart=max(dispersion_of(estimate), estimate.cost + estimate.dispersion),
+    )
 
 
 class Load:
@@ -473,11 +493,40 @@ class LongestFirst:
             placed: every member's items and its capacity, work per second.
         """
         late = whole = 0.0
+        placed = list(placed)
         for items, capacity in placed:
             whole += capacity
             if (here := Load(self._limits, items).late(capacity)) > 0.0:
                 late += max(0.0, here - sum(self._late_alone(item, capacity) for item in items))
-        return max(0.0, late - self._together.late(whole))
+        late = max(0.0, late - self._together.late(whole))
+        if late > 0.0 and self._limits.windows[0] > self._limits.reaction_seconds:
+            return min(late, self._late_by_chance(placed))
+        return late
+
+    def _late_by_chance(self, placed: Sequence[tuple[Sequence[Item], float]]) -> float:
+        """Return the same where a member can be helped before what waits on it is late: by chance.
+
+        Either each member's queue is in time by itself, or that of all is. Infinite where more comes for a member than
+        it can do: that is no chance.
+        """
+        limits, late = self._limits, 0.0
+        for items, capacity in placed:
+            work = limits.load_factor * sum(item.work for item in items if not item.unsplittable)
+            variance = work * limits.dispersion_apart
+            if work - capacity > SPREAD_SDS * math.sqrt(variance / RATE_SECONDS):
+                return math.inf
+            late += work * share_late(work, variance, capacity, limits.windows[0])
+        return min(late, self._late_moved(sum(capacity for _, capacity in placed), len(placed)))
+
+    def _late_moved(self, capacity: float, members: int) -> float:
+        """Return the same where partitions follow the members that have time: of one queue, a reaction later.
+
+        Until then what comes on one member stays there, and is more than on others by chance.
+        """
+        limits, work = self._limits, self._together.work
+        uneven = SPREAD_SDS * math.sqrt(work * limits.dispersion_apart * members * limits.reaction_seconds)
+        seconds = limits.windows[0] - limits.reaction_seconds - uneven / capacity
+        return work * share_late(work, work * limits.dispersion, capacity, seconds)
 
     def _late_alone(self, item: Item, capacity: float) -> float:
         key = (item.partition, capacity)

@@ -12,7 +12,9 @@ import math
 from dataclasses import dataclass
 
 from ..explain import format_list
+from ..forecast import dispersion_of
 from ..placement.problem import limits_of
+from ..queueing import capacity_in_time
 from ..values import TAUS_SECONDS
 from .policy import View
 
@@ -24,13 +26,16 @@ STAY = 1.015
 """A group is left as it is up to this much above what a new one would be sized for: a mean rate of 0.995 of the
 capacity. Else the noise of the measurement would scale it. What builds up meanwhile is seen as backlog."""
 BACKLOG_SECONDS = 30.0
-"""A persistent backlog is worked off within this time. Chosen."""
+BACKLOG_OBJECTIVES = 6.0
+"""A persistent backlog is worked off within this time, or this many times the objective. Chosen."""
 SOON_SECONDS = 10.0
 SOON_STARTUPS = 3.0
 """Overdue work is worked off within this time, or this many times the start-up time, where a doubled group can. Else
 the configured time counts. Chosen."""
 SOON_OF_SECONDS = 300.0
 """Overdue work may also take as long as the share permits of this time. Chosen."""
+CHANCE = math.inf
+"""Window that binds where the queue of records that come by chance does."""
 BENEFIT_REACH = 3
 """So many more replicas are looked at together: one alone may bring nothing where two do. Chosen."""
 
@@ -45,7 +50,7 @@ class Need:
     required: float
     """Capacity, work per second."""
     tau_seconds: float | None
-    """Window that binds; None: the mean rate."""
+    """Window that binds; None: the mean rate; :data:`CHANCE`."""
     late: float
     """Work per second that is late even so, because whole partitions do not divide better."""
     late_pool: float
@@ -95,8 +100,10 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     total = sum(item.work for item in view.items)
     factor = level / total if total > 0 else 1.0
     fastest = max((member.capacity for member in estimate.members.values()), default=1.0)
-    rate = level + error + estimate.backlog / BACKLOG_SECONDS + _catching_up(view, level)
-    rate -= sum(max(0.0, item.work * factor - fastest) for item in unsplittable)
+    slowly = max(BACKLOG_SECONDS, BACKLOG_OBJECTIVES * config.sla_seconds)
+    rate = level + error + estimate.backlog / slowly + _catching_up(view, level)
+    beyond = sum(max(0.0, item.work * factor - fastest) for item in unsplittable)
+    rate -= beyond
     best, binding = rate / RATE_SHARE, None
     for index, (tau, window) in enumerate(zip(TAUS_SECONDS, limits_of(estimate, config).windows, strict=True)):
         mean, stddev = level * estimate.curve.mean[index], level * estimate.curve.stddev[index]
@@ -106,7 +113,10 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
         work -= sum(max(0.0, item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
-    return best, binding
+    seconds = config.sla_seconds - min(estimate.cost, estimate.overhead_seconds)
+    able_level = max(0.0, level - beyond)
+    queue = capacity_in_time(able_level, able_level * dispersion_of(estimate), seconds, 1.0 - config.sla_share)
+    return (queue, CHANCE) if queue > best else (best, binding)
 
 
 def _catching_up(view: View, level: float) -> float:
@@ -159,6 +169,8 @@ def explain(view: View, need: Need) -> str:
         text += " by the baseline" if ahead.source == "baseline" else ""
     if need.tau_seconds is None:
         text += f"; to keep up takes {number(need.required)}"
+    elif need.tau_seconds == CHANCE:
+        text += f"; to do what comes together by chance within {within} takes {number(need.required)}"
     elif need.tau_seconds == 0:
         text += f"; to do a burst within {within} takes {number(need.required)}"
     else:
@@ -171,6 +183,13 @@ def explain(view: View, need: Need) -> str:
         text += f"; no more than {view.replicas_max} are allowed or have a partition"
     elif need.late > permitted * level:
         text += f"; about {_percent(need.late / level)} will be late, because whole partitions divide badly"
+    if wrong := [member for member in view.estimate.members.values() if member.told is not None]:
+        able, told = sum(member.capacity for member in wrong), sum(member.told or 0.0 for member in wrong)
+        who = f"{len(wrong)} member{'s' if len(wrong) != 1 else ''}"
+        text += (
+            f"; {who} fell behind at {number(able)} of the {number(told)} busy seconds/s that they were taken to give"
+        )
+        text += ", so what was seen counts"
     unsplittable = [str(item.partition) for item in view.items if item.unsplittable]
     if unsplittable:
         text += f"; too large for one member, so replicas cannot help: {format_list(unsplittable)}"

@@ -23,6 +23,7 @@ from msgspec import Meta, structs
 
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
+from ..forecast import dispersion_of
 from ..parameters import Amount, Parameters
 from ..policy_state import PolicyState
 from ..values import Reason, Sizing
@@ -82,6 +83,7 @@ class Objective:
         peaks = sorted({view.forecast.trend_peak, view.forecast.peak})
         need = max((_asked(view, peak, wanted, benefit) for peak in peaks), key=lambda entry: entry.replicas)
         effect, ineffective = watch(view, state.effect)
+        need = _within_twice(view, need, wanted, judged=not effect.up_saturated)
         stabilization = state.stabilization
         if need.replicas > wanted:
             sizing, stabilization = _up(view, stabilization, wanted, need)
@@ -110,10 +112,35 @@ class Objective:
         return least_benefit(view, state.benefits, state.wanted)
 
 
+def _within_twice(view: View, need: Need, wanted: int, *, judged: bool) -> Need:
+    """Return no more than double the group on a capacity that was found to be wrong: it has to show what that brings.
+
+    Args:
+        view: of the group.
+        need: what the load asks for.
+        wanted: replicas wanted last.
+        judged: what the last replicas brought is known.
+    """
+    most = max(wanted, 2 * view.replicas if judged else 0)
+    wrong = any(member.told is not None for member in view.estimate.members.values())
+    return replace(need, replicas=most, pool=min(need.pool, most)) if wrong and need.replicas > most else need
+
+
 def _asked(view: View, peak: float, wanted: int, benefit: float) -> Need:
-    """What a load asks for: as many as are there where they will do, else with room for the error."""
+    """What a load asks for: as many as are there where they will do, else with room for the error.
+
+    Where the objective is long, what was taken for too little shows as backlog before it is late, and replicas still
+    come in time. So there the error counts the other way: few records are no reason for more.
+    """
     need = needed(view, peak, slack=STAY, benefit=benefit)
-    return needed(view, peak, view.forecast.error, benefit=benefit) if need.replicas > wanted else need
+    if need.replicas <= wanted:
+        return need
+    sooner = min(1.0, max(-1.0, 2.0 * view.forecast.horizon_seconds / view.config.sla_seconds - 1.0))
+    error = view.forecast.error
+    if sooner >= 0.0:
+        return needed(view, peak, sooner * error, benefit=benefit)
+    error = max(error, math.sqrt(peak * dispersion_of(view.estimate) / view.forecast.window_seconds))
+    return needed(view, max(0.0, peak + sooner * error), benefit=benefit)
 
 
 def _up(view: View, state: Stabilization, wanted: int, need: Need) -> tuple[Sizing, Stabilization]:

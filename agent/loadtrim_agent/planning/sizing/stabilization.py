@@ -1,8 +1,9 @@
 """The stabilization window: fewer replicas are taken only when they have been enough for so long.
 
-The window is 2 s, or twice what no trend foresees of the start-up time where that is longer. Every reversal doubles
-it, a down after which more are asked for at once, and it halves every minute again. From a start-up of a minute on a
-reversal adds nothing. Flink's ``DelayedScaleDown`` is the model of the state.
+The window is the longest of three times: 2 s, twice what no trend foresees of the start-up time, and as long as a
+hundred records take to come. Every reversal doubles it, a down after which more are asked for at once, and it halves
+every minute again. From a start-up of a minute on a reversal adds nothing. Flink's ``DelayedScaleDown`` is the model of
+the state.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ WINDOW_SECONDS = 2.0
 WINDOW_UNSEEN = 2.0
 """Or this many times what no trend foresees of a start-up time, where that is longer: 3 s of 10, 21 of 30, 66 of 60.
 Derived: the break-even rule of :func:`window_min`."""
+WINDOW_RECORDS = 100.0
+"""Records that tell a rate to a tenth: the window is as long as they take to come, where that is longer. Chosen."""
 WINDOW_SECONDS_MAX = 300.0
 DECAY_SECONDS = 60.0
 """The window halves after this time without a reversal. So where a replica takes a minute or more to start, reversals
@@ -63,7 +66,9 @@ def window_min(view: View) -> float:
     is foreseen does not count.
     """
     startup = view.estimate.startup_seconds
-    return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)))
+    rate = view.estimate.rate
+    counted = min(WINDOW_RECORDS / rate, WINDOW_SECONDS_MAX) if rate > 0.0 else 0.0
+    return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)), counted)
 
 
 def window(view: View, state: Stabilization) -> float:

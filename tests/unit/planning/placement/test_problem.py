@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from loadtrim_agent.planning.placement.problem import Limits, Load, _deviation
+from loadtrim_agent.planning.placement.problem import Limits, Load, LongestFirst, _deviation
 from unit.planning.virtual_group import TOPIC, bins, item
 
 
@@ -40,3 +40,33 @@ def test_what_a_burst_brings_above_the_window_is_late(burst: float, late: float)
 def test_deviations_add_up_between_independent_and_in_step(correlation: float, deviation: float) -> None:
     """Two parts with standard deviations of 1 and 2: their sum is 3, that of their variances 5."""
     assert _deviation(3.0, 5.0, correlation) == pytest.approx(deviation)
+
+
+def moved_in_time(objective_seconds: float, reaction_seconds: float = 1.3) -> Limits:
+    """Limits to expect lateness by, for records of 0.1 s that come by chance."""
+    return Limits(
+        objective_seconds=objective_seconds, handoff_seconds=0.0, reaction_seconds=reaction_seconds,
+        dispersion=0.1, dispersion_apart=0.1,
+    )  # fmt: skip
+
+
+def late_of(limits: Limits, work: float) -> float:
+    """Return what is late where one member has so much in two partitions, each in bursts of 2.5 s, and another 0.1."""
+    busy = [item(number, "a", work / 2, burst=2.5) for number in (0, 1)]
+    idle = [item(2, "b", 0.1)]
+    return LongestFirst([*busy, *idle], limits).late_as([(busy, 1.0), (idle, 1.0)])
+
+
+def test_what_waits_on_one_member_is_moved_where_there_is_time() -> None:
+    """Both bursts together are late on one member, and in time where one of the partitions follows the free one."""
+    stays = late_of(moved_in_time(4.0, math.inf), 0.8)
+    assert stays > 0.1
+    assert late_of(moved_in_time(4.0), 0.8) < 0.01
+    assert late_of(moved_in_time(4.0, 4.0), 0.8) == stays, "no time is left"
+
+
+def test_more_than_a_member_can_do_is_no_chance() -> None:
+    """The rate is known over 20 s: two deviations are 0.14 busy seconds/s above 1."""
+    stays = moved_in_time(4.0, math.inf)
+    assert late_of(moved_in_time(4.0), 1.1) < 0.01 < late_of(stays, 1.1)
+    assert late_of(moved_in_time(4.0), 1.2) == late_of(stays, 1.2)

@@ -12,7 +12,7 @@ from msgspec import structs
 from loadtrim_agent.planning.placement.problem import Item, Limits, LongestFirst
 from loadtrim_agent.planning.registry import make_policy
 from loadtrim_agent.planning.sizing.ineffective_scaling import _all_own
-from loadtrim_agent.planning.sizing.need import needed
+from loadtrim_agent.planning.sizing.need import CHANCE, explain, needed
 from loadtrim_agent.planning.sizing.present import PresentPlacement
 from loadtrim_agent.planning.values import TAUS_SECONDS, ArrivalCurve, PlanConfig, Sizing
 from unit.planning.sizing.test_policy import CONFIG, answer_of, entry, memory_of, view
@@ -54,6 +54,25 @@ def test_the_mean_rate_may_take_98_percent() -> None:
     config = structs.replace(CONFIG, sla_seconds=5.0)
     assert Run(1, config=config).at(1.95).replicas == 2
     assert Run(1, config=config).at(1.97).replicas == 3
+
+
+def test_records_that_take_long_need_room_for_those_that_come_together_by_chance() -> None:
+    """2.4 busy seconds/s in records of 4 s, 16 s to wait: (2.4 + (2.4^2 + 2 x 9.6 x ln 1000 / 16)^0.5) / 2 = 3.1."""
+    config = structs.replace(CONFIG, sla_seconds=20.0)
+    given = view(tuple(entry(number, 0.2 * PER_MEMBER) for number in range(12)), 1, config=config)
+    long = replace(given, estimate=replace(given.estimate, cost=4.0, overhead_seconds=4.0, series=(), dispersion=0.0))
+    need = needed(long, 2.4)
+    assert (need.required, need.tau_seconds, need.pool) == (pytest.approx(3.074, abs=0.001), CHANCE, 4)
+    assert "to do what comes together by chance within 20 s takes 3.1" in explain(long, need)
+    even = replace(long, estimate=replace(long.estimate, series=(2.4,) * 120))
+    assert needed(even, 2.4).pool == 3, "they come at equal distances, as was seen for two minutes"
+
+
+@pytest.mark.parametrize(("objective_seconds", "replicas"), [(0.5, 3), (10.0, 2), (100.0, 2)])
+def test_the_error_of_a_level_counts_where_an_error_would_be_late(objective_seconds: float, replicas: int) -> None:
+    """1.9 +- 0.1 of a member's load: with a horizon of 5 s and an objective of 10 it is seen before it is late."""
+    run = Run(1, config=structs.replace(CONFIG, sla_seconds=objective_seconds))
+    assert run.at(1.9, error=0.1).replicas == replicas
 
 
 def test_bursts_need_more_than_the_mean() -> None:

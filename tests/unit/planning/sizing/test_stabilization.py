@@ -12,8 +12,8 @@ from loadtrim_agent.planning.sizing.stabilization import DECAY_SECONDS, Stabiliz
 NOW = 1_000.0
 
 
-def at(now: float) -> Any:
-    return SimpleNamespace(now=now, estimate=SimpleNamespace(startup_seconds=0.0))
+def at(now: float, rate: float = 1000.0) -> Any:
+    return SimpleNamespace(now=now, estimate=SimpleNamespace(startup_seconds=0.0, rate=rate))
 
 
 def test_the_window_of_a_reversal_halves_with_each_quiet_time_down_to_the_least() -> None:
@@ -23,3 +23,9 @@ def test_the_window_of_a_reversal_halves_with_each_quiet_time_down_to_the_least(
     assert windows == pytest.approx([8.0 * least, 4.0 * least, 2.0 * least, least, least, least])
     assert window(at(NOW - 60.0), state) == 8.0 * least, "a clock that was set back makes it no longer"
     assert window(at(NOW), Stabilization()) == least
+
+
+def test_few_records_are_waited_for() -> None:
+    assert window_min(at(NOW, rate=0.5)) == 200.0, "a hundred of them"
+    assert window_min(at(NOW, rate=0.01)) == 300.0, "for five minutes at most"
+    assert window_min(at(NOW, rate=0.0)) == window_min(at(NOW)), "of none nothing is waited for"

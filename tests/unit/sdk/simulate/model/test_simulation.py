@@ -431,3 +431,24 @@ def test_a_constant_load_keeps_the_share_and_nothing_scales_after_the_first_minu
     assert len(wanted) == 1
     late, arrived = outcome.curves.late[60:], outcome.curves.arrived[60:]
     assert sum(late) <= 0.001 * sum(arrived)
+
+
+def slow(text: str, cost_seconds: float, objective_seconds: float, *, seed: int = 1) -> Outcome:
+    load = replace(parse_generator(text, 6), arrivals="even")
+    config = PlanConfig(group="g", sla_seconds=objective_seconds, startup_seconds=3.0)
+    return simulate(load, config, Options(costs=Costs(mean_seconds=cost_seconds), startup_seconds=3.0, seed=seed))
+
+
+@pytest.mark.parametrize(
+    ("rate", "cost_seconds", "objective_seconds", "fewest"),
+    [(0.6, 4.0, 20.0, 3), (0.24, 10.0, 60.0, 3), (0.9, 2.0, 15.0, 2)],
+)
+def test_slow_records_take_as_many_as_hold_the_objective_and_are_left_alone(
+    rate: float, cost_seconds: float, objective_seconds: float, fewest: int
+) -> None:
+    """They got twice as many, and others every few seconds. ``fewest``: fixed replicas that do it, found by playing."""
+    outcome = slow(f"constant:rate={rate},seconds=240", cost_seconds, objective_seconds)
+    assert outcome.share_in_time == 1.0
+    assert sum(outcome.scaled()) <= 4
+    assert outcome.curves.wanted[-1] <= fewest + 1
+    assert len(set(outcome.curves.wanted[120:])) == 1

@@ -1,0 +1,94 @@
+"""A member that falls behind shows what it can do, whatever its capacity is taken to be.
+
+Theory of operation. Arrivals and what is done are both measured. More comes for a member than it does, by more than
+chance. More waits there than it does within the objective. Then it is doing all that it can. If that is clearly less
+than its capacity, the capacity is wrong: a setting, a program that works otherwise than it looks, a neighbour that
+takes the machine. What was seen counts from then on, until the member does more.
+
+What is in hand and not done is behind as well: arrivals less what is done are looked at, not queues. A partition that
+does not advance for other reasons (paused, blocked, gone) is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import NamedTuple
+
+__all__ = ["ADVANCING", "Flow", "MemberFlow"]
+
+ADVANCING = frozenset({"running", "idle"})
+"""States of partitions that are counted."""
+GROWTH_SDS = 4.0
+"""Growth counts by so many standard deviations of arrivals by chance, whose variance is their number. Chosen: looked
+at every second, chance alone reaches it once in hours."""
+SECONDS_MIN = 4.0
+"""Shortest time that is looked at, or the objective where that is longer: a load that jumps fills a member's hands for
+about as long. Chosen."""
+RECENT = 4
+"""Reports in which more may have been done. Chosen: about as long."""
+FLOWS_MAX = 256
+"""Reports that are remembered, four minutes of them: a new leader reads five."""
+
+
+class Flow(NamedTuple):
+    """Arrivals of one member and what it did in the interval of a report."""
+
+    seconds: float
+    """Above 0."""
+    arrived: int
+    done: int
+    standing: int
+    """Fewest records that were not done at any moment of it."""
+    cost: float | None
+    """Busy seconds per record; None: not known."""
+    gave_away: bool = False
+    """Part of it is of partitions that another member has now."""
+
+
+class MemberFlow:
+    """Arrivals of one member and what it did, by its reports. Deterministic; bounded.
+
+    Args:
+        objective_seconds: W.
+    """
+
+    def __init__(self, objective_seconds: float) -> None:
+        self._objective_seconds = objective_seconds
+        self._flows: deque[Flow] = deque(maxlen=FLOWS_MAX)
+        """Reports since more stands than is done within the objective."""
+        self._cost = 0.0
+        self._recent: tuple[Flow, ...] = ()
+        self.records_per_second: float | None = None
+        """Done per second while it fell behind, the most since then; None: it never did."""
+
+    def add(self, flow: Flow) -> None:
+        """Take in a report. O(reports remembered) where it falls behind."""
+        if flow.gave_away:
+            self._flows.clear()  # what came in what it gave away is done by another member
+        self._flows.append(flow)
+        self._cost = self._cost if flow.cost is None else flow.cost
+        self._recent = (*self._recent, flow)[-RECENT:]
+        if self.records_per_second is not None:
+            done, elapsed = sum(recent.done for recent in self._recent), sum(recent.seconds for recent in self._recent)
+            self.records_per_second = max(self.records_per_second, done / max(elapsed, SECONDS_MIN))
+        # A burst that has just come is not behind: what counts is what stood all the time.
+        if flow.standing <= self._objective_seconds * flow.done / flow.seconds:
+            self._flows.clear()
+        elif self.records_per_second is None:
+            self.records_per_second = self._behind()
+
+    @property
+    def busy_seconds(self) -> float | None:
+        """Busy seconds per second that it gave while it fell behind, at what a record costs now; None: it never did."""
+        return None if self.records_per_second is None or not self._cost else self.records_per_second * self._cost
+
+    def _behind(self) -> float | None:
+        """Return the records per second that it does, where more comes; None: no more than by chance."""
+        arrived, done, seconds = 0, 0, 0.0
+        for flow in reversed(self._flows):
+            arrived, done, seconds = arrived + flow.arrived, done + flow.done, seconds + flow.seconds
+            if seconds < max(SECONDS_MIN, self._objective_seconds) or arrived - done <= GROWTH_SDS * math.sqrt(arrived):
+                continue  # slow growth shows in longer times
+            return done / seconds if done else None
+        return None

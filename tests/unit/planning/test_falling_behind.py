@@ -1,0 +1,123 @@
+"""Arrivals above what is done, by more than chance: what was seen counts, whatever the model says."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from msgspec import structs
+
+from loadtrim_agent.planning.falling_behind import Flow, MemberFlow
+from loadtrim_agent.planning.observation import flow_of
+from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
+from unit.planning.virtual_group import COST, Fleet
+
+CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=2.0, max_replicas=12)
+
+
+def entry(arrived: int, done: int, lag: int, state: str = "running") -> PartitionReport:
+    return PartitionReport(
+        topic="t", partition=0, arrived=arrived, done=done, lag=lag, cost_mean=0.1, cost_variance=0.0, state=state
+    )
+
+
+def told(*entries: PartitionReport) -> Flow:
+    report = ReportRecord(group="g", member="m", at=0.0, sequence=1, generation=1, partitions=entries)
+    return flow_of(report, 1.0)
+
+
+def fed(arrived: int, done: int, seconds: int, *, state: str = "running", objective_seconds: float = 1.0) -> MemberFlow:
+    flow = MemberFlow(objective_seconds)
+    for second in range(1, seconds + 1):
+        flow.add(told(entry(arrived, done, second * (arrived - done), state)))
+    return flow
+
+
+def test_sixty_arrive_and_forty_are_done() -> None:
+    """More than a second's work stands after 3 s; in 4 s there are 80 more, 5.2 deviations of 240 arrivals."""
+    assert fed(60, 40, 5).records_per_second is None
+    assert fed(60, 40, 6).records_per_second == 40.0
+    assert fed(60, 40, 6).busy_seconds == pytest.approx(4.0)
+
+
+def test_a_long_objective_takes_its_time() -> None:
+    assert fed(60, 40, 40, objective_seconds=20.0).records_per_second is None, "no more stands than it does within it"
+    assert fed(60, 40, 60, objective_seconds=20.0).records_per_second == 40.0
+
+
+def test_slow_growth_shows_in_longer_times() -> None:
+    """2 of 10 a second: 4 deviations after 40 s, the first of which is the fifth."""
+    assert fed(10, 8, 44).records_per_second is None
+    assert fed(10, 8, 45).records_per_second == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("state", ["paused", "blocked", "gone"])
+def test_what_does_not_advance_for_other_reasons_is_not_counted(state: str) -> None:
+    assert fed(60, 40, 60, state=state).records_per_second is None
+
+
+def test_nothing_done_at_all_says_nothing() -> None:
+    assert fed(60, 0, 60).records_per_second is None
+
+
+def test_a_queue_that_keeps_up_with_records_by_chance_never_falls_behind() -> None:
+    """Nine of ten members' worth for an hour."""
+    random, flow, lag = Random(1), MemberFlow(1.0), 0
+    for _ in range(3600):
+        arrived = sum(random.random() < 0.09 for _ in range(100))
+        done = min(10, lag + arrived)
+        lag += arrived - done
+        flow.add(told(entry(arrived, done, lag)))
+    assert flow.records_per_second is None
+
+
+def test_it_counts_until_more_is_done() -> None:
+    flow = fed(60, 40, 10)
+    for _ in range(4):
+        flow.add(told(entry(50, 50, 100)))
+    assert flow.records_per_second == 50.0
+
+
+def test_what_was_given_away_is_done_by_another_member() -> None:
+    flow = fed(60, 40, 5)
+    flow.add(told(entry(60, 40, 1000), entry(100, 0, 0, "gone")))
+    assert flow.records_per_second is None, "four seconds have not been seen since"
+    for _ in range(3):
+        flow.add(told(entry(60, 40, 1000)))
+    assert flow.records_per_second == 40.0
+
+
+def test_a_burst_that_has_just_come_is_not_behind() -> None:
+    """60 arrive and 40 are done in every interval that is looked at, but nothing stands."""
+    flow = MemberFlow(1.0)
+    for _ in range(10):
+        flow.add(told(structs.replace(entry(60, 40, 60), lag_min=0)))
+    assert flow.records_per_second is None
+
+
+class Boasting(Fleet):
+    """Its members say that they can give ten times what they can."""
+
+    def _report(self, *given: object) -> ReportRecord:
+        report = super()._report(*given)  # type: ignore[arg-type]
+        return structs.replace(report, concurrency=10.0 * report.concurrency)
+
+
+def test_lag_that_grows_is_a_reason_to_scale_whatever_the_model_says() -> None:
+    """2.5 members' load on one that says it can do ten."""
+    fleet = Boasting(CONFIG, lambda second: [2.5 / COST / 10] * 10, members=1)
+    fleet.run_scaled(60)
+    assert 3 <= len(fleet.members) <= 5
+    said = next(decision.reason for decision in fleet.history if decision.replicas_wanted > 1)
+    assert "1 member fell behind at 1.0 of the 10.0 busy seconds/s" in said, said
+    assert sum(fleet.lag.values()) < 5 / COST, "it is worked off"
+
+
+def test_where_scaling_brings_nothing_it_ends() -> None:
+    """Whatever they are, all members together do one member's work: something else is the bottleneck."""
+    fleet = Boasting(CONFIG, lambda second: [2.5 / COST / 10] * 10, members=1)
+    fleet.limited_to = 1.0 / COST
+    fleet.run_scaled(120)
+    assert len(fleet.members) <= 4
+    assert any("brought no throughput" in decision.reason for decision in fleet.history)
