@@ -152,7 +152,8 @@ class Stream:
                 self.chunks.popleft()
             size = reader.size_bytes
             self.records = records = reader.read(records_max)
-            self._stretches.unpacked([record.timestamp for record in records], self._offsets_of(records))
+            offsets = _offsets_of(records) if records and self.commits is not None else ()
+            self._stretches.unpacked([record.timestamp for record in records], offsets)
             self.size_bytes += reader.size_bytes - size
             if reader.finished:
                 self._reader = None
@@ -163,16 +164,9 @@ class Stream:
         """A stretch begins with the peeked record, which is handed out now."""
         self.times = self._stretches.begin(now, self.index)
 
-    def begin_batch(self, now: float, stamps: Sequence[int], records: Sequence[Any] = ()) -> None:
+    def begin_batch(self, now: float, stamps: Sequence[int], records: Sequence[Any]) -> None:
         """Records with these timestamps are handed out now."""
-        self.times = self._stretches.begin_batch(now, stamps, self._offsets_of(records))
-
-    def _offsets_of(self, records: Sequence[Any]) -> Sequence[int]:
-        """Return the offsets of records where user code commits itself: in most logs they have no gaps."""
-        if self.commits is None or not records:
-            return ()
-        first, end = records[0].offset, records[-1].offset + 1
-        return range(first, end) if end - first == len(records) else [record.offset for record in records]
+        self.times = self._stretches.begin_batch(now, stamps, _offsets_of(records))
 
     def batch_of(self, records: int, limit: int) -> None:
         """Note that what was handed out last is a part of a batch of so many records, of so many at most."""
@@ -196,12 +190,13 @@ class Stream:
                 self.settle()
 
     def tell_from_here(self) -> PendingRecords:
-        """From now on user code says itself what is done: of the record in hand too, but of a batch if it says so."""
+        """From now on user code says itself what is done, also of what is in hand."""
         if self.pending is None:
-            batch = range(self.done or 0, self.position) if self.stretching else range(0)
-            self.pending = PendingRecords(batch)
-            if self.in_hand is not None and (taken := self._stretches.last_of_run()) is not None:
-                self.pending.hold(self.in_hand, taken)
+            self.pending = PendingRecords()
+            # Where user code sought elsewhere meanwhile, what is in hand says nothing of what is done.
+            if self.stretching and self.in_hand is not None and self.position == self.in_hand + 1:
+                for offset, pending in self._stretches.take_open(self.in_hand):
+                    self.pending.hold(offset, pending)
                 self.settle()
         return self.pending
 
@@ -287,3 +282,9 @@ class Stream:
         self._reader = None
         self.records = ()
         self.index = 0
+
+
+def _offsets_of(records: Sequence[Any]) -> Sequence[int]:
+    """Return the offsets of one record at least: in most logs they have no gaps."""
+    first, end = records[0].offset, records[-1].offset + 1
+    return range(first, end) if end - first == len(records) else [record.offset for record in records]

@@ -15,8 +15,8 @@ class Pending(NamedTuple):
 
     stamp: int
     """The timestamp, ms; -1: none."""
-    taken_at: float | None
-    """Boot clock. None: it is measured as a part of its batch."""
+    taken_at: float
+    """Boot clock."""
 
 
 class Told(NamedTuple):
@@ -31,22 +31,16 @@ class PendingRecords:
     """The pending records of one stream are in the order of the log. User code's thread, but for :attr:`told`.
 
     Cost: O(1) for each record that is handed out, and for each that is told, in whatever order.
-
-    Args:
-        batch: offsets in hand of a batch that was handed out before user code first told of any record.
     """
 
-    __slots__ = ("_batch", "_batch_told", "_given_up", "_records", "_taken_at_sum", "_timed", "told")
+    __slots__ = ("_given_up", "_records", "_taken_at_sum", "_timed", "told")
 
-    def __init__(self, batch: range) -> None:
-        self._batch = batch
+    def __init__(self) -> None:
         self._records: OrderedDict[int, Pending] = OrderedDict()
         self._given_up: set[int] = set()
         """User code failed with these: they are not done, and nobody works on them."""
-        self._batch_told: set[int] = set()
-        """User code has said these of the batch to be done."""
         self._timed = 0
-        """Records that are worked on and measured by themselves."""
+        """Records that are worked on."""
         self._taken_at_sum = 0.0
         """The sum of the times at which these were handed out."""
         self.told: deque[Told] = deque()
@@ -76,7 +70,7 @@ class PendingRecords:
         """
         with contextlib.suppress(RuntimeError):
             for offset, pending in self._records.items():
-                if pending.taken_at is not None and offset not in self._given_up:
+                if offset not in self._given_up:
                     return pending.taken_at
         return None
 
@@ -91,17 +85,8 @@ class PendingRecords:
         self._time(pending, 1)
 
     def find(self, record: Any) -> bool:
-        """Return whether a record is pending. One of the batch is from now on."""
-        offset = record.offset
-        if offset in self._records:
-            return True
-        if offset not in self._batch or offset in self._batch_told:
-            return False
-        above = next(reversed(self._records), -1)
-        self._records[offset] = Pending(record.timestamp, None)
-        if above > offset:
-            self._records = OrderedDict(sorted(self._records.items()))
-        return True
+        """Return whether a record is pending."""
+        return record.offset in self._records
 
     def done(self, offset: int, now: float) -> bool:
         """Take a record off. Returns False where it is not pending."""
@@ -112,10 +97,7 @@ class PendingRecords:
             self._given_up.discard(offset)
         else:
             self._time(pending, -1)
-        if offset in self._batch:
-            self._batch_told.add(offset)
-        if pending.taken_at is not None:
-            self.told.append(Told(pending.stamp, pending.taken_at, now))
+        self.told.append(Told(pending.stamp, pending.taken_at, now))
         return True
 
     def given_up(self, offset: int) -> None:
@@ -134,11 +116,8 @@ class PendingRecords:
         """Forget what is pending: user code moved the position."""
         self._records.clear()
         self._given_up.clear()
-        self._batch_told.clear()
-        self._batch = range(0)
         self._timed, self._taken_at_sum = 0, 0.0
 
     def _time(self, pending: Pending, records: int) -> None:
-        if pending.taken_at is not None:
-            self._timed += records
-            self._taken_at_sum += records * pending.taken_at
+        self._timed += records
+        self._taken_at_sum += records * pending.taken_at

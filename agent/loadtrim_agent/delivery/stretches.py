@@ -26,7 +26,7 @@ class Finished(NamedTuple):
     limit: int = 0
     """Most records that the batch could have."""
     offsets: Sequence[int] = ()
-    """Offsets of the records, where commits of user code are noted; else empty."""
+    """Offsets of the records; empty where they were handed out one by one and no commits of user code are noted."""
 
 
 class _Stretch:
@@ -90,13 +90,14 @@ class Stretches:
         if self._stretches and self.open:
             self._stretches[-1].batch = (records, limit)
 
-    def last_of_run(self) -> Pending | None:
-        """Take the record in hand out of its stretch, which ends before it. None: a batch is in hand, or nothing."""
-        if not self.open or self._stretches[-1].at_once:
-            return None
+    def take_open(self, offset: int) -> list[tuple[int, Pending]]:
+        """Take what is in hand, up to an offset, out of its stretch, which ends before it. Something is in hand."""
         self.open = False
         stretch = self._stretches[-1]
-        return Pending(stretch.stamps[stretch.first + len(stretch.times) - 1], stretch.times[-1])
+        taken_at = stretch.times[-1]
+        if not stretch.at_once:
+            return [(offset, Pending(stretch.stamps[stretch.first + len(stretch.times) - 1], taken_at))]
+        return [(each, Pending(stamp, taken_at)) for each, stamp in zip(stretch.offsets, stretch.stamps, strict=True)]
 
     def open_work(self, now: float) -> tuple[int, float]:
         """Return how many records are in hand, and for how long: a batch counts once. Any thread."""

@@ -25,7 +25,7 @@ class Telling:
 
     Theory of operation. The next call makes a record done, as long as user code tells nothing. From the first word on
     each record that is handed out is pending until it is told to be done, in whatever order: what lies below the first
-    pending one is done.The first word is of what is in hand as well.
+    pending one is done. The first word is of what is in hand as well, be it a batch.
     The first calls of all let the loop turn before they make a record done, so that a task that was made of it begins.
     A program whose tasks begin with :meth:`work_on` is right from its first record on.
 

@@ -76,7 +76,8 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
     metering.attach(buffer, QuietFetcher())  # type: ignore[arg-type]
     metering.acquired(stream, None)
     now, wall = boot_time(), wall_time()
-    stream.begin_batch(now, [int((wall - age) * 1000) for age in (0.6, 0.8, 0.9, 7.0)])
+    stamps = [int((wall - age) * 1000) for age in (0.6, 0.8, 0.9, 7.0)]
+    stream.begin_batch(now, stamps, [SimpleNamespace(offset=offset) for offset in range(4)])
     stream.times.append(now)
     stream.done = stream.position = 4
     told: list[Record] = []

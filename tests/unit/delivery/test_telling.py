@@ -74,20 +74,51 @@ async def test_after_many_calls_without_a_word_nobody_waits_for_one() -> None:
     assert not told.undecided
 
 
-async def test_a_batch_before_the_first_word_is_in_hand_until_the_next_call() -> None:
-    """Its records are worked on one after the other: those that are not begun are not done."""
-    buffer = handout_of(ONE)
-    stream, told = buffer.streams[ONE], buffer.hand.telling
+async def test_the_first_word_is_of_the_whole_batch_in_hand() -> None:
+    """``done()`` returned True and nothing was committed before the next call; that made done what nobody told of."""
+    buffer = handout_of(ONE, TWO)
+    stream, other, told = buffer.streams[ONE], buffer.streams[TWO], buffer.hand.telling
     records = buffer.take_many((), None)[ONE]
-    for record in records[:2]:
-        assert told.work_on(record)
-        assert told.done(record)
-        assert (stream.done, stream.in_hand) == (None, 2)
-    assert told.work_on(records[2])
-    buffer.take_many((), None)
+    assert told.done(records[1])
+    assert (stream.done, stream.in_hand) == (0, 2), "the first is not told of"
+    assert (other.done, other.in_hand) == (0, 2), "nor anything of the other partition's"
+    assert told.done(records[0])
     assert (stream.done, stream.in_hand) == (2, 2)
+    assert not told.done(records[0])
+    buffer.take_many((), None)
+    assert (stream.done, stream.in_hand) == (2, 2), "the next call does not say it any more"
+    assert told.work_on(records[2])
     assert told.done(records[2])
     assert (stream.done, stream.in_hand) == (3, None)
+    assert (stream.take_finished(), len(stream.take_told())) == ([], 3)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_the_first_word_after_a_seek_is_not_of_what_was_in_hand(at_once: bool) -> None:
+    """It let the offset of the record in hand be committed, ahead of where user code had sought to."""
+    buffer = handout_of(ONE)
+    stream, told = buffer.streams[ONE], buffer.hand.telling
+    record = buffer.take_many((), 2)[ONE][1] if at_once else [buffer.take_one(), buffer.take_one()][1]
+    buffer.seek(stream, 0)
+    assert not told.work_on(record)
+    assert (stream.done, stream.in_hand) == (0, 1)
+    stream.seeks_answered = stream.seeks
+    stream.clear()
+    buffer.feed(stream, chunk(ONE, 0))
+    first = buffer.take_one()
+    assert (first.offset, stream.done, stream.in_hand) == (0, 0, 0)
+    assert told.done(first)
+    assert (stream.done, stream.in_hand) == (1, None)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_the_first_word_after_a_run_or_a_batch_is_given_up_is_not_of_it(at_once: bool) -> None:
+    buffer = handout_of(ONE)
+    stream, told = buffer.streams[ONE], buffer.hand.telling
+    record = buffer.take_many((), 2)[ONE][1] if at_once else [buffer.take_one(), buffer.take_one()][1]
+    buffer.abandon()
+    assert not told.done(record)
+    assert stream.in_hand is None
 
 
 async def test_told_twice_or_never_handed_out_is_no_news() -> None:
@@ -199,27 +230,33 @@ async def test_time_in_hand_is_measured_for_each_record() -> None:
 
 
 async def test_whatever_the_order_nothing_is_done_ahead() -> None:
-    """Against a model: done is what lies below the lowest offset that is not told."""
-    for seed in range(200):
+    """Against a model: done is what lies below the lowest offset that is not told. Before the first word it is what
+    was handed out before the last call."""
+    for seed in range(300):
         rng = random.Random(seed)
         buffer = handout_of(ONE)
-        stream = buffer.streams[ONE]
-        buffer.feed(stream, chunk(ONE, 3, 30))
+        stream, telling = buffer.streams[ONE], buffer.hand.telling
+        buffer.feed(stream, chunk(ONE, 3, 60))
         pending: dict[int, Any] = {}
-        handed_out = 0
-        told: set[int] = set()
-        for _ in range(100):
-            if rng.random() < 0.5 and (record := buffer.take_one()) is not None:
-                pending[record.offset], handed_out = record, record.offset + 1
-                buffer.hand.telling.work_on(record)
-            elif pending:
-                offset = rng.choice(sorted(pending))
-                assert buffer.hand.telling.done(pending.pop(offset))
-                told.add(offset)
-            if handed_out and buffer.hand.telling.begun and not stream.stretching:
-                expected = next(offset for offset in range(handed_out + 1) if offset not in told)
-                assert stream.done == min(expected, handed_out), f"seed {seed}"
-                assert (stream.in_hand is None) == (not pending), f"seed {seed}"
+        handed_out, begin = 0, rng.randint(0, 10)
+        for step in range(100):
+            if rng.random() < 0.5:
+                records = buffer.take_many((), rng.randint(1, 5)).get(ONE, []) if rng.random() < 0.5 else []
+                records = records or [record for record in (buffer.take_one(),) if record is not None]
+                if not telling.begun:
+                    pending.clear()
+                pending |= {record.offset: record for record in records}
+                handed_out = stream.position
+            elif pending and step >= begin:
+                record = pending[rng.choice(sorted(pending))]
+                if rng.random() < 0.3:
+                    assert telling.work_on(record), f"seed {seed}"
+                else:
+                    assert telling.done(record), f"seed {seed}"
+                    del pending[record.offset]
+            if telling.begun:
+                assert stream.done == min(pending, default=handed_out), f"seed {seed}"
+                assert stream.in_hand == max(pending, default=None), f"seed {seed}"
 
 
 async def test_time_in_hand_is_known_while_it_lasts() -> None:
