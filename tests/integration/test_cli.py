@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -17,7 +18,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
+from integration.harness import eventually
 from loadtrim.cli import main
+from loadtrim.cli.status import Screen, watch
 from loadtrim.observer.connection import Connection
 from loadtrim.observer.follow import following
 from loadtrim.observer.group import ObservedGroup
@@ -371,3 +374,36 @@ async def test_following_begins_once_the_group_does(kafka: Cluster) -> None:
             await until(changed, lambda: follower.trouble == "" and follower.view.state(0.0).generation == 1)
             await group.write(group.base(generation=2))
             await until(changed, lambda: follower.view.state(0.0).generation == 2)
+
+
+class Shown(Screen):
+    """A screen that a test looks at."""
+
+    def __init__(self) -> None:
+        super().__init__(as_json=False, partitions=False)
+        self.states: list[ObservedGroup] = []
+
+    def show(self, state: ObservedGroup, trouble: str = "") -> None:
+        self.states.append(state)
+
+    @property
+    def owner(self) -> str | None:
+        """Owner of the first partition, as shown last."""
+        return self.states[-1].partitions[0].member if self.states else None
+
+
+async def test_status_is_shown_again_as_the_group_changes(group: Group, run: Run) -> None:
+    await group.write(group.base(), group.report("a", "pay-1"))
+    code, _, err = await run("status", f"{group.name}-not", "--watch")
+    assert (code, "has no control topic" in err) == (1, True)
+
+    screen = Shown()
+    watching = asyncio.create_task(watch(group.connection, group.name, 0.1, screen))
+    try:
+        await eventually(lambda: screen.owner == "a", "it is shown")
+        await group.write(group.release(0, "a", "b"))
+        await eventually(lambda: screen.owner == "b", "the new owner is shown")
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
