@@ -81,9 +81,10 @@ class Consumer:
         self._ended = asyncio.Event()
         """Set when an iteration came to its end: there is nothing more to iterate over."""
         self._positions = self._client.positions
-        self._cluster = self._client.cluster
+        self._queries = self._client.queries
         self._arguments = arguments
-        # Names of aiokafka's that frameworks read.
+        # Names of aiokafka's that frameworks and programs read; two more are the implementation's own.
+        self._loop = user_loop
         self._group_id = arguments.group_id
         self._coordinator = CoordinatorView(self._client)
         self._subscription = SubscriptionView(self._client)
@@ -295,37 +296,37 @@ class Consumer:
 
     async def topics(self) -> set[str]:
         """All topics that this user may see."""
-        return set(await self._cluster.topics())
+        return set(await self._queries.topics())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Partition numbers of a topic; None where its metadata is not known."""
-        return self._cluster.partitions_for_topic(topic)
+        return self._queries.partitions_for_topic(topic)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """See ``AIOKafkaConsumer.offsets_for_times``; timestamps in milliseconds."""
-        return dict(await self._cluster.offsets_for_times(dict(timestamps)))
+        return dict(await self._queries.offsets_for_times(dict(timestamps)))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each."""
-        return dict(await self._cluster.beginning_offsets(list(partitions)))
+        return dict(await self._queries.beginning_offsets(list(partitions)))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each."""
-        return dict(await self._cluster.end_offsets(list(partitions)))
+        return dict(await self._queries.end_offsets(list(partitions)))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """End of the log as the last fetch told it; None before the first."""
-        return self._cluster.highwater(partition)
+        return self._queries.highwater(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """See ``AIOKafkaConsumer.last_stable_offset``."""
-        return self._cluster.last_stable_offset(partition)
+        return self._queries.last_stable_offset(partition)
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """When :meth:`highwater` was updated last, milliseconds."""
-        return self._cluster.last_poll_timestamp(partition)
+        return self._queries.last_poll_timestamp(partition)
 
 
 def _warn_if_unclosed(client: Implementation) -> None:

@@ -1,5 +1,7 @@
 """Private names of ``AIOKafkaConsumer`` that frameworks read in their logs.
 
+Programs read ``consumer._loop`` and ``consumer._client.cluster`` besides, which need no view of their own.
+
 FastStream's logging listener reads ``consumer._coordinator.member_id``, ``consumer._group_id`` and
 ``consumer._subscription.topics`` before it calls the user's own listener. Without these names the user's listener is
 never called.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
@@ -76,10 +77,10 @@ class ManagedConsumer:
         self.link = AgentLink(
             Subscription(topics=tuple(sorted(topics)), exclude_internal=arguments.exclude_internal_topics)
         )
-        self.cluster = ClusterQueries(self.link)
+        self.queries = ClusterQueries(self.link)
         self._worked = Worked(self.link, user_loop)
         self.positions = Positions(
-            self.link, self.cluster, group=arguments.group_id, auto_commit=arguments.enable_auto_commit
+            self.link, self.queries, group=arguments.group_id, auto_commit=arguments.enable_auto_commit
         )
         self._listener: ConsumerRebalanceListener | None = None
         check_settings(arguments.kafka, user_loop)
@@ -106,6 +107,17 @@ class ManagedConsumer:
     def member_id(self) -> str:
         """The id that the group's coordinator gave; empty before the first answer."""
         return "" if self.link.agent is None else self.link.agent.snapshot().member
+
+    # Names of aiokafka's client, which programs read as ``consumer._client.cluster``.
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """What is known of brokers and topics; to be read only."""
+        return self.link.need_agent().topics.cluster
+
+    async def force_metadata_update(self) -> bool:
+        """Ask a broker for it now. Returns whether one answered."""
+        return await self.link.run(self.link.need_agent().topics.refresh())
 
     # -- life cycle ----------------------------------------------------------------------------------------------
 

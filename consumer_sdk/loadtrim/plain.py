@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from .signals import EndableWait
@@ -39,8 +40,17 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
         return self
 
     @property
-    def cluster(self) -> PlainConsumer:
+    def queries(self) -> PlainConsumer:
         return self
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """What is known of brokers and topics; to be read only."""
+        return self._client.cluster
+
+    async def force_metadata_update(self) -> bool:
+        """Ask a broker for it now. Returns whether one answered."""
+        return bool(await self._client.force_metadata_update())
 
     @property
     def member_id(self) -> str:

@@ -44,6 +44,9 @@ def _private(why: str) -> Difference:
 _ASSIGN = _refused("assign(): who owns what is the group's to decide")
 _NO_GROUP = _refused("a consumer without group_id")
 _CHANGES_ONLY = _different("no change, no call of a listener; a second member gets its share later")
+_ALL_THAT_CAME = Difference(
+    Kind.DIFFERENT, "getmany() returns what has come by then, here sometimes two fetches", may_pass=True
+)
 _COUNTS = _private("fetcher.PartitionRecords is replaced, or its uses are counted")
 
 BASELINE = {
@@ -65,6 +68,7 @@ DIFFERENCES: dict[str, Difference] = {
     "test_kip_345_disabled": _CHANGES_ONLY,
     "test_rebalance_listener_with_coroutines": _CHANGES_ONLY,
     "test_offset_behavior__resuming_behavior": _different("the record in hand at stop() is not done: handed out again"),
+    "test_large_messages_getmany": _ALL_THAT_CAME,
     "test_consumer_warn_unclosed": _different("the ResourceWarning names Consumer, not AIOKafkaConsumer"),
     "test_consumer_context_manager": _private("_fetcher"),
     "test_consumer_cleanup_unassigned_data_getone": _private("_fetcher._records"),
@@ -79,9 +83,5 @@ DIFFERENCES: dict[str, Difference] = {
     "test_consumer_propagates_coordinator_errors": _private("_coordinator._send_req is replaced"),
     "test_consumer_propagates_heartbeat_errors": _private("_coordinator._do_heartbeat is replaced"),
     "test_consumer_propagates_commit_refresh_errors": _private("_coordinator._do_fetch_commit_offsets is replaced"),
-    "test_consumer_subscribe_pattern_with_autocreate": _private("_client.cluster"),
-    "test_consumer_subscribe_pattern_autocreate_no_group_id": _private("_client.cluster"),
-    "test_exclude_internal_topics": _private("_client.force_metadata_update"),
     "test_kafka_consumer_sets_coordinator_values": _private("_coordinator"),
-    "test_rebalance_listener_no_deadlock_callbacks": _private("_loop"),
 }

@@ -14,7 +14,7 @@ from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError, Offset
 
 from integration.harness import WAIT_SECONDS, committed_offsets, eventually
 from integration.harness_consumers import Recorder, make, new_group, send, started, take
-from loadtrim import Consumer
+from loadtrim import Consumer, Settings
 from loadtrim.testing import Cluster
 
 pytestmark = pytest.mark.kafka
@@ -56,6 +56,17 @@ async def test_a_pattern_subscribed_after_the_start(quick_kafka: Cluster) -> Non
         consumer.subscribe(pattern=f"^{topic}$")
         assert values(await take(consumer, 1)) == ["0"]
         assert consumer.subscription() == {topic}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_what_programs_read_of_the_client_is_there(quick_kafka: Cluster, enabled: bool) -> None:
+    """``consumer._client.cluster`` is private in aiokafka, and used all the same."""
+    topic = quick_kafka.create_topic(partitions=2)
+    async with started(quick_kafka, topic, group=new_group(), settings=Settings(enabled=enabled)) as consumer:
+        assert consumer._loop is asyncio.get_running_loop()
+        assert await consumer._client.force_metadata_update()
+        assert consumer._client.cluster.partitions_for_topic(topic) == {0, 1}
+        assert consumer._client.cluster.brokers()
 
 
 async def test_unsubscribed_before_anything_came_of_it(quick_kafka: Cluster) -> None:

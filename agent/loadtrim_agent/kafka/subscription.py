@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from loadtrim_agent.wire.topic_names import is_internal
@@ -117,6 +118,15 @@ class TopicWatch:
     def seen(self) -> tuple[tuple[str, ...], dict[str, int]]:
         """The topics subscribed and partitions per watched topic, as they were told last; none before the start."""
         return self._last if self._last is not None else ((), {})
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """What the client knows of brokers and topics. Another thread may read it: an update replaces what is there."""
+        return self._client.cluster
+
+    async def refresh(self) -> bool:
+        """Ask a broker now; return whether one answered."""
+        return bool(await self._client.force_metadata_update())
 
     async def counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Partitions per topic, 0 where there is none; these topics are watched from now on."""

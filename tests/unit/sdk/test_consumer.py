@@ -33,7 +33,7 @@ def make(**settings: Any) -> Consumer:
 async def test_each_call_is_answered_by_both(name: str, enabled: bool) -> None:
     """The same kind of call: a coroutine function where ``Consumer``'s is one, with the same parameters."""
     consumer = make(enabled=enabled)
-    parts: list[Any] = [consumer._client, consumer._positions, consumer._cluster]
+    parts: list[Any] = [consumer._client, consumer._positions, consumer._queries]
     call = next(getattr(part, name) for part in parts if hasattr(part, name))
     mine = getattr(consumer, name)
     assert asyncio.iscoroutinefunction(call) == asyncio.iscoroutinefunction(mine)
@@ -106,3 +106,4 @@ async def test_what_frameworks_read_in_their_logs_is_there_before_the_start(enab
     assert consumer._group_id == "g"
     assert consumer._subscription.topics == frozenset({"a", "b"})
     assert consumer._coordinator.member_id == ""
+    assert consumer._loop is asyncio.get_running_loop()
