@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -90,3 +91,29 @@ class AgentLink:
             raise IllegalStateError("No partitions assigned")
         for partition in partitions:
             self.stream(partition)
+
+    def refuse_in_listener(self, caller: asyncio.Task[Any] | None, why: str, instead: str) -> None:
+        """Refuse what would wait for the listener's call that it is made in, for ever.
+
+        Raises:
+            IllegalStateError: ``caller`` is the task of that call; the text says why, and what to do ``instead``.
+        """
+        if self.agent is not None and caller is not None and caller is self.agent.listener.calls.task:
+            raise IllegalStateError(
+                f"This would wait for ever within on_partitions_assigned or on_partitions_revoked: {why}. "
+                f"Return from the call first, and {instead}."
+            )
+
+    async def end(self, drain_seconds: float, *, release: bool) -> None:
+        """End the agent, if its loop still turns, and its thread in any case.
+
+        Args:
+            drain_seconds: user code has so long to finish what it has in hand.
+            release: whether partitions are handed over.
+        """
+        try:
+            if self.agent is not None and self.thread_alive:
+                await self.run(self.agent.stop(drain_seconds, release=release))
+        finally:
+            if self.thread is not None:
+                await self.thread.stop()

@@ -112,7 +112,7 @@ class ManagedConsumer:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """What is known of brokers and topics; to be read only."""
+        """Return what is known of brokers and topics; to be read only."""
         return self.link.need_agent().topics.cluster
 
     async def force_metadata_update(self) -> bool:
@@ -138,20 +138,14 @@ class ManagedConsumer:
                     raise ConsumerStoppedError()
                 await link.run(link.agent.start())
         except BaseException as error:
-            await self._abort_start()
+            self.closed = True
+            with contextlib.suppress(Exception):
+                # The group may know the member already, and would wait for it until its session ends.
+                await link.end(0.0, release=False)
             if not isinstance(error, KafkaError):
                 raise
             log.debug("The start failed", exc_info=True)
             raise explained(error, self._arguments.kafka, trouble.said) from None
-
-    async def _abort_start(self) -> None:
-        self.closed = True
-        with contextlib.suppress(Exception):
-            if self.link.agent is not None:
-                # The group may know the member already, and would wait for it until its session ends.
-                await self.link.run(self.link.agent.stop(0.0, release=False))
-        if self.link.thread is not None:
-            await self.link.thread.stop()
 
     async def _make_agent(self) -> Agent:
         """Make the agent, in the agent's loop."""
@@ -184,7 +178,9 @@ class ManagedConsumer:
             IllegalStateError: it is called within a rebalance listener's call.
         """
         caller = asyncio.current_task()
-        self._refuse_in_listener(caller, "stop() waits until the listener has heard of it", "create a task that stops")
+        self.link.refuse_in_listener(
+            caller, "stop() waits until the listener has heard of it", "create a task that stops"
+        )
         self.closed = True
         buffer = self.link.buffer
         if buffer is not None:
@@ -193,15 +189,8 @@ class ManagedConsumer:
             # Also in a second call: a task that comes to its end meanwhile is not waited for any more.
             abandon_unless_worked_on(buffer, caller)
         if self._stopping is None:
-            self._stopping = asyncio.ensure_future(self._stop(at_once))
+            self._stopping = asyncio.ensure_future(self.link.end(self._settings.drain_seconds, release=not at_once))
         await asyncio.shield(self._stopping)
-
-    async def _stop(self, at_once: bool) -> None:
-        link = self.link
-        if link.agent is not None and link.thread_alive:
-            await link.run(link.agent.stop(self._settings.drain_seconds, release=not at_once))
-        if link.thread is not None:
-            await link.thread.stop()
 
     def end_iteration(self, at_once: bool) -> None:
         """End the iteration after the record in hand and begin to leave the group; a second call makes it faster.
@@ -299,21 +288,12 @@ class ManagedConsumer:
         buffer, watch = self.link.buffer, self._watch
         if buffer is None or watch is None:
             raise ConsumerStoppedError()
-        self._refuse_in_listener(caller, "records come when the call has returned", "ask for them in another task")
+        self.link.refuse_in_listener(caller, "records come when the call has returned", "ask for them in another task")
         if self.closed:
             buffer.take_one(wanted)  # gives none any more; what the caller had in hand is done by this call
             raise ConsumerStoppedError()
         buffer.hand.samples.asked(boot_time())
         return buffer, watch
-
-    def _refuse_in_listener(self, caller: asyncio.Task[Any] | None, why: str, instead: str) -> None:
-        """Refuse what would wait for the listener's call that it is made in, for ever."""
-        agent = self.link.agent
-        if agent is not None and caller is not None and caller is agent.listener.calls.task:
-            raise IllegalStateError(
-                f"This would wait for ever within on_partitions_assigned or on_partitions_revoked: {why}. "
-                f"Return from the call first, and {instead}."
-            )
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class PlainConsumer(AIOKafkaConsumer):  # type: ignore[misc]
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """What is known of brokers and topics; to be read only."""
+        """Return what is known of brokers and topics; to be read only."""
         return self._client.cluster
 
     async def force_metadata_update(self) -> bool:
