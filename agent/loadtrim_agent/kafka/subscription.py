@@ -121,7 +121,7 @@ class TopicWatch:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """Return what the client knows of brokers and topics. Any thread may read it: an update replaces what is there."""
+        """Return what the client knows of the cluster. Any thread may read it: an update replaces what is there."""
         return self._client.cluster
 
     async def refresh(self) -> bool:
