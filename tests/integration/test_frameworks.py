@@ -20,10 +20,10 @@ from taskiq_aio_kafka import AioKafkaBroker
 from integration.harness import WAIT_SECONDS, committed_offsets, eventually
 from integration.harness_consumers import new_group
 from loadtrim.testing import Cluster
+from pages import blocks as pages
 
 pytestmark = pytest.mark.kafka
 
-PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
 PARTITIONS = 4
 SETTINGS = {
     "LOADTRIM_HTTP": "off",
@@ -43,9 +43,7 @@ ENDS_BY_THE_SIGNAL = {"FastAPI and Starlette"}
 
 def program(section: str, topic: str, group: str, bootstrap: str) -> str:
     """Return the first program of a section, with a topic, a group and a broker of the test's own."""
-    found = re.search(rf"^## {re.escape(section)}$.*?^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    text = found[1].replace("port=8080", "port=0")
+    text = pages.program("docs/frameworks.md", section).replace("port=8080", "port=0")
     for word, own in (("payments-service", group), ("payments", topic), ("localhost:9092", bootstrap)):
         assert text.count(f'"{word}"') == 1, word
         text = text.replace(f'"{word}"', f'"{own}"')

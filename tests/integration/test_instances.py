@@ -24,6 +24,7 @@ from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator
 from loadtrim.testing import Cluster
+from pages.scaler import serving
 
 pytestmark = pytest.mark.kafka
 
@@ -125,6 +126,27 @@ async def test_replicas_are_there_before_the_first_record(kafka: Cluster, tmp_pa
             assert await command("scale", group, "2", "--bootstrap", kafka.bootstrap) == 0
         await eventually(lambda: settled(seen(follower), 2, 4) and up.replicas == 2, "two processes")
         assert done(tmp_path / "journal") == {}
+
+
+async def test_a_real_group_scales_itself_by_the_server_of_the_page(kafka: Cluster, tmp_path: Path) -> None:
+    """Whom docs/webhook.md's server starts, and ends as a victim, hands everything over: nothing is done twice."""
+    topic, group, journal = kafka.create_topic(partitions=PARTITIONS), new_group(), tmp_path / "journal"
+    load = Load(kafka.bootstrap, topic)
+    service = [*SERVICE, kafka.bootstrap, group, topic, str(journal)]
+    playing = asyncio.create_task(load.play())
+    async with (
+        serving(tmp_path, *service, env={"LOADTRIM_DECISION_SECONDS": "0.5"}),
+        following(Connection(bootstrap=kafka.bootstrap, given_by="the test"), group) as follower,
+    ):
+        await eventually(lambda: settled(seen(follower), 1, 2), "the server has started one")
+        for replicas in (2, 1):
+            assert await command("scale", group, str(replicas), "--bootstrap", kafka.bootstrap) == 0
+            await eventually(lambda n=replicas: settled(seen(follower), n, 2 * n), f"{replicas} processes")
+        (left,) = {each.instance for each in seen(follower).members}
+        assert left in {"replica-1", "replica-2"}
+        playing.cancel()
+        await eventually(lambda: len(done(journal)) == load.sent, "everything is done")
+    assert set(done(journal).values()) == {1}, "nothing is done twice"
 
 
 async def start(*words: str, **env: str) -> asyncio.subprocess.Process:

@@ -46,7 +46,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a request, as docs/reference.md tells."""
+    """The body of a request, as docs/webhook.md tells."""
 
     group: str
     replicas: int
