@@ -295,11 +295,11 @@ def test_right_lines_are_taken(line: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "```\nloadtrim status G --watch\n```",
+        "```\nloadtrim status G --no-such-option\n```",
         "   ```sh\n   $ loadtrim scale G \\\n     many\n   ```",
         "`loadtrim scale GROUP`",
-        "`loadtrim doctor`",
-        "`loadtrim hold GROUP --for 5`",
+        "`loadtrim nothing`",
+        "`loadtrim hold GROUP --no-such-option 5`",
     ],
 )
 def test_wrong_lines_are_found(text: str) -> None:
