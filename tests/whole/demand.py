@@ -1,8 +1,8 @@
 """``python -m whole.demand [CELL ...]``: programs and loads of ``benchmarks.programs``, played on virtual time.
 
 The whole product runs: consumers, agents, the leader's plans, a model of Kafka. An orchestrator that is played here
-starts and ends members as the leader asks for them. This is the laboratory: neither user code nor the product takes any
-processor time.
+starts as many members as the leader asks for, and ends those that it names, as that of ``loadtrim up`` does. This is
+the laboratory: neither user code nor the product takes any processor time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from aiokafka.record.memory_records import MemoryRecords
 from benchmarks.code_state import commit_now
@@ -26,9 +27,10 @@ from benchmarks.programs.search import Search
 from benchmarks.programs.table import CellResult, load_results, markdown, result_of, save_result
 
 from loadtrim_agent.common.partition import Partition
+from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, ScaleRequest
+from loadtrim_agent.runtime import services
 from loadtrim_agent.wire.codec import Record, decode
 from loadtrim_agent.wire.envelope import UnreadableRecord
-from loadtrim_agent.wire.telemetry_records import DecisionRecord
 from loadtrim_agent.wire.topic_names import control_topic
 
 from .broker import Cluster
@@ -83,18 +85,28 @@ class _Member:
         await self.consumer.stop()
         self.ended_at = self._demand.kernel.now
 
-    def decision(self) -> DecisionRecord | None:
-        """Return the last decision, where this member leads."""
-        agent = self.consumer.agent if self.consumer is not None and not self.leaving else None
-        if agent is None or not agent.snapshot().is_leader:
-            return None
-        last = self.consumer._client.services._leader.last  # type: ignore[union-attr]
-        return last if isinstance(last, DecisionRecord) else None
-
     def end(self) -> None:
         self.leaving = True
         assert self.consumer is not None
         self.consumer._client.end_iteration(False)
+
+
+class _Scaler:
+    """The leader's way to the orchestrator."""
+
+    name = "webhook"
+    scales = True
+
+    def __init__(self) -> None:
+        self.asked: ScaleRequest | None = None
+        """What was asked for last."""
+
+    async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
+        self.asked = wanted
+        return ScaleOutcome(Answer.ACCEPTED)
+
+    async def close(self) -> None:
+        """Nothing to close."""
 
 
 class Demand:
@@ -122,13 +134,15 @@ class Demand:
         self._sent: list[Sent] = []
         self._done: list[Done] = []
         self._members: list[_Member] = []
+        self._scaler = _Scaler()
         self._starting: list[float] = []
         """Times since the kernel's zero at which replicas were asked for that are not there yet."""
         self._began = 0.0
 
     def run(self) -> Verdict:
         """Play the load, wait until all of it is done, and judge."""
-        with self.kernel.in_charge(), threads_in_charge():
+        played = patch.object(services, "_make_scaler", lambda *_: self._scaler)
+        with self.kernel.in_charge(), threads_in_charge(), played:
             for _ in range(self._replicas):
                 self._join(self.kernel.now)
             self.kernel.run(FIRST_GENERATION_SECONDS)
@@ -190,17 +204,16 @@ class Demand:
         self._join(self._starting.pop(0))
 
     def _orchestrate(self) -> None:
-        decision = next((found for member in self._members if (found := member.decision()) is not None), None)
-        if decision is None:
+        asked = self._scaler.asked
+        if asked is None:
             return
-        wanted, there = decision.replicas_wanted, [member for member in self._members if not member.leaving]
-        for _ in range(wanted - len(there) - len(self._starting)):
+        for member in self._members:
+            if member.name in asked.victims and not member.leaving:
+                member.end()
+        there = sum(not member.leaving for member in self._members)
+        for _ in range(asked.replicas - there - len(self._starting)):
             self._starting.append(self.kernel.now)
             self.kernel.scheduler.after(self.cell.start_seconds, self._started)
-        if wanted < len(there) and not self._starting:
-            last = sorted(there, key=lambda member: member.name not in decision.victims)
-            for member in last[: len(there) - wanted]:
-                member.end()
 
     def _raise_failures(self) -> None:
         for member in self._members:

@@ -217,7 +217,10 @@ def dispersion_of(estimate: Estimate) -> float:
         return cost + estimate.dispersion
     line, window = _told(series)
     mean, told = statistics.fmean(series[-window:]), max(0, window - WINDOWS_SECONDS[-1])
-    seen = line.stddev * line.stddev / mean if mean > 0.0 else cost
+    # Not the line's own deviation: that is never below the noise of the last half minute, which varies by itself.
+    newest_first = enumerate(reversed(series[-window:]))
+    squares = sum((value - line.level + line.slope * back) ** 2 for back, value in newest_first)
+    seen = squares / (max(window - 2, 1) * mean) if mean > 0.0 else cost
     return (seen * told + cost * CHANCE_SECONDS) / (told + CHANCE_SECONDS) + estimate.dispersion
 
 

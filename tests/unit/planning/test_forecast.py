@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +20,7 @@ from loadtrim_agent.planning.forecast import (
     _Line,
     _since_idle,
     alike_seconds,
+    dispersion_of,
     forecast,
 )
 
@@ -204,3 +208,17 @@ def test_the_gaps_that_few_records_leave_are_part_of_the_load() -> None:
 def test_a_gap_does_not_explain_itself() -> None:
     """Of the seconds beside it none is empty."""
     assert _since_idle([*[10.0] * 5, *[0.0] * 60, 10.0, 10.0]) == [10.0, 10.0]
+
+
+def test_the_index_of_dispersion_does_not_jump_from_second_to_second() -> None:
+    """It rose from 0.5 to 0.9 and fell again, second by second, with the noise of the last half minute alone."""
+    random = Random(5)
+    series = tuple(0.5 * sum(random.random() < 0.05 for _ in range(100)) for _ in range(240))
+
+    def dispersion_at(second: int) -> float:
+        given: Any = SimpleNamespace(series=series[second - 120 : second], cost=0.5, dispersion=0.1)
+        return dispersion_of(given)
+
+    found = [dispersion_at(second) for second in range(120, 240)]
+    assert max(max(pair) / min(pair) for pair in itertools.pairwise(found)) < 1.15
+    assert found == pytest.approx([0.6] * 120, rel=0.35)

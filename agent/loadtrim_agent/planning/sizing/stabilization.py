@@ -1,9 +1,9 @@
 """The stabilization window: fewer replicas are taken only when they have been enough for so long.
 
 The window is the longest of three times: 2 s, twice what no trend foresees of the start-up time, and as long as a
-hundred records take to come. Every reversal doubles it, a down after which more are asked for at once, and it halves
-every minute again. From a start-up of a minute on a reversal adds nothing. Flink's ``DelayedScaleDown`` is the model of
-the state.
+hundred records take to come. Every reversal doubles it, a down after which more are asked for soon, and it halves every
+minute again. Where records are few both take longer: what is known of them varies more slowly. From a start-up of a
+minute on a reversal adds nothing. Flink's ``DelayedScaleDown`` is the model of the state.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec import field, structs
 
 from ..forecast import reach_seconds
 from ..policy_state import StatePart
+from .marginal_benefit import DOWN_MARGIN
 from .policy import View
 
 __all__ = ["Stabilization", "is_reversal", "remaining_window", "reversed_down", "window", "window_min"]
@@ -26,15 +27,20 @@ WINDOW_RECORDS = 100.0
 """Records that tell a rate to a tenth: the window is as long as they take to come, where that is longer. Chosen."""
 WINDOW_SECONDS_MAX = 300.0
 DECAY_SECONDS = 60.0
-"""The window halves after this time without a reversal. So where a replica takes a minute or more to start, reversals
-add nothing: what is waited there pays for itself already, whatever comes back. Chosen."""
+"""The window halves after this time without a reversal, or after :data:`MARGIN_RECORDS`. So where a replica takes a
+minute or more to start, reversals add nothing: what is waited there pays for itself already, whatever comes back.
+Chosen."""
 FALLING_SECONDS = 30.0
 FALLING_STARTUPS = 2.0
 """A load that has fallen for so long, or for so many start-up times, is no noise that the window would have to sit out.
 Chosen."""
 REVERSAL_SECONDS = 10.0
-"""More that is asked for so soon after a down, or within three start-up times, reverses it. Chosen."""
+"""More that is asked for so soon after a down, or within three start-up times, or before :data:`MARGIN_RECORDS` have
+come, reverses it. Chosen."""
 REVERSAL_STARTUPS = 3.0
+MARGIN_RECORDS = (DOWN_MARGIN - 1.0) ** -2
+"""Records that tell a rate as exactly as the margin with which fewer replicas must do: 1,100. What is known of fewer
+records than that varies by more than the margin, so it asks for fewer and for more in turns. Derived."""
 
 
 class Stabilization(StatePart, frozen=True, kw_only=True):
@@ -66,9 +72,13 @@ def window_min(view: View) -> float:
     is foreseen does not count.
     """
     startup = view.estimate.startup_seconds
+    return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)), _coming(view, WINDOW_RECORDS))
+
+
+def _coming(view: View, records: float) -> float:
+    """Return how long so many records take to come, as far as anything is waited for. Of none nothing is."""
     rate = view.estimate.rate
-    counted = min(WINDOW_RECORDS / rate, WINDOW_SECONDS_MAX) if rate > 0.0 else 0.0
-    return max(WINDOW_SECONDS, WINDOW_UNSEEN * (startup - reach_seconds(startup)), counted)
+    return min(records / rate, WINDOW_SECONDS_MAX) if rate > 0.0 else 0.0
 
 
 def window(view: View, state: Stabilization) -> float:
@@ -76,7 +86,8 @@ def window(view: View, state: Stabilization) -> float:
     least = window_min(view)
     seconds = least if state.window_seconds is None else state.window_seconds
     quiet = 0.0 if state.reversal_at is None else max(0.0, view.now - state.reversal_at)
-    return max(least, seconds * math.exp(-math.log(2.0) * quiet / DECAY_SECONDS))
+    halved = max(DECAY_SECONDS, _coming(view, MARGIN_RECORDS))
+    return max(least, seconds * math.exp(-math.log(2.0) * quiet / halved))
 
 
 def remaining_window(view: View, state: Stabilization) -> float:
@@ -89,7 +100,8 @@ def remaining_window(view: View, state: Stabilization) -> float:
 
 def is_reversal(view: View, state: Stabilization) -> bool:
     """Return whether a down was so short ago that more replicas now reverse it."""
-    soon = max(REVERSAL_SECONDS, REVERSAL_STARTUPS * view.estimate.startup_seconds)
+    startups = REVERSAL_STARTUPS * view.estimate.startup_seconds
+    soon = max(REVERSAL_SECONDS, startups, _coming(view, MARGIN_RECORDS))
     return state.down_at is not None and view.now - state.down_at <= soon
 
 

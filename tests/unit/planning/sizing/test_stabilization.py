@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadtrim_agent.planning.sizing.stabilization import DECAY_SECONDS, Stabilization, window, window_min
+from loadtrim_agent.planning.sizing.stabilization import DECAY_SECONDS, Stabilization, is_reversal, window, window_min
 
 NOW = 1_000.0
 
@@ -29,3 +29,17 @@ def test_few_records_are_waited_for() -> None:
     assert window_min(at(NOW, rate=0.5)) == 200.0, "a hundred of them"
     assert window_min(at(NOW, rate=0.01)) == 300.0, "for five minutes at most"
     assert window_min(at(NOW, rate=0.0)) == window_min(at(NOW)), "of none nothing is waited for"
+
+
+@pytest.mark.parametrize(("rate", "soon"), [(1000.0, 10.0), (20.0, 55.6), (5.0, 222.2), (0.5, 300.0), (0.0, 10.0)])
+def test_more_that_is_asked_for_before_a_rate_is_known_to_the_margin_reverses_a_down(rate: float, soon: float) -> None:
+    """It takes 1,111 records to know a rate to 3 %: what is known of fewer asks for fewer and for more in turns."""
+    state = Stabilization(down_at=NOW)
+    assert is_reversal(at(NOW + soon - 0.1, rate), state)
+    assert not is_reversal(at(NOW + soon + 0.1, rate), state)
+
+
+def test_the_window_of_few_records_halves_as_slowly_as_they_come() -> None:
+    state = Stabilization(window_seconds=160.0, reversal_at=NOW)
+    assert window(at(NOW + 60.0), state) == pytest.approx(80.0)
+    assert window(at(NOW + 1111.1 / 5.0, 5.0), state) == pytest.approx(80.0, rel=1e-3)
