@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..explain import format_list
 from ..forecast import dispersion_of
-from ..placement.problem import limits_of
+from ..placement.problem import WINDOW_MIN_SHARE, limits_of
 from ..queueing import capacity_in_time
 from ..values import TAUS_SECONDS
 from .policy import View
@@ -113,7 +113,8 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
         work -= sum(max(0.0, item.mean[index] * factor - able) for item in unsplittable)
         if work / window > best:
             best, binding = work / window, tau
-    seconds = config.sla_seconds - min(estimate.cost, estimate.overhead_seconds)
+    overhead = min(estimate.cost, estimate.overhead_seconds, (1.0 - WINDOW_MIN_SHARE) * config.sla_seconds)
+    seconds = config.sla_seconds - overhead
     able_level = max(0.0, level - beyond)
     queue = capacity_in_time(able_level, able_level * dispersion_of(estimate), seconds, 1.0 - config.sla_share)
     return (queue, CHANCE) if queue > best else (best, binding)

@@ -68,6 +68,13 @@ def test_records_that_take_long_need_room_for_those_that_come_together_by_chance
     assert needed(even, 2.4).pool == 3, "they come at equal distances, as was seen for two minutes"
 
 
+def test_a_record_that_takes_longer_than_the_objective_is_sized_for_a_quarter_of_it() -> None:
+    """It was a square root of less than nothing."""
+    given = view((entry(0, 0.1 * PER_MEMBER),), 1)
+    long = replace(given, estimate=replace(given.estimate, cost=9.0, overhead_seconds=9.0, series=(), dispersion=0.0))
+    assert needed(long, 0.1).required == pytest.approx(0.5 * (0.1 + (0.01 + 1.8 * math.log(1000.0) / 0.125) ** 0.5))
+
+
 @pytest.mark.parametrize(("objective_seconds", "replicas"), [(0.5, 3), (10.0, 2), (100.0, 2)])
 def test_the_error_of_a_level_counts_where_an_error_would_be_late(objective_seconds: float, replicas: int) -> None:
     """1.9 +- 0.1 of a member's load: with a horizon of 5 s and an objective of 10 it is seen before it is late."""
