@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtrim_agent.delivery.commit_calls import CommitCalls
+from loadtrim_agent.metering import commit_bounds
 from loadtrim_agent.metering.commit_bounds import CommitBounds
 
 W = 10
@@ -122,4 +124,11 @@ def test_what_commits_prove_is_what_is_said_to_be_in_time(steps: list[tuple[obje
 @given(WITH_SEEKS)
 def test_no_more_than_that_where_a_program_goes_back_and_forth(steps: list[tuple[object, ...]]) -> None:
     program = played(steps)
+    assert program.in_time <= sum(each.in_time for each in program.deliveries)
+
+
+@given(WITH_SEEKS, st.integers(2, 6))
+def test_no_more_than_that_where_memory_is_short(steps: list[tuple[object, ...]], runs_max: int) -> None:
+    with patch.object(commit_bounds, "RUNS_MAX", runs_max):
+        program = played(steps)
     assert program.in_time <= sum(each.in_time for each in program.deliveries)

@@ -72,7 +72,7 @@ class BatchCost:
         """
         if not 0.0 <= seconds < math.inf:
             return
-        before = self._charge(limit) if self._weight else None
+        before = self._charge(limit) if self._seconds > 0.0 else None  # Of no time at all none has a share.
         share = 1.0 if part is None else part / records
         kept = 0.5 ** (share / HALF_LIFE_BATCHES)
         weight = self._weight * kept + share

@@ -21,6 +21,9 @@ __all__ = ["RUNS_MAX", "CommitBounds", "Decided"]
 
 RUNS_MAX = 1024
 """At most so many runs, and commits, are remembered for each partition. Chosen."""
+COARSER = 4
+"""Where there are more runs, those are joined that have together no more than so many times the mean's records. Any two
+neighbours that stay apart have more, so no more than half of the runs stay. Chosen."""
 SPAN_SHARE = 0.01
 """Of the objective: records of one run are due within so long of each other, and are judged as the first. Chosen."""
 
@@ -34,22 +37,34 @@ class Decided(NamedTuple):
 
 
 class _Run:
-    """Consecutive offsets that wait for a commit above them."""
+    """Records with rising offsets that wait for a commit above them. There may be gaps between these."""
 
-    __slots__ = ("due_at", "end", "first")
+    __slots__ = ("due_at", "end", "first", "records")
 
     def __init__(self, first: int, due_at: float) -> None:
         self.first = first
+        """No record is below."""
         self.end = first + 1
         """The offset after the last."""
+        self.records = 1
         self.due_at = due_at
-        """Time at which that of the first runs out. The others are due no earlier."""
+        """Time at which that of the one runs out that is due first."""
+
+    def below(self, offset: int) -> int:
+        """Return how many of the records are below an offset for certain: the others have one each from there on."""
+        return max(0, self.records - max(0, self.end - offset))
+
+    def join(self, other: _Run) -> None:
+        """Take in the records of one that begins no lower than this ends."""
+        self.end = other.end
+        self.records += other.records
+        self.due_at = min(self.due_at, other.due_at)
 
 
 class CommitBounds:
     """The records of one partition that were handed out in time. All times are of one clock.
 
-    Cost: O(1) for each record and each commit.
+    Cost: O(1) for each record and each commit, on average.
     """
 
     __slots__ = ("_commits", "_latencies", "_runs", "_unknown", "latency_max_seconds")
@@ -73,10 +88,11 @@ class CommitBounds:
         self._commits.append((offset, at))
         while self._runs and self._runs[0].first < offset:
             run = self._runs[0]
-            covered = min(offset, run.end) - run.first
+            covered = run.below(offset)
             self._decide(covered, self.latency_max_seconds - (run.due_at - at), in_time=at <= run.due_at)
-            run.first += covered
-            if run.first == run.end:
+            run.first = offset
+            run.records -= covered
+            if not run.records:
                 self._runs.popleft()
 
     def handed_on(self, offset: int, taken_at: float, age: float) -> None:
@@ -105,10 +121,27 @@ class CommitBounds:
         span_seconds = SPAN_SHARE * self.latency_max_seconds
         if runs and runs[-1].end == offset and 0.0 <= due_at - runs[-1].due_at <= span_seconds:
             runs[-1].end += 1
+            runs[-1].records += 1
             return
         if len(runs) >= RUNS_MAX:
+            self._coarsen()
+        self._runs.append(_Run(offset, due_at))
+
+    def _coarsen(self) -> None:
+        """Join runs until half of them are left, and forget the first ones where it went back and forth in the log.
+
+        What is joined is judged by the record that is due first. So fewer may be known to be in time, and never more.
+        """
+        records_max = COARSER * sum(run.records for run in self._runs) / len(self._runs)
+        joined: deque[_Run] = deque()
+        for run in self._runs:
+            if joined and joined[-1].end <= run.first and joined[-1].records + run.records <= records_max:
+                joined[-1].join(run)
+            else:
+                joined.append(run)
+        self._runs = joined
+        while len(self._runs) > RUNS_MAX // 2:
             self._forget_first()
-        runs.append(_Run(offset, due_at))
 
     def expire(self, now: float) -> None:
         """Forget the records whose time has run out. Every commit up to ``now`` is to be told before."""
@@ -128,7 +161,7 @@ class CommitBounds:
 
     def _forget_first(self) -> None:
         run = self._runs.popleft()
-        self._unknown += run.end - run.first
+        self._unknown += run.records
 
     def _decide(self, records: int, latency: float, *, in_time: bool) -> None:
         if in_time:

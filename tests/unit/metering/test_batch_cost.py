@@ -105,3 +105,13 @@ def test_a_charge_that_hardly_changes_revises_nothing() -> None:
     for _ in range(50):
         one_by_one.add(1, 0.5, 1)
         assert one_by_one.revision() == 1.0
+
+
+def test_a_batch_that_took_no_time_at_all_is_one_like_any_other() -> None:
+    """A coarse clock, or virtual time: the next batch was measured with an error."""
+    cost = BatchCost()
+    cost.add(5, 0.0, LIMIT)
+    assert charged(cost, 5, 0.0) == 0.0
+    cost.add(5, 0.5, LIMIT)
+    assert cost.revision() > 0.0
+    assert 0.0 < charged(cost, 5, 0.5) <= 0.1

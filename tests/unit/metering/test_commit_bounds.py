@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from loadtrim_agent.metering import commit_bounds
 from loadtrim_agent.metering.commit_bounds import RUNS_MAX, CommitBounds
 
 W = 10.0
@@ -102,19 +103,49 @@ def test_an_objective_that_turns_out_to_be_measured_with_another_offset_counts_f
     assert bounds.take() == ([14.0], 0)
 
 
-@pytest.mark.parametrize("gap", [1, 2])
-def test_memory_is_bounded(gap: int) -> None:
-    """User code never commits, or each record of a batch that it never ends."""
+@pytest.mark.parametrize("apart_seconds", [0.0, 0.3], ids=["due together", "two producers"])
+@pytest.mark.parametrize("gap", [1, 2, 7])
+def test_many_records_with_gaps_between_them_are_in_time(gap: int, apart_seconds: float) -> None:
+    """A log that was compacted, one record a transaction, or producers of unlike lag: no two are of one run."""
+    bounds = handed_on(*((n * gap, 100.0, n % 2 * apart_seconds) for n in range(5000)))
+    for number in range(5000):
+        bounds.committed(number * gap + 1, 101.0 + number / 1000)
+    latencies, unknown = bounds.take()
+    assert (len(latencies), unknown) == (5000, 0)
+    assert max(latencies) <= 6.3
+
+
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_memory_is_bounded(step: int) -> None:
+    """User code never commits, each record of a batch that it never ends, or while it goes back in the log."""
     bounds = CommitBounds(W)
     for number in range(3 * RUNS_MAX):
-        bounds.handed_on(number * gap, 100.0 + number, 0.0)
+        bounds.handed_on(9 * RUNS_MAX + number * step, 100.0 + number / RUNS_MAX, number % 2 * 0.3)
+        assert len(bounds._runs) <= RUNS_MAX
+    for number in range(3 * RUNS_MAX):
+        bounds.committed(9 * RUNS_MAX + number * 2 + 1, 104.0)
     latencies, unknown = bounds.take()
-    assert (latencies, unknown) == ([], 2 * RUNS_MAX)
-    for number in range(3 * RUNS_MAX, 6 * RUNS_MAX):
-        bounds.committed(number * gap, 100.0 + number)
-    latencies, unknown = bounds.take()
-    assert len(latencies) + unknown == RUNS_MAX
+    assert len(latencies) + unknown == 3 * RUNS_MAX
+    assert unknown == 0 or step < 0
+    for number in range(3 * RUNS_MAX):
+        bounds.committed(number, 105.0)
     assert len(bounds._commits) == RUNS_MAX
+
+
+def test_what_was_joined_is_said_to_be_in_time_only_where_all_of_it_is_for_certain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit_bounds, "RUNS_MAX", 4)
+    bounds = handed_on(*((offset, 100.0, 0.0) for offset in (0, 10, 20, 30, 40)))
+    bounds.committed(25, 101.0)
+    assert bounds.take() == ([], 0), "of those below 31 it is not known which are below 25"
+    bounds.committed(29, 102.0)
+    assert bounds.take() == ([2.0, 2.0], 0), "two offsets are left, so that two are below for certain"
+    bounds.committed(41, 103.0)
+    assert bounds.take() == ([3.0, 3.0, 3.0], 0)
+    bounds = handed_on((0, 100.0, 9.0), (10, 100.0, 0.0), (20, 100.0, 9.0), (30, 100.0, 0.0), (40, 100.0, 0.0))
+    bounds.committed(41, 105.0)
+    assert bounds.take() == ([5.0], 4)
 
 
 def test_what_waits_when_the_partition_goes_is_unknown() -> None:

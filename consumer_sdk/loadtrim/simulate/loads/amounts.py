@@ -25,6 +25,7 @@ __all__ = [
     "amounts_of",
     "looks_like_series",
     "quantity_of",
+    "shortened",
 ]
 
 RATES = frozenset({"records_per_second", "rate", "bytes_per_second"})
@@ -35,6 +36,8 @@ UNCLEAR = frozenset({"value"})
 """Columns that hold either."""
 MISSING = ("", "nan", "null", "undefined")
 """Cells that monitors write where they knew nothing, lower case."""
+SHOWN_MAX = 100
+"""Characters of a cell in a message. Chosen."""
 _RATE_CALL = re.compile(r"\b(rate|irate|deriv)\s*\(")
 _COUNTER_NAME = re.compile(r"(_total|_count|_offset)$")
 _UNIT_SECONDS = {
@@ -108,7 +111,7 @@ def amount_of(place: str, name: str, value: Any) -> float:
     """
     try:
         number = float(value) if value is not None and not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0.0 <= number < math.inf:
         raise _no_amount(place, name, value)
@@ -117,9 +120,15 @@ def amount_of(place: str, name: str, value: Any) -> float:
 
 def _no_amount(place: str, name: str, value: Any) -> LoadFileError:
     return LoadFileError(
-        f"{place}: {name} is {value!r}, which is missing, negative or no finite number, so it is not known what "
-        "arrived; correct it or leave it out."
+        f"{place}: {name} is {shortened(value)}, which is missing, negative or no finite number, so it is not known "
+        "what arrived; correct it or leave it out."
     )
+
+
+def shortened(value: Any) -> str:
+    """Return a cell as messages show it: with its beginning alone where it is long."""
+    shown = repr(value)
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}... ({len(shown)} characters)"
 
 
 def amounts_of(name: str, cells: Sequence[tuple[str, Any]], sparse: bool = False) -> Amounts:

@@ -74,6 +74,8 @@ def _json(path: Path, text: str, reading: Reading) -> Load:
     """A monitor's answer, a table of objects, a paper's streams, or a control topic's records."""
     try:
         document = json.loads(text)
+    except RecursionError:
+        raise _too_deep(path) from None
     except ValueError as error:
         if not any(map(_is_json, text.splitlines())):
             raise LoadFileError(
@@ -87,7 +89,7 @@ def _json(path: Path, text: str, reading: Reading) -> Load:
         return _table_load(table, reading)
     if text[0] == "[" and text[1:].lstrip()[:1] == "{":
         return _streams(path, text, reading)
-    objects = _objects(text) if document is None else [document]
+    objects = _objects(path, text) if document is None else [document]
     if (table := json_table(path, objects, "line")) is not None:
         return _table_load(table, reading)
     return _control_lines(path, text, reading)
@@ -96,17 +98,26 @@ def _json(path: Path, text: str, reading: Reading) -> Load:
 def _is_json(line: str) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
 
-def _objects(text: str) -> list[object]:
+def _objects(path: Path, text: str) -> list[object]:
     """Return the objects of JSON lines; none where a line is no JSON."""
     try:
         return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except RecursionError:
+        raise _too_deep(path) from None
     except ValueError:
         return []
+
+
+def _too_deep(path: Path) -> LoadFileError:
+    return LoadFileError(
+        f"{path} is JSON whose lists or objects lie in each other deeper than can be read, as no load's do, so it is "
+        "not known what arrived; name another file, or export it again."
+    )
 
 
 def _table_load(table: Table, reading: Reading) -> Load:
@@ -177,7 +188,7 @@ def _control_lines(path: Path, text: str, reading: Reading) -> Load:
             entry = json.loads(line)
             value = entry[-1] if isinstance(entry, list) and entry else line
             record = decode(value.encode() if isinstance(value, str) else json.dumps(value).encode())
-        except (ValueError, UnreadableRecord):
+        except (ValueError, RecursionError, UnreadableRecord):
             unreadable += 1
             continue
         if isinstance(record, ReportRecord):

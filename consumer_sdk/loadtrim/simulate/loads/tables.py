@@ -21,7 +21,7 @@ from typing import Any
 
 from loadtrim_agent.common.partition import Partition
 
-from .amounts import COUNTS, RATES, UNCLEAR, Amounts, Quantity, amounts_of, quantity_of
+from .amounts import COUNTS, RATES, UNCLEAR, Amounts, Quantity, amounts_of, quantity_of, shortened
 from .load import TOPIC, LoadFileError
 
 __all__ = [
@@ -419,7 +419,7 @@ def _partition(table: Table, number: int, values: Sequence[Any], place: Mapping[
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise LoadFileError(
-            f"{table.place(number)}: the partition {value!r} is no whole number from 0 on; correct it."
+            f"{table.place(number)}: the partition {shortened(value)} is no whole number from 0 on; correct it."
         ) from None
     topic = str(values[place["topic"]] or "").strip() if "topic" in place else TOPIC
     if not topic:
@@ -465,6 +465,8 @@ def _time(place: str, value: Any) -> tuple[str, float]:
         return DIGITS, _seconds(date)
     try:
         number = float(value)
+    except OverflowError:
+        number = math.inf
     except (TypeError, ValueError):
         try:
             date = datetime.fromisoformat(str(value).strip())
@@ -475,7 +477,8 @@ def _time(place: str, value: Any) -> tuple[str, float]:
     number /= worth
     if not abs(number) <= TIME_MAX:
         raise LoadFileError(
-            f"{place}: the time {value!r} is neither a number of seconds nor like 2024-05-01 12:30:00; correct it."
+            f"{place}: the time {shortened(value)} is neither a number of seconds nor like 2024-05-01 12:30:00; "
+            "correct it."
         )
     return f"a number of {unit} since the epoch" if unit else NUMBER, number
 

@@ -462,7 +462,21 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ('[{"a": 5}]', "percent"),
         ('[{"a": {}}]', "no partition"),
         ('{"kind": "hello"}', "none is a member's report"),
+        ('[{"time": 0, "records": %s}]' % ("9" * 400), r"object 1: records is 9+\.\.\. \(400 characters\), which"),
+        ('[{"time": %s, "records": 1}]' % ("9" * 400), r"object 1: the time 9+\.\.\. \(400 characters\) is neither"),
+        (
+            '[{"time": 0, "partition": %s, "records": 1}]' % ("9" * 400),
+            "object 1: the partition 9+.* is no whole number",
+        ),
+        ('[{"a": {"0": %s}}]' % ("9" * 400), "streams are"),
+        ("1," + "9" * 400 + ",3", "value 2: records/s is '9+"),
+        ("[" * 100_000 + "]" * 100_000, "deeper than can be read"),
+        ('{"time": 0, "records": 1}\n{"time": 1, "records": ' + "[" * 100_000 + "]" * 100_000 + "}", "deeper than"),
+        ('{"kind": "hello"}\n{\n' + "[" * 100_000 + "]" * 100_000, r"3 lines are no record"),
+        ('[{"a": {"0": ' + "[" * 100_000 + "]" * 100_000 + "}}]", "deeper than can be read"),
+        ('{"status": "success", "data": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "deeper than can be read"),
     ],
+    ids=lambda value: None if len(value) < 200 else f"{value[:30]}...",
 )
 def test_what_is_no_load_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(LoadFileError, match=said):
