@@ -45,6 +45,8 @@ class TemplateScaler:
     """As in ``LOADTRIM_SCALER``."""
     scales = True
     """False: there is nobody to ask."""
+    withdrawable = False
+    """True: a call that was cancelled cannot take effect after a later one; a newer wish need not wait for it."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator

@@ -96,6 +96,7 @@ class _Scaler:
 
     name = "webhook"
     scales = True
+    withdrawable = False
 
     def __init__(self) -> None:
         self.asked: ScaleRequest | None = None

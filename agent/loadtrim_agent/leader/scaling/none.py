@@ -14,6 +14,7 @@ class NoneScaler:
 
     name = "none"
     scales = False
+    withdrawable = False
 
     async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
         """REFUSED, always: there is nobody to ask."""

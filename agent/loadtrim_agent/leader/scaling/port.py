@@ -88,6 +88,13 @@ class Scaler(Protocol):
         """False: there is nobody to ask, the group keeps the size it is given (``PlanConfig.can_scale``)."""
         ...
 
+    @property
+    def withdrawable(self) -> bool:
+        """A request may be broken off for a newer one, which it cannot overtake on the other side then. False: the
+        newer one waits for its answer.
+        """
+        ...
+
     async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
         """Tell the other side the wanted state.
 

@@ -9,7 +9,8 @@ Theory of operation: the leader says what it wants (:meth:`ScaleReconciler.want`
     after sending accepted, the group is so            never
 
 A wish that never was accepted is sent again even when the group happens to be so: the other side still holds
-an older one and would act on it. Everything here runs on one loop.
+an older one and would act on it. A newer wish breaks off the request under way where the scaler allows it, and
+waits for its answer otherwise. Everything here runs on one loop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -26,6 +27,9 @@ from .port import Answer, ScaleOutcome, Scaler, ScaleRequest
 __all__ = ["Cadence", "ReconcilerView", "ScaleObserver", "ScaleReconciler"]
 
 _log = logging.getLogger("loadtrim.scaling")
+
+_ADVICE: Final = {"webhook": " Look at the scaler's own log, LOADTRIM_SCALER_URL and LOADTRIM_SCALER_TOKEN."}
+"""Where to look, by the scaler's name, beyond what its answer says."""
 
 
 class ScaleObserver(Protocol):
@@ -74,6 +78,20 @@ class _Sent(msgspec.Struct, frozen=True):
     answered_at: float
 
 
+class _UnderWay:
+    """One request until its answer."""
+
+    def __init__(self, request: ScaleRequest, scope: asyncio.Timeout) -> None:
+        self.request = request
+        self.scope = scope
+        self.broken_off = False
+
+    def break_off(self) -> None:
+        self.broken_off = True
+        if not self.scope.expired():
+            self.scope.reschedule(0.0)
+
+
 class ScaleReconciler:
     """One group's wish for replicas.
 
@@ -102,7 +120,7 @@ class ScaleReconciler:
         self._told: set[Answer] = set()
         self._changed = asyncio.Event()
         self._progress = asyncio.Event()
-        self._request_scope: asyncio.Timeout | None = None
+        self._under_way: _UnderWay | None = None
         self._closed = False
 
     # What the leader says
@@ -110,15 +128,19 @@ class ScaleReconciler:
     def want(self, request: ScaleRequest | None) -> None:
         """The wanted state from now on; None: nothing is wanted any more, because the member leads no longer.
 
-        A wish that differs from the one before is sent at once (after the request under way); one that does
-        not only brings its plan and reason up to date. None breaks off the request under way: an older leader
-        says no more.
+        A wish that differs from the one before is sent at once (in place of the request under way, or after it:
+        :attr:`Scaler.withdrawable`); one that does not only brings its plan and reason up to date. None breaks off
+        the request under way: an older leader says no more.
         """
         self._wanted = request
         if request is None:
             self._last = None
             self._failures = 0
             self._told.clear()
+            self._break_off()
+        elif self._scaler.withdrawable and self._under_way and not self._under_way.request.asks_the_same(request):
+            # The other side may have got it: what was accepted before it has to be said again.
+            self._last = None
             self._break_off()
         self._changed.set()
         self._signal()
@@ -240,26 +262,27 @@ class ScaleReconciler:
 
     async def _ask(self, request: ScaleRequest) -> ScaleOutcome | None:
         """The scaler's answer; None: broken off by us."""
+        under_way = self._under_way = _UnderWay(request, asyncio.timeout(self._cadence.request_seconds_max))
         try:
-            async with asyncio.timeout(self._cadence.request_seconds_max) as self._request_scope:
+            async with under_way.scope:
                 return await self._scaler.request(request)
         except TimeoutError:
-            if self._closed or self._wanted is None:
+            if under_way.broken_off:
                 return None
             return ScaleOutcome(Answer.FAILED, f"no answer within {self._cadence.request_seconds_max:g} s")
         except Exception as error:
             self._broke()
             return ScaleOutcome(Answer.FAILED, f"{type(error).__name__}: {error}")
         finally:
-            self._request_scope = None
+            self._under_way = None
 
     def _broke(self) -> None:
         if self._observer is not None:
             self._observer.error("scaler")
 
     def _break_off(self) -> None:
-        if self._request_scope is not None and not self._request_scope.expired():
-            self._request_scope.reschedule(0.0)
+        if self._under_way is not None:
+            self._under_way.break_off()
 
     def _tell(self, request: ScaleRequest, outcome: ScaleOutcome, now: float) -> None:
         """Log what is new: each kind of failure once until it recovers, each new wish once."""
@@ -283,11 +306,12 @@ class ScaleReconciler:
             _log.warning(
                 "%s: %s did not take the request for %d replicas (%s). The group goes on with the replicas it has; "
                 "the request is repeated, after %.1f s at first, then at least every %.0f s. Said once until it "
-                "works. Look at the scaler's own log, LOADTRIM_SCALER_URL and LOADTRIM_SCALER_TOKEN.",
+                "works.%s",
                 request.group,
                 name,
                 request.replicas,
                 outcome.detail,
                 self._cadence.first_seconds,
                 self._cadence.every_seconds,
+                _ADVICE.get(name, ""),
             )

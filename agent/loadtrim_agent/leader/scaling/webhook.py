@@ -73,6 +73,8 @@ class WebhookScaler:
 
     name = "webhook"
     scales = True
+    withdrawable = False
+    """A webhook that has got a request goes on with it when the connection breaks off, and need not compare plans."""
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ class FakeScaler:
 
     name = "fake"
     scales = True
+    withdrawable = False
 
     def __init__(self, *, seconds: float = 0.0) -> None:
         self.seconds = seconds

@@ -19,14 +19,12 @@ import msgspec
 
 from .api import ApiError, Conversation
 from .target import Target
-from .workload import Workload
+from .workload import FIELD_MANAGER, Workload
 
-__all__ = ["FIELD_MANAGER", "ClusterApi", "pod_namespace"]
+__all__ = ["ClusterApi", "pod_namespace"]
 
 REQUEST_SECONDS: Final = 5.0
 """A request that is not answered within this time has failed. Chosen: as the webhook's."""
-FIELD_MANAGER: Final = "loadtrim"
-"""Our changes' name in the workload's ``managedFields``, which other tools can be told to leave alone."""
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _MERGE_PATCH = "application/merge-patch+json"
 """Custom resources know no other patch that names fields."""

@@ -1,4 +1,7 @@
-"""Replicas that somebody else has written: seen, told, and after some times left alone."""
+"""Replicas that somebody else has written: seen, told, and after some times left alone.
+
+Another leader of the group is nobody else, and neither is a write of ours whose answer was lost: they have our name.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Final
 
 from ..port import ScaleRequest
 from .target import Target
-from .workload import Workload
+from .workload import FIELD_MANAGER, Workload
 
 __all__ = ["FOREIGN_MAX", "FOREIGN_SECONDS", "ForeignChanges"]
 
@@ -22,7 +25,7 @@ Kubernetes writes every 15 s and Argo CD every three minutes, a person seldom mo
 
 
 class ForeignChanges:
-    """Changes of the replicas by other writers, since the leader's own.
+    """Changes of the replicas by other writers than loadtrim, since its own.
 
     Args:
         respect: a foreign number stands until the leader wants another one than it did then.
@@ -33,7 +36,7 @@ class ForeignChanges:
         self._respect = respect
         self._clock = clock
         self._written: int | None = None
-        """Replicas that this leader has written, or found as it wanted them; None: it knows of none."""
+        """Replicas that a leader has written, or this one found as it wanted them; None: it knows of none."""
         self._stands: tuple[int, int] | None = None
         """A foreign number that is respected, and the number that was wanted when it came."""
         self._seen: deque[float] = deque(maxlen=FOREIGN_MAX)
@@ -46,7 +49,9 @@ class ForeignChanges:
     def refuses(self, target: Target, workload: Workload, wanted: ScaleRequest) -> str:
         """Return why the replicas are left as they are, in words; empty: they may be written."""
         now, found = self._clock(), workload.replicas
-        if self._written is not None and found != self._written:
+        if workload.writer == FIELD_MANAGER:
+            self.wrote(found)
+        elif self._written is not None and found != self._written:
             self._notice(target, workload, now)
             self._stands = (found, wanted.replicas) if self._respect else None
         if now < self._until:

@@ -5,9 +5,13 @@ Theory of operation, for each request, of which the reconciler makes one at a ti
     read the workload
         replicas are as wanted                          accepted, and what keeps pods from being ready is told
         changed by somebody else since our last change  told; refused for a while after the third time
+        fewer are wanted, and ready pods not counted    refused
         fewer are wanted, and a ready pod would go      read again until the readiness has arrived, or time is over
     write the replicas, naming the version that was read, while the member's lease holds
         another version by now                          read again
+
+A request may be broken off for a newer one, above all where it waits. A write that was under way may still be carried
+out, as it would have been without that; it names the version that it read, so it cannot undo a newer one.
 
 Nothing but the number of replicas is ever written, and no pod is ever touched.
 """
@@ -26,7 +30,7 @@ from ..port import Answer, ScaleOutcome, ScaleRequest, one_line
 from .api import ApiError, Conversation, WorkloadApi, WriteFence
 from .foreign import ForeignChanges
 from .target import Target
-from .workload import Workload, not_yet, shortfall
+from .workload import Workload, not_yet, shortfall, uncounted
 
 __all__ = ["Foreign", "KubernetesScaler"]
 
@@ -57,6 +61,7 @@ class KubernetesScaler:
 
     name = "kubernetes"
     scales = True
+    withdrawable = True
 
     def __init__(
         self,
@@ -139,24 +144,32 @@ class KubernetesScaler:
             return ScaleOutcome(Answer.ACCEPTED, one_line("; ".join(said)))
         if refused := self._foreign.refuses(target, workload, wanted):
             return ScaleOutcome(Answer.REFUSED, one_line(refused))
+        if workload.replicas > wanted.replicas and (why := uncounted(target, workload)):
+            return ScaleOutcome(Answer.REFUSED, one_line(f"{target} stays at {workload.replicas}: {why}"))
         return None
 
     def _failed(self, error: ApiError) -> ScaleOutcome:
-        status, target = error.status, self._target
-        said = f"{status} {error.message}" if status else error.message
-        answer = Answer.REFUSED if status in _REFUSALS else Answer.FAILED
+        answer = Answer.REFUSED if error.status in _REFUSALS else Answer.FAILED
+        said = f"{error.status} {error.message}" if error.status else error.message
+        if hint := self._hint(error.status):
+            # The hint first: the API server's words may be longer than there is room for.
+            said = f"{error.status} {hint}. The API server says: {error.message}"
+        return ScaleOutcome(answer, one_line(said), error.retry_after_seconds)
+
+    def _hint(self, status: int) -> str:
+        """Return what to do about a refusal; empty: its own words are all that there is to say."""
+        target, namespace = self._target, self._api.namespace
         if status == HTTPStatus.FORBIDDEN and target is not None:
-            said += (
-                f". The pod's ServiceAccount needs a Role in namespace {self._api.namespace}: apiGroups "
-                f"[{target.group}], resourceNames [{target.name}], get on {target.resource}, patch on "
-                f"{target.resource}/scale"
+            return (
+                f"Forbidden: the ServiceAccount's Role has to permit get on {target.resource} and patch on "
+                f"{target.resource}/scale (apiGroups [{target.group}], resourceNames [{target.name}], namespace "
+                f"{namespace})"
             )
         if status == HTTPStatus.NOT_FOUND:
-            said += (
-                f". There is no {target} in namespace {self._api.namespace}: set LOADTRIM_KUBERNETES_TARGET to the "
-                "workload that this pod belongs to"
+            return (
+                f"There is no {target} in namespace {namespace}: set LOADTRIM_KUBERNETES_TARGET to this pod's workload"
             )
-        return ScaleOutcome(answer, one_line(said), error.retry_after_seconds)
+        return ""
 
 
 _REFUSALS = frozenset(

@@ -38,6 +38,11 @@ class Target(msgspec.Struct, frozen=True):
     name: str
 
     @property
+    def known(self) -> bool:
+        """The resource is one of :data:`KINDS`, of whose status we know what is left out."""
+        return (self.group, self.version, self.resource) in KINDS.values()
+
+    @property
     def ordered(self) -> bool:
         """Pods have numbers, and the highest ones go first whatever their readiness."""
         return self.resource == "statefulsets"

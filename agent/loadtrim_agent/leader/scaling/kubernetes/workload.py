@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from ..port import ScaleRequest
 from .target import Target
 
-__all__ = ["Condition", "Workload", "not_yet", "shortfall", "victims_to_go"]
+__all__ = ["FIELD_MANAGER", "Condition", "Workload", "not_yet", "shortfall", "uncounted", "victims_to_go"]
+
+FIELD_MANAGER: Final = "loadtrim"
+"""Our changes' name in the workload's ``managedFields``, which other tools can be told to leave alone."""
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,21 +43,27 @@ class _Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     managed_fields: tuple[_Managed, ...] = ()
 
 
+class _Ordinals(msgspec.Struct, frozen=True, kw_only=True):
+    start: int = 0
+
+
 class _Spec(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     paused: bool = False
+    ordinals: _Ordinals = _Ordinals()
+    """Of a StatefulSet: the number of its first pod."""
 
 
 class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     observed_generation: int = 0
     replicas: int = 0
-    ready_replicas: int = 0
+    ready_replicas: int | None = None
     updated_replicas: int = 0
     conditions: tuple[Condition, ...] = ()
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload at one version of it. Fields that the API server leaves out are 0 or empty."""
+    """A workload at one version of it. Fields that the API server leaves out are 0, None or empty."""
 
     metadata: _Metadata
     spec: _Spec
@@ -82,7 +92,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ready(self) -> int:
         """Pods whose readiness probe answers, as the controllers know it that choose which pod goes."""
-        return self.status.ready_replicas
+        return self.status.ready_replicas or 0
 
     @property
     def seen(self) -> bool:
@@ -99,6 +109,20 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         """The field manager that wrote the replicas last; empty: the API server does not say."""
         writers = [entry for entry in self.metadata.managed_fields if entry.owns_replicas]
         return max(writers, key=lambda entry: entry.time).manager if writers else ""
+
+
+def uncounted(target: Target, workload: Workload) -> str:
+    """Return why the replicas can never be lowered by what the status says; empty: they can.
+
+    The kinds that we know leave the count out where it is 0. Another resource may count nothing, and all of its pods
+    may be ready.
+    """
+    if target.known or workload.status.ready_replicas is not None:
+        return ""
+    return (
+        "its status has no readyReplicas, so nothing tells whether a ready pod would go. Its controller has to count "
+        "them; until then loadtrim only makes it larger"
+    )
 
 
 def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
@@ -123,7 +147,8 @@ def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
 
 def victims_to_go(target: Target, workload: Workload, wanted: ScaleRequest) -> list[str]:
     """Return the pods that a StatefulSet removes to come to what is wanted: those of the highest numbers."""
-    return [f"{target.name}-{ordinal}" for ordinal in range(wanted.replicas, workload.replicas)]
+    first = workload.spec.ordinals.start
+    return [f"{target.name}-{first + place}" for place in range(wanted.replicas, workload.replicas)]
 
 
 def shortfall(workload: Workload) -> str:

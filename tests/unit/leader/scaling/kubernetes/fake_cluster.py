@@ -56,6 +56,10 @@ class FakeCluster:
         self.before_write: Callable[[], None] = lambda: None
         """Called when a write arrives, before its version is compared."""
         self.hangs_next = False
+        self.loses_answer = False
+        """The next write is carried out, and its answer does not arrive."""
+        self.ordinals: dict[str, int] = {}
+        """Of a StatefulSet."""
 
     def change(self, replicas: int, writer: str = "kubectl") -> None:
         """Somebody else changes the replicas."""
@@ -83,6 +87,9 @@ class FakeCluster:
             raise ApiError(409, f"Operation cannot be fulfilled on {target}: the object has been modified")
         self.change(replicas, "loadtrim")
         self.writes.append(replicas)
+        if self.loses_answer:
+            self.loses_answer = False
+            raise ApiError(0, "the API server gave no answer within 5 s")
 
     def document(self, target: Target) -> dict[str, Any]:
         """Return the workload as JSON has it: what is 0 or empty is left out."""
@@ -104,7 +111,7 @@ class FakeCluster:
         return {
             "apiVersion": f"{target.group}/{target.version}",
             "metadata": metadata,
-            "spec": {"replicas": self.replicas, "template": {}},
+            "spec": {"replicas": self.replicas, "template": {}, "ordinals": self.ordinals},
             "status": {name: value for name, value in status.items() if value},
         }
 

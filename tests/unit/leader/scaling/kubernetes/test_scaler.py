@@ -11,6 +11,7 @@ from loadtrim_agent.leader.scaling.kubernetes.foreign import FOREIGN_MAX, FOREIG
 from loadtrim_agent.leader.scaling.kubernetes.scaler import CONFLICTS_MAX, READINESS_SECONDS, Foreign, KubernetesScaler
 from loadtrim_agent.leader.scaling.kubernetes.target import Target, parse_target
 from loadtrim_agent.leader.scaling.port import Answer, ScaleRequest
+from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
 from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster, OpenFence
 
 pytestmark = pytest.mark.looptime
@@ -108,6 +109,51 @@ async def test_a_statefulset_gives_its_highest_numbers_once_they_are_drained() -
     assert (await bench.ask(2, "payments-3", "payments-2"))[0] is Answer.ACCEPTED
 
 
+async def test_a_statefulset_counts_from_the_number_that_it_starts_at() -> None:
+    bench = Bench(4, target=STATEFULSET)
+    bench.cluster.ordinals = {"start": 5}
+    answer, detail = await bench.ask(3, "payments-3")
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "payments-8 would go first and is not drained" in detail
+    assert (await bench.ask(3, "payments-8"))[0] is Answer.ACCEPTED
+
+
+async def test_a_resource_that_does_not_count_ready_pods_is_made_larger_only() -> None:
+    """What it leaves out is no zero: all of its pods may work."""
+    bench = Bench(3, ready=0, target=parse_target("example.com/v2/workers/payments"))
+    answer, detail = await bench.ask(2, "payments-b")
+    assert (answer, bench.cluster.writes) == (Answer.REFUSED, [])
+    assert "readyReplicas" in detail
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+    bench.cluster.set_ready(2)
+    assert (await bench.ask(3))[0] is Answer.ACCEPTED
+
+
+async def test_a_deployment_that_leaves_the_count_out_has_no_ready_pod() -> None:
+    assert (await Bench(3, ready=0).ask(2))[0] is Answer.ACCEPTED
+
+
+@pytest.mark.parametrize("newer", [5, 6])
+async def test_a_newer_wish_ends_the_wait_for_a_victim(newer: int) -> None:
+    """Carried out late, a withdrawn scale-down would end a pod that owns partitions again."""
+    bench = Bench(5)
+    reconciler = ScaleReconciler(bench.scaler)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reconciler.run())
+        reconciler.observed(5, ["payments-a", "payments-b"])
+        reconciler.want(wanted(5))
+        await asyncio.sleep(1.0)
+        reconciler.want(wanted(4, "payments-b"))
+        await asyncio.sleep(1.1)
+        reconciler.want(wanted(newer))
+        bench.cluster.set_ready(4)
+        await asyncio.sleep(0.1)
+        assert reconciler.view().delivered
+        await asyncio.sleep(1.0)
+        await reconciler.close()
+    assert bench.cluster.writes == ([6] if newer == 6 else [])
+
+
 async def test_a_change_in_between_is_read_before_anything_is_written() -> None:
     bench = Bench(3, ready=2)
     changes = iter((lambda: bench.cluster.set_ready(3), lambda: bench.cluster.set_ready(2)))
@@ -171,6 +217,42 @@ async def test_another_autoscaler_is_left_alone_after_some_changes(caplog: pytes
     assert (await bench.ask(4))[0] is Answer.ACCEPTED, "a Helm upgrade must not stop it for ever"
 
 
+@pytest.mark.parametrize("foreign", ["correct", "respect"])
+async def test_what_another_leader_of_the_group_wrote_is_not_foreign(
+    foreign: Foreign, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(3, foreign=foreign)
+    other = KubernetesScaler(DEPLOYMENT, bench.cluster, bench.fence, foreign)
+    for _ in range(2 * FOREIGN_MAX):
+        assert (await bench.ask(4))[0] is Answer.ACCEPTED
+        assert (await other.request(wanted(5))).accepted
+    assert bench.cluster.writes == [4, 5] * 2 * FOREIGN_MAX
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("foreign", ["correct", "respect"])
+async def test_a_write_whose_answer_is_lost_is_not_foreign(foreign: Foreign, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(3, foreign=foreign)
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+    bench.cluster.loses_answer = True
+    assert (await bench.ask(5))[0] is Answer.FAILED
+    assert (await bench.ask(6))[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == [4, 5, 6]
+    assert not caplog.records
+
+
+async def test_a_number_of_somebody_else_is_forgotten_with_the_next_of_ours() -> None:
+    """What is respected is the foreign number, not every later one of the same size."""
+    bench = Bench(3, foreign="respect")
+    await bench.ask(4)
+    bench.cluster.change(6)
+    assert (await bench.ask(4))[0] is Answer.REFUSED
+    bench.cluster.change(7, "loadtrim")
+    bench.cluster.change(6, "loadtrim")
+    bench.cluster.set_ready(4)
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+
+
 async def test_changes_long_apart_are_no_other_autoscaler() -> None:
     bench = Bench(3)
     for _ in range(2 * FOREIGN_MAX):
@@ -182,7 +264,7 @@ async def test_changes_long_apart_are_no_other_autoscaler() -> None:
 @pytest.mark.parametrize(
     ("status", "answer", "hint"),
     [
-        (403, Answer.REFUSED, "get on deployments, patch on deployments/scale"),
+        (403, Answer.REFUSED, "get on deployments and patch on deployments/scale"),
         (404, Answer.REFUSED, "set LOADTRIM_KUBERNETES_TARGET"),
         (422, Answer.REFUSED, "422"),
         (401, Answer.FAILED, "401"),
@@ -198,6 +280,22 @@ async def test_what_the_api_server_refuses_is_told(status: int, answer: Answer, 
     assert told is answer
     assert hint in detail
     assert bench.cluster.writes == []
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (403, "get on deployments and patch on deployments/scale (apiGroups [apps], resourceNames [payments]"),
+        (404, "set LOADTRIM_KUBERNETES_TARGET"),
+    ],
+)
+async def test_a_long_message_of_the_api_server_cuts_off_no_hint(status: int, hint: str) -> None:
+    bench = Bench(3)
+    bench.cluster.fails.append(ApiError(status, "as told " * 100))
+    _, detail = await bench.ask(5)
+    assert detail.startswith(f"{status} ")
+    assert hint in detail
+    assert "as told" in detail
 
 
 async def test_when_to_ask_again_is_passed_on() -> None:
