@@ -23,6 +23,7 @@ import msgspec
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import Untold
 
+from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
 from .observation import SLOT_SECONDS
 from .values import (
@@ -31,6 +32,7 @@ from .values import (
     Estimate,
     GroupState,
     MemberEstimate,
+    MemberObservation,
     NotReady,
     Observation,
     PartitionEstimate,
@@ -59,9 +61,6 @@ interval away from its share before (about four standard errors)."""
 SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
 UNSIZED_STATES = frozenset({"paused", "blocked"})
-CONTRADICTED_SHARE = 0.8
-"""A member that falls behind while it gives less than this share of its capacity does not have it. Chosen: user code
-that waits between its records takes some of a whole one."""
 STARTUP_SAMPLES = 20
 NOTHING = ArrivalCurve((0.0,) * len(TAUS_SECONDS), (0.0,) * len(TAUS_SECONDS))
 
@@ -183,7 +182,7 @@ def _or(value: float | None, default: float) -> float:
 def _members(observation: Observation, group: GroupState) -> dict[str, MemberEstimate]:
     """Every member of the group; one whose capacity is not known yet is taken to be like the others.
 
-    So is one that says what a member which fell behind said, and could not do.
+    Where another one fell behind with less than it said, so is one that never gave more than that.
     """
     known = observation.members
     contradicted = {
@@ -193,7 +192,8 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
     }
     others = statistics.median(contradicted.values()) if contradicted else 1.0
     told = {member: entry.concurrency * entry.speed for member, entry in known.items()}
-    able = {member: capacity * contradicted.get(member, others) for member, capacity in told.items()}
+    believed = {member: _believed(entry, others) for member, entry in known.items()} | contradicted
+    able = {member: told[member] * believed[member] for member in known}
     learnt = [able[member] for member, entry in known.items() if entry.capacity_known or member in contradicted]
     typical = statistics.median(learnt or able.values() or [1.0])
     result = {}
@@ -214,6 +214,11 @@ def _members(observation: Observation, group: GroupState) -> dict[str, MemberEst
             told=told[member] if member in contradicted else None,
         )
     return result
+
+
+def _believed(entry: MemberObservation, others: float) -> float:
+    """Return the share of what a member says it can give that is believed, where others gave that share of theirs."""
+    return 1.0 if CONTRADICTED_SHARE * entry.shown_busy_seconds > others * entry.concurrency else others
 
 
 def _untold(observation: Observation, members: Mapping[str, MemberEstimate]) -> dict[str, str]:

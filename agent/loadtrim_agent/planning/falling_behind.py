@@ -15,13 +15,16 @@ import math
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["ADVANCING", "Flow", "MemberFlow"]
+__all__ = ["ADVANCING", "CONTRADICTED_SHARE", "Flow", "MemberFlow"]
 
 ADVANCING = frozenset({"running", "idle"})
 """States of partitions that are counted."""
 GROWTH_SDS = 4.0
 """Growth counts by so many standard deviations of arrivals by chance, whose variance is their number. Chosen: looked
 at every second, chance alone reaches it once in hours."""
+CONTRADICTED_SHARE = 0.8
+"""A member that falls behind while it gives less than this share of its capacity does not have it. Chosen: user code
+that waits between its records takes some of a whole one."""
 SECONDS_MIN = 4.0
 """Shortest time that is looked at, or the objective where that is longer: a load that jumps fills a member's hands for
 about as long. Chosen."""
@@ -45,6 +48,19 @@ class Flow(NamedTuple):
     gave_away: bool = False
     """Part of it is of partitions that another member has now."""
 
+    def joined(self, other: Flow) -> Flow:
+        """Return this part of an interval and another one of the same interval together."""
+        costs = [(flow.cost, flow.arrived + flow.done) for flow in (self, other) if flow.cost is not None]
+        weight = sum(records for _, records in costs)
+        return Flow(
+            seconds=self.seconds,
+            arrived=self.arrived + other.arrived,
+            done=self.done + other.done,
+            standing=self.standing + other.standing,
+            cost=sum(cost * records for cost, records in costs) / weight if weight else None,
+            gave_away=self.gave_away or other.gave_away,
+        )
+
 
 class MemberFlow:
     """Arrivals of one member and what it did, by its reports. Deterministic; bounded.
@@ -59,36 +75,37 @@ class MemberFlow:
         """Reports since more stands than is done within the objective."""
         self._cost = 0.0
         self._recent: tuple[Flow, ...] = ()
-        self.records_per_second: float | None = None
-        """Done per second while it fell behind, the most since then; None: it never did."""
+        self.busy_seconds: float | None = None
+        """Busy seconds per second that it gave while it fell behind, and the most since then; None: it never did. At
+        what records cost *then*: of cheaper ones it does more."""
 
     def add(self, flow: Flow) -> None:
-        """Take in a report. O(reports remembered) where it falls behind."""
+        """Take in what came and what was done in one interval. O(reports remembered) where it falls behind."""
         if flow.gave_away:
             self._flows.clear()  # what came in what it gave away is done by another member
-        self._flows.append(flow)
         self._cost = self._cost if flow.cost is None else flow.cost
-        self._recent = (*self._recent, flow)[-RECENT:]
-        if self.records_per_second is not None:
-            done, elapsed = sum(recent.done for recent in self._recent), sum(recent.seconds for recent in self._recent)
-            self.records_per_second = max(self.records_per_second, done / max(elapsed, SECONDS_MIN))
+        self._flows.append(flow._replace(cost=self._cost))
+        self._recent = (*self._recent, self._flows[-1])[-RECENT:]
+        if self.busy_seconds is not None:
+            given = sum(recent.done * (recent.cost or 0.0) for recent in self._recent)
+            elapsed = sum(recent.seconds for recent in self._recent)
+            self.busy_seconds = max(self.busy_seconds, given / max(elapsed, SECONDS_MIN))
         # A burst that has just come is not behind: what counts is what stood all the time.
         if flow.standing <= self._objective_seconds * flow.done / flow.seconds:
             self._flows.clear()
-        elif self.records_per_second is None:
-            self.records_per_second = self._behind()
+        elif (gives := self._behind()) is not None and self._is_news(gives):
+            self.busy_seconds = gives
 
-    @property
-    def busy_seconds(self) -> float | None:
-        """Busy seconds per second that it gave while it fell behind, at what a record costs now; None: it never did."""
-        return None if self.records_per_second is None or not self._cost else self.records_per_second * self._cost
+    def _is_news(self, gives: float) -> bool:
+        return self.busy_seconds is None or gives < CONTRADICTED_SHARE * self.busy_seconds
 
     def _behind(self) -> float | None:
-        """Return the records per second that it does, where more comes; None: no more than by chance."""
-        arrived, done, seconds = 0, 0, 0.0
+        """Return the busy seconds per second that it gives, where more comes; None: no more than by chance."""
+        arrived, done, given, seconds = 0, 0, 0.0, 0.0
         for flow in reversed(self._flows):
             arrived, done, seconds = arrived + flow.arrived, done + flow.done, seconds + flow.seconds
+            given += flow.done * (flow.cost or 0.0)
             if seconds < max(SECONDS_MIN, self._objective_seconds) or arrived - done <= GROWTH_SDS * math.sqrt(arrived):
                 continue  # slow growth shows in longer times
-            return done / seconds if done else None
+            return given / seconds if given else None
         return None

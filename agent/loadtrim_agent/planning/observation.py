@@ -274,12 +274,23 @@ def flow_of(report: ReportRecord, interval: float) -> Flow:
 class _Told:
     """Memory of one member's reports."""
 
-    __slots__ = ("flow", "sequences")
+    __slots__ = ("flow", "interval", "sequences")
 
     def __init__(self, objective_seconds: float) -> None:
         self.sequences: deque[int] = deque(maxlen=SEQUENCES_MAX)
         """Of the last ones."""
         self.flow = MemberFlow(objective_seconds)
+        self.interval: Flow | None = None
+        """The newest, of which further parts may come."""
+
+    def add(self, part: Flow, further: bool) -> None:
+        """Take in a report, or a further part of one that was split."""
+        if further and self.interval is not None:
+            self.interval = self.interval.joined(part)
+            return
+        if self.interval is not None:
+            self.flow.add(self.interval)
+        self.interval = part
 
 
 class History:
@@ -329,16 +340,16 @@ class History:
                 self._lag -= track.lag
                 track.add(report.member, entry, interval, received_at, self._config.report_seconds)
                 self._lag += track.lag
-        flow = self._told[report.member].flow
-        flow.add(flow_of(report, interval))
+        old = self._members.get(report.member)
+        further = old is not None and report.slots_start <= 0 and not report.slots
+        told = self._told[report.member]
+        told.add(flow_of(report, interval), further)
         slots_end = self._take_slots(report, received_at if logged_at is None else logged_at)
         self._handoffs.extend(seconds for seconds in report.handoffs if seconds >= 0)
         if report.startup_seconds is not None and report.startup_seconds >= 0:
             self._startups.append(report.startup_seconds)
         for cause in sorted(report.late):
             self._late[cause] = self._late.get(cause, 0) + report.late[cause]
-        old = self._members.get(report.member)
-        further = old is not None and report.slots_start <= 0 and not report.slots
         self._past.add(
             received_at,
             done=sum(entry.done for entry in report.partitions),
@@ -367,7 +378,8 @@ class History:
             busy_seconds=report.busy_seconds,
             slots_end=slots_end if slots_end is not None else (old.slots_end if old else None),
             work_rate=smoothed,
-            behind_busy_seconds=flow.busy_seconds,
+            behind_busy_seconds=told.flow.busy_seconds,
+            shown_busy_seconds=max(old.shown_busy_seconds if old else 0.0, report.busy_seconds / max(interval, 1.0)),
         )
 
     def _seen_before(self, report: ReportRecord) -> bool:

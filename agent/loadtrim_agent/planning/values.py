@@ -305,6 +305,8 @@ class MemberObservation:
     """Busy seconds/s that arrived for it, smoothed."""
     behind_busy_seconds: float | None = None
     """Busy seconds per second that it gave while more came than it did; None: that never was."""
+    shown_busy_seconds: float = 0.0
+    """Busy seconds per second that it ever gave, the most of any interval."""
 
 
 class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):

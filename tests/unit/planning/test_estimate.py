@@ -179,17 +179,24 @@ def behind(fleet: Fleet, known: bool = False, **busy_seconds: float) -> Estimate
     return made(fleet, members=members)
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_member_that_fell_behind_has_what_it_gave_then(known: bool) -> None:
+def test_a_member_that_fell_behind_has_what_it_gave_then() -> None:
     """It says 10 and gave 2. A second member that never showed what it can do is taken to be like it."""
     fleet = Fleet(CONFIG, even(4, 200.0))
     fleet.concurrency = dict.fromkeys(fleet.members, 10.0)
-    seen = behind(ran(fleet), known, m01=2.0)
+    seen = behind(ran(fleet), m01=2.0)
     assert {name: (entry.capacity, entry.told) for name, entry in seen.members.items()} == {
         "m01": (2.0, 10.0),
         "m02": (2.0, None),
     }
     assert seen.capacity_typical == 2.0
+
+
+def test_a_member_that_gave_more_than_that_has_what_it_says() -> None:
+    """2 of 4 cost 1 busy second/s each: m02 gives 1.0 of its 10. m01 gave 0.5, and is the weak one."""
+    fleet = Fleet(CONFIG, even(4, 400.0))
+    fleet.concurrency = dict.fromkeys(fleet.members, 10.0)
+    seen = behind(ran(fleet), known=True, m01=0.5)
+    assert {name: entry.capacity for name, entry in seen.members.items()} == {"m01": 0.5, "m02": 10.0}
 
 
 def test_a_member_that_fell_behind_at_what_it_has_contradicts_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from loadtrim_agent.planning.falling_behind import Flow, MemberFlow
-from loadtrim_agent.planning.observation import flow_of
+from loadtrim_agent.planning.observation import History, flow_of
 from loadtrim_agent.planning.values import PlanConfig
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from unit.planning.virtual_group import COST, Fleet
@@ -16,9 +16,9 @@ from unit.planning.virtual_group import COST, Fleet
 CONFIG = PlanConfig(group="g", sla_seconds=0.5, startup_seconds=2.0, max_replicas=12)
 
 
-def entry(arrived: int, done: int, lag: int, state: str = "running") -> PartitionReport:
+def entry(arrived: int, done: int, lag: int, state: str = "running", cost: float = 0.1) -> PartitionReport:
     return PartitionReport(
-        topic="t", partition=0, arrived=arrived, done=done, lag=lag, cost_mean=0.1, cost_variance=0.0, state=state
+        topic="t", partition=0, arrived=arrived, done=done, lag=lag, cost_mean=cost, cost_variance=0.0, state=state
     )
 
 
@@ -36,29 +36,28 @@ def fed(arrived: int, done: int, seconds: int, *, state: str = "running", object
 
 def test_sixty_arrive_and_forty_are_done() -> None:
     """More than a second's work stands after 3 s; in 4 s there are 80 more, 5.2 deviations of 240 arrivals."""
-    assert fed(60, 40, 5).records_per_second is None
-    assert fed(60, 40, 6).records_per_second == 40.0
+    assert fed(60, 40, 5).busy_seconds is None
     assert fed(60, 40, 6).busy_seconds == pytest.approx(4.0)
 
 
 def test_a_long_objective_takes_its_time() -> None:
-    assert fed(60, 40, 40, objective_seconds=20.0).records_per_second is None, "no more stands than it does within it"
-    assert fed(60, 40, 60, objective_seconds=20.0).records_per_second == 40.0
+    assert fed(60, 40, 40, objective_seconds=20.0).busy_seconds is None, "no more stands than it does within it"
+    assert fed(60, 40, 60, objective_seconds=20.0).busy_seconds == pytest.approx(4.0)
 
 
 def test_slow_growth_shows_in_longer_times() -> None:
     """2 of 10 a second: 4 deviations after 40 s, the first of which is the fifth."""
-    assert fed(10, 8, 44).records_per_second is None
-    assert fed(10, 8, 45).records_per_second == pytest.approx(8.0)
+    assert fed(10, 8, 44).busy_seconds is None
+    assert fed(10, 8, 45).busy_seconds == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("state", ["paused", "blocked", "gone"])
 def test_what_does_not_advance_for_other_reasons_is_not_counted(state: str) -> None:
-    assert fed(60, 40, 60, state=state).records_per_second is None
+    assert fed(60, 40, 60, state=state).busy_seconds is None
 
 
 def test_nothing_done_at_all_says_nothing() -> None:
-    assert fed(60, 0, 60).records_per_second is None
+    assert fed(60, 0, 60).busy_seconds is None
 
 
 def test_a_queue_that_keeps_up_with_records_by_chance_never_falls_behind() -> None:
@@ -69,23 +68,64 @@ def test_a_queue_that_keeps_up_with_records_by_chance_never_falls_behind() -> No
         done = min(10, lag + arrived)
         lag += arrived - done
         flow.add(told(entry(arrived, done, lag)))
-    assert flow.records_per_second is None
+    assert flow.busy_seconds is None
 
 
 def test_it_counts_until_more_is_done() -> None:
     flow = fed(60, 40, 10)
     for _ in range(4):
         flow.add(told(entry(50, 50, 100)))
-    assert flow.records_per_second == 50.0
+    assert flow.busy_seconds == pytest.approx(5.0)
+
+
+def test_records_that_become_cheap_make_no_weak_member() -> None:
+    """It gave all of four when it fell behind. That its records take a hundredth now says nothing against it."""
+    flow = fed(60, 40, 10)
+    for _ in range(60):
+        flow.add(told(entry(8, 8, 0, cost=0.001)))
+    assert flow.busy_seconds == pytest.approx(4.0)
+
+
+def test_a_member_that_falls_behind_again_with_less_has_less() -> None:
+    flow = fed(60, 40, 10)
+    for second in range(60):
+        flow.add(told(entry(60, 20, 400 + 40 * second)))
+    assert flow.busy_seconds == pytest.approx(2.0, rel=0.25)
+
+
+def test_records_that_become_dear_were_cheap_when_they_were_done() -> None:
+    flow = fed(60, 40, 10)
+    flow.add(told(entry(4, 4, 0, cost=1.0)))
+    assert flow.busy_seconds == pytest.approx(4.0)
+
+
+def test_a_report_in_two_parts_is_one_interval() -> None:
+    """100 a second of 10 ms are done in all; half of them by each part's partitions."""
+    history = History(CONFIG)
+    for second in range(1, 40):
+        for part in range(2):
+            half = structs.replace(entry(100, 50, 50 * second, cost=0.01), partition=part)
+            report = ReportRecord(
+                group="g",
+                member="m",
+                at=float(second),
+                sequence=2 * second + part,
+                generation=1,
+                slots_start=0.0 if part else 1000.0 + second,
+                slots=() if part else (0.2,) * 10,
+                partitions=(half,),
+            )
+            history.observe(report, 1000.0 + second)
+    assert history._members["m"].behind_busy_seconds == pytest.approx(1.0)
 
 
 def test_what_was_given_away_is_done_by_another_member() -> None:
     flow = fed(60, 40, 5)
     flow.add(told(entry(60, 40, 1000), entry(100, 0, 0, "gone")))
-    assert flow.records_per_second is None, "four seconds have not been seen since"
+    assert flow.busy_seconds is None, "four seconds have not been seen since"
     for _ in range(3):
         flow.add(told(entry(60, 40, 1000)))
-    assert flow.records_per_second == 40.0
+    assert flow.busy_seconds == pytest.approx(4.0)
 
 
 def test_a_burst_that_has_just_come_is_not_behind() -> None:
@@ -93,7 +133,7 @@ def test_a_burst_that_has_just_come_is_not_behind() -> None:
     flow = MemberFlow(1.0)
     for _ in range(10):
         flow.add(told(structs.replace(entry(60, 40, 60), lag_min=0)))
-    assert flow.records_per_second is None
+    assert flow.busy_seconds is None
 
 
 class Boasting(Fleet):
