@@ -1,7 +1,7 @@
 """The amounts in a table's cells: how the numbers are written, and what they count.
 
 Whether a column holds rates, counts or a counter is told by its name, by the units of its cells, or not at all. What it
-tells is decided here; what follows from the distance of the rows is :mod:`.readers`' part.
+tells is decided here; what follows from the distance of the rows is :mod:`.paces`' part.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of what arrived, from CSV and Parquet, and what their columns mean.
 
 Everything here is about one row or one column: a name that nobody knows, a time that can be read in two ways, an amount
-that is none. What rows mean together (steps, gaps, moments) is :mod:`.readers`' part.
+that is none. What rows mean together (steps, gaps, moments) is :mod:`.tabular`' part.
 """
 
 from __future__ import annotations
