@@ -19,8 +19,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from opcode import opmap
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
+
+import loadtrim
+import loadtrim_agent
 
 from .layers import breaks_layers, is_handed_in
 
@@ -29,7 +33,8 @@ __all__ = ["BACK", "CALL", "RESULT", "THEN", "Recorder", "Step", "way_to"]
 CALL, RESULT, BACK, THEN = "->", "-->", "-^", "~>"
 """Kinds of arrows."""
 
-_PACKAGES = ("loadtrim_agent/", "loadtrim/")
+_FOLDERS = tuple(f"{Path(package.__path__[0]).parent}/" for package in (loadtrim_agent, loadtrim))
+"""In which the packages stand. Folders above them may have any name, that of a package too."""
 _LEFT_OUT = re.compile(r"loadtrim_agent/common/(?!settings)|loadtrim_agent/protocol/trace")
 """Values and helpers that everything uses, and the trace, which keeps every event and command: no place where an item
 goes on from."""
@@ -207,10 +212,9 @@ class Recorder:
         for end, participant in self._outside.items():
             if path.endswith(end):
                 return participant
-        for package in _PACKAGES:
-            at = path.rfind("/" + package)
-            if at >= 0 and "site-packages" not in path:
-                file = path[at + 1 :]
+        for folder in _FOLDERS:
+            if path.startswith((f"{folder}loadtrim_agent/", f"{folder}loadtrim/")):
+                file = path.removeprefix(folder)
                 return "" if _LEFT_OUT.match(file) or file in self._onlookers else file
         return ""
 
