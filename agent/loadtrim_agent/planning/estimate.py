@@ -98,7 +98,6 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
     idle = len(series) >= IDLE_SECONDS and not any(entry.lag for entry in observation.partitions.values())
     if not costs and not (idle and not any(series)):
         return NotReady(Reason.NOT_READY, "no member has finished a record yet, so the cost of one is not known")
-    cost = statistics.fmean(costs.values()) if costs else 0.0
     inputs = _Inputs(
         observation=observation,
         group=group,
@@ -106,7 +105,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         members=members,
         rates=rates,
         costs=costs,
-        cost=cost,
+        cost=statistics.fmean(costs.values()) if costs else 0.0,
         shape=unit_curve(observation.slots, alike_seconds(series)),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
@@ -121,7 +120,6 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
     handoff = _or(quantile(observation.handoffs_seconds, 0.99), config.handoff_seconds)
     startups = observation.startups_seconds[-STARTUP_SAMPLES:]
     cost = work / rate if rate > 0 else inputs.cost
-    dispersion = sum(entry.work * entry.dispersion for entry in sized) / work if work > 0 else 0.0
     waiting = _waiting(sized, inputs.members)
     known = [member.capacity for member in inputs.members.values() if member.age_seconds is not None]
     return Estimate(
@@ -129,7 +127,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         series=series,
         curve=inputs.shape,
         correlation=_correlation(sized, inputs.shape, series, observation),
-        dispersion=dispersion,
+        dispersion=sum(entry.work * entry.dispersion for entry in sized) / work if work > 0 else 0.0,
         partitions=partitions,
         members=inputs.members,
         rate=rate,

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["ADVANCING", "CONTRADICTED_SHARE", "Flow", "MemberFlow"]
+__all__ = ["ADVANCING", "CONTRADICTED_SHARE", "Flow", "MemberFlow", "mean_cost"]
 
 ADVANCING = frozenset({"running", "idle"})
 """States of partitions that are counted."""
@@ -50,16 +51,21 @@ class Flow(NamedTuple):
 
     def joined(self, other: Flow) -> Flow:
         """Return this part of an interval and another one of the same interval together."""
-        costs = [(flow.cost, flow.arrived + flow.done) for flow in (self, other) if flow.cost is not None]
-        weight = sum(records for _, records in costs)
         return Flow(
             seconds=self.seconds,
             arrived=self.arrived + other.arrived,
             done=self.done + other.done,
             standing=self.standing + other.standing,
-            cost=sum(cost * records for cost, records in costs) / weight if weight else None,
+            cost=mean_cost((flow.cost, flow.arrived + flow.done) for flow in (self, other)),
             gave_away=self.gave_away or other.gave_away,
         )
+
+
+def mean_cost(costs: Iterable[tuple[float | None, int]]) -> float | None:
+    """Return the mean of (cost, records), weighted by records; None: none is known that has records."""
+    known = [(cost, records) for cost, records in costs if cost is not None]
+    weight = sum(records for _, records in known)
+    return sum(cost * records for cost, records in known) / weight if weight else None
 
 
 class MemberFlow:

@@ -17,7 +17,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .bucket_sums import SlotSums
-from .falling_behind import ADVANCING, Flow, MemberFlow
+from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
 from .history import RecentSeconds
 from .values import TAUS_SECONDS, GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
@@ -259,14 +259,12 @@ def _standing(report: PartitionReport) -> float:
 def flow_of(report: ReportRecord, interval: float) -> Flow:
     """Return what came for a member and what it did, in the partitions that advance or wait for records."""
     counted = [entry for entry in report.partitions if entry.state in ADVANCING]
-    weighed = [(entry.cost_mean, entry.arrived + entry.done) for entry in counted if entry.cost_mean is not None]
-    weight = sum(records for _, records in weighed)
     return Flow(
         seconds=interval,
         arrived=sum(entry.arrived for entry in counted),
         done=sum(entry.done for entry in counted),
         standing=sum(entry.lag if entry.lag_min is None else entry.lag_min for entry in counted),
-        cost=sum(cost * records for cost, records in weighed) / weight if weight else None,
+        cost=mean_cost((entry.cost_mean, entry.arrived + entry.done) for entry in counted),
         gave_away=any(entry.state == GONE for entry in report.partitions),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from loadtrim.simulate.study.advice import Advice, advise
+from loadtrim.simulate.study.advice import Advice, advise, share_text
 from loadtrim.simulate.study.fixed_group import FixedGroup, fixed_group, replicas_most
 from loadtrim.simulate.study.price import MONTH_HOURS, Price
 
@@ -48,7 +48,7 @@ def study_lines(task: Task, runs: Sequence[PolicyResult], study: Study) -> list[
     lines = []
     if study.advice is not None:
         best = next(run for run in runs if run.name == study.advised)
-        share = f"{best.config.sla_share * 100:.10g} %"
+        share = share_text(best.config)
         got = f"{best.summary.share_in_time * 100:.2f} %"
         lines.append(f"advice: {best.name} has {got} in time where {share} are asked for; {study.advice.text}")
     if task.price is not None:
@@ -57,7 +57,7 @@ def study_lines(task: Task, runs: Sequence[PolicyResult], study: Study) -> list[
 
 
 def _money(task: Task, price: Price, runs: Sequence[PolicyResult], fixed: FixedGroup | None) -> list[str]:
-    asked = f"{task.configs[0].sla_share * 100:.10g} %"
+    asked = share_text(task.configs[0])
     seconds = task.load.seconds
     rows = [("cost", "this load", "a month of it", "in time")]
     rows += [_row(run.name, price, run.summary.replica_minutes, seconds, run.summary.share_in_time) for run in runs]

@@ -245,14 +245,15 @@ def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) 
 
 def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limits:
     """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
+    dispersion = dispersion_of(estimate)
     return replace(
         limits,
         overhead_seconds=min(estimate.cost, estimate.overhead_seconds),
         # Reported, decided and moved.
         reaction_seconds=config.report_seconds + DECISION_PHASE * config.decision_seconds + estimate.handoff_seconds,
-        dispersion=dispersion_of(estimate),
+        dispersion=dispersion,
         # However even the whole comes, which partition a record is in is chance.
-        dispersion_apart=max(dispersion_of(estimate), estimate.cost + estimate.dispersion),
+        dispersion_apart=max(dispersion, estimate.cost + estimate.dispersion),
     )
 
 

@@ -26,7 +26,7 @@ from ..model.simulation import Options, simulate
 from ..model.worker import FETCH_SECONDS
 from .fixed_group import play_fixed, replicas_at_first, replicas_most
 
-__all__ = ["PART_SECONDS", "Advice", "Trial", "advise", "records_alone"]
+__all__ = ["PART_SECONDS", "Advice", "Trial", "advise", "records_alone", "share_text"]
 
 PART_SECONDS = 300
 """Of a longer load the worst stretch of this length is played: chosen, so that advice takes seconds."""
@@ -112,8 +112,8 @@ def advise(
     if alone > 1.0 - config.sla_share:
         text = (
             f"no group helps: {alone * 100:.2f} % of the records take longer than W = {config.sla_seconds:g} s by "
-            f"themselves; {_percent(config)} in time takes an objective of {_round_up(least):g} s or more, or quicker "
-            "records"
+            f"themselves; {share_text(config)} in time takes an objective of {_round_up(least):g} s or more, or "
+            "quicker records"
         )
         return Advice(code="record", text=text, trials=(), begin=begin, seconds=seconds, seed=options.seed)
     setting = _Setting(load.part(begin, seconds), config, _begun(load, config, options, begin, seconds))
@@ -315,13 +315,14 @@ def _round_up(seconds: float) -> float:
     return round((int(seconds / unit) + 1) * unit, 6)
 
 
-def _percent(config: PlanConfig) -> str:
+def share_text(config: PlanConfig) -> str:
+    """Return the share that is asked for, in words."""
     return f"{config.sla_share * 100:.10g} %"
 
 
 def _text(config: PlanConfig, helped: Sequence[Trial], trials: Sequence[Trial], part: tuple[int, int] | None) -> str:
     where = "" if part is None else f", played on the worst {part[1]} s from second {part[0]} on"
-    asked = _percent(config)
+    asked = share_text(config)
 
     def told(trial: Trial) -> str:
         return f"{trial.words} ({trial.share_in_time * 100:.2f} %, {trial.replica_minutes:.2f} replica-min)"
