@@ -38,7 +38,7 @@ class WorkSlots:
         """Topic -> grid slot -> records in closed slots, while no cost is known. They are told in these slots when one
         is: put together into one, a few long records would look like a burst."""
         self._gone: dict[int, float] = {}
-        """Grid slot -> work, of slots that were open when their partition was lost."""
+        """Grid slot -> work, not told yet, that is no owned partition's: lost while the slot was open, or costed late."""
 
     def opened(self, at: float) -> int:
         """The first open grid slot; the slots of a member begin with its first partition."""
@@ -56,7 +56,7 @@ class WorkSlots:
                 self._add_uncosted(part.partition.topic, slot, count)
             return
         for slot, count in arrivals.open.items():
-            self._gone[slot] = self._gone.get(slot, 0.0) + count * cost.mean
+            self._add_gone(slot, count * cost.mean)
         self.carry += arrivals.correction * cost.mean
         if len(self._gone) > OPEN_SLOTS_MAX:
             self.carry += sum(self._gone.pop(slot) for slot in sorted(self._gone)[: OPEN_SLOTS_MAX // 2])
@@ -99,14 +99,14 @@ class WorkSlots:
             if any(counts) and cost_of(part) is None:
                 for slot, count in enumerate(counts, upto - len(counts)):
                     self._add_uncosted(part.partition.topic, slot, count)
-        late = [*self._costed(costs, oldest), *((slot, self._gone[slot]) for slot in sorted(self._gone) if slot < upto)]
+        self._cost(costs, oldest)
+        late = [(slot, self._gone.pop(slot)) for slot in sorted(self._gone) if slot < upto]
         first = self._grid.aligned(max(oldest, min([begin, *(slot for slot, _ in late)])))
         work = [0.0] * ((upto - first) // self._grid.parts)
         for part, counts in counted:
             if any(counts) and (cost := cost_of(part)) is not None:
                 self._add(work, counts, cost)
         for slot, amount in late:
-            self._gone.pop(slot, None)
             if slot < first:
                 self.carry += amount
             else:
@@ -170,21 +170,22 @@ class WorkSlots:
             if count:
                 work[number // per_slot] += count * cost.mean
 
+    def _add_gone(self, slot: int, work: float) -> None:
+        self._gone[slot] = self._gone.get(slot, 0.0) + work
+
     def _add_uncosted(self, topic: str, slot: int, records: float) -> None:
         if records:
             slots = self.uncosted.setdefault(topic, {})
             slots[slot] = slots.get(slot, 0.0) + records
 
-    def _costed(self, costs: TopicCosts, oldest: int) -> list[tuple[int, float]]:
-        """Take what has a cost by now: (grid slot, work). What still has none is kept, no further back than it will be
-        told.
+    def _cost(self, costs: TopicCosts, oldest: int) -> None:
+        """Turn records into work where a cost is known by now; a slot may be closed or, of a partition that was lost,
+        still open. What still has none is kept, no further back than it will be told.
         """
-        found = []
         for topic in sorted(self.uncosted):
             slots, cost = self.uncosted.pop(topic), costs.roughly(topic)
-            for slot in sorted(slots):
+            for slot, records in slots.items():
                 if cost is not None:
-                    found.append((slot, slots[slot] * cost.mean))
+                    self._add_gone(slot, records * cost.mean)
                 else:
-                    self._add_uncosted(topic, max(slot, oldest), slots[slot])
-        return found
+                    self._add_uncosted(topic, max(slot, oldest), records)

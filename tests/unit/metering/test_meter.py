@@ -491,6 +491,24 @@ class TestEdges:
         other.observe(T + 1.9)
         assert sum(feed.report(T + 2.0).slots) == pytest.approx(3 * 0.05)
 
+    def test_a_partition_lost_before_any_cost_is_known_is_told_when_its_slot_is_closed(self) -> None:
+        meter = Meter(CONFIG)
+        feed, other = Feed(meter), Feed(meter, Q)
+        for each in (feed, other):
+            each.acquire(T)
+        feed.append(T + 0.1, T + 0.95)
+        feed.fetch(T + 0.96)
+        meter.lost(P, T + 0.97)
+        other.append(T + 0.3)
+        other.fetch(T + 0.31)
+        other.finish(T + 0.4, 1, 0.05)
+        other.observe(T + 0.99)
+        first = feed.report(T + 1.0)
+        assert sum(first.slots) == pytest.approx(2 * 0.05)
+        assert first.slots_open == pytest.approx((0.0, 0.05))
+        other.observe(T + 1.99)
+        assert feed.report(T + 2.0).slots[1] == pytest.approx(0.05)
+
     @pytest.mark.parametrize("silence", [2.0, 3600.0])
     def test_what_was_known_of_a_lost_partition_and_not_fetched_keeps_its_work(self, silence: float) -> None:
         feed = Feed(Meter(CONFIG))
