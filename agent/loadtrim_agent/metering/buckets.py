@@ -38,7 +38,7 @@ class WorkSlots:
         """Topic -> grid slot -> records in closed slots, while no cost is known. They are told in these slots when one
         is: put together into one, a few long records would look like a burst."""
         self._gone: dict[int, float] = {}
-        """Grid slot -> work, not told yet, that is no owned partition's: lost while the slot was open, or costed late."""
+        """Grid slot -> work that is told apart: of partitions lost while the slot was open, or costed late."""
 
     def opened(self, at: float) -> int:
         """The first open grid slot; the slots of a member begin with its first partition."""
