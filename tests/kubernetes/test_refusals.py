@@ -26,9 +26,9 @@ def deployment(shop: Shop) -> None:
     shop.deploy(2)
 
 
-def ask(shop: Shop, replicas: int = 3, target: str = "deployment/payments") -> ScaleOutcome:
+def ask(shop: Shop, replicas: int = 3, target: str = "deployment/payments", group: str = "g") -> ScaleOutcome:
     scaler = KubernetesScaler(parse_target(target), ClusterApi(account=shop.account), OpenFence())
-    return asyncio.run(scaler.request(ScaleRequest(group="g", replicas=replicas, generation=1, sequence=1)))
+    return asyncio.run(scaler.request(ScaleRequest(group=group, replicas=replicas, generation=1, sequence=1)))
 
 
 def test_the_example_s_rights_are_enough(shop: Shop) -> None:
@@ -36,7 +36,7 @@ def test_the_example_s_rights_are_enough(shop: Shop) -> None:
     assert outcome.accepted, outcome.detail
     assert shop.replicas() == 3
     assert any(
-        entry["manager"] == "loadtrim" and entry.get("subresource") == "scale"
+        entry["manager"] == "loadtrim-g" and entry.get("subresource") == "scale"
         for entry in shop.workload()["metadata"]["managedFields"]
     )
 
@@ -76,6 +76,24 @@ def test_the_rights_reach_no_other_workload_and_no_pod(shop: Shop) -> None:
     assert not any(may(verb, "pods") for verb in ("get", "list", "watch", "create", "patch", "delete"))
     assert not may("patch", "deployments", "payments", group="apps")
     assert not may("update", "deployments", "payments", "scale", "apps")
+
+
+@pytest.mark.parametrize("other", ["orders", "größe " + "o" * 200], ids=["plain", "hashed"])
+def test_of_two_groups_on_one_workload_the_second_holds_until_somebody_scales_by_hand(shop: Shop, other: str) -> None:
+    """The API server takes the names of both, and keeps them apart."""
+    assert ask(shop, 3, group=other).accepted
+    for _ in range(3):
+        outcome = ask(shop, 5)
+        assert outcome.answer is Answer.REFUSED
+        assert ask(shop, 3, group=other).accepted
+    assert "Two groups scale deployments/payments" in outcome.detail
+    assert shop.replicas() == 3
+    command = outcome.detail.rpartition("kubectl ")[2].split()
+    assert command[:2] == ["scale", "deployments/payments"]
+    shop.scale(int(command[2].removeprefix("--replicas=")))
+    assert ask(shop, 6).accepted
+    assert ask(shop, 4, group=other).answer is Answer.REFUSED
+    assert shop.replicas() == 6
 
 
 def test_a_workload_that_is_not_there(shop: Shop) -> None:
@@ -175,6 +193,6 @@ async def test_a_change_of_an_older_version_is_refused(shop: Shop) -> None:
         before = await api.workload(target)
         await asyncio.to_thread(shop.scale, 4)
         with pytest.raises(ApiError) as raised:
-            await api.set_replicas(target, 9, before.version)
+            await api.set_replicas(target, 9, before.version, "loadtrim-g")
     assert raised.value.status == 409
     assert await asyncio.to_thread(shop.replicas) == 4

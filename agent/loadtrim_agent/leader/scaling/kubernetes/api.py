@@ -33,8 +33,11 @@ class Conversation(Protocol):
     async def workload(self, target: Target) -> Workload:
         """Read the workload: its wishes, its version, its counts."""
 
-    async def set_replicas(self, target: Target, replicas: int, version: str) -> None:
-        """Change the replicas of the workload as it was at ``version``. ApiError 409: it is another one by now."""
+    async def set_replicas(self, target: Target, replicas: int, version: str, manager: str) -> None:
+        """Change the replicas of the workload as it was at ``version``. ApiError 409: it is another one by now.
+
+        ``manager`` is the name of the change in its ``managedFields``.
+        """
 
 
 class WorkloadApi(Protocol):

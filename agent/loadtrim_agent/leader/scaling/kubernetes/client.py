@@ -19,7 +19,7 @@ import msgspec
 
 from .api import ApiError, Conversation
 from .target import Target
-from .workload import FIELD_MANAGER, Workload
+from .workload import Workload
 
 __all__ = ["ClusterApi", "pod_namespace"]
 
@@ -132,13 +132,13 @@ class _Conversation:
         except msgspec.ValidationError as error:
             raise ApiError(0, f"{target} is no workload that has replicas: {error}") from None
 
-    async def set_replicas(self, target: Target, replicas: int, version: str) -> None:
+    async def set_replicas(self, target: Target, replicas: int, version: str, manager: str) -> None:
         body = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
         await self._answered(
             self._calls.patch_namespaced_custom_object_scale(
                 **self._path(target),
                 body=body,
-                field_manager=FIELD_MANAGER,
+                field_manager=manager,
                 _content_type=_MERGE_PATCH,
                 _request_timeout=REQUEST_SECONDS,
             )

@@ -1,6 +1,8 @@
 """Replicas that somebody else has written: seen, told, and after some times left alone.
 
-Another leader of the group is nobody else, and neither is a write of ours whose answer was lost: they have our name.
+Another leader of the group is nobody else, and neither is a write of ours whose answer was lost: they have the group's
+name. Another group's is a name of its own. Two groups would correct each other for ever, so the one that sees the
+other's number holds.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from ..port import ScaleRequest
+from .manager import field_manager, group_of_manager, quoted
 from .target import Target
-from .workload import FIELD_MANAGER, Workload
+from .workload import Workload
 
-__all__ = ["FOREIGN_MAX", "FOREIGN_SECONDS", "ForeignChanges"]
+__all__ = ["FOREIGN_MAX", "FOREIGN_SECONDS", "ForeignChanges", "other_group"]
 
 log = logging.getLogger("loadtrim.scaling")
 
@@ -49,7 +52,13 @@ class ForeignChanges:
     def refuses(self, target: Target, workload: Workload, wanted: ScaleRequest) -> str:
         """Return why the replicas are left as they are, in words; empty: they may be written."""
         now, found = self._clock(), workload.replicas
-        if workload.writer == FIELD_MANAGER:
+        if other := other_group(workload, wanted):
+            return (
+                f"Two groups scale {target}: {quoted(other)} set its {found} replicas, {quoted(wanted.group)} wants "
+                f"{wanted.replicas} and holds. Give each a workload of its own, or LOADTRIM_SCALER=none to one. If the "
+                f"former is gone: kubectl scale {target} --replicas={wanted.replicas}"
+            )
+        if workload.writer == field_manager(wanted.group):
             self.wrote(found)
         elif self._written is not None and found != self._written:
             self._notice(target, workload, now)
@@ -81,3 +90,9 @@ class ForeignChanges:
                 writer,
                 FOREIGN_SECONDS,
             )
+
+
+def other_group(workload: Workload, wanted: ScaleRequest) -> str:
+    """Return the other group of loadtrim that wrote the replicas last; empty: none did."""
+    writer = workload.writer
+    return "" if writer == field_manager(wanted.group) else group_of_manager(writer)

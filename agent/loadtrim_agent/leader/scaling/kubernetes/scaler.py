@@ -4,6 +4,7 @@ Theory of operation, for each request, of which the reconciler makes one at a ti
 
     read the workload
         replicas are as wanted                          accepted, and what keeps pods from being ready is told
+        written last by another group                   refused: two groups cannot both own them
         changed by somebody else since our last change  told; refused for a while after the third time
         fewer are wanted, and ready pods not counted    refused
         fewer are wanted, and a ready pod would go      read again until the readiness has arrived, or time is over
@@ -28,7 +29,8 @@ from loadtrim_agent.common.clock import boot_time
 
 from ..port import Answer, ScaleOutcome, ScaleRequest, one_line
 from .api import ApiError, Conversation, WorkloadApi, WriteFence
-from .foreign import ForeignChanges
+from .foreign import ForeignChanges, other_group
+from .manager import field_manager, quoted
 from .target import Target
 from .workload import Workload, not_yet, shortfall, uncounted
 
@@ -125,7 +127,7 @@ class KubernetesScaler:
             if not self._fence.holds():
                 return ScaleOutcome(Answer.FAILED, "this member's lease has run out: nothing was changed")
             try:
-                await api.set_replicas(target, wanted.replicas, workload.version)
+                await api.set_replicas(target, wanted.replicas, workload.version, field_manager(wanted.group))
             except ApiError as error:
                 conflicts += 1
                 if error.status != HTTPStatus.CONFLICT or conflicts > CONFLICTS_MAX:
@@ -140,7 +142,10 @@ class KubernetesScaler:
             return ScaleOutcome(Answer.REFUSED, f"{target} is being deleted")
         if workload.replicas == wanted.replicas:
             self._foreign.wrote(wanted.replicas)
-            said = filter(None, (f"{target} has {wanted.replicas} replicas", shortfall(workload)))
+            has = f"{target} has {wanted.replicas} replicas"
+            if other := other_group(workload, wanted):
+                has += f", which the group {quoted(other)} set"
+            said = filter(None, (has, shortfall(workload)))
             return ScaleOutcome(Answer.ACCEPTED, one_line("; ".join(said)))
         if refused := self._foreign.refuses(target, workload, wanted):
             return ScaleOutcome(Answer.REFUSED, one_line(refused))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
 from ..port import ScaleRequest
 from .target import Target
 
-__all__ = ["FIELD_MANAGER", "Condition", "Workload", "not_yet", "shortfall", "uncounted", "victims_to_go"]
-
-FIELD_MANAGER: Final = "loadtrim"
-"""Our changes' name in the workload's ``managedFields``, which other tools can be told to leave alone."""
+__all__ = ["Condition", "Workload", "not_yet", "shortfall", "uncounted", "victims_to_go"]
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

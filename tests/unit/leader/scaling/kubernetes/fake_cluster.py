@@ -80,12 +80,12 @@ class FakeCluster:
         self.reads += 1
         return Workload.read(self.document(target))
 
-    async def set_replicas(self, target: Target, replicas: int, version: str) -> None:
+    async def set_replicas(self, target: Target, replicas: int, version: str, manager: str) -> None:
         await self._arrives()
         self.before_write()
         if version != str(self.version):
             raise ApiError(409, f"Operation cannot be fulfilled on {target}: the object has been modified")
-        self.change(replicas, "loadtrim")
+        self.change(replicas, manager)
         self.writes.append(replicas)
         if self.loses_answer:
             self.loses_answer = False

@@ -8,6 +8,7 @@ import pytest
 
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.foreign import FOREIGN_MAX, FOREIGN_SECONDS
+from loadtrim_agent.leader.scaling.kubernetes.manager import field_manager
 from loadtrim_agent.leader.scaling.kubernetes.scaler import CONFLICTS_MAX, READINESS_SECONDS, Foreign, KubernetesScaler
 from loadtrim_agent.leader.scaling.kubernetes.target import Target, parse_target
 from loadtrim_agent.leader.scaling.port import Answer, ScaleRequest
@@ -39,8 +40,8 @@ class Bench:
         return outcome.answer, outcome.detail
 
 
-def wanted(replicas: int, *victims: str) -> ScaleRequest:
-    return ScaleRequest(group="g", replicas=replicas, victims=victims, generation=1, sequence=1)
+def wanted(replicas: int, *victims: str, group: str = "g") -> ScaleRequest:
+    return ScaleRequest(group=group, replicas=replicas, victims=victims, generation=1, sequence=1)
 
 
 async def test_more_replicas_are_written_at_once() -> None:
@@ -247,10 +248,66 @@ async def test_a_number_of_somebody_else_is_forgotten_with_the_next_of_ours() ->
     await bench.ask(4)
     bench.cluster.change(6)
     assert (await bench.ask(4))[0] is Answer.REFUSED
-    bench.cluster.change(7, "loadtrim")
-    bench.cluster.change(6, "loadtrim")
+    bench.cluster.change(7, "loadtrim-g")
+    bench.cluster.change(6, "loadtrim-g")
     bench.cluster.set_ready(4)
     assert (await bench.ask(4))[0] is Answer.ACCEPTED
+
+
+@pytest.mark.parametrize("foreign", ["correct", "respect"])
+async def test_of_two_groups_on_one_workload_the_one_that_wrote_scales_it(foreign: Foreign) -> None:
+    """Each would correct the other for ever."""
+    bench = Bench(3, foreign=foreign)
+    other = KubernetesScaler(DEPLOYMENT, bench.cluster, bench.fence, foreign)
+    for _ in range(2 * FOREIGN_MAX):
+        assert (await bench.ask(4))[0] is Answer.ACCEPTED
+        refused = await other.request(wanted(6, group="orders"))
+        assert refused.answer is Answer.REFUSED
+    assert refused.detail == (
+        "Two groups scale deployments/payments: 'g' set its 4 replicas, 'orders' wants 6 and holds. Give each a "
+        "workload of its own, or LOADTRIM_SCALER=none to one. If the former is gone: kubectl scale "
+        "deployments/payments --replicas=6"
+    )
+    assert bench.cluster.writes == [4]
+
+
+async def test_a_group_that_was_the_first_holds_as_well_once_another_one_has_written() -> None:
+    bench = Bench(3)
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+    bench.cluster.change(9, "loadtrim-orders")
+    for _ in range(2):
+        answer, detail = await bench.ask(4)
+        assert answer is Answer.REFUSED
+        assert "'orders' set its 9 replicas, 'g' wants 4 and holds" in detail
+    assert bench.cluster.writes == [4]
+
+
+async def test_two_groups_that_want_the_same_number_are_told() -> None:
+    bench = Bench(3)
+    bench.cluster.change(4, "loadtrim-orders")
+    assert await bench.ask(4) == (
+        Answer.ACCEPTED,
+        "deployments/payments has 4 replicas, which the group 'orders' set; 1 of 4 pods are not ready",
+    )
+
+
+async def test_once_somebody_has_scaled_by_hand_the_workload_belongs_to_nobody() -> None:
+    """The command that a refusal names ends it."""
+    bench = Bench(3)
+    bench.cluster.change(9, "loadtrim-orders")
+    bench.cluster.set_ready(4)
+    assert (await bench.ask(4))[0] is Answer.REFUSED
+    bench.cluster.change(5, "kubectl")
+    assert (await bench.ask(4))[0] is Answer.ACCEPTED
+    assert bench.cluster.writer == "loadtrim-g"
+
+
+async def test_what_to_do_is_told_whatever_the_groups_are_called() -> None:
+    bench = Bench(3)
+    bench.cluster.change(9, field_manager("o" * 200))
+    outcome = await bench.scaler.request(wanted(4, group="g" * 200))
+    assert outcome.answer is Answer.REFUSED
+    assert outcome.detail.endswith("kubectl scale deployments/payments --replicas=4")
 
 
 async def test_changes_long_apart_are_no_other_autoscaler() -> None:
