@@ -106,6 +106,7 @@ class Process:
 @dataclass
 class _Pod:
     name: str
+    uid: str
     running: Running
     ready: bool = False
     probed_at: float = 0.0
@@ -168,6 +169,9 @@ class Node:
         for name in self.pods.keys() - there.keys():
             self.pods.pop(name).running.kill()
         for name, item in there.items():
+            if name in self.pods and self.pods[name].uid != item["metadata"]["uid"]:
+                # A StatefulSet gives the name of a pod that has gone to the next one.
+                self.pods.pop(name).running.kill()
             if name not in self.pods:
                 self._bind(name, item)
             elif "deletionTimestamp" in item["metadata"]:
@@ -186,7 +190,7 @@ class Node:
             target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
             binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
             self.plane.call("POST", f"{self.path}/{name}/binding", binding)
-        self.pods[name] = _Pod(name, running)
+        self.pods[name] = _Pod(name, item["metadata"]["uid"], running)
         self._probe(self.pods[name])
 
     def _probe(self, pod: _Pod) -> None:

@@ -83,6 +83,28 @@ class Shop:
         item["spec"]["replicas"] = replicas
         self.create(item)
 
+    def deploy_numbered(self, replicas: int, policy: str, first: int = 0) -> None:
+        """Create a StatefulSet of the example's pods, and the Role that the page says for it.
+
+        Args:
+            replicas: wanted at first.
+            policy: its ``podManagementPolicy``.
+            first: number of its first pod.
+        """
+        (item,) = manifests("deployment.yaml")
+        item["kind"] = "StatefulSet"
+        item["spec"] |= {
+            "serviceName": "payments",
+            "podManagementPolicy": policy,
+            "replicas": replicas,
+            "ordinals": {"start": first},
+        }
+        self.create(item)
+        role = self.plane.call("GET", self.path("Role", "payments-replicas"))
+        for rule in role["rules"]:
+            rule["resources"] = [name.replace("deployments", "statefulsets") for name in rule["resources"]]
+        self.plane.call("PUT", self.path("Role", "payments-replicas"), role)
+
     def workload(self, kind: str = "Deployment") -> dict[str, Any]:
         """Return the workload as the API server has it."""
         got: dict[str, Any] = self.plane.call("GET", self.path(kind))

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
-from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
-from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
-from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, ScaleRequest
-from unit.leader.scaling.kubernetes.fake_cluster import OpenFence
+from loadtrim_agent.leader.scaling.port import Answer
 
-from .node import Node, Switched
+from .group import Group, start
+from .node import Node
 from .shop import Shop, wait_until
 
 pytestmark = pytest.mark.kubernetes
 PODS = 6
 ROUNDS = 20
-
-
-class Group:
-    """A Deployment whose pods are ready as a test says, and the scaler of its leader."""
-
-    def __init__(self, shop: Shop, node: Node, target: str = "deployment/payments") -> None:
-        self.shop, self.node = shop, node
-        self.scaler = KubernetesScaler(parse_target(target), ClusterApi(account=shop.account), OpenFence())
-        self.sequence = 0
-
-    def request(self, replicas: int, *victims: str) -> ScaleOutcome:
-        self.sequence += 1
-        wanted = ScaleRequest(
-            group="payments", replicas=replicas, victims=victims, generation=1, sequence=self.sequence
-        )
-        return asyncio.run(self.scaler.request(wanted))
-
-    def drain(self, pod: str) -> None:
-        """The pod's readiness probe answers 503 from now on."""
-        running = self.node.running(pod)
-        assert isinstance(running, Switched)
-        running.ready = False
-
-    def wait_for(self, pods: int) -> None:
-        """Wait until so many pods run, and the controllers know that all are ready."""
-        wait_until(f"{pods} pods", lambda: len(self.shop.pods()) == pods and self.shop.ready() == pods)
-
-
-def start(pod: dict[str, Any]) -> Switched:
-    return Switched()
 
 
 @pytest.fixture

@@ -477,6 +477,7 @@ class LeaderLoop:
                 group=decision.group,
                 replicas=max(1, wish.replicas),
                 victims=wish.victims,
+                staying=tuple(instance for instance in instances if instance not in wish.victims),
                 generation=decision.generation,
                 sequence=decision.sequence,
                 reason=wish.reason,

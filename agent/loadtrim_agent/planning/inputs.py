@@ -13,7 +13,7 @@ from loadtrim_agent.common.partition import Partition
 
 from .placement.problem import Bin, Item, Limits, LongestFirst, Packer, Problem, Whole, expected_by, limits_of
 from .sizing.policy import View
-from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, units_of
+from .values import Estimate, Forecast, GroupState, PlanConfig, Sizing, Unit, place_in_line, units_of
 
 __all__ = ["DecisionInput", "most_replicas", "problem_of", "unmeasured", "view_of"]
 
@@ -58,6 +58,7 @@ def problem_of(
         items=items,
         bins=inputs.bins,
         limits=limits_of(estimate, config, sizing.load_factor),
+        numbered=config.numbered,
         leader=group.leader,
         may_move=sizing.place,
         fill=sizing.fill,
@@ -111,7 +112,7 @@ def view_of(
     units = [unit for unit in units_of(group) if not unit.leaving]
     per_unit, replicas_max = _members_per_unit(units), most_replicas(group, config)
     items = tuple(item for item in inputs.items if estimate.partitions[item.partition].sized)
-    capacities = _by_unit(units, estimate)
+    capacities = _by_unit(units, estimate, config)
     whole = Whole(items)
 
     @cache
@@ -167,12 +168,13 @@ def _added(units: int, per_unit: int, capacity: float) -> tuple[Bin, ...]:
     )
 
 
-def _by_unit(units: list[Unit], estimate: Estimate) -> list[list[float]]:
-    """Capacities of the members of each instance, the strongest instance first: the weakest go first."""
-    return sorted(
-        ([estimate.members[member].capacity for member in unit.members] for unit in units),
-        key=lambda capacities: -sum(capacities),
-    )
+def _by_unit(units: list[Unit], estimate: Estimate, config: PlanConfig) -> list[list[float]]:
+    """Capacities of the members of each instance, in the order in which instances stay (:mod:`.placement.victims`)."""
+    staying = [
+        (place_in_line(unit.instance, config.numbered), [estimate.members[member].capacity for member in unit.members])
+        for unit in units
+    ]
+    return [capacities for _, capacities in sorted(staying, key=lambda entry: (entry[0], -sum(entry[1])))]
 
 
 def _bins(group: GroupState, estimate: Estimate | None = None) -> tuple[Bin, ...]:

@@ -42,6 +42,7 @@ from .values import (
     ReplicaTarget,
     Sizing,
     Unit,
+    place_in_line,
     units_of,
 )
 
@@ -415,7 +416,8 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
     would let the orchestrator pick somebody who still works. An instance with several members is named when all of
     them are victims and own nothing. A decision that holds never asks for fewer than there are (I7); one that holds
     because nothing is known yet asks for nothing at all (``ask`` is False). Members that are there, and victims that
-    drain, are the only ones that are asked for above the bounds (:func:`replicas_bounded`).
+    drain, are the only ones that are asked for above the bounds (:func:`replicas_bounded`). Of a StatefulSet no victim
+    is named while one of a higher number drains, which would go in its place.
 
     A member whose instance is not known may be an instance of its own, or a member of a victim. Then no victim is
     named, and only more than there can be is asked for.
@@ -433,14 +435,13 @@ def scale_request(decision: DecisionRecord, group: GroupState, config: PlanConfi
             ask=_wanted_of(decision) is not None,
         )
     owners = {owner for owner in group.owners.values() if owner is not None} | set(group.in_flight.values())
-    named, draining = [], 0
-    for unit in units_of(group):
-        if all(member in decision.victims for member in unit.members):
-            if owners.isdisjoint(unit.members):
-                named.append(unit.instance)
-            else:
-                draining += 1
-    return ReplicaTarget(replicas=wanted + draining, victims=tuple(named), reason=decision.reason)
+    going = [unit for unit in units_of(group) if all(member in decision.victims for member in unit.members)]
+    drains = {unit.instance for unit in going if not owners.isdisjoint(unit.members)}
+    if config.numbered and drains:
+        first = max(place_in_line(instance, config.numbered) for instance in drains)
+        drains |= {unit.instance for unit in going if place_in_line(unit.instance, config.numbered) < first}
+    named = tuple(unit.instance for unit in going if unit.instance not in drains)
+    return ReplicaTarget(replicas=wanted + len(going) - len(named), victims=named, reason=decision.reason)
 
 
 def _wanted_of(decision: DecisionRecord) -> int | None:

@@ -121,6 +121,9 @@ class PlanConfig(AgentSettings, frozen=True, kw_only=True):
     group: str = ""
     can_scale: bool = True
     """False with scaler ``none``: the wanted number is only told, nobody becomes a victim for it."""
+    numbered: str = ""
+    """Name of the StatefulSet whose pods the instances are: the highest numbers go, whoever is named. Empty: whoever is
+    named goes."""
     startup_seconds: float = 10.0
     """Start-up time until one was measured."""
     handoff_seconds: float = 0.015
@@ -138,10 +141,10 @@ class PlanConfig(AgentSettings, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {value!r}, which no time is; give a finite number of 0 or more")
 
     @classmethod
-    def of(cls, settings: AgentSettings, group: str, *, can_scale: bool) -> PlanConfig:
+    def of(cls, settings: AgentSettings, group: str, *, can_scale: bool, numbered: str = "") -> PlanConfig:
         """Return what the user's settings say to the planner of ``group``."""
         given = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
-        return cls(**given, group=group, can_scale=can_scale)
+        return cls(**given, group=group, can_scale=can_scale, numbered=numbered)
 
     @property
     def asks(self) -> bool:
@@ -246,6 +249,16 @@ def units_of(group: GroupState) -> tuple[Unit, ...]:
         Unit(instance, tuple(members), all(group.members[member].leaving for member in members))
         for instance, members in sorted(by_instance.items())
     )
+
+
+def place_in_line(instance: str, numbered: str) -> int:
+    """Return where a pod of a StatefulSet stands in the line of those that stay: the largest goes first.
+
+    It is the pod's number; -1 for an instance that is none of its pods, or where there is no StatefulSet (``numbered``
+    is empty).
+    """
+    number = instance.removeprefix(f"{numbered}-") if numbered else ""
+    return int(number) if number != instance and number.isascii() and number.isdecimal() else -1
 
 
 class ArrivalCurve(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from loadtrim_agent.leader.loop import LeaderLoop
 from loadtrim_agent.leader.scaling.kubernetes.api import WriteFence
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
 from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
-from loadtrim_agent.leader.scaling.kubernetes.target import parse_target, target_of_pod
+from loadtrim_agent.leader.scaling.kubernetes.target import Target, parse_target, target_of_pod
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -108,7 +108,7 @@ class Services(AgentObserver):
         self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
-            PlanConfig.of(settings, self._group, can_scale=self._scaler.scales),
+            PlanConfig.of(settings, self._group, can_scale=self._scaler.scales, numbered=numbered(settings)),
             agent.options.connection,
             agent,
             self.metrics,
@@ -131,6 +131,7 @@ class Services(AgentObserver):
             leader=leader,
             reconciler=reconciler,
             errors=self._errors,
+            stays_ready=bool(numbered(settings)),
         )
         server = HttpServer.shared(settings.http)
         name = f"{self._group}/{self._client_id}"
@@ -237,7 +238,17 @@ def _make_scaler(settings: AgentSettings, fence: WriteFence) -> Scaler:
     if settings.scaler == "webhook":
         return WebhookScaler(settings.scaler_url, settings.scaler_token or None)
     if settings.scaler == "kubernetes":
-        named = settings.kubernetes_target
-        target = parse_target(named) if named else target_of_pod(settings.instance)
-        return KubernetesScaler(target, ClusterApi(settings.kubernetes_namespace), fence, settings.kubernetes_foreign)
+        api = ClusterApi(settings.kubernetes_namespace)
+        return KubernetesScaler(_target_of(settings), api, fence, settings.kubernetes_foreign)
     return NoneScaler()
+
+
+def _target_of(settings: AgentSettings) -> Target | None:
+    named = settings.kubernetes_target
+    return parse_target(named) if named else target_of_pod(settings.instance)
+
+
+def numbered(settings: AgentSettings) -> str:
+    """Return the name of the StatefulSet whose replicas the leader changes; empty: it changes none's."""
+    target = _target_of(settings) if settings.scaler == "kubernetes" else None
+    return target.name if target is not None and target.ordered else ""

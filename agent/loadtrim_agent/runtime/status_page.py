@@ -52,6 +52,8 @@ class StatusSources:
     reconciler: ScaleReconciler
     errors: Counter[str]
     """What broke and was contained, by place. Still counted."""
+    stays_ready: bool = False
+    """A drained victim stays ready: its orchestrator takes the highest number, and nobody's readiness tells it more."""
 
 
 class StatusPage:
@@ -99,7 +101,8 @@ class StatusPage:
         group = self._sources.agent.snapshot()
         if group.plan is not None:
             self._victim = group.member in group.plan.victims
-        return self._victim and not group.assigned
+        # An ordered StatefulSet waits for pods that are not ready: two drained ones would hold each other up for ever.
+        return self._victim and not group.assigned and not self._sources.stays_ready
 
     def status(self) -> Status:
         agent = self._sources.agent

@@ -575,6 +575,30 @@ def test_an_instance_goes_when_all_its_members_are_empty_victims() -> None:
     assert scale_request(decision(1, "m2", "m3"), half, CONFIG).replicas == 2
 
 
+def test_of_a_statefulset_no_victim_is_named_before_one_of_a_higher_number() -> None:
+    """Its controller would take that one, which still works."""
+    config = structs.replace(CONFIG, numbered="pod")
+    state = group_of({0: "m0", 1: "m3"}, m0="pod-0", m1="pod-1", m2="pod-2", m3="pod-3")
+    request = scale_request(decision(1, "m1", "m2", "m3"), state, config)
+    assert (request.replicas, request.victims) == (4, ())
+    after = group_of({0: "m0", 1: "m1"}, m0="pod-0", m1="pod-1", m2="pod-2", m3="pod-3")
+    request = scale_request(decision(1, "m1", "m2", "m3"), after, config)
+    assert (request.replicas, request.victims) == (2, ("pod-2", "pod-3"))
+
+
+def test_a_statefulset_shrinks_from_its_highest_number_though_it_is_the_strongest() -> None:
+    group = fleet(steps(8, (0, 900.0), (40, 50.0)), members=5, numbered="pod", catchup_seconds=20.0)
+    group.concurrency |= {"m04": 2.0, "m05": 4.0}
+    shrunk = 0
+    for _ in range(400):
+        there = sorted(group.members)
+        group.run_scaled(1)
+        gone = set(there) - set(group.members)
+        assert gone <= set(there[len(there) - len(gone) :]), "the controller takes no others"
+        shrunk += len(gone)
+    assert shrunk >= 2
+
+
 # -- what is written down
 
 

@@ -25,6 +25,8 @@ class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Instances wanted, >= 1."""
     victims: tuple[str, ...] = ()
     """Instances (as the orchestrator names them) that own nothing any more and are to go, each once."""
+    staying: tuple[str, ...] = ()
+    """Instances of the group that are not named as victims: they may still own something."""
     generation: int
     """Of the plan that this comes from."""
     sequence: int

@@ -357,6 +357,8 @@ class Problem:
     """Open no more bins than are needed; the rest stay empty. Packers that open bins one by one always do."""
     victims: tuple[str, ...] = ()
     """Members that were to go already."""
+    numbered: str = ""
+    """As :attr:`..values.PlanConfig.numbered`."""
     leader: str = ""
     may_move: bool = True
     """False: only what has to move does (no owner, owner leaves or is a victim)."""

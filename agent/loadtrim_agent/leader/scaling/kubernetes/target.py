@@ -47,6 +47,11 @@ class Target(msgspec.Struct, frozen=True):
         """Pods have numbers, and the highest ones go first whatever their readiness."""
         return self.resource == "statefulsets"
 
+    def has_pod(self, name: str) -> bool:
+        """Return whether a pod of this name is one of an ordered workload."""
+        made = _OF_STATEFULSET.fullmatch(name)
+        return made is not None and made["name"] == self.name
+
     def __str__(self) -> str:
         return f"{self.resource}/{self.name}"
 

@@ -131,14 +131,27 @@ def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
     if not workload.seen:
         return "the controllers have not seen the workload's last change yet"
     if target.ordered:
-        missing = [pod for pod in victims_to_go(target, workload, wanted) if pod not in wanted.victims]
-        return f"{_listed(missing)} would go first and is not drained" if missing else ""
+        return _works_still(target, workload, wanted)
     if workload.rolling:
         return "a rollout is under way, and which pod goes would be decided by its template"
     if workload.ready > wanted.replicas:
         drained = f", {_listed(wanted.victims)} is drained" if wanted.victims else ""
         return f"{workload.ready} pods are ready{drained}, and a ready one would go"
     return ""
+
+
+def _works_still(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
+    """Return why a StatefulSet may not be lowered: a pod of its highest numbers is in use; empty: none is.
+
+    A pod that is not in the group owns nothing: it starts, or never will.
+    """
+    if strangers := [name for name in (*wanted.victims, *wanted.staying) if not target.has_pod(name)]:
+        return (
+            f"{_listed(strangers)} is none of its pods, so nothing tells which may go: LOADTRIM_INSTANCE has to be the "
+            "pod's name"
+        )
+    working = [pod for pod in victims_to_go(target, workload, wanted) if pod in wanted.staying]
+    return f"{_listed(working)} would go first and is not drained" if working else ""
 
 
 def victims_to_go(target: Target, workload: Workload, wanted: ScaleRequest) -> list[str]:

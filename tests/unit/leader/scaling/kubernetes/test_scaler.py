@@ -35,13 +35,17 @@ class Bench:
         self.now = 1000.0
         self.scaler = KubernetesScaler(target, self.cluster, self.fence, foreign, clock=lambda: self.now)
 
-    async def ask(self, replicas: int, *victims: str) -> tuple[Answer, str]:
-        outcome = await self.scaler.request(wanted(replicas, *victims))
+    async def ask(self, replicas: int, *victims: str, staying: tuple[str, ...] = ()) -> tuple[Answer, str]:
+        outcome = await self.scaler.request(wanted(replicas, *victims, staying=staying))
         return outcome.answer, outcome.detail
 
 
-def wanted(replicas: int, *victims: str, group: str = "g") -> ScaleRequest:
-    return ScaleRequest(group=group, replicas=replicas, victims=victims, generation=1, sequence=1)
+def wanted(replicas: int, *victims: str, group: str = "g", staying: tuple[str, ...] = ()) -> ScaleRequest:
+    return ScaleRequest(group=group, replicas=replicas, victims=victims, staying=staying, generation=1, sequence=1)
+
+
+def pods(*numbers: int) -> tuple[str, ...]:
+    return tuple(f"payments-{number}" for number in numbers)
 
 
 async def test_more_replicas_are_written_at_once() -> None:
@@ -104,19 +108,42 @@ async def test_a_rollout_is_not_made_smaller_but_larger() -> None:
 
 async def test_a_statefulset_gives_its_highest_numbers_once_they_are_drained() -> None:
     bench = Bench(4, target=STATEFULSET)
-    answer, detail = await bench.ask(2, "payments-3")
+    answer, detail = await bench.ask(2, "payments-3", staying=pods(0, 1, 2))
     assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
     assert "payments-2 would go first and is not drained" in detail
-    assert (await bench.ask(2, "payments-3", "payments-2"))[0] is Answer.ACCEPTED
+    assert (await bench.ask(2, "payments-3", "payments-2", staying=pods(0, 1)))[0] is Answer.ACCEPTED
+
+
+async def test_a_statefulset_gives_pods_that_are_not_in_the_group() -> None:
+    """One of the highest number that never starts would keep it from getting smaller for ever."""
+    bench = Bench(5, target=STATEFULSET)
+    assert (await bench.ask(3, staying=pods(0, 1, 2)))[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == [3]
+
+
+async def test_a_statefulset_keeps_a_pod_that_works_above_one_that_does_not_start() -> None:
+    bench = Bench(5, target=STATEFULSET)
+    answer, detail = await bench.ask(4, staying=pods(0, 1, 2, 4))
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "payments-4 would go first" in detail
+
+
+@pytest.mark.parametrize("name", ["laptop", "payment-1", "payments-x", "payments-01"])
+async def test_a_statefulset_whose_pods_are_called_otherwise_is_not_made_smaller(name: str) -> None:
+    bench = Bench(2, target=STATEFULSET)
+    answer, detail = await bench.ask(1, staying=(name,))
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "LOADTRIM_INSTANCE has to be the pod's name" in detail
+    assert (await bench.ask(3, staying=(name,)))[0] is Answer.ACCEPTED
 
 
 async def test_a_statefulset_counts_from_the_number_that_it_starts_at() -> None:
     bench = Bench(4, target=STATEFULSET)
     bench.cluster.ordinals = {"start": 5}
-    answer, detail = await bench.ask(3, "payments-3")
+    answer, detail = await bench.ask(3, "payments-5", staying=pods(6, 7, 8))
     assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
     assert "payments-8 would go first and is not drained" in detail
-    assert (await bench.ask(3, "payments-8"))[0] is Answer.ACCEPTED
+    assert (await bench.ask(3, "payments-8", staying=pods(5, 6, 7)))[0] is Answer.ACCEPTED
 
 
 async def test_a_resource_that_does_not_count_ready_pods_is_made_larger_only() -> None:
