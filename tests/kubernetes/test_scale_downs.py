@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -62,3 +63,24 @@ def test_nothing_goes_before_the_victim_is_drained(group: Group) -> None:
     assert group.request(PODS - 1, victim).accepted
     wait_until("the victim's end", lambda: len(group.shop.pods()) == PODS - 1)
     assert victim not in group.shop.pods()
+
+
+def test_a_pod_that_fails_one_probe_does_not_go_in_place_of_the_victim(group: Group) -> None:
+    """The one that works is the cheaper one by its annotation, and has been ready for less long."""
+    for _ in range(5):
+        victim, other = group.shop.pods()[:2]
+        cost(group, other, -100)
+        group.drain(victim)
+        group.drain(other)
+        wait_until("two not ready", lambda: group.shop.ready() == PODS - 2)
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(group.request, PODS - 1, victim)
+            wait([asked], timeout=1.0)
+            assert not asked.done()
+            group.switch(other, ready=True)
+            assert asked.result().accepted
+        wait_until("the victim's end", lambda: len(group.shop.pods()) == PODS - 1)
+        assert victim not in group.shop.pods()
+        assert other in group.shop.pods()
+        assert group.request(PODS).accepted
+        group.wait_for(PODS)

@@ -286,8 +286,8 @@ class LeaderLoop:
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
         """Set when a generation begins: members that came or went are planned for without waiting for the next tick."""
-        self._victims: tuple[str, ...] = ()
-        """Named in the last plan written."""
+        self._victims: tuple[str, ...] | None = None
+        """Named in the last plan that this leader has written; None: it has written none."""
         self.last: DecisionRecord | None = None
         self._replay_since = 0.0
         """Telemetry before this (epoch) is not read again: planning broke on it."""
@@ -308,6 +308,7 @@ class LeaderLoop:
         self._view.generation_changed()
         self._at_once.set()
         if leads and self._task is None:
+            self._victims = None
             self._task = self._tasks.spawn_contained(self._guarded(), "leading")
         elif not leads:
             self.stop()
@@ -443,8 +444,8 @@ class LeaderLoop:
         self._log(decision, state)
         self.last = decision
         await control.publish(decision, sequence=decision.sequence)
-        if decision.moves or decision.victims or self._victims:
-            # Also where nobody is to go any more: members keep draining until they are told.
+        if decision.moves or decision.victims or self._victims != ():
+            # Also where nobody is to go any more: members keep draining until they are told, by an earlier leader too.
             self._victims = decision.victims
             self._view.advised(decision)
             await control.write(

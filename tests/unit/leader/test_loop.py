@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.common.error_boundary import ErrorBoundary
 from loadtrim_agent.common.tasks import AgentTasks
@@ -153,3 +154,55 @@ async def test_telemetry_of_another_group_is_passed_over() -> None:
     planner: Any = SimpleNamespace(observe=heard.append)
     await leader._listen(tail, planner)
     assert [entry.record for entry in heard] == [own]
+
+
+async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing_to_do() -> None:
+    """A victim of an earlier leader, drained and not ready, learns from it that it is none any more."""
+    written: list[Any] = []
+
+    async def write(record: Any) -> None:
+        written.append(record)
+
+    control: Any = SimpleNamespace(write=write, publish=_ignore)
+    snapshot = SimpleNamespace(assignment={}, member="a")
+    group: Any = SimpleNamespace(snapshot=lambda: snapshot)
+    silent: Any = SimpleNamespace(
+        leader=_ignore_now, replicas=_ignore_now, unowned=_ignore_now, want=_ignore_now, observed=_ignore_now
+    )
+    boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
+    tasks: Any = SimpleNamespace(spawn_contained=_spawn)
+    leader = LeaderLoop(structs.replace(CONFIG, can_scale=False), {}, group, silent, silent, boundary, tasks)
+
+    async def act(sequence: int, *victims: str) -> int:
+        written.clear()
+        decision = DecisionRecord(
+            group="g", member="a", at=T, generation=1, sequence=sequence, outcome="none", reason="", victims=victims
+        )
+        await leader._act(control, decision, STATE)
+        return len(written)
+
+    leader.set_leader(True)
+    assert await act(1) == 1
+    assert written[0].victims == ()
+    assert await act(2) == 0, "they know it"
+    assert await act(3, "b") == 1
+    assert await act(4) == 1
+    assert await act(5) == 0
+    leader.set_leader(True)
+    assert await act(6) == 0, "it goes on leading"
+    leader.set_leader(False)
+    leader.set_leader(True)
+    assert await act(7) == 1, "another one may have led meanwhile"
+
+
+async def _ignore(*_: object, **__: object) -> None:
+    return None
+
+
+def _ignore_now(*_: object, **__: object) -> None:
+    return None
+
+
+def _spawn(coroutine: Any, _: str) -> Any:
+    coroutine.close()
+    return SimpleNamespace(cancel=lambda: None)

@@ -8,6 +8,7 @@ Theory of operation, for each request, of which the reconciler makes one at a ti
         changed by somebody else since our last change  told; refused for a while after the third time
         fewer are wanted, and ready pods not counted    refused
         fewer are wanted, and a ready pod would go      read again until the readiness has arrived, or time is over
+        fewer are wanted, and one that works is unwell  read again for some probes: it may have failed only one
     write the replicas, naming the version that was read, while the member's lease holds
         another version by now                          read again
 
@@ -32,7 +33,7 @@ from .api import ApiError, Conversation, WorkloadApi, WriteFence
 from .foreign import ForeignChanges, other_group
 from .manager import field_manager, quoted
 from .target import Target
-from .workload import Workload, not_yet, shortfall, uncounted
+from .workload import Workload, not_yet, one_is_unwell, shortfall, uncounted
 
 __all__ = ["Foreign", "KubernetesScaler"]
 
@@ -42,6 +43,9 @@ Foreign = Literal["respect", "correct"]
 READINESS_SECONDS: Final = 10.0
 """A request waits this long for victims to be seen as not ready. Chosen: some probes of a second each; the reconciler
 asks again after it."""
+UNWELL_SECONDS: Final = 5.0
+"""A pod that works and is not ready for longer than this is not well, and may go in place of a victim. Chosen: a probe
+that failed once is made good by the next one, after a second; some seconds more for a machine that is busy."""
 LOOK_SECONDS: Final = 0.25
 """Between two looks at the workload in that time. Measured: the count follows the pod in 22 to 188 ms."""
 CONFLICTS_MAX: Final = 5
@@ -113,15 +117,24 @@ class KubernetesScaler:
                 scope.reschedule(0.0)
 
     async def _converse(self, api: Conversation, target: Target, wanted: ScaleRequest) -> ScaleOutcome:
-        ends = asyncio.get_running_loop().time() + READINESS_SECONDS
+        clock = asyncio.get_running_loop().time
+        ends = clock() + READINESS_SECONDS
+        well_at = clock()
         conflicts = 0
         while True:
             workload = await api.workload(target)
+            fewer = workload.replicas > wanted.replicas
+            unwell = fewer and one_is_unwell(target, workload, wanted)
+            if not unwell:
+                well_at = clock()
             if outcome := self._settled(target, workload, wanted):
                 return outcome
-            if workload.replicas > wanted.replicas and (why := not_yet(target, workload, wanted)):
-                if asyncio.get_running_loop().time() >= ends:
+            if fewer and (why := not_yet(target, workload, wanted)):
+                if clock() >= ends:
                     return ScaleOutcome(Answer.FAILED, one_line(f"{target} stays at {workload.replicas}: {why}"))
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            if unwell and clock() < well_at + UNWELL_SECONDS:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             if not self._fence.holds():

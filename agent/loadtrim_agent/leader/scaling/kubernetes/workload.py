@@ -9,7 +9,7 @@ import msgspec
 from ..port import ScaleRequest
 from .target import Target
 
-__all__ = ["Condition", "Workload", "not_yet", "shortfall", "uncounted", "victims_to_go"]
+__all__ = ["Condition", "Workload", "not_yet", "one_is_unwell", "shortfall", "uncounted", "victims_to_go"]
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +138,14 @@ def not_yet(target: Target, workload: Workload, wanted: ScaleRequest) -> str:
         drained = f", {_listed(wanted.victims)} is drained" if wanted.victims else ""
         return f"{workload.ready} pods are ready{drained}, and a ready one would go"
     return ""
+
+
+def one_is_unwell(target: Target, workload: Workload, wanted: ScaleRequest) -> bool:
+    """Return whether a pod that works is not ready: fewer are ready than work. It could go in place of a victim.
+
+    Not where numbers decide. Pods that are not in the group (they start, or never will) are counted on neither side.
+    """
+    return not target.ordered and workload.ready < min(wanted.replicas, len(wanted.staying))
 
 
 def _works_still(target: Target, workload: Workload, wanted: ScaleRequest) -> str:

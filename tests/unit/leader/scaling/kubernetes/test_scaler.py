@@ -9,7 +9,13 @@ import pytest
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.foreign import FOREIGN_MAX, FOREIGN_SECONDS
 from loadtrim_agent.leader.scaling.kubernetes.manager import field_manager
-from loadtrim_agent.leader.scaling.kubernetes.scaler import CONFLICTS_MAX, READINESS_SECONDS, Foreign, KubernetesScaler
+from loadtrim_agent.leader.scaling.kubernetes.scaler import (
+    CONFLICTS_MAX,
+    READINESS_SECONDS,
+    UNWELL_SECONDS,
+    Foreign,
+    KubernetesScaler,
+)
 from loadtrim_agent.leader.scaling.kubernetes.target import Target, parse_target
 from loadtrim_agent.leader.scaling.port import Answer, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -70,6 +76,48 @@ async def test_fewer_replicas_wait_until_the_victim_is_seen_as_not_ready() -> No
     bench.cluster.set_ready(2)
     assert (await request)[0] is Answer.ACCEPTED
     assert bench.cluster.writes == [2]
+
+
+WORKING = ("payments-a", "payments-c")
+
+
+async def test_a_pod_that_works_and_fails_one_probe_is_given_time_for_the_next() -> None:
+    """It would go in place of the victim: neither is ready."""
+    bench = Bench(3, ready=1)
+    request = asyncio.create_task(bench.ask(2, "payments-b", staying=WORKING))
+    await asyncio.sleep(2.0)
+    assert bench.cluster.writes == []
+    bench.cluster.set_ready(2)
+    assert (await request)[0] is Answer.ACCEPTED
+    assert bench.cluster.writes == [2]
+
+
+async def test_a_pod_that_works_and_stays_unready_is_not_well_and_may_go() -> None:
+    bench = Bench(3, ready=1)
+    began = asyncio.get_running_loop().time()
+    assert (await bench.ask(2, "payments-b", staying=WORKING))[0] is Answer.ACCEPTED
+    assert UNWELL_SECONDS <= asyncio.get_running_loop().time() - began <= UNWELL_SECONDS + 1.0
+
+
+async def test_each_failed_probe_has_its_own_time() -> None:
+    bench = Bench(3, ready=1)
+    request = asyncio.create_task(bench.ask(2, "payments-b", staying=WORKING))
+    await asyncio.sleep(4.0)
+    bench.cluster.set_ready(3)
+    await asyncio.sleep(2.0)
+    bench.cluster.set_ready(1)
+    await asyncio.sleep(4.0)
+    assert bench.cluster.writes == []
+    bench.cluster.set_ready(2)
+    assert (await request)[0] is Answer.ACCEPTED
+
+
+async def test_pods_that_are_not_in_the_group_are_not_waited_for() -> None:
+    """They are Pending, or crash again and again, and go first; so none of the workload's surplus need ever start."""
+    bench = Bench(8, ready=2)
+    began = asyncio.get_running_loop().time()
+    assert (await bench.ask(5, staying=WORKING))[0] is Answer.ACCEPTED
+    assert asyncio.get_running_loop().time() - began < 0.1
 
 
 async def test_fewer_replicas_are_not_written_where_a_ready_pod_would_go() -> None:
