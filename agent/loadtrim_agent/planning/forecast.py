@@ -51,6 +51,11 @@ IDLE_SECONDS = 10
 """Nothing for so long is no part of the load that comes after it."""
 CHANCE_SECONDS = 20.0
 """Seconds of measurement that the assumption of chance counts as much as. Chosen."""
+SUM_OBJECTIVES = 0.25
+"""Seconds whose work is summed up, in objectives. Chosen: a queue that makes records late builds up over longer, but
+longer sums are fewer, and vary more by themselves."""
+SUMS_MIN = 10
+"""Sums that follow each other in what is known of a load, at least."""
 IDLE_CHANCE = 0.001
 """Probability of a gap so long, where records come by chance as often as these, below which it is idle time as well.
 Chosen."""
@@ -206,22 +211,37 @@ def reach_seconds(horizon_seconds: float) -> float:
     return DAMPING_PER_SECOND * (1 - math.pow(DAMPING_PER_SECOND, horizon_seconds)) / (1 - DAMPING_PER_SECOND)
 
 
-def dispersion_of(estimate: Estimate) -> float:
+def dispersion_of(estimate: Estimate, objective_seconds: float) -> float:
     """Return the index of dispersion of the group's work in a second, around what the load does now.
 
     That is the work of a record, where records of equal cost come by chance. They are taken to come so until more than
     a short time of one kind was seen. What records differ by in cost comes on top.
+
+    Args:
+        estimate: with the series of work per second.
+        objective_seconds: W. What is done within a long one is late only where much comes for long, which single
+            seconds do not show: of records that come in turn, some seconds have one and others none.
     """
     series, cost = estimate.series, estimate.cost
     if not series:
         return cost + estimate.dispersion
     line, window = _told(series)
-    mean, told = statistics.fmean(series[-window:]), max(0, window - WINDOWS_SECONDS[-1])
-    # Not the line's own deviation: that is never below the noise of the last half minute, which varies by itself.
-    newest_first = enumerate(reversed(series[-window:]))
-    squares = sum((value - line.level + line.slope * back) ** 2 for back, value in newest_first)
-    seen = squares / (max(window - 2, 1) * mean) if mean > 0.0 else cost
+    told = max(0, window - WINDOWS_SECONDS[-1])
+    seen = _seen(series[-window:], line, objective_seconds) if any(series[-window:]) else cost
     return (seen * told + cost * CHANCE_SECONDS) / (told + CHANCE_SECONDS) + estimate.dispersion
+
+
+def _seen(values: Sequence[float], line: _Line, objective_seconds: float) -> float:
+    """Return the variance of sums of neighbours over their mean, around a line."""
+    count = len(values)
+    together = max(1, min(round(SUM_OBJECTIVES * objective_seconds), count // SUMS_MIN))
+    # Not the line's own deviation: that is never below the noise of the last half minute, which varies by itself.
+    off = [value - line.level + line.slope * back for back, value in enumerate(reversed(values))]
+    sums = list(itertools.accumulate(off, initial=0.0))
+    squares = sum((end - begin) ** 2 for begin, end in zip(sums, sums[together:], strict=False))
+    # The line follows the values: its level takes the variance of one sum, its slope that of another.
+    known = (count + 1 - together) * (1.0 - (2 if line.slope else 1) * together / count)
+    return squares / (together * known * statistics.fmean(values))
 
 
 def alike_seconds(series: Sequence[float]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
+from collections.abc import Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -210,6 +212,39 @@ def test_a_gap_does_not_explain_itself() -> None:
     assert _since_idle([*[10.0] * 5, *[0.0] * 60, 10.0, 10.0]) == [10.0, 10.0]
 
 
+def given_series(series: Sequence[float], cost: float) -> Any:
+    return SimpleNamespace(series=tuple(series), cost=cost, dispersion=0.0)
+
+
+@pytest.mark.parametrize("off_seconds", [0.0, 0.1, 0.4])
+def test_records_that_come_in_turn_hardly_make_a_queue(off_seconds: float) -> None:
+    """0.6/s of 4 s each: a second has one or none, which looked like half of what chance does."""
+    random = Random(7)
+    series = [0.0] * 120
+    for number in range(72):
+        series[min(119, int(number / 0.6 + random.random() * off_seconds))] += 4.0
+    chance = 4.0
+    assert dispersion_of(given_series(series, chance), 1.0) > 0.45 * chance
+    assert dispersion_of(given_series(series, chance), 20.0) < 0.25 * chance
+
+
+@pytest.mark.parametrize("objective_seconds", [1.0, 4.0, 20.0, 60.0])
+def test_records_that_come_by_chance_are_seen_to(objective_seconds: float) -> None:
+    """The mean of many histories: however long the sums are, the index is that of a Poisson process."""
+    found = []
+    for seed in range(200):
+        random = Random(seed)
+        series = [0.5 * sum(random.random() < 0.05 for _ in range(100)) for _ in range(120)]
+        found.append(dispersion_of(given_series(series, 0.5), objective_seconds))
+    assert statistics.fmean(found) == pytest.approx(0.5, rel=0.05)
+
+
+def test_what_comes_in_crowds_makes_a_longer_queue_than_its_seconds_show() -> None:
+    """Ten records a second for five seconds, and none in the next five."""
+    series = [1.0 if second % 10 < 5 else 0.0 for second in range(120)]
+    assert dispersion_of(given_series(series, 0.1), 20.0) > 1.5 * dispersion_of(given_series(series, 0.1), 1.0)
+
+
 def test_the_index_of_dispersion_does_not_jump_from_second_to_second() -> None:
     """It rose from 0.5 to 0.9 and fell again, second by second, with the noise of the last half minute alone."""
     random = Random(5)
@@ -217,7 +252,7 @@ def test_the_index_of_dispersion_does_not_jump_from_second_to_second() -> None:
 
     def dispersion_at(second: int) -> float:
         given: Any = SimpleNamespace(series=series[second - 120 : second], cost=0.5, dispersion=0.1)
-        return dispersion_of(given)
+        return dispersion_of(given, 1.0)
 
     found = [dispersion_at(second) for second in range(120, 240)]
     assert max(max(pair) / min(pair) for pair in itertools.pairwise(found)) < 1.15

@@ -245,7 +245,7 @@ def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) 
 
 def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limits:
     """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
-    dispersion = dispersion_of(estimate)
+    dispersion = dispersion_of(estimate, config.sla_seconds)
     return replace(
         limits,
         overhead_seconds=min(estimate.cost, estimate.overhead_seconds),

@@ -139,7 +139,9 @@ def _asked(view: View, peak: float, wanted: int, benefit: float) -> Need:
     error = view.forecast.error
     if sooner >= 0.0:
         return needed(view, peak, sooner * error, benefit=benefit)
-    error = max(error, math.sqrt(peak * dispersion_of(view.estimate) / view.forecast.window_seconds))
+    error = max(
+        error, math.sqrt(peak * dispersion_of(view.estimate, view.config.sla_seconds) / view.forecast.window_seconds)
+    )
     return needed(view, max(0.0, peak + sooner * error), benefit=benefit)
 
 
