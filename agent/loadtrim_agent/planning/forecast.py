@@ -17,7 +17,7 @@ from operator import mul
 from .baseline import NOTHING_EXPECTED, Expectation
 from .values import Estimate, Forecast
 
-__all__ = ["WINDOWS_SECONDS", "alike_seconds", "dispersion_of", "forecast", "reach_seconds"]
+__all__ = ["WINDOWS_SECONDS", "alike_seconds", "dispersion_of", "forecast", "level_error", "reach_seconds"]
 
 WINDOWS_SECONDS = (120, 60, 30, 15, 8)
 """Pasts that are tried, longest first."""
@@ -227,14 +227,35 @@ def dispersion_of(estimate: Estimate, objective_seconds: float) -> float:
         return cost + estimate.dispersion
     line, window = _told(series)
     told = max(0, window - WINDOWS_SECONDS[-1])
-    seen = _seen(series[-window:], line, objective_seconds) if any(series[-window:]) else cost
+    seen = _seen(series[-window:], line, objective_seconds) if told and any(series[-window:]) else cost
     return (seen * told + cost * CHANCE_SECONDS) / (told + CHANCE_SECONDS) + estimate.dispersion
+
+
+def level_error(estimate: Estimate, ahead: Forecast, objective_seconds: float) -> float:
+    """Return the standard error of the level that a forecast begins at, work per second.
+
+    Records that come in turn tell it better than their seconds, which have one or none, let it look.
+
+    Args:
+        estimate: as for :func:`dispersion_of`.
+        ahead: its forecast.
+        objective_seconds: W.
+    """
+    if _together(objective_seconds, round(ahead.window_seconds)) == 1:
+        return ahead.error
+    by_sums = math.sqrt(ahead.level * dispersion_of(estimate, objective_seconds) / ahead.window_seconds)
+    return min(ahead.error, by_sums)
+
+
+def _together(objective_seconds: float, count: int) -> int:
+    """Return the number of neighbouring seconds, of so many, that are summed up."""
+    return max(1, min(round(SUM_OBJECTIVES * objective_seconds), count // SUMS_MIN))
 
 
 def _seen(values: Sequence[float], line: _Line, objective_seconds: float) -> float:
     """Return the variance of sums of neighbours over their mean, around a line."""
     count = len(values)
-    together = max(1, min(round(SUM_OBJECTIVES * objective_seconds), count // SUMS_MIN))
+    together = _together(objective_seconds, count)
     # Not the line's own deviation: that is never below the noise of the last half minute, which varies by itself.
     off = [value - line.level + line.slope * back for back, value in enumerate(reversed(values))]
     sums = list(itertools.accumulate(off, initial=0.0))

@@ -24,6 +24,7 @@ from loadtrim_agent.planning.forecast import (
     alike_seconds,
     dispersion_of,
     forecast,
+    level_error,
 )
 
 
@@ -237,6 +238,21 @@ def test_records_that_come_by_chance_are_seen_to(objective_seconds: float) -> No
         series = [0.5 * sum(random.random() < 0.05 for _ in range(100)) for _ in range(120)]
         found.append(dispersion_of(given_series(series, 0.5), objective_seconds))
     assert statistics.fmean(found) == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("count", range(1, 30))
+@pytest.mark.parametrize("objective_seconds", [0.1, 20.0, 600.0])
+def test_a_load_that_has_just_begun_comes_by_chance(count: int, objective_seconds: float) -> None:
+    series = [4.0 * (second % 3 > 0) for second in range(count)]
+    found = dispersion_of(given_series(series, 4.0), objective_seconds)
+    assert found == 4.0 if count <= 8 else 0.0 < found < 8.0
+
+
+def test_the_level_of_records_that_come_in_turn_is_known_better() -> None:
+    series = [4.0 * (second % 5 in (0, 2, 4)) for second in range(120)]
+    ahead = forecast(series, 5.0)
+    assert level_error(given_series(series, 4.0), ahead, 20.0) < 0.6 * ahead.error
+    assert level_error(given_series(series, 4.0), ahead, 1.0) == ahead.error
 
 
 def test_what_comes_in_crowds_makes_a_longer_queue_than_its_seconds_show() -> None:

@@ -23,7 +23,7 @@ from msgspec import Meta, structs
 
 from loadtrim_agent.wire.telemetry_records import RejectedPlan
 
-from ..forecast import dispersion_of
+from ..forecast import dispersion_of, level_error
 from ..parameters import Amount, Parameters
 from ..policy_state import PolicyState
 from ..values import Reason, Sizing
@@ -136,12 +136,10 @@ def _asked(view: View, peak: float, wanted: int, benefit: float) -> Need:
     if need.replicas <= wanted:
         return need
     sooner = min(1.0, max(-1.0, 2.0 * view.forecast.horizon_seconds / view.config.sla_seconds - 1.0))
-    error = view.forecast.error
-    if sooner >= 0.0:
-        return needed(view, peak, sooner * error, benefit=benefit)
-    error = max(
-        error, math.sqrt(peak * dispersion_of(view.estimate, view.config.sla_seconds) / view.forecast.window_seconds)
-    )
+    error = level_error(view.estimate, view.forecast, view.config.sla_seconds)
+    if sooner < 0.0:
+        variance = peak * dispersion_of(view.estimate, view.config.sla_seconds)
+        error = max(error, math.sqrt(variance / view.forecast.window_seconds))
     return needed(view, max(0.0, peak + sooner * error), benefit=benefit)
 
 
@@ -164,7 +162,8 @@ def _down(view: View, state: Stabilization, wanted: int, need: Need, benefit: fl
     smaller = need
     if need.replicas < wanted:
         # The present fits (need); what is expected must fit with a margin as well.
-        margin = view.forecast.trend * DOWN_MARGIN + view.forecast.error
+        error = level_error(view.estimate, view.forecast, view.config.sla_seconds)
+        margin = view.forecast.trend * DOWN_MARGIN + error
         ahead = needed(view, margin, slack=STAY, benefit=benefit)
         smaller = max(need, ahead, key=lambda entry: entry.replicas)
     if smaller.replicas < wanted and view.forecast.returning > 0.0:

@@ -12,7 +12,7 @@ import math
 
 from msgspec import field, structs
 
-from ..forecast import reach_seconds
+from ..forecast import dispersion_of, reach_seconds
 from ..policy_state import StatePart
 from .marginal_benefit import DOWN_MARGIN
 from .policy import View
@@ -76,9 +76,14 @@ def window_min(view: View) -> float:
 
 
 def _coming(view: View, records: float) -> float:
-    """Return how long so many records take to come, as far as anything is waited for. Of none nothing is."""
-    rate = view.estimate.rate
-    return min(records / rate, WINDOW_SECONDS_MAX) if rate > 0.0 else 0.0
+    """Return how long it takes to know a load as well as by so many records that come by chance, at most the longest
+    window. Of none nothing is waited for; what comes more evenly than by chance is known sooner.
+    """
+    level = view.forecast.level
+    if level <= 0.0:
+        return 0.0
+    apart = min(view.estimate.cost, dispersion_of(view.estimate, view.config.sla_seconds))
+    return min(records * apart / level, WINDOW_SECONDS_MAX)
 
 
 def window(view: View, state: Stabilization) -> float:

@@ -12,8 +12,17 @@ from loadtrim_agent.planning.sizing.stabilization import DECAY_SECONDS, Stabiliz
 NOW = 1_000.0
 
 
-def at(now: float, rate: float = 1000.0) -> Any:
-    return SimpleNamespace(now=now, estimate=SimpleNamespace(startup_seconds=0.0, rate=rate))
+COST = 0.5
+
+
+def at(now: float, rate: float = 1000.0, series: tuple[float, ...] = ()) -> Any:
+    estimate = SimpleNamespace(startup_seconds=0.0, cost=COST, dispersion=0.0, series=series)
+    return SimpleNamespace(
+        now=now,
+        estimate=estimate,
+        forecast=SimpleNamespace(level=rate * COST),
+        config=SimpleNamespace(sla_seconds=20.0),
+    )
 
 
 def test_the_window_of_a_reversal_halves_with_each_quiet_time_down_to_the_least() -> None:
@@ -29,6 +38,14 @@ def test_few_records_are_waited_for() -> None:
     assert window_min(at(NOW, rate=0.5)) == 200.0, "a hundred of them"
     assert window_min(at(NOW, rate=0.01)) == 300.0, "for five minutes at most"
     assert window_min(at(NOW, rate=0.0)) == window_min(at(NOW)), "of none nothing is waited for"
+
+
+def test_records_that_come_in_turn_are_known_sooner() -> None:
+    """One every second second: what a hundred by chance tell, a few of these do."""
+    in_turn = tuple(COST * (second % 2) for second in range(120))
+    assert window_min(at(NOW, rate=0.5, series=in_turn)) < 60.0
+    in_crowds = tuple(20 * COST * (second % 40 == 0) for second in range(120))
+    assert window_min(at(NOW, rate=0.5, series=in_crowds)) == 200.0, "no later than by chance"
 
 
 @pytest.mark.parametrize(("rate", "soon"), [(1000.0, 10.0), (20.0, 55.6), (5.0, 222.2), (0.5, 300.0), (0.0, 10.0)])
