@@ -17,7 +17,7 @@ from loadtrim.observer.connection import CLIENT_LOG
 from loadtrim_agent import __version__
 from loadtrim_agent.common.errors import LoadtrimError
 
-from . import explain, groups, kafka, manual_override, policies, simulate, status, up
+from . import doctor, explain, groups, kafka, manual_override, policies, simulate, status, up
 
 __all__ = ["main"]
 
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"loadtrim {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (up, groups, status, explain, manual_override, policies, simulate, kafka):
+    for module in (up, doctor, groups, status, explain, manual_override, policies, simulate, kafka):
         module.add_parser(subparsers)
     return parser
 
