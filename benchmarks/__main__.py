@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from .suite import (
+    bench_crash,
     bench_forecast,
     bench_idle,
     bench_large,
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         bench_user_code.BENCHMARK,
         bench_unmoved.BENCHMARK,
         bench_membership.BENCHMARK,
+        bench_crash.BENCHMARK,
         bench_throughput.BENCHMARK,
         bench_wide.BENCHMARK,
         bench_memory.BENCHMARK,

@@ -24,6 +24,7 @@ from loadtrim.observer.group import ObservedGroup
 from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import LocalOrchestrator
 from loadtrim.testing import Cluster
+from loadtrim_agent.common.host import process_id
 from pages.scaler import serving
 
 pytestmark = pytest.mark.kafka
@@ -147,6 +148,48 @@ async def test_a_real_group_scales_itself_by_the_server_of_the_page(kafka: Clust
         playing.cancel()
         await eventually(lambda: len(done(journal)) == load.sent, "everything is done")
     assert set(done(journal).values()) == {1}, "nothing is done twice"
+
+
+async def test_up_tells_the_group_of_a_process_that_was_killed(kafka: Cluster, tmp_path: Path) -> None:
+    """Its partitions go to others at once: the session timeout is longer than what is waited for here."""
+    topic, group, journal = kafka.create_topic(partitions=PARTITIONS), new_group(), tmp_path / "journal"
+    load = Load(kafka.bootstrap, topic)
+    playing = asyncio.create_task(load.play())
+    options = ["--json", "--replicas", "3", "--min", "3", "--group", group, "--bootstrap", kafka.bootstrap]
+    up = await start(
+        *[
+            sys.executable,
+            "-m",
+            "loadtrim",
+            "up",
+            *options,
+            "--",
+            *SERVICE,
+            kafka.bootstrap,
+            group,
+            topic,
+            str(journal),
+        ],
+        MEMBER_SESSION_MS="90000",
+    )
+    try:
+        async with following(Connection(bootstrap=kafka.bootstrap, given_by="the test"), group) as follower:
+            await eventually(lambda: settled(seen(follower), 3, 6), "three processes own everything")
+            killed = process_id(seen(follower).members[0].process)
+            os.kill(int(killed), signal.SIGKILL)
+            await eventually(
+                lambda: (
+                    settled(seen(follower), 3, 6)
+                    and killed not in {process_id(each.process) for each in seen(follower).members}
+                ),
+                "the others, and the one that is started for it, own everything",
+            )
+            playing.cancel()
+            await eventually(lambda: len(done(journal)) == load.sent, "everything is done")
+    finally:
+        playing.cancel()
+        log = await ended(up)
+    assert "Traceback" not in log
 
 
 async def start(*words: str, **env: str) -> asyncio.subprocess.Process:

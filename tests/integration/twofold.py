@@ -2,6 +2,7 @@
 
 Arguments: bootstrap servers, group, topic, journal. Each record that is done is a line "process id, offset, partition"
 of the journal, which all share. ``MEMBER_HOST=bare``: no sign of a container is found.
+``MEMBER_SESSION_MS``: the session timeout.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ async def serve(bootstrap: str, group: str, topic: str, path: str, clients: tupl
             client_id=client,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=500,
+            session_timeout_ms=int(os.environ.get("MEMBER_SESSION_MS", "10000")),
         )
         for client in clients
     ]

@@ -19,6 +19,7 @@ import msgspec
 
 from loadtrim.errors import EXIT_DONE, EXIT_FAILED, CommandError, UsageError
 from loadtrim.observer.connection import Connection, add_arguments, connection_from
+from loadtrim.observer.ended import EndedProcesses
 from loadtrim.observer.follow import GroupFollower
 from loadtrim.orchestrator.instances import EventKind, OrchestratorEvent, OrchestratorOptions
 from loadtrim.orchestrator.orchestrator import CommandNotFoundError, LocalOrchestrator
@@ -109,6 +110,7 @@ class _Session:
         self._events: deque[OrchestratorEvent] = deque(maxlen=200)
         self._stop = asyncio.Event()
         self._follower: GroupFollower | None = None
+        self._ended = EndedProcesses(connection, self._on_told)
         self._last_words = ""
         live = None if args.plain or args.json or not sys.stdout.isatty() else _live_module()
         self._live: Any = live
@@ -132,6 +134,7 @@ class _Session:
         finally:
             for number_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number_)
+            await self._ended.close()
         self._say_end()
         if failing:
             raise self._gave_up()
@@ -219,11 +222,23 @@ class _Session:
 
     def _on_event(self, event: OrchestratorEvent) -> None:
         self._events.append(event)
-        if event.kind is EventKind.EXITED and event.exit_code != 0:
-            self._last_words = event.words
+        if event.kind is EventKind.EXITED:
+            self._on_exit(event)
         if self._live is None:
             body = {key: value for key, value in _event_body(event).items() if value not in (None, "")}
             self._say(event.words, {"kind": event.kind.value, **body})
+
+    def _on_exit(self, event: OrchestratorEvent) -> None:
+        if event.exit_code != 0:
+            self._last_words = event.words
+        follower = self._follower
+        # Where all end, nobody is there to take anything over.
+        if follower is not None and not follower.trouble and event.process_id is not None and not self._stop.is_set():
+            self._ended.process_ended(follower.view.state(time.time()), event.instance, event.process_id)
+
+    def _on_told(self, words: str) -> None:
+        if self._live is None:
+            self._say(words, {"kind": "told", "at": time.time(), "text": words})
 
     def _on_line(self, instance: str, line: str) -> None:
         body = {"kind": "output", "at": time.time(), "instance": instance, "line": line}

@@ -1,0 +1,107 @@
+"""Tells a group that members are gone, where that is certain: their process has ended, and its parent has reaped it.
+
+The coordinator notices a process that was killed by the session timeout, and its partitions stand still until then. A
+process that is gone has no lease that anybody must respect, so its membership may be ended at once. A process that is
+only believed to be gone keeps it (docs/decisions/group-protocol.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.errors import KafkaError, UnknownMemberIdError, for_code
+from aiokafka.protocol.group import LeaveGroupRequest
+
+from loadtrim_agent.common.host import process_id
+
+from .connection import Connection
+from .group import ObservedGroup
+
+__all__ = ["EndedProcesses", "end_memberships", "members_of"]
+
+END_SECONDS = 8.0
+"""So long it is tried. Chosen: most of the session timeout, after which the group knows by itself."""
+
+
+def members_of(state: ObservedGroup, instance: str, pid: int) -> tuple[str, ...]:
+    """Return the ids of the members that a process was.
+
+    Args:
+        state: the group as it is seen.
+        instance: the name that the orchestrator gave.
+        pid: of the process. What it forked or started has others, and goes on.
+    """
+    return tuple(
+        each.member for each in state.members if each.instance == instance and process_id(each.process) == str(pid)
+    )
+
+
+async def end_memberships(connection: Connection, group: str, members: Iterable[str]) -> None:
+    """Tell the coordinator that these members have left. Members that it does not know are no trouble.
+
+    Args:
+        connection: how to reach the cluster.
+        group: the group's id.
+        members: ids of members whose process has ended *for certain*. What a living one does meanwhile is done twice.
+
+    Raises:
+        KafkaError: it could not be told. It notices by the session timeout.
+    """
+    client = AIOKafkaClient(**connection.client_options())
+    try:
+        await client.bootstrap()
+        node = await client.coordinator_lookup(CoordinationType.GROUP, group)
+        for member in members:
+            request = LeaveGroupRequest(group, member)
+            answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
+            if answer.error_code not in (0, UnknownMemberIdError.errno):
+                raise for_code(answer.error_code)()
+    finally:
+        await client.close()
+
+
+class EndedProcesses:
+    """Ends the memberships of processes as they end, in the background.
+
+    Args:
+        connection: how to reach the cluster.
+        say: called with a sentence about each process whose membership was ended, or could not be.
+    """
+
+    def __init__(self, connection: Connection, say: Callable[[str], None]) -> None:
+        self._connection = connection
+        self._say = say
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def process_ended(self, state: ObservedGroup, instance: str, pid: int) -> None:
+        """Take note of a process that was reaped. Returns at once.
+
+        Args:
+            state: of its group, as it is seen now.
+            instance: as in :func:`members_of`.
+            pid: as well.
+        """
+        if members := members_of(state, instance, pid):
+            task = asyncio.create_task(self._end(state.group, instance, members), name=f"end {instance}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Give up what is under way: the group notices by itself."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _end(self, group: str, instance: str, members: tuple[str, ...]) -> None:
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await end_memberships(self._connection, group, members)
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._say(
+                f"{instance} has ended, and group {group} could not be told ({error!r}): it notices by the session "
+                "timeout, and its partitions stand still until then; this user needs READ on the group"
+            )
+        else:
+            self._say(f"{instance} has ended, and group {group} was told: others take its partitions now")
