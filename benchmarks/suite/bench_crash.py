@@ -1,4 +1,4 @@
-"""A process of ``loadtrim up`` is killed, and others own its partitions: the group is told, and need not wait."""
+"""Measure how long a killed process of ``loadtrim up`` costs: the group is told of it, and need not wait."""
 
 from __future__ import annotations
 

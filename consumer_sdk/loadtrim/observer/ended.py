@@ -1,4 +1,4 @@
-"""Tells a group that members are gone, where that is certain: their process has ended, and its parent has reaped it.
+"""This tells a group that members are gone where that is certain: their process has ended, and its parent has reaped it.
 
 The coordinator notices a process that was killed by the session timeout, and its partitions stand still until then. A
 process that is gone has no lease that anybody must respect, so its membership may be ended at once. A process that is
@@ -63,7 +63,7 @@ async def end_memberships(connection: Connection, group: str, members: Iterable[
 
 
 class EndedProcesses:
-    """Ends the memberships of processes as they end, in the background.
+    """This ends the memberships of processes as they end, in the background.
 
     Args:
         connection: how to reach the cluster.
