@@ -25,7 +25,7 @@ PARTITIONS = 9
 INSTANCES = 3
 KILLS, KILLS_QUICK = 20, 4
 SESSION_SECONDS = 10.0
-"""aiokafka's default."""
+"""The default of aiokafka."""
 WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.005
 SERVICE = """

@@ -1,4 +1,4 @@
-"""This tells a group that members are gone where that is certain: their process has ended, and its parent has reaped it.
+"""This tells a group that members are gone, where a parent has reaped their process and it is certain.
 
 The coordinator notices a process that was killed by the session timeout, and its partitions stand still until then. A
 process that is gone has no lease that anybody must respect, so its membership may be ended at once. A process that is
@@ -22,7 +22,7 @@ from .group import ObservedGroup
 __all__ = ["EndedProcesses", "end_memberships", "members_of"]
 
 END_SECONDS = 8.0
-"""So long it is tried. Chosen: most of the session timeout, after which the group knows by itself."""
+"""The longest time of a try. Chosen: most of the session timeout, after which the group knows by itself."""
 
 
 def members_of(state: ObservedGroup, instance: str, pid: int) -> tuple[str, ...]:
