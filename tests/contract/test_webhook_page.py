@@ -71,6 +71,8 @@ async def test_the_server_of_the_page_replaces_what_has_died(tmp_path: Path) -> 
     async with serving(tmp_path, *service(tmp_path)) as port:
         scaler = WebhookScaler(f"http://127.0.0.1:{port}/scale", TOKEN)
         await eventually(lambda: instances(tmp_path) == {"replica-1"}, "one runs")
+        # What is added to it before the instance has written its own line is written over.
+        await eventually(lambda: (tmp_path / "replica-1").read_text(), "it has begun")
         with (tmp_path / "replica-1").open("a") as file:
             file.write("told to end\n")
         await eventually(lambda: (tmp_path / "replica-1.gone").exists(), "it has died")
