@@ -21,7 +21,7 @@ from loadtrim_agent.leader.loop import LeaderLoop
 from loadtrim_agent.leader.scaling.kubernetes.api import WriteFence
 from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
 from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
-from loadtrim_agent.leader.scaling.kubernetes.target import Target, parse_target, target_of_pod
+from loadtrim_agent.leader.scaling.kubernetes.target import Target, target_of
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -244,8 +244,7 @@ def _make_scaler(settings: AgentSettings, fence: WriteFence) -> Scaler:
 
 
 def _target_of(settings: AgentSettings) -> Target | None:
-    named = settings.kubernetes_target
-    return parse_target(named) if named else target_of_pod(settings.instance)
+    return target_of(settings.kubernetes_target, settings.instance)
 
 
 def numbered(settings: AgentSettings) -> str:

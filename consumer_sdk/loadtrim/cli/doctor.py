@@ -13,9 +13,14 @@ from aiokafka.errors import KafkaError
 
 from loadtrim.errors import EXIT_DONE, EXIT_FAILED
 from loadtrim.observer.checkup import Finding, Needs, Verdict, checkup, unreachable
+from loadtrim.observer.cluster_checkup import look_at_cluster
 from loadtrim.observer.connection import CLIENT_LOG, Connection, add_arguments, connection_from
 from loadtrim.observer.control_topic import topic_of
 from loadtrim.observer.rights import ask_rights
+from loadtrim.settings import Settings
+from loadtrim_agent.common.host import instance_name
+from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
+from loadtrim_agent.leader.scaling.kubernetes.target import target_of
 from loadtrim_agent.observability.text import printable
 
 if TYPE_CHECKING:
@@ -30,7 +35,8 @@ def add_parser(subparsers: SubParsers) -> None:
         "doctor",
         help="what a group's members need of the brokers and have not",
         description="Asks the brokers, as the principal of --config, what members of a group need: its topics, the "
-        "group, its control topic with its settings. Prints what is missing with the line that grants it. Makes and "
+        "group, its control topic with its settings; in a pod with LOADTRIM_SCALER=kubernetes the API server for its "
+        "rights, too. Prints what is missing with the line that grants it. Makes and "
         "changes nothing. Exit code 0: nothing is missing; 1: something is.",
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group's id")
@@ -51,6 +57,10 @@ def run(args: argparse.Namespace) -> int:
         user=str(connection.options.get("sasl_plain_username", "NAME")),
     )
     found = asyncio.run(_look(connection, needs))
+    settings = Settings.from_env()
+    if settings.scaler == "kubernetes":
+        target = target_of(settings.kubernetes_target, instance_name(settings))
+        found += asyncio.run(look_at_cluster(ClusterApi(settings.kubernetes_namespace), target, args.group))
     if args.json:
         print(msgspec.json.encode(found).decode())
     else:

@@ -39,6 +39,12 @@ class Conversation(Protocol):
         ``manager`` is the name of the change in its ``managedFields``.
         """
 
+    async def permits(self, target: Target, verb: str, part: str = "") -> bool:
+        """Return whether the API server lets this token do it, to the target's subresource ``part`` if one is named."""
+
+    async def autoscalers(self, target: Target) -> tuple[str, ...]:
+        """Return the names of the HorizontalPodAutoscalers of the target. Needs the right to list them."""
+
 
 class WorkloadApi(Protocol):
     """An API server and the namespace of the pod."""

@@ -120,6 +120,7 @@ def _make_client(library: ModuleType, account: _Account) -> Any:
 class _Conversation:
     def __init__(self, library: ModuleType, client: Any, namespace: str) -> None:
         self._library = library
+        self._client = client
         self._calls = library.CustomObjectsApi(client)
         self._namespace = namespace
 
@@ -144,6 +145,31 @@ class _Conversation:
             )
         )
 
+    async def permits(self, target: Target, verb: str, part: str = "") -> bool:
+        attributes = {
+            "namespace": self._namespace,
+            "verb": verb,
+            "group": target.group,
+            "resource": target.resource,
+            "subresource": part,
+            "name": target.name,
+        }
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        answer: Any = await self._answered(
+            self._library.AuthorizationV1Api(self._client).create_self_subject_access_review(
+                body | {"spec": {"resourceAttributes": attributes}}, _request_timeout=REQUEST_SECONDS
+            )
+        )
+        return bool(answer.status.allowed)
+
+    async def autoscalers(self, target: Target) -> tuple[str, ...]:
+        answer: Any = await self._answered(
+            self._calls.list_namespaced_custom_object(
+                "autoscaling", "v2", self._namespace, "horizontalpodautoscalers", _request_timeout=REQUEST_SECONDS
+            )
+        )
+        return tuple(item.metadata.name for item in msgspec.convert(answer, _Autoscalers).items if item.scales(target))
+
     def _path(self, target: Target) -> dict[str, str]:
         return {
             "group": target.group,
@@ -162,6 +188,28 @@ class _Conversation:
             raise ApiError(0, f"the API server gave no answer within {REQUEST_SECONDS:g} s") from None
         except OSError as error:
             raise ApiError(0, f"the API server cannot be talked to: {error}") from None
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+    kind: str = ""
+
+
+class _Scales(msgspec.Struct, frozen=True, rename="camel"):
+    scale_target_ref: _Named
+
+
+class _Autoscaler(msgspec.Struct, frozen=True):
+    metadata: _Named
+    spec: _Scales
+
+    def scales(self, target: Target) -> bool:
+        scaled = self.spec.scale_target_ref
+        return scaled.name == target.name and f"{scaled.kind.lower()}s" == target.resource
+
+
+class _Autoscalers(msgspec.Struct, frozen=True):
+    items: tuple[_Autoscaler, ...] = ()
 
 
 class _Status(msgspec.Struct, frozen=True):

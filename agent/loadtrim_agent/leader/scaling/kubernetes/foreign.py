@@ -17,7 +17,7 @@ from .manager import field_manager, group_of_manager, quoted
 from .target import Target
 from .workload import Workload
 
-__all__ = ["FOREIGN_MAX", "FOREIGN_SECONDS", "ForeignChanges", "other_group"]
+__all__ = ["FOREIGN_MAX", "FOREIGN_SECONDS", "ForeignChanges", "other_group", "other_group_of"]
 
 log = logging.getLogger("loadtrim.scaling")
 
@@ -94,5 +94,10 @@ class ForeignChanges:
 
 def other_group(workload: Workload, wanted: ScaleRequest) -> str:
     """Return the other group of loadtrim that wrote the replicas last; empty: none did."""
+    return other_group_of(workload, wanted.group)
+
+
+def other_group_of(workload: Workload, group: str) -> str:
+    """Return the group that wrote the replicas last where it is another one than this; empty: none did."""
     writer = workload.writer
-    return "" if writer == field_manager(wanted.group) else group_of_manager(writer)
+    return "" if writer == field_manager(group) else group_of_manager(writer)

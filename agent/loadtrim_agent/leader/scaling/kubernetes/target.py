@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["KINDS", "Target", "parse_target", "target_of_pod"]
+__all__ = ["KINDS", "Target", "parse_target", "target_of", "target_of_pod"]
 
 KINDS: Final = {
     "deployment": ("apps", "v1", "deployments"),
@@ -70,6 +70,15 @@ def parse_target(text: str) -> Target:
     if len(parts) == 4 and all(re.fullmatch(_NAME, part) for part in parts):
         return Target(*parts)
     raise ValueError(f"{text!r} names no workload. {_ALLOWED}")
+
+
+def target_of(named: str, pod: str) -> Target | None:
+    """Return the workload that the user names, else the one that the pod's name tells; None: neither does.
+
+    Raises:
+        ValueError: what the user names is none.
+    """
+    return parse_target(named) if named else target_of_pod(pod)
 
 
 def target_of_pod(pod: str) -> Target | None:

@@ -58,6 +58,8 @@ class FakeCluster:
         self.hangs_next = False
         self.loses_answer = False
         """The next write is carried out, and its answer does not arrive."""
+        self.permitted = {("get", "deployments"), ("patch", "deployments/scale")}
+        self.autoscaled_by: tuple[str, ...] = ()
         self.ordinals: dict[str, int] = {}
         """Of a StatefulSet."""
 
@@ -90,6 +92,14 @@ class FakeCluster:
         if self.loses_answer:
             self.loses_answer = False
             raise ApiError(0, "the API server gave no answer within 5 s")
+
+    async def permits(self, target: Target, verb: str, part: str = "") -> bool:
+        await self._arrives()
+        return (verb, f"{target.resource}/{part}" if part else target.resource) in self.permitted
+
+    async def autoscalers(self, target: Target) -> tuple[str, ...]:
+        await self._arrives()
+        return self.autoscaled_by
 
     def document(self, target: Target) -> dict[str, Any]:
         """Return the workload as JSON has it: what is 0 or empty is left out."""

@@ -1,0 +1,62 @@
+"""What is said of a pod's rights, without an API server; with a real one: ``tests/kubernetes``."""
+
+from __future__ import annotations
+
+from loadtrim.observer.checkup import Finding, Verdict
+from loadtrim.observer.cluster_checkup import look_at_cluster
+from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
+from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
+from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster
+
+TARGET = parse_target("deployment/payments")
+
+
+async def look(cluster: FakeCluster, group: str = "g") -> list[Finding]:
+    return await look_at_cluster(cluster, TARGET, group)
+
+
+def verdicts(found: list[Finding]) -> list[str]:
+    return [finding.verdict.value for finding in found]
+
+
+async def test_where_all_is_allowed_only_what_may_not_be_listed_is_unknown() -> None:
+    assert verdicts(await look(FakeCluster(3))) == ["ok", "ok", "ok", "unknown"]
+
+
+async def test_each_right_that_is_missing_has_its_rule() -> None:
+    cluster = FakeCluster(3)
+    cluster.permitted = set()
+    found = await look(cluster)
+    assert verdicts(found) == ["missing", "missing", "unknown"]
+    assert [finding.remedy for finding in found[:2]] == [
+        "- {apiGroups: [apps], resources: [deployments], resourceNames: [payments], verbs: [get]}",
+        "- {apiGroups: [apps], resources: [deployments/scale], resourceNames: [payments], verbs: [patch]}",
+    ]
+
+
+async def test_a_workload_of_another_group_is_told() -> None:
+    cluster = FakeCluster(3)
+    cluster.change(4, "loadtrim-orders")
+    found = await look(cluster)
+    assert found[2].verdict is Verdict.MISSING
+    assert "another group, 'orders'" in found[2].detail
+    assert verdicts(await look(cluster, "orders")) == ["ok", "ok", "ok", "unknown"]
+
+
+async def test_another_autoscaler_is_named() -> None:
+    cluster = FakeCluster(3)
+    cluster.permitted.add(("list", "horizontalpodautoscalers"))
+    assert verdicts(await look(cluster)) == ["ok"] * 4
+    cluster.autoscaled_by = ("payments-hpa",)
+    found = await look(cluster)
+    assert found[3].verdict is Verdict.MISSING
+    assert found[3].detail.startswith("payments-hpa would write against the leader")
+
+
+async def test_an_api_server_that_is_away_and_a_workload_that_is_not_known() -> None:
+    cluster = FakeCluster(3)
+    cluster.fails.append(ApiError(0, "the API server cannot be talked to: refused"))
+    (finding,) = await look(cluster)
+    assert (finding.verdict, finding.what) == (Verdict.MISSING, "API server")
+    (finding,) = await look_at_cluster(cluster, None, "g")
+    assert "LOADTRIM_KUBERNETES_TARGET" in finding.detail
