@@ -19,7 +19,15 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 from .bucket_sums import SlotSums
 from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
 from .history import RecentSeconds
-from .values import TAUS_SECONDS, GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
+from .values import (
+    TAUS_SECONDS,
+    BlockSums,
+    GroupState,
+    MemberObservation,
+    Observation,
+    PartitionObservation,
+    PlanConfig,
+)
 
 __all__ = ["SLOT_SECONDS", "Average", "History", "flow_of", "shape_of"]
 
@@ -51,6 +59,8 @@ SLOW_RECORDS = 30.0
 SLOW_SECONDS_MAX = 180.0
 """Few records tell a rate only over as long as so many take to come. Chosen: to a fifth, and as long as slots are
 kept."""
+BLOCK_SECONDS = 20.0
+"""Time over which the records of a partition are counted, to see whether they come by chance. Chosen."""
 MEMBER_SECONDS = 10.0
 JUMP_VARIANCES = 6.0
 """Variances whose root is the most that a rate counts as off the one before: of those measured, or of those usual for
@@ -112,11 +122,40 @@ class Average:
         return self.amount * keep / seconds if seconds > 0 else 0.0
 
 
+class _Blocks:
+    """Records counted over blocks of :data:`BLOCK_SECONDS`, and how far they are off what was expected before."""
+
+    __slots__ = ("_rate", "_records", "_seconds", "sums")
+
+    def __init__(self) -> None:
+        self._rate: float | None = None
+        """Records/s when the block began; None: of the first one nothing was expected."""
+        self._records = 0
+        self._seconds = 0.0
+        self.sums = BlockSums()
+
+    def add(self, arrived: int, observed: float, rate: float) -> None:
+        """``rate``: records/s as far as they are known by now."""
+        self._records += arrived
+        self._seconds += observed
+        if self._seconds < BLOCK_SECONDS:
+            return
+        if self._rate is not None:
+            keep = math.exp(-self._seconds / SLOW_SECONDS_MAX)
+            self.sums = BlockSums(
+                blocks=self.sums.blocks * keep + 1.0,
+                records=self.sums.records * keep + self._records,
+                squares=self.sums.squares * keep + (self._records - self._rate * self._seconds) ** 2,
+            )
+        self._rate, self._records, self._seconds = rate, 0, 0.0
+
+
 class _PartitionTrack:
     """Moving averages of one partition."""
 
     __slots__ = (
         "at",
+        "blocks",
         "cost",
         "cost_variance",
         "fast",
@@ -138,6 +177,7 @@ class _PartitionTrack:
         self.fast = Average(FAST_SECONDS)
         self.slow = Average(SLOW_SECONDS, SLOW_RECORDS)
         self.variance = Average(SLOW_SECONDS)
+        self.blocks = _Blocks()
         self.rate: float | None = None
         """Records/s in the last interval that was seen."""
         self.part = (0, 0.0, 0.0)
@@ -186,6 +226,7 @@ class _PartitionTrack:
             silence = max(0.0, elapsed - 1.5 * interval)
             self.fast.add(report.arrived, observed, elapsed, silence)
             self.slow.add(report.arrived, observed, elapsed, silence)
+            self.blocks.add(report.arrived, observed + silence, self.slow.value())
             self._add_variance(report.arrived, observed, elapsed, max(interval, whole))
 
     def _add_variance(self, arrived: int, observed: float, elapsed: float, interval: float) -> None:
@@ -216,6 +257,7 @@ class _PartitionTrack:
             rate_slow=self.slow.value(silence),
             rate_fast=self.fast.value(silence),
             rate_last=last.arrived / observed if silence == 0 else 0.0,
+            blocks=self.blocks.sums,
             rate_sd=math.sqrt(max(0.0, self.variance.value())),
             done_rate=last.done / self.interval if silence == 0 else 0.0,
             cost=self.cost,

@@ -33,6 +33,7 @@ __all__ = [
     "DECISION_PHASE",
     "TAUS_SECONDS",
     "ArrivalCurve",
+    "BlockSums",
     "Estimate",
     "Forecast",
     "GroupState",
@@ -322,6 +323,16 @@ class MemberObservation:
     """Busy seconds per second that it ever gave, the most of any interval."""
 
 
+class BlockSums(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over blocks of time in which the records of a partition were counted. Old blocks are forgotten."""
+
+    blocks: float = 0.0
+    """The number of them."""
+    records: float = 0.0
+    squares: float = 0.0
+    """Squares of the records that a block was off what its partition's rate lets expect."""
+
+
 class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
     """One partition, smoothed over its reports."""
 
@@ -348,6 +359,7 @@ class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
     shape_rate: float
     """Busy seconds per second on the reporter in the longest of these windows."""
     state: str
+    blocks: BlockSums = BlockSums()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,6 +444,9 @@ class Estimate(Unknowns):
     dispersion: float = 0.0
     """Variance of the cost of a record over its mean, busy seconds: a window with work w varies by w x scatter on top,
     because records of one number do not cost the same."""
+    chance_share: float = 1.0
+    """Variance of what comes in single partitions over that of chance, 0 .. 1: less where records are dealt out in
+    turn."""
     partitions: Mapping[Partition, PartitionEstimate]
     members: Mapping[str, MemberEstimate]
     rate: float

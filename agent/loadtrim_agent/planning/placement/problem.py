@@ -252,8 +252,8 @@ def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limit
         # Reported, decided and moved.
         reaction_seconds=config.report_seconds + DECISION_PHASE * config.decision_seconds + estimate.handoff_seconds,
         dispersion=dispersion,
-        # However even the whole comes, which partition a record is in is chance.
-        dispersion_apart=max(dispersion, estimate.cost + estimate.dispersion),
+        # However even the whole comes, which partition a record is in is chance, unless they are seen to be dealt out.
+        dispersion_apart=max(dispersion, estimate.chance_share * estimate.cost + estimate.dispersion),
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from loadtrim_agent.planning.placement.problem import Limits, Load, LongestFirst, _deviation
+from loadtrim_agent.planning.placement.problem import Limits, Load, LongestFirst, _deviation, expected_by
+from loadtrim_agent.planning.values import PlanConfig
 from unit.planning.virtual_group import TOPIC, bins, item
 
 
@@ -48,6 +51,19 @@ def moved_in_time(objective_seconds: float, reaction_seconds: float = 1.3) -> Li
         objective_seconds=objective_seconds, handoff_seconds=0.0, reaction_seconds=reaction_seconds,
         dispersion=0.1, dispersion_apart=0.1,
     )  # fmt: skip
+
+
+def test_records_that_are_dealt_out_in_turn_vary_less_on_a_member() -> None:
+    """The group's work comes evenly; only whether its parts do is not known."""
+    told = {"cost": 4.0, "overhead_seconds": 4.0, "handoff_seconds": 0.1, "dispersion": 0.0, "series": (2.4,) * 120}
+
+    def apart(chance_share: float) -> float:
+        estimate: Any = SimpleNamespace(**told, chance_share=chance_share)
+        return expected_by(moved_in_time(20.0), estimate, PlanConfig(sla_seconds=20.0)).dispersion_apart
+
+    assert apart(1.0) == 4.0
+    assert apart(0.5) == 2.0
+    assert apart(0.0) < 1.0, "no less than what the whole varies by"
 
 
 def late_of(limits: Limits, work: float) -> float:
