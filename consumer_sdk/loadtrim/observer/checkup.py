@@ -74,7 +74,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
 def unreachable(bootstrap: str, why: str) -> Finding:
     """Return what there is to say where no broker answers: nothing else can be looked at."""
-    return Finding(what="brokers", verdict=Verdict.MISSING, detail=f"{bootstrap}: {why}")
+    check = "check the address (--bootstrap), and the settings for TLS and SASL (--config)"
+    return Finding(what="brokers", verdict=Verdict.MISSING, detail=f"nothing answers at {bootstrap} ({why}): {check}")
 
 
 def checkup(needs: Needs, rights: ClusterRights, settings: Mapping[str, str] | None) -> list[Finding]:
@@ -105,7 +106,7 @@ def _brokers(needs: Needs, rights: ClusterRights) -> Finding:
 def _topic(needs: Needs, topic: str, rights: Rights) -> Finding:
     what, wanted = f"topic {topic}", (Operation.READ, Operation.DESCRIBE)
     if rights.code == UNKNOWN_TOPIC:
-        return Finding(what=what, verdict=Verdict.MISSING, detail="there is none of this name")
+        return Finding(what=what, verdict=Verdict.MISSING, detail="there is none of this name: check it, or make the topic")
     return _rights(needs, what, topic, rights, wanted) or Finding(
         what=what,
         verdict=Verdict.OK,
