@@ -106,7 +106,9 @@ def _brokers(needs: Needs, rights: ClusterRights) -> Finding:
 def _topic(needs: Needs, topic: str, rights: Rights) -> Finding:
     what, wanted = f"topic {topic}", (Operation.READ, Operation.DESCRIBE)
     if rights.code == UNKNOWN_TOPIC:
-        return Finding(what=what, verdict=Verdict.MISSING, detail="there is none of this name: check it, or make the topic")
+        return Finding(
+            what=what, verdict=Verdict.MISSING, detail="there is none of this name: check it, or make the topic"
+        )
     return _rights(needs, what, topic, rights, wanted) or Finding(
         what=what,
         verdict=Verdict.OK,
