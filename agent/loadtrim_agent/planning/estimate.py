@@ -58,9 +58,6 @@ WHOLE_SLOTS = 5
 CHANGE_SDS = 2.0
 """A partition's share of the group over the last seconds is believed when it is this many standard deviations of one
 interval away from its share before (about four standard errors)."""
-BLOCKS_MIN = 12.0
-CHANCE_SDS = 2.0
-"""Blocks that tell whether records come by chance, and standard errors by which they may mislead. Chosen."""
 SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
 UNSIZED_STATES = frozenset({"paused", "blocked"})
@@ -131,7 +128,7 @@ def _summed(inputs: _Inputs, series: tuple[float, ...], partitions: Mapping[Part
         curve=inputs.shape,
         correlation=_correlation(sized, inputs.shape, series, observation),
         dispersion=sum(entry.work * entry.dispersion for entry in sized) / work if work > 0 else 0.0,
-        chance_share=_chance_share(observation),
+        chance_share=observation.chance_share,
         partitions=partitions,
         members=inputs.members,
         rate=rate,
@@ -409,19 +406,6 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
         curve=curve,
         state=entry.state,
     )
-
-
-def _chance_share(observation: Observation) -> float:
-    """Return the variance of what comes in single partitions over that of chance, at most 1.
-
-    Records come by chance until it is clear that they do not: what was counted is taken for as much more as chance
-    alone leaves it too small by (of n blocks the variance is known to a share of ``sqrt(2 / n)``).
-    """
-    sums = [entry.blocks for entry in observation.partitions.values()]
-    blocks, records = sum(each.blocks for each in sums), sum(each.records for each in sums)
-    if blocks < BLOCKS_MIN or records <= 0.0:
-        return 1.0
-    return min(1.0, sum(each.squares for each in sums) / records * (1.0 + CHANCE_SDS * math.sqrt(2.0 / blocks)))
 
 
 def _waiting(sized: Sequence[PartitionEstimate], members: Mapping[str, MemberEstimate]) -> dict[str, float]:

@@ -17,11 +17,11 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .bucket_sums import SlotSums
+from .chance import Blocks, chance_share
 from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
 from .history import RecentSeconds
 from .values import (
     TAUS_SECONDS,
-    BlockSums,
     GroupState,
     MemberObservation,
     Observation,
@@ -59,8 +59,6 @@ SLOW_RECORDS = 30.0
 SLOW_SECONDS_MAX = 180.0
 """Few records tell a rate only over as long as so many take to come. Chosen: to a fifth, and as long as slots are
 kept."""
-BLOCK_SECONDS = 20.0
-"""Time over which the records of a partition are counted, to see whether they come by chance. Chosen."""
 MEMBER_SECONDS = 10.0
 JUMP_VARIANCES = 6.0
 """Variances whose root is the most that a rate counts as off the one before: of those measured, or of those usual for
@@ -122,32 +120,21 @@ class Average:
         return self.amount * keep / seconds if seconds > 0 else 0.0
 
 
-class _Blocks:
-    """Records counted over blocks of :data:`BLOCK_SECONDS`, and how far they are off what was expected before."""
+class _Rates:
+    """The records that come for one partition, over short and long times."""
 
-    __slots__ = ("_rate", "_records", "_seconds", "sums")
+    __slots__ = ("blocks", "fast", "slow")
 
     def __init__(self) -> None:
-        self._rate: float | None = None
-        """Records/s when the block began; None: of the first one nothing was expected."""
-        self._records = 0
-        self._seconds = 0.0
-        self.sums = BlockSums()
+        self.fast = Average(FAST_SECONDS)
+        self.slow = Average(SLOW_SECONDS, SLOW_RECORDS)
+        self.blocks = Blocks(SLOW_SECONDS_MAX)
 
-    def add(self, arrived: int, observed: float, rate: float) -> None:
-        """``rate``: records/s as far as they are known by now."""
-        self._records += arrived
-        self._seconds += observed
-        if self._seconds < BLOCK_SECONDS:
-            return
-        if self._rate is not None:
-            keep = math.exp(-self._seconds / SLOW_SECONDS_MAX)
-            self.sums = BlockSums(
-                blocks=self.sums.blocks * keep + 1.0,
-                records=self.sums.records * keep + self._records,
-                squares=self.sums.squares * keep + (self._records - self._rate * self._seconds) ** 2,
-            )
-        self._rate, self._records, self._seconds = rate, 0, 0.0
+    def add(self, arrived: int, observed: float, elapsed: float, silence: float) -> None:
+        """As :meth:`Average.add`."""
+        self.fast.add(arrived, observed, elapsed, silence)
+        self.slow.add(arrived, observed, elapsed, silence)
+        self.blocks.add(arrived, observed + silence, self.slow.value())
 
 
 class _PartitionTrack:
@@ -155,29 +142,25 @@ class _PartitionTrack:
 
     __slots__ = (
         "at",
-        "blocks",
         "cost",
         "cost_variance",
-        "fast",
         "interval",
         "lag",
         "last",
         "part",
         "persistent_backlog",
         "rate",
+        "rates",
         "reporter",
         "shape",
         "shape_rate",
-        "slow",
         "stood",
         "variance",
     )
 
     def __init__(self) -> None:
-        self.fast = Average(FAST_SECONDS)
-        self.slow = Average(SLOW_SECONDS, SLOW_RECORDS)
+        self.rates = _Rates()
         self.variance = Average(SLOW_SECONDS)
-        self.blocks = _Blocks()
         self.rate: float | None = None
         """Records/s in the last interval that was seen."""
         self.part = (0, 0.0, 0.0)
@@ -224,9 +207,7 @@ class _PartitionTrack:
         observed = interval if report.observed is None else report.observed
         if observed > 0.0:
             silence = max(0.0, elapsed - 1.5 * interval)
-            self.fast.add(report.arrived, observed, elapsed, silence)
-            self.slow.add(report.arrived, observed, elapsed, silence)
-            self.blocks.add(report.arrived, observed + silence, self.slow.value())
+            self.rates.add(report.arrived, observed, elapsed, silence)
             self._add_variance(report.arrived, observed, elapsed, max(interval, whole))
 
     def _add_variance(self, arrived: int, observed: float, elapsed: float, interval: float) -> None:
@@ -254,10 +235,9 @@ class _PartitionTrack:
         return PartitionObservation(
             reporter=self.reporter,
             at=self.at,
-            rate_slow=self.slow.value(silence),
-            rate_fast=self.fast.value(silence),
+            rate_slow=self.rates.slow.value(silence),
+            rate_fast=self.rates.fast.value(silence),
             rate_last=last.arrived / observed if silence == 0 else 0.0,
-            blocks=self.blocks.sums,
             rate_sd=math.sqrt(max(0.0, self.variance.value())),
             done_rate=last.done / self.interval if silence == 0 else 0.0,
             cost=self.cost,
@@ -487,15 +467,16 @@ class History:
         self._fill_gone(group)
         slots, end = self._complete_slots({member for member, _ in stale}, group)
         self._present = frozenset(group.members)
+        owned = [partition for partition in sorted(group.owners) if partition in self._partitions]
         return Observation(
             now=now,
             slots=slots,
             members={member: self._members[member] for member in sorted(group.members) if member in self._members},
             partitions={
                 partition: self._partitions[partition].observation(self._silence(partition, group))
-                for partition in sorted(group.owners)
-                if partition in self._partitions
+                for partition in owned
             },
+            chance_share=chance_share(self._partitions[partition].rates.blocks.sums for partition in owned),
             handoffs_seconds=tuple(self._handoffs),
             startups_seconds=tuple(self._startups),
             stale=stale,
@@ -573,7 +554,7 @@ class History:
         track = self._partitions.get(partition)
         if track is None or track.last is None or track.cost is None or track.last.state in UNSEEN:
             return 0.0
-        return track.fast.value() * track.cost
+        return track.rates.fast.value() * track.cost
 
     def _fill_gone(self, group: GroupState) -> None:
         """What came for a member between its last report and its going was never told, unless its last word is still

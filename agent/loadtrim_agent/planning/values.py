@@ -33,7 +33,6 @@ __all__ = [
     "DECISION_PHASE",
     "TAUS_SECONDS",
     "ArrivalCurve",
-    "BlockSums",
     "Estimate",
     "Forecast",
     "GroupState",
@@ -323,16 +322,6 @@ class MemberObservation:
     """Busy seconds per second that it ever gave, the most of any interval."""
 
 
-class BlockSums(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over blocks of time in which the records of a partition were counted. Old blocks are forgotten."""
-
-    blocks: float = 0.0
-    """The number of them."""
-    records: float = 0.0
-    squares: float = 0.0
-    """Squares of the records that a block was off what its partition's rate lets expect."""
-
-
 class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
     """One partition, smoothed over its reports."""
 
@@ -359,7 +348,6 @@ class PartitionObservation(msgspec.Struct, frozen=True, kw_only=True):
     shape_rate: float
     """Busy seconds per second on the reporter in the longest of these windows."""
     state: str
-    blocks: BlockSums = BlockSums()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,6 +370,8 @@ class Observation:
     """What the group did in each of the last seconds, oldest first."""
     opening: float = 0.0
     """Work that is known to have arrived in the second after the last slot: there will be no less."""
+    chance_share: float = 1.0
+    """As in :class:`Variation`."""
 
 
 class PartitionEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -431,12 +421,9 @@ class Unknowns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate(Unknowns):
-    """What was measured, as one picture of the group."""
+class Variation(Unknowns):
+    """The variation of what arrives."""
 
-    at: float
-    series: tuple[float, ...]
-    """Arriving work of the group per second, oldest first; the last element is the newest second."""
     curve: ArrivalCurve
     """Of the measured total of the group, per unit of work per second (at a level of 1.0)."""
     correlation: float
@@ -447,6 +434,15 @@ class Estimate(Unknowns):
     chance_share: float = 1.0
     """Variance of what comes in single partitions over that of chance, 0 .. 1: less where records are dealt out in
     turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Variation):
+    """What was measured, as one picture of the group."""
+
+    at: float
+    series: tuple[float, ...]
+    """Arriving work of the group per second, oldest first; the last element is the newest second."""
     partitions: Mapping[Partition, PartitionEstimate]
     members: Mapping[str, MemberEstimate]
     rate: float

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from loadtrim_agent.planning.estimate import _chance_share
-from loadtrim_agent.planning.observation import _Blocks
-from loadtrim_agent.planning.values import BlockSums
+from loadtrim_agent.planning.chance import Blocks, BlockSums, chance_share
 
 PARTITIONS = 6
 
 
-def observed(counts: list[list[int]], rate: float | None = None) -> Any:
+def observed(counts: list[list[int]], rate: float | None = None) -> list[BlockSums]:
     """One report a second of each partition; the rate is the mean so far, or given."""
-    partitions = {}
-    for number, series in enumerate(counts):
-        blocks, total = _Blocks(), 0
+    sums = []
+    for series in counts:
+        blocks, total = Blocks(180.0), 0
         for second, arrived in enumerate(series, 1):
             total += arrived
             blocks.add(arrived, 1.0, total / second if rate is None else rate)
-        partitions[number] = SimpleNamespace(blocks=blocks.sums)
-    return SimpleNamespace(partitions=partitions)
+        sums.append(blocks.sums)
+    return sums
 
 
 def by_chance(seed: int, rate: float, seconds: int = 300) -> list[list[int]]:
@@ -35,25 +31,25 @@ def by_chance(seed: int, rate: float, seconds: int = 300) -> list[list[int]]:
 @pytest.mark.parametrize("rate", [0.05, 0.5, 5.0])
 @pytest.mark.parametrize("seed", range(5))
 def test_records_that_come_by_chance_are_taken_to(seed: int, rate: float) -> None:
-    assert _chance_share(observed(by_chance(seed, rate))) > 0.85
+    assert chance_share(observed(by_chance(seed, rate))) > 0.85
 
 
 @pytest.mark.parametrize("every", [2, 5, 10])
 def test_records_that_are_dealt_out_in_turn_are_seen(every: int) -> None:
     in_turn = [[int((second + number) % every == 0) for second in range(120)] for number in range(PARTITIONS)]
-    assert _chance_share(observed(in_turn)) < 0.35
+    assert chance_share(observed(in_turn)) < 0.35
 
 
 def test_little_that_was_seen_is_chance() -> None:
     in_turn = [[int(second % 10 == 0) for second in range(40)] for _ in range(PARTITIONS)]
-    assert _chance_share(observed(in_turn)) == 1.0
-    assert _chance_share(observed([])) == 1.0
-    assert _chance_share(observed([[0] * 300] * PARTITIONS)) == 1.0
+    assert chance_share(observed(in_turn)) == 1.0
+    assert chance_share(observed([])) == 1.0
+    assert chance_share(observed([[0] * 300] * PARTITIONS)) == 1.0
 
 
 def test_a_rate_that_follows_the_load_says_nothing_of_what_it_follows() -> None:
     """The rate of 20 s explains these 20 s: what was known before them counts."""
-    blocks = _Blocks()
+    blocks = Blocks(180.0)
     series = by_chance(1, 2.0, 600)[0]
     for second, arrived in enumerate(series, 1):
         blocks.add(arrived, 1.0, sum(series[max(0, second - 20) : second]) / min(second, 20))
@@ -62,20 +58,18 @@ def test_a_rate_that_follows_the_load_says_nothing_of_what_it_follows() -> None:
 
 @pytest.mark.parametrize(("blocks", "share"), [(12.0, 1.0), (50.0, 0.84), (1e6, 0.6)])
 def test_few_blocks_may_be_alike_by_accident(blocks: float, share: float) -> None:
-    sums = BlockSums(blocks=blocks, records=100.0, squares=60.0)
-    seen: Any = SimpleNamespace(partitions={0: SimpleNamespace(blocks=sums)})
-    assert _chance_share(seen) == pytest.approx(share, abs=0.01)
+    assert chance_share([BlockSums(blocks=blocks, records=100.0, squares=60.0)]) == pytest.approx(share, abs=0.01)
 
 
 def test_a_load_that_jumps_is_not_even() -> None:
     jumps = [[1] * 60 + [9] * 60 for _ in range(PARTITIONS)]
-    assert _chance_share(observed(jumps)) == 1.0
+    assert chance_share(observed(jumps)) == 1.0
 
 
 def test_old_blocks_are_forgotten() -> None:
-    sums = _Blocks()
+    sums = Blocks(180.0)
     for second in range(4000):
         sums.add(int(second < 2000 and second % 7 == 0), 1.0, 1.0 / 7)
     assert sums.sums.blocks < 12.0
     assert sums.sums.records < 1.0
-    assert BlockSums() == _Blocks().sums
+    assert BlockSums() == Blocks(180.0).sums
