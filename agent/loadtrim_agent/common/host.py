@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from .settings import AgentSettings
 
-__all__ = ["instance_name", "process_id", "process_name"]
+__all__ = ["REQUESTED_AT", "instance_name", "process_id", "process_name", "start_mark", "start_of"]
+
+REQUESTED_AT = "LOADTRIM_REQUESTED_AT"
 
 KUBERNETES = "KUBERNETES_SERVICE_HOST"
 """Source: Kubernetes sets it in every container of a pod."""
@@ -38,8 +41,21 @@ def instance_name(settings: AgentSettings) -> str:
 
 
 def process_name() -> str:
-    """Return the process id and some letters that no other process has, a fork of this one included."""
+    """Return the process id and some letters that no other process has, a fork of this one included.
+
+    Where an orchestrator said when it asked for the process, :func:`start_mark` of that follows.
+    """
     return _process_name(os.getpid())
+
+
+def start_mark(requested_at: str) -> str:
+    """Return what tells a start from all others, given ``LOADTRIM_REQUESTED_AT`` as the process has it."""
+    return hashlib.sha256(requested_at.encode()).hexdigest()[:12]
+
+
+def start_of(name: str) -> str:
+    """Return the :func:`start_mark` in a :func:`process_name`; empty: there is none."""
+    return name.partition("-")[2].partition("-")[2]
 
 
 def process_id(name: str) -> str:
@@ -50,7 +66,8 @@ def process_id(name: str) -> str:
 @lru_cache(maxsize=1)
 def _process_name(pid: int) -> str:
     # Process ids repeat: in two containers both are often 1.
-    return f"{pid}-{os.urandom(3).hex()}"
+    name, requested_at = f"{pid}-{os.urandom(3).hex()}", os.environ.get(REQUESTED_AT)
+    return f"{name}-{start_mark(requested_at)}" if requested_at else name
 
 
 def _is_container() -> bool:

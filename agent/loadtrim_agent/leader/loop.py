@@ -287,7 +287,7 @@ class LeaderLoop:
         self._at_once = asyncio.Event()
         """Set when a generation begins: members that came or went are planned for without waiting for the next tick."""
         self._victims: tuple[str, ...] | None = None
-        """Named in the last plan that this leader has written; None: it has written none."""
+        """Named in the last plan of this generation that got through; None: there is none."""
         self.last: DecisionRecord | None = None
         self._replay_since = 0.0
         """Telemetry before this (epoch) is not read again: planning broke on it."""
@@ -307,8 +307,9 @@ class LeaderLoop:
         self._metrics.leader(leads)
         self._view.generation_changed()
         self._at_once.set()
+        # Members drop plans of an older generation, so what was told in one has to be told again.
+        self._victims = None
         if leads and self._task is None:
-            self._victims = None
             self._task = self._tasks.spawn_contained(self._guarded(), "leading")
         elif not leads:
             self.stop()
@@ -446,9 +447,8 @@ class LeaderLoop:
         await control.publish(decision, sequence=decision.sequence)
         if decision.moves or decision.victims or self._victims != ():
             # Also where nobody is to go any more: members keep draining until they are told, by an earlier leader too.
-            self._victims = decision.victims
             self._view.advised(decision)
-            await control.write(
+            written = await control.write(
                 PlanRecord(
                     group=decision.group,
                     member=decision.member,
@@ -459,6 +459,7 @@ class LeaderLoop:
                     victims=decision.victims,
                 )
             )
+            self._victims = decision.victims if written else None
         self._metrics.replicas("wanted", decision.replicas_wanted)
         self._metrics.replicas("actual", decision.replicas_actual)
         self._metrics.replicas("max", most_replicas(state, self._config))
@@ -479,6 +480,7 @@ class LeaderLoop:
                 replicas=max(1, wish.replicas),
                 victims=wish.victims,
                 staying=tuple(instance for instance in instances if instance not in wish.victims),
+                unknown=len(state.unknown),
                 generation=decision.generation,
                 sequence=decision.sequence,
                 reason=wish.reason,

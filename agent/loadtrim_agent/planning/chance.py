@@ -71,13 +71,16 @@ class Blocks:
 
 
 def chance_share(partitions: Iterable[BlockSums]) -> float:
-    """Return the variance of what comes in single partitions over that of chance, 0 .. 1.
+    """Return the variance of what comes in single partitions over that of chance, 0 .. 1: the mean of all partitions.
 
-    Records come by chance until it is clear that they do not. Of n blocks the variance is known to a share of
-    ``sqrt(2 / n)``, and may be twice as far above what was seen.
+    Records come by chance until it is clear that they do not. Of n blocks with m records each, the ratio of one
+    partition is known to ``sqrt((2 + 1 / m) / n)``. It may be twice as far above what was seen. A partition without
+    records tells nothing.
     """
-    sums = list(partitions)
-    blocks, records = sum(each.blocks for each in sums), sum(each.records for each in sums)
-    if blocks < BLOCKS_MIN or records <= 0.0:
+    sums = [each for each in partitions if each.records > 0.0]
+    blocks = sum(each.blocks for each in sums)
+    if blocks < BLOCKS_MIN:
         return 1.0
-    return min(1.0, sum(each.squares for each in sums) / records * (1.0 + CHANCE_SDS * math.sqrt(2.0 / blocks)))
+    share = sum(each.blocks * each.squares / each.records for each in sums) / blocks
+    error = math.sqrt(sum(each.blocks * (2.0 + each.blocks / each.records) for each in sums)) / blocks
+    return min(1.0, share * (1.0 + CHANCE_SDS * error))

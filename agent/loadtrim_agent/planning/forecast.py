@@ -241,8 +241,8 @@ def level_error(estimate: Estimate, ahead: Forecast, objective_seconds: float) -
         ahead: its forecast.
         objective_seconds: W.
     """
-    if _together(objective_seconds, round(ahead.window_seconds)) == 1:
-        return ahead.error
+    if ahead.slope or _together(objective_seconds, round(ahead.window_seconds)) == 1:
+        return ahead.error  # the end of a line is known worse than a mean
     by_sums = math.sqrt(ahead.level * dispersion_of(estimate, objective_seconds) / ahead.window_seconds)
     return min(ahead.error, by_sums)
 

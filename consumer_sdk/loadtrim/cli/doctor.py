@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
         control=topic_of(args.group),
         user=str(connection.options.get("sasl_plain_username", "NAME")),
     )
-    found = asyncio.run(_look(connection, needs))
     settings = Settings.from_env()
+    found = asyncio.run(_look(connection, needs))
     if settings.scaler == "kubernetes":
         target = target_of(settings.kubernetes_target, instance_name(settings))
         found += asyncio.run(look_at_cluster(ClusterApi(settings.kubernetes_namespace), target, args.group))
@@ -80,9 +80,11 @@ async def _look(connection: Connection, needs: Needs) -> list[Finding]:
 async def _settings(connection: Connection, topic: str) -> dict[str, str] | None:
     """Return the topic's settings by name; None: they may not be read."""
     admin = AIOKafkaAdminClient(**connection.client_options())
-    await admin.start()
     try:
+        await admin.start()
         answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    except (KafkaError, OSError):
+        return None
     finally:
         await admin.close()
     for answer in answers:

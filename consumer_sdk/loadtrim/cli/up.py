@@ -234,7 +234,8 @@ class _Session:
         follower = self._follower
         # Where all end, nobody is there to take anything over.
         if follower is not None and not follower.trouble and event.process_id is not None and not self._stop.is_set():
-            self._ended.process_ended(follower.view.state(time.time()), event.instance, event.process_id)
+            state = follower.view.state(time.time())
+            self._ended.process_ended(state, event.instance, event.process_id, event.start)
 
     def _on_told(self, words: str) -> None:
         if self._live is None:

@@ -14,7 +14,7 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import KafkaError, UnknownMemberIdError, for_code
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from loadtrim_agent.common.host import process_id
+from loadtrim_agent.common.host import process_id, start_of
 
 from .connection import Connection
 from .group import ObservedGroup
@@ -25,16 +25,20 @@ END_SECONDS = 8.0
 """The longest time of a try. Chosen: most of the session timeout, after which the group knows by itself."""
 
 
-def members_of(state: ObservedGroup, instance: str, pid: int) -> tuple[str, ...]:
+def members_of(state: ObservedGroup, instance: str, pid: int, start: str) -> tuple[str, ...]:
     """Return the ids of the members that a process was.
 
     Args:
         state: the group as it is seen.
         instance: the name that the orchestrator gave.
         pid: of the process. What it forked or started has others, and goes on.
+        start: :func:`~loadtrim_agent.common.host.start_mark` of the process. In another container there may be an
+            instance of this name with this process id, and it is somebody else.
     """
     return tuple(
-        each.member for each in state.members if each.instance == instance and process_id(each.process) == str(pid)
+        each.member
+        for each in state.members
+        if start and (each.instance, process_id(each.process), start_of(each.process)) == (instance, str(pid), start)
     )
 
 
@@ -75,15 +79,16 @@ class EndedProcesses:
         self._say = say
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def process_ended(self, state: ObservedGroup, instance: str, pid: int) -> None:
+    def process_ended(self, state: ObservedGroup, instance: str, pid: int, start: str) -> None:
         """Take note of a process that was reaped. Returns at once.
 
         Args:
             state: of its group, as it is seen now.
             instance: as in :func:`members_of`.
             pid: as well.
+            start: as well.
         """
-        if members := members_of(state, instance, pid):
+        if members := members_of(state, instance, pid, start):
             task = asyncio.create_task(self._end(state.group, instance, members), name=f"end {instance}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -101,7 +106,7 @@ class EndedProcesses:
         except (KafkaError, OSError, TimeoutError) as error:
             self._say(
                 f"{instance} has ended, and group {group} could not be told ({error!r}): it notices by the session "
-                "timeout, and its partitions stand still until then; this user needs READ on the group"
+                "timeout, and its partitions stand still until then. It takes READ on the group"
             )
         else:
             self._say(f"{instance} has ended, and group {group} was told: others take its partitions now")

@@ -137,8 +137,8 @@ async def ask_rights(options: Mapping[str, Any], group: str, topics: Sequence[st
         KafkaError: no broker answers, or it is older than 2.3.
     """
     client = AIOKafkaClient(**options)
-    await client.bootstrap()
     try:
+        await client.bootstrap()
         answer = await client.send(client.get_random_node(), _MetadataRequest(topics))
         return ClusterRights(
             brokers=len(answer.brokers),

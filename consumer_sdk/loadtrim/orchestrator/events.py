@@ -42,6 +42,7 @@ class EventLog:
         instance: str = "",
         process_id: int | None = None,
         exit_code: int | None = None,
+        start: str = "",
     ) -> None:
         """Tell the listener, if there is one."""
         if self._on_event is None:
@@ -53,6 +54,7 @@ class EventLog:
             instance=instance,
             process_id=process_id,
             exit_code=exit_code,
+            start=start,
         )
         try:
             self._on_event(event)

@@ -56,6 +56,8 @@ class OrchestratorEvent:
     process_id: int | None = None
     exit_code: int | None = None
     """With EXITED: negative for a signal; None: it could not be started."""
+    start: str = ""
+    """With EXITED: :func:`~loadtrim_agent.common.host.start_mark` of the process; empty: it could not be started."""
 
     @property
     def words(self) -> str:

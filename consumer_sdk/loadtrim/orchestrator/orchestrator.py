@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from loadtrim.settings import Settings
+from loadtrim_agent.common.host import REQUESTED_AT, start_mark
 
 from .events import EventLog
 from .instances import CommandNotFoundError, EventKind, InstanceInfo, OrchestratorEvent, OrchestratorOptions
@@ -298,7 +299,8 @@ class LocalOrchestrator:
         self._processes.open_output(name)
         asked_at = next(each.asked_at for each in self.instances if each.name == name)
         try:
-            process = await self._processes.start(name, _instance_env(self._env, self.options, name, asked_at, self))
+            env = _instance_env(self._env, self.options, name, asked_at, self)
+            process = await self._processes.start(name, env)
         except OSError as error:
             self._usage.ended(name, self._events.now())
             self._events.emit(EventKind.EXITED, f"could not be started: {error}", name)
@@ -312,7 +314,8 @@ class LocalOrchestrator:
         ended_at = self._events.now()
         self._usage.ended(name, ended_at)
         last_line = await self._processes.close_output(name)
-        self._events.emit(EventKind.EXITED, _ending(code, ended_at - started_at, last_line), name, process.pid, code)
+        start, words = start_mark(env[REQUESTED_AT]), _ending(code, ended_at - started_at, last_line)
+        self._events.emit(EventKind.EXITED, words, name, process.pid, code, start)
         self._feed(ExitedEvent(self._events.now(), name))
 
     def take_plan(self, request: WantedState) -> Reply:
@@ -364,7 +367,8 @@ def _instance_env(
         "LOADTRIM_SCALER_URL": up.url,
         "LOADTRIM_SCALER_TOKEN": up.token,
         "LOADTRIM_HTTP": "127.0.0.1:0",
-        "LOADTRIM_REQUESTED_AT": f"{asked_at:.3f}",
+        # Milliseconds, and digits that are drawn: no two starts of any orchestrator are told the same.
+        REQUESTED_AT: f"{asked_at:.3f}{secrets.randbelow(10**9):09}",
     }
     if options.replicas_min is not None:
         env["LOADTRIM_MIN_REPLICAS"] = str(options.replicas_min)

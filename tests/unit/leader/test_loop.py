@@ -160,8 +160,11 @@ async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing
     """A victim of an earlier leader, drained and not ready, learns from it that it is none any more."""
     written: list[Any] = []
 
-    async def write(record: Any) -> None:
+    through = True
+
+    async def write(record: Any) -> bool:
         written.append(record)
+        return through
 
     control: Any = SimpleNamespace(write=write, publish=_ignore)
     snapshot = SimpleNamespace(assignment={}, member="a")
@@ -189,10 +192,16 @@ async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing
     assert await act(4) == 1
     assert await act(5) == 0
     leader.set_leader(True)
-    assert await act(6) == 0, "it goes on leading"
+    assert await act(6) == 1, "members drop plans of an older generation"
+    through = False
+    assert await act(7, "b") == 1
+    assert await act(8) == await act(9) == 1, "the log did not take it"
+    through = True
+    assert await act(10) == 1
+    assert await act(11) == 0
     leader.set_leader(False)
     leader.set_leader(True)
-    assert await act(7) == 1, "another one may have led meanwhile"
+    assert await act(12) == 1, "another one may have led meanwhile"
 
 
 async def _ignore(*_: object, **__: object) -> None:

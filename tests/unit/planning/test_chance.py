@@ -58,7 +58,20 @@ def test_a_rate_that_follows_the_load_says_nothing_of_what_it_follows() -> None:
 
 @pytest.mark.parametrize(("blocks", "share"), [(12.0, 1.0), (50.0, 0.84), (1e6, 0.6)])
 def test_few_blocks_may_be_alike_by_accident(blocks: float, share: float) -> None:
-    assert chance_share([BlockSums(blocks=blocks, records=100.0, squares=60.0)]) == pytest.approx(share, abs=0.01)
+    assert chance_share([BlockSums(blocks=blocks, records=10.0 * blocks, squares=6.0 * blocks)]) == pytest.approx(
+        share, abs=0.01
+    )
+
+
+def test_one_partition_that_is_even_says_nothing_of_the_others() -> None:
+    """Most records are of one that is dealt out in turn; where most partitions are by chance, members are as well."""
+    even = [[100] * 300]
+    assert chance_share(observed(even + by_chance(1, 0.5) + by_chance(2, 0.5))) > 0.8
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_partitions_without_records_are_no_evidence(seed: int) -> None:
+    assert chance_share(observed([*by_chance(seed, 0.5, 200)[:1], *[[0] * 200] * 50])) == 1.0
 
 
 def test_a_load_that_jumps_is_not_even() -> None:

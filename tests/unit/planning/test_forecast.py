@@ -255,6 +255,14 @@ def test_the_level_of_records_that_come_in_turn_is_known_better() -> None:
     assert level_error(given_series(series, 4.0), ahead, 1.0) == ahead.error
 
 
+def test_the_level_of_a_load_that_falls_is_known_as_its_line_is() -> None:
+    random = Random(1)
+    series = [10.0 - 0.05 * second + random.random() for second in range(120)]
+    ahead = forecast(series, 5.0)
+    assert ahead.slope < 0.0
+    assert level_error(given_series(series, 1.0), ahead, 20.0) == ahead.error
+
+
 def test_what_comes_in_crowds_makes_a_longer_queue_than_its_seconds_show() -> None:
     """Ten records a second for five seconds, and none in the next five."""
     series = [1.0 if second % 10 < 5 else 0.0 for second in range(120)]

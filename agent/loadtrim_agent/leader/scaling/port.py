@@ -27,6 +27,8 @@ class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Instances (as the orchestrator names them) that own nothing any more and are to go, each once."""
     staying: tuple[str, ...] = ()
     """Instances of the group that are not named as victims: they may still own something."""
+    unknown: int = 0
+    """Members whose instance is not known yet: any instance may be theirs."""
     generation: int
     """Of the plan that this comes from."""
     sequence: int
@@ -45,6 +47,10 @@ class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True):
     def asks_the_same(self, other: ScaleRequest | None) -> bool:
         """Whether both want the same state, whatever plan and reason they come from."""
         return other is not None and self._wish == other._wish
+
+    def spares(self, newer: ScaleRequest) -> bool:
+        """Return whether all that a newer request keeps from going is kept by this one as well."""
+        return set(newer.staying) <= set(self.staying) and newer.unknown <= self.unknown
 
     @property
     def _wish(self) -> tuple[str, int, frozenset[str]]:

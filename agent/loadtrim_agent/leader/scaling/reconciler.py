@@ -138,12 +138,17 @@ class ScaleReconciler:
             self._failures = 0
             self._told.clear()
             self._break_off()
-        elif self._scaler.withdrawable and self._under_way and not self._under_way.request.asks_the_same(request):
+        elif self._scaler.withdrawable and self._under_way and not self._goes_on(self._under_way.request, request):
             # The other side may have got it: what was accepted before it has to be said again.
             self._last = None
             self._break_off()
         self._changed.set()
         self._signal()
+
+    @staticmethod
+    def _goes_on(under_way: ScaleRequest, newer: ScaleRequest) -> bool:
+        """Return whether a request may go on: to one that waits, a member that came meanwhile would be nobody."""
+        return under_way.asks_the_same(newer) and under_way.spares(newer)
 
     def observed(self, replicas: int, instances: Collection[str]) -> None:
         """The group as it is.

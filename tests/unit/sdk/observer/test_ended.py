@@ -26,36 +26,45 @@ def hello(member: str, instance: str, process: str) -> HelloRecord:
 def group(*records: Any) -> ObservedGroup:
     return view(
         base(1, {"a": (0,), "b": (1,), "c": (2,), "d": (3,), "e": ()}),
-        report("a", instance="pay-1", process="100-abc"),
-        report("b", instance="pay-1", process="100-abc"),
-        report("c", instance="pay-2", process="200-def"),
-        report("d", instance="pay-1", process="101-fff"),
-        report("e", instance="other-1", process="100-eee"),
+        report("a", instance="pay-1", process="100-abc-0a0a"),
+        report("b", instance="pay-1", process="100-abc-0a0a"),
+        report("c", instance="pay-2", process="200-def-0a0a"),
+        report("d", instance="pay-1", process="101-fff-0a0a"),
+        report("e", instance="other-1", process="100-eee-0a0a"),
         *records,
     ).state(1.0)
 
 
 def test_all_members_of_the_process_are_found() -> None:
-    assert members_of(group(), "pay-1", 100) == ("a", "b")
+    assert members_of(group(), "pay-1", 100, "0a0a") == ("a", "b")
 
 
 def test_what_a_process_forked_goes_on() -> None:
     """A shell, or a server whose workers outlive it, is gone: its children have other process ids."""
-    assert members_of(group(), "pay-1", 99) == ()
-    assert members_of(group(), "pay-1", 10) == ()
+    assert members_of(group(), "pay-1", 99, "0a0a") == ()
+    assert members_of(group(), "pay-1", 10, "0a0a") == ()
 
 
-def test_the_same_process_id_in_another_container_is_somebody_else() -> None:
-    assert members_of(group(), "pay-2", 100) == ()
+def test_the_same_names_in_another_container_are_somebody_elses() -> None:
+    """Two orchestrators of one group name their first instance the same, and process ids repeat."""
+    twin = report("t", instance="pay-1", process="100-ddd-1b1b")
+    assert members_of(group(hello("t", "pay-1", "100-ddd-1b1b"), twin), "pay-1", 100, "0a0a") == ("a", "b")
+    assert members_of(group(), "pay-2", 100, "0a0a") == ()
+
+
+def test_who_was_started_by_somebody_else_is_no_child() -> None:
+    """Nothing tells that it was: a member without the mark of a start, or with another one."""
+    assert members_of(group(hello("g", "pay-1", "100-ddd")), "pay-1", 100, "") == ()
+    assert members_of(group(), "pay-1", 100, "2c2c") == ()
 
 
 def test_a_member_that_has_only_said_hello_is_found() -> None:
-    assert members_of(group(hello("f", "pay-3", "300-abc")), "pay-3", 300) == ("f",)
+    assert members_of(group(hello("f", "pay-3", "300-abc-0a0a")), "pay-3", 300, "0a0a") == ("f",)
 
 
 def test_who_has_left_is_not_ended_again() -> None:
     left = LeftRecord(group=GROUP, member="a", at=0.5, generation=1)
-    assert members_of(group(left), "pay-1", 100) == ("b",)
+    assert members_of(group(left), "pay-1", 100, "0a0a") == ("b",)
 
 
 async def ends(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> tuple[list[Any], list[str]]:
@@ -69,8 +78,8 @@ async def ends(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> tupl
 
     monkeypatch.setattr(ended, "end_memberships", end)
     processes = EndedProcesses(NOWHERE, said.append)
-    processes.process_ended(group(), "pay-1", 100)
-    processes.process_ended(group(), "pay-1", 77)
+    processes.process_ended(group(), "pay-1", 100, "0a0a")
+    processes.process_ended(group(), "pay-1", 77, "0a0a")
     for _ in range(5):
         await asyncio.sleep(0)
     await processes.close()

@@ -158,6 +158,8 @@ def _works_still(target: Target, workload: Workload, wanted: ScaleRequest) -> st
             f"{_listed(strangers)} is none of its pods, so nothing tells which may go: LOADTRIM_INSTANCE has to be the "
             "pod's name"
         )
+    if wanted.unknown:
+        return f"{wanted.unknown} members have not told their pod yet, and it might be one that goes"
     working = [pod for pod in victims_to_go(target, workload, wanted) if pod in wanted.staying]
     return f"{_listed(working)} would go first and is not drained" if working else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
@@ -41,8 +42,11 @@ class Bench:
         self.now = 1000.0
         self.scaler = KubernetesScaler(target, self.cluster, self.fence, foreign, clock=lambda: self.now)
 
-    async def ask(self, replicas: int, *victims: str, staying: tuple[str, ...] = ()) -> tuple[Answer, str]:
-        outcome = await self.scaler.request(wanted(replicas, *victims, staying=staying))
+    async def ask(
+        self, replicas: int, *victims: str, staying: tuple[str, ...] = (), unknown: int = 0
+    ) -> tuple[Answer, str]:
+        request = wanted(replicas, *victims, staying=staying)
+        outcome = await self.scaler.request(msgspec.structs.replace(request, unknown=unknown))
         return outcome.answer, outcome.detail
 
 
@@ -152,6 +156,32 @@ async def test_a_rollout_is_not_made_smaller_but_larger() -> None:
     assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
     assert "a rollout is under way" in detail
     assert (await bench.ask(4))[0] is Answer.ACCEPTED
+
+
+async def test_a_statefulset_gives_nothing_while_a_member_has_not_told_its_pod() -> None:
+    bench = Bench(4, target=STATEFULSET)
+    answer, detail = await bench.ask(3, "payments-3", staying=pods(0, 1), unknown=1)
+    assert (answer, bench.cluster.writes) == (Answer.FAILED, [])
+    assert "1 members have not told their pod yet" in detail
+    assert (await bench.ask(3, "payments-3", staying=pods(0, 1, 2)))[0] is Answer.ACCEPTED
+
+
+async def test_who_came_while_a_request_waits_is_spared() -> None:
+    """It waited for a victim with the list of those who stayed; the pod that came meanwhile was on none."""
+    bench = Bench(4, target=STATEFULSET)
+    reconciler = ScaleReconciler(bench.scaler)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reconciler.run())
+        reconciler.observed(3, pods(0, 1, 2))
+        bench.cluster.generation = 2  # the controllers have not seen the last change
+        reconciler.want(wanted(3, staying=pods(0, 1, 2)))
+        await asyncio.sleep(1.0)
+        reconciler.want(wanted(3, staying=pods(0, 1, 2, 3)))
+        bench.cluster.observed = 2
+        bench.cluster.version += 1
+        await asyncio.sleep(5.0)
+        await reconciler.close()
+    assert bench.cluster.writes == []
 
 
 async def test_a_statefulset_gives_its_highest_numbers_once_they_are_drained() -> None:
