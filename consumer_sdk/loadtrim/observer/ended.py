@@ -42,17 +42,21 @@ def members_of(state: ObservedGroup, instance: str, pid: int, start: str) -> tup
     )
 
 
-async def end_memberships(connection: Connection, group: str, members: Iterable[str]) -> None:
-    """Tell the coordinator that these members have left. Members that it does not know are no trouble.
+async def end_memberships(connection: Connection, group: str, members: Iterable[str]) -> int:
+    """Tell the coordinator that these members have left.
 
     Args:
         connection: how to reach the cluster.
         group: the group's id.
         members: ids of members whose process has ended *for certain*. What a living one does meanwhile is done twice.
 
+    Returns:
+        How many of them it still had: those that left by themselves are none any more.
+
     Raises:
         KafkaError: it could not be told. It notices by the session timeout.
     """
+    ended = 0
     client = AIOKafkaClient(**connection.client_options())
     try:
         await client.bootstrap()
@@ -62,8 +66,10 @@ async def end_memberships(connection: Connection, group: str, members: Iterable[
             answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
             if answer.error_code not in (0, UnknownMemberIdError.errno):
                 raise for_code(answer.error_code)()
+            ended += answer.error_code == 0
     finally:
         await client.close()
+    return ended
 
 
 class EndedProcesses:
@@ -102,11 +108,12 @@ class EndedProcesses:
     async def _end(self, group: str, instance: str, members: tuple[str, ...]) -> None:
         try:
             async with asyncio.timeout(END_SECONDS):
-                await end_memberships(self._connection, group, members)
+                ended = await end_memberships(self._connection, group, members)
         except (KafkaError, OSError, TimeoutError) as error:
             self._say(
                 f"{instance} has ended, and group {group} could not be told ({error!r}): it notices by the session "
                 "timeout, and its partitions stand still until then. It takes READ on the group"
             )
         else:
-            self._say(f"{instance} has ended, and group {group} was told: others take its partitions now")
+            if ended:
+                self._say(f"{instance} has ended, and group {group} was told: others take its partitions now")

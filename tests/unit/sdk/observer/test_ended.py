@@ -67,14 +67,15 @@ def test_who_has_left_is_not_ended_again() -> None:
     assert members_of(group(left), "pay-1", 100, "0a0a") == ("b",)
 
 
-async def ends(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> tuple[list[Any], list[str]]:
+async def ends(monkeypatch: pytest.MonkeyPatch, error: Exception | None, known: int = 2) -> tuple[list[Any], list[str]]:
     asked: list[Any] = []
     said: list[str] = []
 
-    async def end(connection: Connection, name: str, members: tuple[str, ...]) -> None:
+    async def end(connection: Connection, name: str, members: tuple[str, ...]) -> int:
         asked.append((connection, name, members))
         if error is not None:
             raise error
+        return known
 
     monkeypatch.setattr(ended, "end_memberships", end)
     processes = EndedProcesses(NOWHERE, said.append)
@@ -90,6 +91,13 @@ async def test_the_group_is_told_once_and_it_is_said(monkeypatch: pytest.MonkeyP
     asked, said = await ends(monkeypatch, None)
     assert asked == [(NOWHERE, GROUP, ("a", "b"))]
     assert said == [f"pay-1 has ended, and group {GROUP} was told: others take its partitions now"]
+
+
+async def test_nothing_is_said_of_members_that_had_left_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a process is seen before its last record in the log is read."""
+    asked, said = await ends(monkeypatch, None, known=0)
+    assert asked == [(NOWHERE, GROUP, ("a", "b"))]
+    assert said == []
 
 
 async def test_a_group_that_cannot_be_told_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

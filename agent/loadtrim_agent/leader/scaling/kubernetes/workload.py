@@ -159,7 +159,7 @@ def _works_still(target: Target, workload: Workload, wanted: ScaleRequest) -> st
             "pod's name"
         )
     if wanted.unknown:
-        return f"{wanted.unknown} members have not told their pod yet, and it might be one that goes"
+        return f"members that have not told their pod yet: {wanted.unknown}; it might be one that goes"
     working = [pod for pod in victims_to_go(target, workload, wanted) if pod in wanted.staying]
     return f"{_listed(working)} would go first and is not drained" if working else ""
 
