@@ -37,6 +37,8 @@ FAILURES_MAX = 6
 """All instances ending right after their start so many times in a row: there is no point in going on."""
 GROUP_LINE_SECONDS = 10.0
 LOOK_SECONDS = 0.25
+EXIT_SECONDS = 30.0
+"""A process that ended is looked for among the members for so long. Chosen: longer than the session timeout."""
 RICH_MISSING = "loadtrim up: the live view needs rich (pip install rich); going on with plain lines"
 
 
@@ -111,6 +113,8 @@ class _Session:
         self._stop = asyncio.Event()
         self._follower: GroupFollower | None = None
         self._ended = EndedProcesses(connection, self._on_told)
+        self._exits: list[OrchestratorEvent] = []
+        """Processes that ended and were not seen as members yet."""
         self._last_words = ""
         live = None if args.plain or args.json or not sys.stdout.isatty() else _live_module()
         self._live: Any = live
@@ -159,6 +163,7 @@ class _Session:
         while not self._stop.is_set():
             if up.failing(FAILURES_MAX):
                 return True
+            self._tell_exits()
             if self._live is None and time.monotonic() - said_at >= GROUP_LINE_SECONDS:
                 said_at = time.monotonic()
                 self._say_group()
@@ -231,11 +236,23 @@ class _Session:
     def _on_exit(self, event: OrchestratorEvent) -> None:
         if event.exit_code != 0:
             self._last_words = event.words
-        follower = self._follower
+        self._exits.append(event)
+        self._tell_exits()
+
+    def _tell_exits(self) -> None:
+        """Tell the group of processes that have ended, once it is seen: in its first seconds it is not followed yet."""
+        follower, now = self._follower, time.time()
         # Where all end, nobody is there to take anything over.
-        if follower is not None and not follower.trouble and event.process_id is not None and not self._stop.is_set():
-            state = follower.view.state(time.time())
-            self._ended.process_ended(state, event.instance, event.process_id, event.start)
+        if not self._exits or follower is None or follower.trouble or self._stop.is_set():
+            return
+        state = follower.view.state(now)
+        self._exits = [
+            event
+            for event in self._exits
+            if event.process_id is not None
+            and now - event.at < EXIT_SECONDS
+            and not self._ended.process_ended(state, event.instance, event.process_id, event.start)
+        ]
 
     def _on_told(self, words: str) -> None:
         if self._live is None:

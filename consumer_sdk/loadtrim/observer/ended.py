@@ -85,7 +85,7 @@ class EndedProcesses:
         self._say = say
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def process_ended(self, state: ObservedGroup, instance: str, pid: int, start: str) -> None:
+    def process_ended(self, state: ObservedGroup, instance: str, pid: int, start: str) -> bool:
         """Take note of a process that was reaped. Returns at once.
 
         Args:
@@ -93,11 +93,15 @@ class EndedProcesses:
             instance: as in :func:`members_of`.
             pid: as well.
             start: as well.
+
+        Returns:
+            Whether the group is seen to have a member of it.
         """
         if members := members_of(state, instance, pid, start):
             task = asyncio.create_task(self._end(state.group, instance, members), name=f"end {instance}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        return bool(members)
 
     async def close(self) -> None:
         """Give up what is under way: the group notices by itself."""
