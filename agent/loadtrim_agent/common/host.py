@@ -14,6 +14,7 @@ from .settings import AgentSettings
 __all__ = ["REQUESTED_AT", "instance_name", "process_id", "process_name", "start_mark", "start_of"]
 
 REQUESTED_AT = "LOADTRIM_REQUESTED_AT"
+"""The setting ``requested_at``, as an orchestrator writes it into the environment."""
 
 KUBERNETES = "KUBERNETES_SERVICE_HOST"
 """Source: Kubernetes sets it in every container of a pod."""

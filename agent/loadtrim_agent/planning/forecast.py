@@ -252,7 +252,8 @@ def _together(objective_seconds: float, count: int) -> int:
     return max(1, min(round(SUM_OBJECTIVES * objective_seconds), count // SUMS_MIN))
 
 
-def _seen(values: Sequence[float], line: _Line, objective_seconds: float) -> float:
+@lru_cache(maxsize=4)  # one decision asks for it ten times
+def _seen(values: tuple[float, ...], line: _Line, objective_seconds: float) -> float:
     """Return the variance of sums of neighbours over their mean, around a line."""
     count = len(values)
     together = _together(objective_seconds, count)

@@ -20,14 +20,7 @@ from .bucket_sums import SlotSums
 from .chance import Blocks, chance_share
 from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
 from .history import RecentSeconds
-from .values import (
-    TAUS_SECONDS,
-    GroupState,
-    MemberObservation,
-    Observation,
-    PartitionObservation,
-    PlanConfig,
-)
+from .values import TAUS_SECONDS, GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
 __all__ = ["SLOT_SECONDS", "Average", "History", "flow_of", "shape_of"]
 

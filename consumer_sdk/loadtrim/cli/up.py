@@ -38,7 +38,7 @@ FAILURES_MAX = 6
 GROUP_LINE_SECONDS = 10.0
 LOOK_SECONDS = 0.25
 EXIT_SECONDS = 30.0
-"""A process that ended is looked for among the members for so long. Chosen: longer than the session timeout."""
+"""A process that ended is looked for among the members for so long. Chosen: three default session timeouts."""
 RICH_MISSING = "loadtrim up: the live view needs rich (pip install rich); going on with plain lines"
 
 

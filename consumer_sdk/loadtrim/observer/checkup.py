@@ -57,15 +57,11 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
     def grant(self, *words: str) -> str:
         """Return the command that adds an ACL."""
-        start = (
-            "kafka-acls.sh",
-            "--bootstrap-server",
-            self.bootstrap,
-            "--add",
-            "--allow-principal",
-            f"User:{self.user}",
-        )
-        return shlex.join((*start, *words))
+        return self.command("kafka-acls.sh", "--add", "--allow-principal", f"User:{self.user}", *words)
+
+    def command(self, tool: str, *words: str) -> str:
+        """Return the command line of one of Kafka's own tools."""
+        return shlex.join((tool, "--bootstrap-server", self.bootstrap, *words))
 
     def on_topic(self, topic: str, operations: Sequence[Operation]) -> str:
         """Return the command that lets the principal do this with a topic."""
@@ -154,18 +150,8 @@ def _control(needs: Needs, rights: ClusterRights) -> Finding:
         return wrong
     if there.partitions < CONTROL_PARTITIONS:
         detail = f"it has {there.partitions} partition, and {CONTROL_PARTITIONS} are needed"
-        remedy = shlex.join(
-            (
-                "kafka-topics.sh",
-                "--bootstrap-server",
-                needs.bootstrap,
-                "--alter",
-                "--topic",
-                needs.control,
-                "--partitions",
-                str(CONTROL_PARTITIONS),
-            )
-        )
+        words = ("--alter", "--topic", needs.control, "--partitions", str(CONTROL_PARTITIONS))
+        remedy = needs.command("kafka-topics.sh", *words)
         return Finding(what=what, verdict=Verdict.MISSING, detail=detail, remedy=remedy)
     return Finding(what=what, verdict=Verdict.OK, detail="may be read and written")
 
@@ -179,38 +165,16 @@ def _settings(needs: Needs, settings: Mapping[str, str] | None) -> Finding:
     if not wrong:
         return Finding(what=what, verdict=Verdict.OK, detail="as they have to be")
     has = ", ".join(f"{name} is {settings.get(name)}" for name in wrong)
-    remedy = shlex.join(
-        (
-            "kafka-configs.sh",
-            "--bootstrap-server",
-            needs.bootstrap,
-            "--alter",
-            "--entity-type",
-            "topics",
-            "--entity-name",
-            needs.control,
-            "--add-config",
-            ",".join(f"{name}={value}" for name, value in wrong.items()),
-        )
-    )
+    added = ",".join(f"{name}={value}" for name, value in wrong.items())
+    words = ("--alter", "--entity-type", "topics", "--entity-name", needs.control, "--add-config", added)
+    remedy = needs.command("kafka-configs.sh", *words)
     return Finding(what=what, verdict=Verdict.MISSING, detail=has, remedy=remedy)
 
 
 def _create(needs: Needs) -> str:
     configs = (word for name, value in topic_configs().items() for word in ("--config", f"{name}={value}"))
-    return shlex.join(
-        (
-            "kafka-topics.sh",
-            "--bootstrap-server",
-            needs.bootstrap,
-            "--create",
-            "--topic",
-            needs.control,
-            "--partitions",
-            str(CONTROL_PARTITIONS),
-            *configs,
-        )
-    )
+    words = ("--create", "--topic", needs.control, "--partitions", str(CONTROL_PARTITIONS))
+    return needs.command("kafka-topics.sh", *words, *configs)
 
 
 def _listed(operations: Sequence[Operation]) -> str:
