@@ -28,6 +28,7 @@ PARTITIONS = 4
 SETTINGS = {
     "LOADTRIM_HTTP": "off",
     "LOADTRIM_DRAIN_SECONDS": "5",
+    "PYTHONUNBUFFERED": "",  # Unbuffered, print() writes word by word, and a log line may come in between.
     "LOADTRIM_MODE": "shadow",  # Partitions are shared by number, so that they move in every run.
 }
 
@@ -82,12 +83,14 @@ async def running(section: str, directory: Path, charged: Counter[int]) -> Async
         sys.executable, *COMMANDS[section], cwd=directory, env={**os.environ, **SETTINGS},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
+    program = Running(process, charged)
     try:
-        yield Running(process, charged)
+        yield program
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)  # Taskiq's workers are processes of its own.
             await process.wait()
+        print("".join(program.output))  # Shown where the test fails.
 
 
 Send = Callable[[int], Awaitable[None]]

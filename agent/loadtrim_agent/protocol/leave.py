@@ -183,11 +183,7 @@ class Leave:
             if assignment is not None and machine.log_works
             else []
         )
-        advised = {
-            Partition(m.topic, m.partition): m.target
-            for m in (machine.plan.moves if machine.plan is not None else ())
-            if m.source == me
-        }
+        advised = {Partition(m.topic, m.partition): m.target for m in machine.plan.moves if m.source == me}
         target = advised.get(partition, "")
         if target not in takers:
             target = takers[0] if takers else ""

@@ -62,6 +62,7 @@ from .events import (
 )
 from .future_records import FutureRecords
 from .group_config import COORDINATOR_MOVED, Code, GroupConfig
+from .latest_plan import LatestPlan
 from .lease import Lease
 from .leave import Leave
 from .membership import Membership
@@ -109,8 +110,7 @@ class Machine:
         self._log_failed = not config.log_usable
         self._broken = False
         """The machine contradicted itself once: nothing is given away any more."""
-        self.plan: PlanRecord | None = None
-        """The leader's latest advice in this generation."""
+        self.plan = LatestPlan()
         self.manual_override: ManualOverrideRecord | None = None
         self.leave = Leave(self)
         self._mixed = MixedGroup(config, self.partitions, self.emit)
@@ -234,7 +234,7 @@ class Machine:
             assignment=membership.assignment,
             owners=ownership.owners() if ownership is not None else None,
             assigned=views(self.partitions.assigned),
-            plan=self.plan,
+            plan=self.plan.record,
             manual_override=self.manual_override,
             leaving=self.leaving_members(),
         )
@@ -258,6 +258,9 @@ class Machine:
         if membership.stable and self.log_works and now >= membership.blind.over_at:
             membership.rejoin(now)
         self._prefetches.tick(now)
+        if self.plan.unopened:
+            for partition, target in self.plan.opened(self.partitions.assigned):
+                self._intend(now, partition, target)
         self._release_settled(now)
         self.leave.step(now)
         membership.maybe_join(now)
@@ -286,7 +289,7 @@ class Machine:
 
     def enter(self, now: float, answer: GroupAnswer) -> None:
         membership = self.membership
-        self.plan = None
+        self.plan = LatestPlan()
         self._mixed.end_revoking()
         self.emit(
             EnteredCommand(
@@ -325,7 +328,7 @@ class Machine:
     def forget(self, now: float) -> None:
         self._mixed.forget()
         self._future.clear()
-        self.plan = None
+        self.plan = LatestPlan()
         self._prefetches.drop_all()
         self.partitions.ownership = None
         self.partitions.drop_all()
@@ -441,9 +444,9 @@ class Machine:
 
     def _advise(self, now: float, plan: PlanRecord) -> None:
         """Plans are advice: this member's own moves are begun, if they can be."""
-        if self.plan is not None and plan.sequence <= self.plan.sequence:
+        if self.plan.record is not None and plan.sequence <= self.plan.record.sequence:
             return
-        self.plan = plan
+        self.plan = LatestPlan(plan)
         for move in plan.moves:
             if move.source == self.membership.member:
                 self._intend(now, Partition(move.topic, move.partition), move.target)
@@ -478,7 +481,10 @@ class Machine:
             and target not in self.peers.leaving
             and self.peers.well(target)
         )
-        if not allowed or not self.partitions.intend(now, partition, target):
+        held = self.partitions.assigned.get(partition)
+        if allowed and held is not None and not held.opened:
+            self.plan.unopened[partition] = target
+        elif not allowed or not self.partitions.intend(now, partition, target):
             self.emit(CountCommand(what=ProtocolCount.MOVE_NOT_POSSIBLE, partition=partition))
 
     def _release_settled(self, now: float) -> None:

@@ -121,7 +121,7 @@ def test_a_plan_counts_once_and_in_its_generation_only() -> None:
         assert d.read(plan) == []
     d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=2))
     assert d.read(PlanRecord(group=GROUP, member=OTHER, at=0.0, generation=1, sequence=2, moves=move)) == []
-    assert d.machine.plan is not None
+    assert d.machine.plan.record is not None
 
 
 def test_with_nobody_to_give_to_it_commits_and_leaves_the_rest_to_the_map() -> None:

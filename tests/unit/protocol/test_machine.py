@@ -193,10 +193,10 @@ def test_a_plan_of_a_member_that_does_not_lead_is_not_heeded() -> None:
     plan = PlanRecord(group=GROUP, member="m9", at=0.0, generation=1, sequence=2**62, moves=(move,))
     d.read(plan)
     assert d.counted() == ["foreign_plan"]
-    assert d.machine.plan is None
+    assert d.machine.plan.record is None
     mine = msgspec.structs.replace(plan, member=OTHER, sequence=1)
     d.read(mine)
-    assert d.machine.plan == mine
+    assert d.machine.plan.record == mine
     assert d.machine.partitions.assigned[P0].state is AssignedState.PRE_COMMIT
 
 
@@ -254,7 +254,7 @@ def test_a_plan_that_is_read_in_a_rebalance_is_not_heeded() -> None:
     d = Driver().running(0, owns={ME: (0,), OTHER: (1,)})
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.read(plan_of(1, FROM_ME, TO_ME))
-    assert (d.out, d.machine.plan) == ([], None)
+    assert (d.out, d.machine.plan.record) == ([], None)
 
 
 def test_the_plans_of_a_generation_count_from_its_first_on() -> None:
@@ -263,9 +263,50 @@ def test_the_plans_of_a_generation_count_from_its_first_on() -> None:
     d.read(plan_of(7))
     d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
     d.into(2, m1=(0,), m2=())
-    assert d.machine.plan is None
+    assert d.machine.plan.record is None
     d.read(plan_of(1, FROM_ME, generation=2))
     assert d.machine.partitions.assigned[P0].state is AssignedState.PRE_COMMIT
+
+
+def test_a_move_that_is_advised_before_its_partition_is_opened_waits_for_that() -> None:
+    """A group's first plan may overtake the first commit of a start. The move was refused, and rested for 10 s."""
+    d = Driver().running(0, offset=-1)
+    d.all(c.SendCommitCommand)
+    d.read(plan_of(1, FROM_ME))
+    assert (d.counted(), d.kinds()) == ([], [])
+    d.commit_answered()
+    assert d.kinds() == ["Run", "GatherCommits"]
+    assert d.machine.partitions.assigned[P0].target == OTHER
+
+
+def test_a_move_that_waits_for_its_partition_is_off_with_the_next_plan() -> None:
+    d = Driver().running(0, offset=-1)
+    d.all(c.SendCommitCommand)
+    d.read(plan_of(1, FROM_ME))
+    d.read(plan_of(2))
+    d.commit_answered()
+    assert d.kinds() == ["Run"]
+
+
+def test_a_move_that_waits_for_its_partition_is_off_with_the_next_generation() -> None:
+    d = Driver().running(0, offset=-1)
+    d.all(c.SendCommitCommand)
+    d.read(plan_of(1, FROM_ME))
+    d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
+    d.into(2, m1=(0,), m2=())
+    d.commit_answered(Code.ILLEGAL_GENERATION)
+    d.all(c.SendCommitCommand)
+    d.commit_answered()
+    assert d.kinds() == ["Run"]
+
+
+def test_a_move_that_waits_for_its_partition_is_not_possible_when_its_target_has_left() -> None:
+    d = Driver().running(0, offset=-1)
+    d.all(c.SendCommitCommand)
+    d.read(plan_of(1, FROM_ME))
+    d.read(LeavingRecord(group=GROUP, member=OTHER, at=0.0, generation=1))
+    d.commit_answered()
+    assert (d.kinds(), d.counted()) == (["Run"], ["move_not_possible"])
 
 
 def test_a_member_that_does_not_subscribe_the_topic_is_given_nothing_of_it() -> None:
