@@ -221,6 +221,26 @@ async def test_workers_that_are_cut_short_leave_their_records_to_the_next_owner(
     assert done == Counter(range(20))
 
 
+async def test_a_batch_that_was_handled_is_done_where_the_next_call_is_cut_short(quick_kafka: Cluster) -> None:
+    """The first calls of a consumer let others begin before they look. Cut there, the batch was handled twice."""
+    topic, group = quick_kafka.create_topic(partitions=1), new_group()
+    await send(quick_kafka, topic, ["0", "1"])
+    consumer = FrameworkConsumer(
+        Consumer(topic, bootstrap_servers=quick_kafka.bootstrap, group_id=group, **QUICK), told=True
+    )
+    await consumer.start()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not await consumer.getmany(timeout_ms=1_000):
+            pass
+        consumer.end_batch()
+        asking = asyncio.create_task(consumer.getmany(timeout_ms=1_000))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await consumer.stop()
+    assert await committed_offsets(quick_kafka.bootstrap, group) == {(topic, 0): 2}
+
+
 class Recorded(ConsumerRebalanceListener):
     """Begins with the third record of each partition."""
 

@@ -89,8 +89,9 @@ class FrameworkConsumer:
 
     async def getmany(self, *partitions: TopicPartition, **options: Any) -> Batches:
         """Return the next records, as ``Consumer.getmany`` does."""
-        self._batch_handled = False
-        return await self.consumer.getmany(*partitions, **options)
+        batches = await self.consumer.getmany(*partitions, **options)
+        self._batch_handled = False  # Not before: a call that is cancelled may not have told of the last batch.
+        return batches
 
     async def stop(self) -> None:
         """Leave the group, with all that handlers have ended with done."""
