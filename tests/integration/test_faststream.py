@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kafka
 
 PARTITIONS = 4
 RECORDS = 200
-QUICK = {"auto_offset_reset": "earliest", "session_timeout_ms": 3_000, "heartbeat_interval_ms": 500}
+QUICK = {"auto_offset_reset": "earliest", "session_timeout_ms": 30_000, "heartbeat_interval_ms": 500}
 
 Handle = Callable[[int], Awaitable[None]]
 Subscribe = Callable[[KafkaBroker, str, str, Handle], None]
