@@ -77,8 +77,33 @@ class Settings(AgentSettings, frozen=True, kw_only=True):
                 ) from None
         if self.scaler == "webhook" and not self.scaler_url:
             raise _bad("scaler", self.scaler, "webhook only together with LOADTRIM_SCALER_URL")
+        if self.scaler == "metric":
+            self._check_metric()
         self._check_scaler()
         self._check_time_zone()
+
+    def _check_metric(self) -> None:
+        """An autoscaler has to find the number, and probes have to find the readiness."""
+        address = parse_address(self.http)
+        if address is None or address.port == 0:
+            raise _bad(
+                "http",
+                self.http,
+                "with LOADTRIM_SCALER=metric a fixed port, e.g. 0.0.0.0:9095: the autoscaler reads /replicas or "
+                "/metrics there, and the readiness probe asks /readyz",
+            )
+        if self.scaler_url or self.scaler_token:
+            raise _bad(
+                "scaler",
+                self.scaler,
+                "metric only without LOADTRIM_SCALER_URL and LOADTRIM_SCALER_TOKEN: nobody is asked",
+            )
+        if self.kubernetes_foreign != "correct":
+            raise _bad(
+                "kubernetes_foreign",
+                self.kubernetes_foreign,
+                "respect only with LOADTRIM_SCALER=kubernetes: the replicas are the autoscaler's",
+            )
 
     def _check_scaler(self) -> None:
         """Neither value is quoted: both may hold a secret."""

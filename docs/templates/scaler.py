@@ -5,7 +5,7 @@
 2. Fill in :meth:`Orchestrator.put`: one call of your orchestrator's API. Keep ``FakeOrchestrator`` for the test.
 3. ``SCALER=<path of the copy> pytest tests/contract/test_scaler_contract.py`` runs the contract suite on the copy.
 4. ``agent/loadtrim_agent/common/settings.py``: its name in ``ScalerName``.
-5. ``agent/loadtrim_agent/runtime/services.py``: make it in ``_make_scaler``.
+5. ``agent/loadtrim_agent/runtime/scaling.py``: make it in ``make_scaler``.
 6. ``docs/reference.md``: its name at ``LOADTRIM_SCALER``.
 7. ``.venv/bin/ruff check --fix .`` sorts the imports; then ``make test-unit lint types``.
 
@@ -47,6 +47,8 @@ class TemplateScaler:
     """False: there is nobody to ask."""
     withdrawable = False
     """True: a call that was cancelled cannot take effect after a later one; a newer wish need not wait for it."""
+    per_generation = False
+    """True: a wish counts in its generation only, so it is sent again in the next one, also where the group is so."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator

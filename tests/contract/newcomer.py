@@ -68,7 +68,7 @@ def add_scaler(tree: Path) -> None:
     settings = tree / "agent/loadtrim_agent/common/settings.py"
     settings.write_text(re.sub(r"(ScalerName = Literal\[.*?)\]", r'\1, "hook"]', settings.read_text()))
     insert(
-        tree / "agent/loadtrim_agent/runtime/services.py",
+        tree / "agent/loadtrim_agent/runtime/scaling.py",
         ("from loadtrim_agent.leader.scaling.none ", "from loadtrim_agent.leader.scaling.hook import template"),
         ("    return NoneScaler()", '    if settings.scaler == "hook":\n        return template()[0]'),
     )

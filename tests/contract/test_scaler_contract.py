@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from contract import webhook_receiver as receiver
 from loadtrim_agent.leader.scaling.kubernetes.api import ApiError
 from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
 from loadtrim_agent.leader.scaling.kubernetes.target import parse_target
+from loadtrim_agent.leader.scaling.metric import MetricScaler
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import DETAIL_MAX, Answer, ScaleOutcome, Scaler, ScaleRequest
 from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 from unit.leader.scaling.fake import FakeScaler
+from unit.leader.scaling.fake_group import FakeGroup
 from unit.leader.scaling.kubernetes.fake_cluster import FakeCluster, OpenFence
 
 TOKEN = "s3cret-t0ken"
@@ -46,6 +49,8 @@ class Harness:
     arrived: Callable[[], AbstractAsyncContextManager[None]]
     names_victims: bool = True
     """The other side is told who is to go. False: it sees by itself."""
+    hanging: Callable[[ScaleRequest], ScaleRequest] = lambda wanted: wanted
+    """Makes a request one that waits, where that is a matter of the request itself."""
 
     def holds(self, replicas: int, victims: tuple[str, ...] = ()) -> bool:
         """Whether the other side has this wanted state; nothing, where there is none to ask."""
@@ -135,6 +140,23 @@ async def kubernetes_harness() -> AsyncIterator[Harness]:
     await scaler.close()
 
 
+@asynccontextmanager
+async def metric_harness() -> AsyncIterator[Harness]:
+    group = FakeGroup()
+    scaler = MetricScaler(group, group)
+    yield Harness(
+        scaler,
+        lambda: None if (published := scaler.published()) is None else (published, ()),
+        lambda: setattr(group, "fails_next", True),
+        lambda: None,
+        at_once,
+        names_victims=False,
+        # No victim is named, so ten that work keep the number up.
+        hanging=lambda wanted: structs.replace(wanted, staying=tuple(f"pod-{number}" for number in range(10))),
+    )
+    await scaler.close()
+
+
 def load_template() -> Any:
     """Load the file as a module; a copy in the agent as the module that it is, for its imports are relative."""
     path = Path(os.environ.get("SCALER", TEMPLATE))
@@ -152,6 +174,7 @@ def load_template() -> Any:
 HARNESSES = {
     "fake": fake_harness,
     "kubernetes": kubernetes_harness,
+    "metric": metric_harness,
     "none": none_harness,
     "template": template_harness,
     "webhook": webhook_harness,
@@ -218,7 +241,7 @@ async def test_an_other_side_that_fails_is_an_outcome_and_the_next_request_works
 async def test_close_breaks_off_what_is_under_way(harness: Harness) -> None:
     harness.hang_next()
     async with asyncio.timeout(10):
-        request = asyncio.create_task(harness.scaler.request(wanted()))
+        request = asyncio.create_task(harness.scaler.request(harness.hanging(wanted())))
         if harness.scaler.scales:
             async with harness.arrived():
                 assert not request.done()
@@ -244,7 +267,7 @@ async def test_a_cancelled_request_ends_at_once_and_the_next_one_works(harness: 
         return
     harness.hang_next()
     async with asyncio.timeout(10):
-        request = asyncio.create_task(harness.scaler.request(wanted(9)))
+        request = asyncio.create_task(harness.scaler.request(harness.hanging(wanted(9))))
         async with harness.arrived():
             request.cancel()
         with pytest.raises(asyncio.CancelledError):

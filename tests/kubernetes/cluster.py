@@ -26,6 +26,10 @@ __all__ = ["ADMIN_TOKEN", "ControlPlane"]
 ADMIN_TOKEN: Final = "admin-of-the-tests"
 START_SECONDS = 60.0
 LOOK_SECONDS = 0.1
+GATES: Final = "HPAConfigurableTolerance=true"
+"""What is on by default in releases after this one, and the examples use."""
+AUTOSCALER_SECONDS: Final = 1.0
+"""Between two looks of a HorizontalPodAutoscaler; 15 s unless set."""
 CONTROLLERS = (
     "deployment-controller",
     "disruption-controller",
@@ -134,6 +138,7 @@ class ControlPlane:
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
             "--endpoint-reconciler-type=none",
+            f"--feature-gates={GATES}",
             "-v=0",
         )
         self._wait("the API server", lambda: self.authorities.exists() and self.call("GET", "/readyz") == "ok")
@@ -150,6 +155,8 @@ class ControlPlane:
             f"--authorization-kubeconfig={config}",
             f"--controllers={','.join(CONTROLLERS)}",
             "--leader-elect=false",
+            f"--feature-gates={GATES}",
+            f"--horizontal-pod-autoscaler-sync-period={AUTOSCALER_SECONDS:g}s",
             f"--service-account-private-key-file={key}",
             f"--root-ca-file={self.authorities}",
             "--secure-port=0",

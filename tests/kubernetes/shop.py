@@ -23,6 +23,8 @@ _PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
+    "Service": "/api/v1/namespaces/{}/services",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
 }
 
 

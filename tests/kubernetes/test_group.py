@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import sys
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -20,8 +23,10 @@ from demo.load import LoadOptions, LoadRates, play, shares_even
 from loadtrim.testing import Cluster
 from loadtrim.testing.ports import free_ports
 
+from .cluster import ControlPlane
+from .external_metrics import ExternalMetrics
 from .node import Node, Process
-from .shop import Shop, wait_until
+from .shop import Shop, manifests, wait_until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka]
 SERVICE = Path(__file__).parents[2] / "examples" / "payments" / "service.py"
@@ -37,7 +42,10 @@ class Services:
     kafka: Cluster
     shop: Shop
     directory: Path
+    scaler: str = "kubernetes"
     group: str = field(default_factory=lambda: f"payments-{uuid.uuid4().hex[:8]}")
+    ports: dict[str, int] = field(default_factory=dict)
+    """Pod -> the port of its HTTP server."""
 
     def __post_init__(self) -> None:
         self.topic = self.kafka.create_topic(partitions=PARTITIONS)
@@ -48,12 +56,14 @@ class Services:
     def start(self, pod: dict[str, Any]) -> Process:
         """Run a pod's container: the environment of its spec, but for what a machine without containers has not."""
         (port,) = free_ports(1)
+        self.ports[pod["metadata"]["name"]] = port
         (container,) = pod["spec"]["containers"]
         environment = {
             **os.environ,
             **{entry["name"]: entry["value"] for entry in container["env"] if "value" in entry},
             "LOADTRIM_INSTANCE": pod["metadata"]["name"],
             "LOADTRIM_HTTP": f"127.0.0.1:{port}",
+            "LOADTRIM_SCALER": self.scaler,
             "KUBERNETES_SERVICE_HOST": self.shop.plane.host,
             "KUBERNETES_SERVICE_PORT": str(self.shop.plane.port),
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
@@ -66,6 +76,17 @@ class Services:
         command = [sys.executable, "-m", "kubernetes.pod", str(self.shop.account), str(SERVICE)]
         output = self.directory / f"{pod['metadata']['name']}.log"
         return Process(command, environment, f"http://127.0.0.1:{port}/readyz", output)
+
+    def published(self) -> int | None:
+        """Return what an adapter finds that asks all pods, as KEDA's with ``aggregationType: max``."""
+        found = []
+        for pod in self.shop.pods():
+            with contextlib.suppress(OSError, KeyError):
+                url = f"http://127.0.0.1:{self.ports[pod]}/replicas"
+                answer = urllib.request.urlopen(url, timeout=1.0)
+                with answer:
+                    found.append(int(json.load(answer)["replicas"][self.group]))
+        return max(found, default=None)
 
     def play(self, *levels: tuple[float, int]) -> int:
         """Send a load of (records/s, seconds), one level after the other; return the most replicas meanwhile."""
@@ -90,7 +111,13 @@ class Services:
 
 @pytest.fixture
 def services(kafka: Cluster, shop: Shop, tmp_path: Path) -> Iterator[Services]:
-    made = Services(kafka, shop, tmp_path)
+    with running(Services(kafka, shop, tmp_path)) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def running(made: Services) -> Iterator[Services]:
+    shop = made.shop
     with Node(shop.plane, shop.namespace, made.start) as node:
         shop.deploy(1)
         wait_until("the first pod", lambda: shop.ready() == 1)
@@ -111,3 +138,26 @@ def test_the_leader_scales_its_own_deployment_up_and_down(services: Services) ->
     verdict = check(read_run(services.journal))
     assert verdict.spotless, str(verdict)
     assert verdict.done == 120 * 25 + 2 * 25
+
+
+@pytest.mark.slow
+def test_an_autoscaler_scales_it_by_what_the_leader_publishes(
+    kafka: Cluster, plane: ControlPlane, shop: Shop, tmp_path: Path
+) -> None:
+    """As above, without a right or a token. The pods that go are the drained ones: no record is repeated."""
+    (shop.account / "token").write_text("of no account")
+    with (
+        running(Services(kafka, shop, tmp_path, scaler="metric")) as services,
+        ExternalMetrics(plane, tmp_path) as metrics,
+    ):
+        metrics.read[shop.namespace] = services.published
+        for item in manifests("metric-hpa/hpa.yaml"):
+            shop.create(item)
+        assert services.play((120.0, 30), (2.0, 40)) >= 3
+        wait_until("one replica", lambda: shop.replicas() == 1, SCALE_SECONDS)
+        wait_until("one pod", lambda: len(shop.pods()) == 1)
+        shop.scale(0)
+        wait_until("the last pod's end", lambda: not shop.pods())
+        verdict = check(read_run(services.journal))
+        assert verdict.spotless, str(verdict)
+        assert verdict.done == 120 * 30 + 2 * 40

@@ -51,7 +51,7 @@ Moment = Annotated[
     msgspec.Meta(description="a time in seconds since the epoch, e.g. 1760000000.5"),
 ]
 Mode = Literal["active", "shadow"]
-ScalerName = Literal["none", "webhook", "kubernetes"]
+ScalerName = Literal["none", "webhook", "kubernetes", "metric"]
 ForeignReplicas = Literal["respect", "correct"]
 
 
@@ -100,7 +100,7 @@ class AgentSettings(ScalerSettings, frozen=True, kw_only=True):
     instance_type: str = ""
     """Members of one type have one speed."""
     http: str = "127.0.0.1:0"
-    """Address of /metrics, /healthz, /readyz, /status; port 0: any free one; ``off``."""
+    """Address of /metrics, /healthz, /readyz, /replicas, /status; port 0: any free one; ``off``."""
     time_zone: str = "UTC"
     """IANA name of the zone whose weeks baselines follow that do not name theirs."""
     control_topic: str = ""

@@ -56,6 +56,9 @@ class ReportTarget(Protocol):
     def member(self) -> tuple[str, int]:
         """Member id and generation now; an empty id: not in the group yet."""
 
+    def unready(self) -> bool:
+        """Return whether an orchestrator knows by the readiness probe that this process is to go."""
+
     def load_seconds(self) -> float:
         """Longest time between two ``load`` records in a group of this size."""
 

@@ -31,6 +31,8 @@ class Instances:
         self.own = own
         self._said: dict[str, _Said] = {}
         """Invariant: the member that spoke last is last."""
+        self._unready: set[str] = set()
+        """Instances whose last report said so. Invariant: each is one that a member of :attr:`_said` has."""
         self._told: dict[str, tuple[str, ...]] = {}
         """Instance -> its processes, as they were last complained about."""
 
@@ -40,6 +42,21 @@ class Instances:
         self._said[member] = _Said(instance, process)
         if len(self._said) > REMEMBERED_MAX:
             del self._said[next(iter(self._said))]
+
+    def hear_readiness(self, instance: str, *, unready: bool) -> None:
+        """Take in what an instance says of its readiness probe (:attr:`ReportRecord.unready`)."""
+        if unready:
+            self._unready.add(instance)
+        else:
+            self._unready.discard(instance)
+
+    def is_unready(self, instance: str) -> bool:
+        """Return whether its readiness probe is answered 503, so that the orchestrator knows that it is to go."""
+        return instance in self._unready
+
+    def stay(self, instances: Collection[str]) -> None:
+        """Forget that these were not ready: they are victims no more, and would have to say it anew."""
+        self._unready.difference_update(instances)
 
     def of(self, member: str) -> str | None:
         """Return the member's instance; None: it has not said yet."""
@@ -53,6 +70,7 @@ class Instances:
                 break
             if member not in members:
                 del self._said[member]
+        self._unready.intersection_update(said.instance for said in self._said.values())
 
     def new_complaints(self, members: Collection[str]) -> list[str]:
         """Return a sentence for each instance of these members that has other processes than when it was last asked."""

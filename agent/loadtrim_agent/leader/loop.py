@@ -158,6 +158,7 @@ class GroupView:
     def observe(self, report: ReportRecord) -> None:
         """Take in a member's report."""
         self.instances.hear(report.member, report.instance, report.process)
+        self.instances.hear_readiness(report.instance, unready=report.unready)
         self._weigh(report)
 
     def advised(self, decision: DecisionRecord) -> None:
@@ -257,6 +258,7 @@ class LeaderLoop:
         config: what it is set to.
         connection: the user's connection settings, for the baseline topic.
         group: the group as this member's agent knows it.
+        instances: the members' instances.
         metrics: where plans are counted.
         reconciler: asks the orchestrator; run and closed by the composition root.
         boundary: counts what broke here.
@@ -268,6 +270,7 @@ class LeaderLoop:
         config: PlanConfig,
         connection: Mapping[str, Any],
         group: LedGroup,
+        instances: Instances,
         metrics: Metrics,
         reconciler: ScaleReconciler,
         boundary: ErrorBoundary,
@@ -281,7 +284,7 @@ class LeaderLoop:
         self._boundary = boundary
         self._tasks = tasks
         self._baselines = Baselines(config.group, LocalWeek(config.time_zone).slots)
-        self._view = GroupView(group, Instances(config.instance))
+        self._view = GroupView(group, instances)
         self._rates = BrokerRates(config, None, boundary)
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
@@ -473,13 +476,15 @@ class LeaderLoop:
             return
         self._view.requested = decision.replicas_wanted
         instances = [unit.instance for unit in units_of(state) if not unit.leaving]
+        staying = tuple(instance for instance in instances if instance not in wish.victims)
+        self.instances.stay(staying)
         self._reconciler.observed(len(instances), instances)
         self._reconciler.want(
             ScaleRequest(
                 group=decision.group,
                 replicas=max(1, wish.replicas),
                 victims=wish.victims,
-                staying=tuple(instance for instance in instances if instance not in wish.victims),
+                staying=staying,
                 unknown=len(state.unknown),
                 generation=decision.generation,
                 sequence=decision.sequence,

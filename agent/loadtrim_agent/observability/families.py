@@ -188,9 +188,10 @@ REPLICAS = Family(
     "gauge",
     "count",
     "Replicas, told by the leader only. Max: the most that a plan may ask for, by LOADTRIM_MAX_REPLICAS and the number "
-    "of partitions.",
+    "of partitions. Requested, with LOADTRIM_SCALER=metric: what an autoscaler is to make so; above wanted while a "
+    "victim is not drained and not ready.",
     (*GROUP, "state"),
-    words=("wanted", "actual", "max"),
+    words=("wanted", "actual", "max", "requested"),
 )
 PLANS = Family(
     "loadtrim_plans_total",

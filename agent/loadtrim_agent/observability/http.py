@@ -1,4 +1,4 @@
-"""``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of all consumers in this process.
+"""``/metrics``, ``/healthz``, ``/readyz``, ``/replicas`` and ``/status`` of all consumers in this process.
 
 Theory of operation: one server of :mod:`wsgiref` per address, in threads of its own, so that it answers whatever the
 user's loop and the agents' loops are doing: a stuck agent is exactly what ``/healthz`` is there to tell. An agent
@@ -19,7 +19,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from socketserver import TCPServer, ThreadingMixIn
@@ -28,8 +28,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import msgspec
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+
+from .joined_registries import JoinedRegistries
+from .probes import Probes
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -57,6 +58,10 @@ ACCEPT_PAUSE_SECONDS: Final = 0.5
 
 _BUSY = "loadtrim.busy"
 """Key of the WSGI environment: too many requests are being answered."""
+NOT_PUBLISHED: Final = (
+    "no replicas to tell: no consumer of this process leads its group with LOADTRIM_SCALER=metric, holds its lease and "
+    "has decided yet\n"
+)
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 
@@ -83,6 +88,10 @@ class Provider(Protocol):
 
     def drained(self) -> bool:
         """Return whether the member is to go and owns nothing any more: where all do, the process is not ready."""
+        ...
+
+    def published(self) -> tuple[str, int] | None:
+        """Return a group and the replicas that an autoscaler is to bring it to; None: it has none to tell."""
         ...
 
     def status(self) -> object:
@@ -169,6 +178,7 @@ class HttpServer:
         self._registrations: list[Registration] = []
         self._listener: _Listener | None = None
         self._problem: str | None = None
+        self.probes = Probes()
 
     @classmethod
     def shared(cls, address: str) -> HttpServer:
@@ -300,12 +310,17 @@ class _Pages:
         if path == "/healthz":
             return _verdict(registrations, "health", lambda provider: provider.health(), unknown=True)
         if path == "/readyz":
-            if _drained(registrations):
+            drained = _drained(registrations)
+            kubelet = environ.get("HTTP_USER_AGENT", "").startswith("kube-probe/")
+            self._server.probes.answered(drained=drained, kubelet=kubelet)
+            if drained:
                 return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"victim, drained\n")
             return _verdict(registrations, "readiness", lambda provider: provider.ready(), unknown=False)
+        if path == "/replicas":
+            return _replicas(registrations)
         if path == "/status":
             return _status(registrations)
-        known = b"/metrics\n/healthz\n/readyz\n/status\n"
+        known = b"/metrics\n/healthz\n/readyz\n/replicas\n/status\n"
         return _Answer(HTTPStatus.OK if path == "/" else HTTPStatus.NOT_FOUND, _TEXT, known)
 
 
@@ -317,7 +332,7 @@ def _metrics(environ: WSGIEnvironment, registrations: Sequence[Registration]) ->
             registries.append(registry)
     started: list[tuple[str, list[tuple[str, str]]]] = []
     # The client library's own application does content negotiation, compression and name[].
-    application: Any = make_wsgi_app(_Joined(registries))
+    application: Any = make_wsgi_app(JoinedRegistries(registries))
     body = b"".join(application(environ | {"REQUEST_METHOD": "GET"}, lambda *begun: started.append(begun)))
     status, sent = started[0]
     content_type = next((value for name, value in sent if name.lower() == "content-type"), _TEXT)
@@ -355,6 +370,23 @@ def _drained(registrations: Sequence[Registration]) -> bool:
         return False
 
 
+def _replicas(registrations: Sequence[Registration]) -> _Answer:
+    """Return what an autoscaler is to make so: nothing where nothing is known, so that it leaves all as it is."""
+    found: dict[str, int] = {}
+    for registration in registrations:
+        try:
+            published = registration.provider.published()
+        except Exception as error:
+            registration.failed("replicas", error)
+            continue
+        if published is not None:
+            group, replicas = published
+            found[group] = max(replicas, found.get(group, 0))
+    if not found:
+        return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, NOT_PUBLISHED.encode())
+    return _Answer(HTTPStatus.OK, _JSON, msgspec.json.encode({"v": 1, "replicas": found}) + b"\n")
+
+
 def _status(registrations: Sequence[Registration]) -> _Answer:
     agents = []
     for registration in registrations:
@@ -366,37 +398,6 @@ def _status(registrations: Sequence[Registration]) -> _Answer:
         agents.append(msgspec.Raw(shown))
     page = msgspec.json.encode({"v": 1, "pid": os.getpid(), "agents": agents})
     return _Answer(HTTPStatus.OK, _JSON, msgspec.json.format(page, indent=2) + b"\n")
-
-
-class _Joined(Collector):
-    """Several registries read as one: a family that is in more than one of them is there once."""
-
-    def __init__(self, registries: Sequence[Any]) -> None:
-        self._registries = registries
-
-    def restricted_registry(self, names: Iterable[str]) -> _Joined:
-        """The same for some names only, as ``CollectorRegistry`` has it."""
-        wanted = list(names)
-        return _Joined([registry.restricted_registry(wanted) for registry in self._registries])
-
-    def collect(self) -> Iterable[Metric]:
-        """The families of all, in the order in which they were met."""
-        if len(self._registries) == 1:
-            return list(self._registries[0].collect())
-        families: dict[str, Metric] = {}
-        seen: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
-        for registry in self._registries:
-            for metric in registry.collect():
-                joined = families.get(metric.name)
-                if joined is None:
-                    joined = Metric(metric.name, metric.documentation, metric.type)
-                    families[metric.name] = joined
-                for sample in metric.samples:
-                    key = (sample.name, tuple(sorted(sample.labels.items())))
-                    if key not in seen:  # both registries may hold, say, a collector for the process
-                        seen.add(key)
-                        joined.samples.append(sample)
-        return list(families.values())
 
 
 class _Connections:

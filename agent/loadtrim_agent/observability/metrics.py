@@ -205,6 +205,10 @@ class Metrics:
         """Replicas as the leader wants, sees and allows them; None: not known."""
         self._series.show(f.REPLICAS, count, state)
 
+    def requested(self, read: Callable[[], int | None]) -> None:
+        """Show the replicas that an autoscaler is to make so, as they are at each scrape; None: they are not shown."""
+        self._series.show_live(f.REPLICAS, read, "requested")
+
     def unowned(self, count: int | None) -> None:
         """Show how many partitions have no owner; None: not known."""
         self._series.show(f.UNOWNED, count)

@@ -123,6 +123,17 @@ def _registered(page: _Page, registry: CollectorRegistry, group: str) -> Collect
     return registry
 
 
+def _asked(read: Callable[[], float | None]) -> float | None:
+    """Return a live gauge's value; one that breaks is not shown, and costs no other one."""
+    try:
+        return read()
+    except Exception:
+        _log.exception(
+            "A number for the metrics could not be asked for; it is left out. Please report it with this trace."
+        )
+        return None
+
+
 _pages: WeakKeyDictionary[CollectorRegistry, _Page] = WeakKeyDictionary()
 _pages_lock = threading.Lock()
 
@@ -152,6 +163,8 @@ class Series:
         self._gauges: dict[Family, dict[Labels, float]] = {f: {} for f in FAMILIES if f.kind == "gauge"}
         self._since: dict[Family, float] = {}
         """Beginnings (clock) of what is shown as an age."""
+        self._live: list[tuple[Family, Labels, Callable[[], float | None]]] = []
+        """Gauges that are asked for at each scrape."""
         self._words: dict[Family, set[str]] = {family: set(family.words) for family in FAMILIES}
         self.registry: CollectorRegistry = REGISTRY if registry is None else registry
         self.page = self._open()
@@ -228,6 +241,11 @@ class Series:
             else:
                 self._since[family] = at
 
+    def show_live(self, family: Family, read: Callable[[], float | None], word: str | None = None) -> None:
+        """Show at each scrape what ``read`` returns then, on the scrape's thread; None: nothing is shown."""
+        with self.page.lock:
+            self._live.append((family, self._labels(family, word), read))
+
     # By labels that the caller makes
 
     def show_at(self, labels: Labels, values: Mapping[Family, float | None]) -> None:
@@ -256,6 +274,7 @@ class Series:
         shown = [(family, labels, value) for family, series in self._gauges.items() for labels, value in series.items()]
         now = self._clock()
         shown += [(family, self._own(family), max(0.0, now - at)) for family, at in self._since.items()]
+        shown += [(family, labels, value) for family, labels, read in self._live if (value := _asked(read)) is not None]
         return shown
 
     # Leaves

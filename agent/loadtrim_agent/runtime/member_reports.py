@@ -6,6 +6,7 @@ from typing import Protocol
 
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.kafka.control_log import ControlLog
+from loadtrim_agent.observability.probes import Probes
 from loadtrim_agent.protocol.pace import load_seconds
 from loadtrim_agent.protocol.snapshot import MachineSnapshot
 from loadtrim_agent.wire.codec import Record
@@ -25,15 +26,21 @@ class MemberReports:
 
     Args:
         agent: whose member reports.
+        probes: of this process.
     """
 
-    def __init__(self, agent: _Agent) -> None:
+    def __init__(self, agent: _Agent, probes: Probes) -> None:
         self._agent = agent
+        self._probes = probes
 
     def member(self) -> tuple[str, int]:
         """Member id and generation now."""
         now = self._agent.snapshot()
         return now.member, now.generation
+
+    def unready(self) -> bool:
+        """Return whether an orchestrator knows by the readiness probe that this process is to go."""
+        return self._probes.known_unready
 
     def load_seconds(self) -> float:
         """Longest time between two ``load`` records."""

@@ -13,19 +13,14 @@ from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.host import process_name
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.settings import AgentSettings
-from loadtrim_agent.delivery.gate import DeliveryGate
 from loadtrim_agent.delivery.metering_task import MeteringTask, process_started_at
 from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
+from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import LeaderLoop
-from loadtrim_agent.leader.scaling.kubernetes.api import WriteFence
-from loadtrim_agent.leader.scaling.kubernetes.client import ClusterApi
-from loadtrim_agent.leader.scaling.kubernetes.scaler import KubernetesScaler
-from loadtrim_agent.leader.scaling.kubernetes.target import Target, target_of
-from loadtrim_agent.leader.scaling.none import NoneScaler
-from loadtrim_agent.leader.scaling.port import ScaleOutcome, Scaler, ScaleRequest
+from loadtrim_agent.leader.scaling.metric import MetricScaler
+from loadtrim_agent.leader.scaling.port import ScaleOutcome, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
-from loadtrim_agent.leader.scaling.webhook import WebhookScaler
 from loadtrim_agent.metering.readings import MeterConfig
 from loadtrim_agent.observability.http import HttpServer, Registration, parse_address
 from loadtrim_agent.observability.metrics import Metrics
@@ -42,6 +37,7 @@ from loadtrim_agent.wire.ownership_records import HelloRecord, LeavingRecord, Ma
 from .agent import Agent
 from .member_reports import MemberReports
 from .observer import AgentObserver
+from .scaling import LeaseFence, make_scaler, numbered
 from .status_page import StatusPage, StatusSources
 
 __all__ = ["Services"]
@@ -77,7 +73,8 @@ class Services(AgentObserver):
             log.warning("%s", limits)
         parse_address(settings.http)
         self._fence = LeaseFence()
-        self._scaler = _make_scaler(settings, self._fence)
+        self._instances = Instances(settings.instance)
+        self._scaler = make_scaler(settings, self._fence, self._instances)
         self.metrics = Metrics(registry, group, client_id, settings.sla_seconds, clock=boot_time)
         self.metrics.about(
             version=__version__,
@@ -86,6 +83,8 @@ class Services(AgentObserver):
             mode=settings.mode,
             share=settings.sla_share,
         )
+        if isinstance(self._scaler, MetricScaler):
+            self.metrics.requested(self._scaler.published)
         started_at = settings.requested_at or process_started_at()
         given = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
         self.metering = MeteringTask(
@@ -103,14 +102,16 @@ class Services(AgentObserver):
     async def start(self, agent: Agent) -> None:
         settings = self._settings
         self._agent = agent
-        self._reports = reports = MemberReports(agent)
-        self._fence.watch(agent.partitions.gate)
+        server = HttpServer.shared(settings.http)
+        self._reports = reports = MemberReports(agent, server.probes)
+        self._fence.watch(agent.partitions.gate, agent)
         self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
             PlanConfig.of(settings, self._group, can_scale=self._scaler.scales, numbered=numbered(settings)),
             agent.options.connection,
             agent,
+            self._instances,
             self.metrics,
             reconciler,
             agent.boundary,
@@ -132,8 +133,8 @@ class Services(AgentObserver):
             reconciler=reconciler,
             errors=self._errors,
             stays_ready=bool(numbered(settings)),
+            publisher=self._scaler if isinstance(self._scaler, MetricScaler) else None,
         )
-        server = HttpServer.shared(settings.http)
         name = f"{self._group}/{self._client_id}"
         self._registration = server.register(name, StatusPage(sources), self.metrics.agent_error)
 
@@ -218,36 +219,3 @@ class Services(AgentObserver):
         """Show the command line's order as this member has read it, or was told of it with the assignment."""
         order = self._agent.snapshot().manual_override if self._agent is not None else None
         self.metrics.manual_override(order.action if order is not None and order.action != "resume" else None)
-
-
-class LeaseFence:
-    """The scaler's fence: the lease of this member, once it has an agent."""
-
-    def __init__(self) -> None:
-        self._gate: DeliveryGate | None = None
-
-    def watch(self, gate: DeliveryGate) -> None:
-        self._gate = gate
-
-    def holds(self) -> bool:
-        """Return whether the lease has not run out. By the boot-time clock, which goes on while a process is frozen."""
-        return self._gate is not None and boot_time() < self._gate.lease_until
-
-
-def _make_scaler(settings: AgentSettings, fence: WriteFence) -> Scaler:
-    if settings.scaler == "webhook":
-        return WebhookScaler(settings.scaler_url, settings.scaler_token or None)
-    if settings.scaler == "kubernetes":
-        api = ClusterApi(settings.kubernetes_namespace)
-        return KubernetesScaler(_target_of(settings), api, fence, settings.kubernetes_foreign)
-    return NoneScaler()
-
-
-def _target_of(settings: AgentSettings) -> Target | None:
-    return target_of(settings.kubernetes_target, settings.instance)
-
-
-def numbered(settings: AgentSettings) -> str:
-    """Return the name of the StatefulSet whose replicas the leader changes; empty: it changes none's."""
-    target = _target_of(settings) if settings.scaler == "kubernetes" else None
-    return target.name if target is not None and target.ordered else ""

@@ -15,6 +15,7 @@ from loadtrim_agent.common.settings import AgentSettings
 from loadtrim_agent.delivery.metering_task import MeteringTask
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import LeaderLoop
+from loadtrim_agent.leader.scaling.metric import MetricScaler
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.status import (
@@ -52,6 +53,8 @@ class StatusSources:
     reconciler: ScaleReconciler
     errors: Counter[str]
     """What broke and was contained, by place. Still counted."""
+    publisher: MetricScaler | None = None
+    """Publishes the replicas for an autoscaler; None: nobody does."""
     stays_ready: bool = False
     """A drained victim stays ready: its orchestrator takes the highest number, and nobody's readiness tells it more."""
 
@@ -103,6 +106,11 @@ class StatusPage:
             self._victim = group.member in group.plan.victims
         # An ordered StatefulSet waits for pods that are not ready: two drained ones would hold each other up for ever.
         return self._victim and not group.assigned and not self._sources.stays_ready
+
+    def published(self) -> tuple[str, int] | None:
+        publisher = self._sources.publisher
+        replicas = publisher.published() if publisher is not None else None
+        return None if replicas is None else (self._sources.group, replicas)
 
     def status(self) -> Status:
         agent = self._sources.agent

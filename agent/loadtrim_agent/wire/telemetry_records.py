@@ -147,6 +147,9 @@ class ReportRecord(Reporter, frozen=True, kw_only=True, tag="report"):
     """Records done within the objective."""
     unknown: Count = 0
     """Records that are neither in ``in_time`` nor in ``late``, for nobody knows when they were done."""
+    unready: bool = False
+    """Flag of a process whose readiness probe was answered 503 until any orchestrator knows. Each of its members is a
+    drained victim."""
     latency_seconds: Sum | None = None
     """Seconds from time stamp to done, summed over the records of ``in_time`` and ``late``. None: not measured."""
     latency_counts: tuple[tuple[Seconds, Count], ...] = ()

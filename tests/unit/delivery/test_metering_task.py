@@ -86,7 +86,7 @@ async def test_a_report_tells_latencies_by_the_bounds_of_its_own_objective() -> 
         told.append(record)
         return True
 
-    target: Any = SimpleNamespace(publish=publish)
+    target: Any = SimpleNamespace(publish=publish, unready=lambda: False)
     await metering.report("member", 1, target)
     await metering.report("member", 1, target)
     counts = [dict(report.latency_counts) for report in told if isinstance(report, ReportRecord)]

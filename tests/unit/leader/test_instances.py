@@ -56,3 +56,26 @@ def test_several_processes_under_one_name_are_told_once() -> None:
     assert len(instances.new_complaints({"a", "b", "c", "d"})) == 1
     assert instances.new_complaints({"a", "b"}) == []
     assert len(instances.new_complaints({"a", "b", "c"})) == 1, "they are back"
+
+
+def test_a_victim_is_unready_as_its_last_report_says_until_it_is_to_stay() -> None:
+    """One that is taken back is ready in a second: it would have to be seen not ready anew."""
+    instances = Instances("pod-1")
+    instances.hear("a", "pod-2", "")
+    instances.hear_readiness("pod-2", unready=True)
+    assert instances.is_unready("pod-2")
+    assert not instances.is_unready("pod-1")
+    instances.hear_readiness("pod-2", unready=False)
+    assert not instances.is_unready("pod-2")
+    instances.hear_readiness("pod-2", unready=True)
+    instances.stay(["pod-1", "pod-2"])
+    assert not instances.is_unready("pod-2")
+
+
+def test_readiness_of_what_is_no_part_of_the_group_does_not_pile_up() -> None:
+    instances = Instances("pod-1")
+    for number in range(100):
+        instances.hear(f"stranger-{number}", f"pod-{number}", "")
+        instances.hear_readiness(f"pod-{number}", unready=True)
+    instances.forget_others(())
+    assert len(instances._unready) <= 16

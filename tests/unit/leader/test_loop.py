@@ -106,7 +106,7 @@ async def test_planning_that_broke_does_not_read_the_same_again(
     config = PlanConfig(group="g", baseline_topic="")
     group: Any = SimpleNamespace(log=SimpleNamespace(telemetry=telemetry), queries=None)
     nothing: Any = SimpleNamespace()
-    leader = LeaderLoop(config, {}, group, nothing, nothing, boundary, AgentTasks(nothing, boundary))
+    leader = LeaderLoop(config, {}, group, Instances("a"), nothing, nothing, boundary, AgentTasks(nothing, boundary))
     leader.last = DecisionRecord(
         group="g", member="a", at=T, generation=1, sequence=41, outcome="none", reason="because"
     )
@@ -149,7 +149,7 @@ async def test_telemetry_of_another_group_is_passed_over() -> None:
 
     boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
     nothing: Any = SimpleNamespace()
-    leader = LeaderLoop(CONFIG, {}, nothing, nothing, nothing, boundary, AgentTasks(nothing, boundary))
+    leader = LeaderLoop(CONFIG, {}, nothing, Instances("a"), nothing, nothing, boundary, AgentTasks(nothing, boundary))
     tail: Any = SimpleNamespace(read=read)
     planner: Any = SimpleNamespace(observe=heard.append)
     await leader._listen(tail, planner)
@@ -174,7 +174,8 @@ async def test_the_first_plan_of_a_leader_is_written_also_where_there_is_nothing
     )
     boundary = ErrorBoundary(SimpleNamespace(error=lambda _: None))
     tasks: Any = SimpleNamespace(spawn_contained=_spawn)
-    leader = LeaderLoop(structs.replace(CONFIG, can_scale=False), {}, group, silent, silent, boundary, tasks)
+    config = structs.replace(CONFIG, can_scale=False)
+    leader = LeaderLoop(config, {}, group, Instances("a"), silent, silent, boundary, tasks)
 
     async def act(sequence: int, *victims: str) -> int:
         written.clear()

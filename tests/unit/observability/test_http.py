@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from loadtrim_agent.observability import http as ours
+from loadtrim_agent.observability import probes
 from loadtrim_agent.observability.http import HttpServer, Registration, parse_address
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.status import AgentState, OwnedPartition, Status
@@ -44,6 +45,7 @@ class Agent:
     readiness: tuple[bool, str] | Callable[[], tuple[bool, str]] = (True, "")
     shown: object = None
     goes: bool | Callable[[], bool] = False
+    wanted: tuple[str, int] | Callable[[], tuple[str, int]] | None = None
 
     def health(self) -> tuple[bool, str]:
         return self.healthy() if callable(self.healthy) else self.healthy
@@ -53,6 +55,9 @@ class Agent:
 
     def drained(self) -> bool:
         return self.goes() if callable(self.goes) else self.goes
+
+    def published(self) -> tuple[str, int] | None:
+        return self.wanted() if callable(self.wanted) else self.wanted
 
     def status(self) -> object:
         return self.shown() if callable(self.shown) else self.shown
@@ -181,6 +186,58 @@ def test_a_process_is_not_ready_once_all_its_consumers_are_drained_victims(bench
     assert bench.ask("/healthz").status == 200
     first.goes = broken
     assert bench.ask("/readyz").status == 200, "what cannot be told keeps nobody from its work"
+
+
+def test_an_orchestrator_knows_of_an_unready_process_after_three_probes_and_a_second(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe that sets no ``failureThreshold`` fails at the third; one answer of 200 makes the pod ready again."""
+    clock = 100.0
+    monkeypatch.setattr(probes, "boot_time", lambda: clock)
+    agent = bench.add("a", Agent(goes=True))
+
+    def known(times: int, seconds: float) -> bool:
+        nonlocal clock
+        for _ in range(times):
+            bench.ask("/readyz")
+        clock += seconds
+        return bench.server.probes.known_unready
+
+    assert not known(times=2, seconds=60.0)
+    assert not known(times=1, seconds=0.99)
+    assert known(times=1, seconds=0.01)
+    agent.goes = False
+    assert known(times=0, seconds=1.0), "nobody has been told yet that it is ready again"
+    assert not known(times=1, seconds=1.0)
+    agent.goes = True
+    assert not known(times=2, seconds=1.0)
+    assert not known(times=1, seconds=0.0)
+    assert known(times=0, seconds=1.0)
+
+
+def test_where_a_kubelet_asks_the_answers_to_others_count_for_nothing() -> None:
+    """A balancer that asks each second would have the pod known not ready before the kubelet has asked three times."""
+    asked = probes.Probes()
+    for kubelet in (True, True, False, False):
+        asked.answered(drained=True, kubelet=kubelet)
+    assert asked._since is None
+    asked.answered(drained=False, kubelet=False)
+    asked.answered(drained=True, kubelet=True)
+    assert asked._since is not None
+
+
+def test_replicas_are_told_where_a_consumer_of_the_process_has_some_to_tell(bench: Bench) -> None:
+    bench.add("a")
+    answer = bench.ask("/replicas")
+    assert answer.status == 503, "an autoscaler that reads nothing changes nothing"
+    assert "LOADTRIM_SCALER=metric" in answer.text
+    bench.add("b", Agent(wanted=("payments-service", 4)))
+    bench.add("c", Agent(wanted=("orders", 2)))
+    bench.add("d", Agent(wanted=broken))
+    answer = bench.ask("/replicas")
+    assert answer.status == 200
+    assert json.loads(answer.body) == {"v": 1, "replicas": {"payments-service": 4, "orders": 2}}
+    assert bench.errors == ["http"], "one that breaks costs no other one"
 
 
 def test_a_provider_that_raises_is_healthy_but_not_ready(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

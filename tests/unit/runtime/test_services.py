@@ -18,7 +18,8 @@ from loadtrim_agent.delivery.record_buffer import RecordBuffer
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.protocol.commands import EnteredCommand
 from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM, Code
-from loadtrim_agent.runtime.services import LeaseFence, Services
+from loadtrim_agent.runtime.scaling import LeaseFence, numbered
+from loadtrim_agent.runtime.services import Services
 from loadtrim_agent.wire.ownership_records import HelloRecord, ManualOverrideRecord
 
 MEMBER = {"group": "g", "client_id": "c"}
@@ -114,8 +115,44 @@ async def test_the_scalers_fence_holds_as_long_as_the_lease() -> None:
     loop = asyncio.get_running_loop()
     fence, gate = LeaseFence(), DeliveryGate(RecordBuffer(loop, loop))
     assert not fence.holds()
-    fence.watch(gate)
+    group: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(generation=7, is_leader=True))
+    fence.watch(gate, group)
     gate.lease_until = boot_time() + 100.0
     assert fence.holds()
     gate.lease_until = boot_time()
     assert not fence.holds()
+
+
+async def test_a_generation_is_led_while_the_lease_holds() -> None:
+    """What a leader has published is shown by it: one that was frozen, or leads no longer, shows nothing."""
+    loop = asyncio.get_running_loop()
+    fence, gate = LeaseFence(), DeliveryGate(RecordBuffer(loop, loop))
+    seen = SimpleNamespace(generation=7, is_leader=True)
+    group: Any = SimpleNamespace(snapshot=lambda: seen)
+    assert fence.generation() is None, "there is no agent yet"
+    fence.watch(gate, group)
+    gate.lease_until = boot_time() + 100.0
+    assert fence.generation() == 7
+    seen.is_leader = False
+    assert fence.generation() is None
+    seen.is_leader = True
+    gate.lease_until = boot_time()
+    assert fence.generation() is None
+
+
+def test_an_ordered_workload_is_known_by_its_pod_where_pods_go_by_number() -> None:
+    for scaler, name in (("metric", "payments"), ("kubernetes", "payments"), ("webhook", ""), ("none", "")):
+        assert numbered(AgentSettings(scaler=scaler, instance="payments-3")) == name  # type: ignore[arg-type]
+    assert numbered(AgentSettings(scaler="metric", instance="payments-7d9c5b6f4d-x2x8k")) == ""
+
+
+def test_the_published_replicas_are_shown_while_there_are_any(registry: CollectorRegistry) -> None:
+    made: Any = Services(AgentSettings(scaler="metric", instance="pod-1"), group="g", client_id="c", registry=registry)
+    requested = {"group": "g", "state": "requested"}
+    assert registry.get_sample_value("loadtrim_replicas", requested) is None
+    made._fence.generation = lambda: 7
+    made._scaler._published = SimpleNamespace(generation=7, replicas=4)
+    assert registry.get_sample_value("loadtrim_replicas", requested) == 4
+    made._fence.generation = lambda: 8
+    assert registry.get_sample_value("loadtrim_replicas", requested) is None
+    made.metrics.close()

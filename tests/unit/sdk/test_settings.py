@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import re
 import zoneinfo
 from typing import Any, get_args
 
@@ -82,6 +83,23 @@ def test_a_value_out_of_its_range_is_refused_with_what_is_allowed(name: str, val
     assert str(caught.value) == f"LOADTRIM_{name.upper()}={value} cannot be used: allowed is {allowed}"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"http": "off"}, "LOADTRIM_HTTP=off cannot be used: allowed is with LOADTRIM_SCALER=metric a fixed port"),
+        ({}, "LOADTRIM_HTTP=127.0.0.1:0 cannot be used: allowed is with LOADTRIM_SCALER=metric a fixed port"),
+        ({"http": "0.0.0.0:9095", "scaler_url": "http://h/s"}, "metric only without LOADTRIM_SCALER_URL"),
+        ({"http": "0.0.0.0:9095", "scaler_token": "hush"}, "metric only without LOADTRIM_SCALER_URL"),
+        ({"http": "0.0.0.0:9095", "kubernetes_foreign": "respect"}, "respect only with LOADTRIM_SCALER=kubernetes"),
+    ],
+)
+def test_replicas_that_nobody_could_read_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(said)) as caught:
+        Settings(scaler="metric", **given)
+    assert "hush" not in str(caught.value)
+    assert Settings(scaler="metric", http="0.0.0.0:9095").scaler == "metric"
+
+
 WRONG = {
     "enabled": ("maybe", "true or false"),
     "mode": ("dry", "active, shadow"),
@@ -98,7 +116,7 @@ WRONG = {
     "drain_seconds": ("20s", "a number of seconds above 0, e.g. 0.5"),
     "exit_seconds": ("-1", "a number of seconds above 0, e.g. 0.5"),
     "concurrency": ("20x", "busy seconds per second that a member can give, above 0, e.g. 4"),
-    "scaler": ("nomad", "none, webhook, kubernetes"),
+    "scaler": ("nomad", "none, webhook, kubernetes, metric"),
     "scaler_url": ("foo", "http://host"),
     "kubernetes_target": ("pod/payments", "deployment/NAME"),
     "kubernetes_foreign": ("ignore", "respect, correct"),

@@ -15,6 +15,7 @@ class NoneScaler:
     name = "none"
     scales = False
     withdrawable = False
+    per_generation = False
 
     async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
         """REFUSED, always: there is nobody to ask."""

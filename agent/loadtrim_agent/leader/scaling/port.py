@@ -103,6 +103,11 @@ class Scaler(Protocol):
         """
         ...
 
+    @property
+    def per_generation(self) -> bool:
+        """A wish that was accepted counts in its generation only, so that it is said again in the next one."""
+        ...
+
     async def request(self, wanted: ScaleRequest) -> ScaleOutcome:
         """Tell the other side the wanted state.
 

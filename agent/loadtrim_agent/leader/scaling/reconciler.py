@@ -6,6 +6,8 @@ Theory of operation: the leader says what it wants (:meth:`ScaleReconciler.want`
     wish not sent yet                    now not accepted (n-th time in a row)    first_seconds * 2^(n-1)
     after the answer, at most every_seconds after sending accepted, the group differs from it  every_seconds
     or when the other side asked to be asked again
+    accepted in an older generation, and the scaler's
+    wishes count in their generation only              now
     after sending accepted, the group is so            never
 
 A wish that never was accepted is sent again even when the group happens to be so: the other side still holds
@@ -145,10 +147,12 @@ class ScaleReconciler:
         self._changed.set()
         self._signal()
 
-    @staticmethod
-    def _goes_on(under_way: ScaleRequest, newer: ScaleRequest) -> bool:
+    def _goes_on(self, under_way: ScaleRequest, newer: ScaleRequest) -> bool:
         """Return whether a request may go on: to one that waits, a member that came meanwhile would be nobody."""
-        return under_way.asks_the_same(newer) and under_way.spares(newer)
+        return under_way.asks_the_same(newer) and under_way.spares(newer) and self._counts_still(under_way, newer)
+
+    def _counts_still(self, earlier: ScaleRequest, newer: ScaleRequest) -> bool:
+        return not self._scaler.per_generation or earlier.generation == newer.generation
 
     def observed(self, replicas: int, instances: Collection[str]) -> None:
         """The group as it is.
@@ -233,6 +237,8 @@ class ScaleReconciler:
             return 0.0
         regular = last.sent_at + self._cadence.every_seconds
         if last.outcome.accepted:
+            if not self._counts_still(last.request, self._wanted):
+                return 0.0
             return regular if self._differs(self._wanted) else None
         asked = last.answered_at + (last.outcome.retry_after_seconds or 0.0)
         return max(asked, min(last.answered_at + self._retry_seconds(), regular))

@@ -75,6 +75,7 @@ class WebhookScaler:
     scales = True
     withdrawable = False
     """A webhook that has got a request goes on with it when the connection breaks off, and need not compare plans."""
+    per_generation = False
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ class FakeScaler:
     name = "fake"
     scales = True
     withdrawable = False
+    per_generation = False
 
     def __init__(self, *, seconds: float = 0.0) -> None:
         self.seconds = seconds

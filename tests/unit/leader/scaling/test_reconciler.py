@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec import structs
 
 from loadtrim_agent.leader.scaling.none import NoneScaler
 from loadtrim_agent.leader.scaling.port import Answer, ScaleOutcome, Scaler, ScaleRequest
@@ -426,6 +427,24 @@ async def test_a_counter_that_raises_does_not_stop_it() -> None:
 async def test_an_unusable_cadence(make: Callable[[], Cadence]) -> None:
     with pytest.raises(ValueError, match="does not hold"):
         make()
+
+
+async def test_a_wish_that_counts_in_its_generation_is_sent_in_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where the group is so; and it is no news."""
+    caplog.set_level(logging.INFO, "loadtrim.scaling")
+    for per_generation, times in ((True, [0.0, 5.0]), (False, [0.0])):
+        fake = FakeScaler()
+        fake.per_generation = per_generation
+        begin = asyncio.get_running_loop().time()
+        caplog.clear()
+        async with running(fake) as bench:
+            bench.reconciler.observed(3, [])
+            bench.reconciler.want(wish(3))
+            await asyncio.sleep(5)
+            bench.reconciler.want(structs.replace(wish(3), generation=8))
+            await asyncio.sleep(100)
+        assert [at - begin for at in fake.asked_at] == times
+        assert len(caplog.records) == 1
 
 
 # What is told

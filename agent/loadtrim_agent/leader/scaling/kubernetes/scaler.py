@@ -68,6 +68,7 @@ class KubernetesScaler:
     name = "kubernetes"
     scales = True
     withdrawable = True
+    per_generation = False
 
     def __init__(
         self,

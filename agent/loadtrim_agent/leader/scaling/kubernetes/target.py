@@ -49,8 +49,12 @@ class Target(msgspec.Struct, frozen=True):
 
     def has_pod(self, name: str) -> bool:
         """Return whether a pod of this name is one of an ordered workload."""
-        made = _OF_STATEFULSET.fullmatch(name)
-        return made is not None and made["name"] == self.name
+        return self.ordinal(name) is not None
+
+    def ordinal(self, pod: str) -> int | None:
+        """Return the number of a pod of an ordered workload; None: the name is none of its pods'."""
+        made = _OF_STATEFULSET.fullmatch(pod)
+        return int(made["ordinal"]) if made is not None and made["name"] == self.name else None
 
     def __str__(self) -> str:
         return f"{self.resource}/{self.name}"
