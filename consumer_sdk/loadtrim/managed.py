@@ -158,7 +158,7 @@ class ManagedConsumer:
                 subscription=subscription,
                 connection=arguments.kafka,
                 control_topic=topic,
-                fetcher=lambda: KafkaFetcher(arguments.fetcher),
+                fetcher=lambda pool: KafkaFetcher(arguments.fetcher, pool),
                 user_loop=self._user_loop,
                 observer=self.services,
                 auto_commit_seconds=arguments.auto_commit_interval_ms / 1000,

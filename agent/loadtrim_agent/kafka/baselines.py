@@ -18,6 +18,7 @@ from loadtrim_agent.wire.envelope import UnreadableRecord
 
 from .connections import UNREACHABLE, Channel, Connections
 from .partition_log import REQUEST_SECONDS, PartitionLog
+from .pool import ConnectionPool
 
 __all__ = ["BaselineReader"]
 
@@ -35,13 +36,21 @@ class BaselineReader:
         topic: name of the baseline topic.
         baselines: of the group; kept up to date.
         boundary: counts what went wrong, as ``baseline_record`` or ``baselines``.
+        pool: where the connections come from; None: a pool of its own.
     """
 
-    def __init__(self, settings: Mapping[str, Any], topic: str, baselines: Baselines, boundary: ErrorBoundary) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topic: str,
+        baselines: Baselines,
+        boundary: ErrorBoundary,
+        pool: ConnectionPool | None = None,
+    ) -> None:
         self._topic = topic
         self._baselines = baselines
         self._boundary = boundary
-        self._connections = Connections(settings)
+        self._connections = Connections(settings, pool)
         self._connected = False
         self._positions: dict[int, int] = {}
         """Partition -> offset read next."""

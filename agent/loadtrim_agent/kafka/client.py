@@ -1,42 +1,40 @@
-"""aiokafka's client, mended where it goes on with what reaches nobody."""
+"""aiokafka's client on connections from a pool, mended where it goes on with what reaches no broker."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import weakref
+import random
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.errors import KafkaConnectionError, KafkaError
-from aiokafka.protocol.admin import ApiVersionRequest
+from aiokafka.conn import CloseReason
+from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, RequestTimedOutError, StaleMetadata
+from aiokafka.protocol.metadata import MetadataRequest
 
-__all__ = ["CONNECT_SECONDS", "Client"]
+from .pool import Address, ConnectionPool
+
+__all__ = ["METADATA", "Client"]
 
 log = logging.getLogger("loadtrim")
+their_log = logging.getLogger("aiokafka")
 
 BOOTSTRAP_TRIES = 5
-CONNECT_SECONDS = 10.0
-"""A node that has not taken a connection by then is tried again later. Source: ``socket.connection.setup.timeout.ms``,
-whose default in Kafka's own clients this is."""
+METADATA = "metadata"
+"""Channel of the requests for metadata."""
 METADATA_SECONDS = (2.0, 2.0, 4.0)
 """Chosen: longest waits for metadata; after each, a node is drawn anew. Where one of three nodes is frozen, that is the
 frozen one each time in one case of 27."""
-REFUSED = (
-    "The broker refused the OAUTHBEARER token of a new connection to node %s; the next try asks "
-    "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong?"
-)
 
 
 class Client(AIOKafkaClient):  # type: ignore[misc]
-    """As aiokafka's, except for two things that it never recovers from, and two that cost it a minute.
+    """As aiokafka's, except for where its connections come from, one thing that it never recovers from, and two that
+    cost it a minute.
 
+    * Requests take their connections from a pool (:mod:`.pool`); ``group`` names the channel.
     * A bootstrap server whose answer names no broker: aiokafka keeps that connection to ask again, and when it is
       closed has no broker to ask, for ever. Here the next bootstrap server, or the same, is asked anew.
-    * A refused OAUTHBEARER token: the refusal is an ordinary answer that holds the reason (RFC 7628, 3.2.3), which
-      aiokafka takes for success, so that every request fails with IllegalSaslState until the broker closes the
-      connection. Here a new connection is asked for its versions first, which takes a round trip.
     * A broker that takes connections and never answers, as one that is frozen: aiokafka waits for
       ``request_timeout_ms``, and connects to no other broker meanwhile. Here each connection is made on its own, within
       a time.
@@ -44,20 +42,17 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
       another is asked after seconds.
 
     Args:
-        connect_timeout: longest wait for a new connection at the first try, seconds.
+        pool: of its connections.
+        patience: channel -> seconds that its requests wait for an idle connection before another is made; a channel
+            that is left out waits no longer than it takes to make one.
         settings: of aiokafka's client.
     """
 
-    def __init__(self, *, connect_timeout: float = CONNECT_SECONDS, **settings: Any) -> None:
+    def __init__(self, pool: ConnectionPool, patience: dict[Any, float], **settings: Any) -> None:
         super().__init__(**settings)
-        self._connect_timeout = connect_timeout
-        self._connecting: dict[Any, asyncio.Lock] = {}
-        self._limits: dict[Any, float] = {}
-        """Longest wait for the next connection to a node that was too slow, seconds: it is given longer each time."""
+        self._pool = pool
+        self._patience = patience
         self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
-        self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
-        self._accepted: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._asking = asyncio.Lock()
 
     async def bootstrap(self) -> None:
         """Connect.
@@ -65,6 +60,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         Raises:
             KafkaConnectionError: no bootstrap server answers, or none names a broker.
         """
+        self._pool.observe(self)
         for tried in range(BOOTSTRAP_TRIES):
             await super().bootstrap()
             if self.cluster.brokers():
@@ -76,56 +72,94 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
             "credentials, and has it finished its start?"
         )
 
-    async def _get_conn(
-        self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, no_hint: bool = False
-    ) -> Any | None:
-        connection = await self._connected(node_id, group, no_hint=no_hint)
-        if not self._unsure or connection is None or connection in self._accepted:
-            return connection
-        async with self._asking:
-            if connection not in self._accepted and await self._is_accepted(connection):
-                self._accepted.add(connection)
-        if connection in self._accepted:
-            return connection
-        log.error(REFUSED, node_id)
-        connection.close()
-        return None
+    async def close(self) -> None:
+        """Ask for no metadata any more. The connections are the pool's."""
+        self._pool.forget(self)
+        await super().close()
 
-    @property
-    def _get_conn_lock(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return contextlib.nullcontext()
+    # -- requests ------------------------------------------------------------------------------------------------
 
-    async def _connected(self, node_id: Any, group: Any, *, no_hint: bool) -> Any | None:
-        known = self._conns.get((node_id, group))
-        if known is not None and known.connected():  # nearly every request
-            return known
-        async with self._connecting.setdefault((node_id, group), asyncio.Lock()):
-            limit = self._limits.get(node_id, self._connect_timeout)
-            try:
-                async with asyncio.timeout(limit):
-                    connection = await super()._get_conn(node_id, group=group, no_hint=no_hint)
-            except TimeoutError:
-                log.debug("Node %s has not taken a connection within %.1f s", node_id, limit)
-                self._limits[node_id] = max(limit, min(2 * limit, CONNECT_SECONDS))
+    async def ready(self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT) -> bool:
+        """Return whether the node takes connections; afterwards one is there."""
+        try:
+            connections, channel, taken = await self._take(node_id, group)
+        except NodeNotReadyError:
+            return False
+        connections.give_back(channel, taken, 0.0)
+        return True
+
+    async def send(self, node_id: Any, request: Any, *, group: Any = ConnectionGroup.DEFAULT) -> Any:
+        """Send a request and return its answer.
+
+        Raises:
+            NodeNotReadyError: there is no connection. KafkaConnectionError: it broke. RequestTimedOutError: no answer
+            within ``request_timeout_ms``.
+        """
+        connections, channel, taken = await self._take(node_id, group)
+        throttle_seconds = 0.0
+        try:
+            async with asyncio.timeout(self._request_timeout_ms / 1000):
+                answer = await taken.connection.send(request)
+            throttle_seconds = getattr(answer, "throttle_time_ms", 0) / 1000
+            return answer
+        except TimeoutError as error:
+            taken.connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            raise RequestTimedOutError from error
+        finally:
+            connections.give_back(channel, taken, throttle_seconds)
+
+    def cut(self, node_id: Any, group: Any) -> None:
+        """Close the connection of a channel, and those to the same node that no request uses."""
+        broker = self.cluster.broker_metadata(node_id)
+        if broker is not None:
+            self._pool.to((broker.host, broker.port)).cut((self, group))
+
+    async def _take(self, node_id: Any, group: Any) -> tuple[Any, Any, Any]:
+        channel = (self, group)
+        try:
+            connections = self._pool.to(self._address(node_id))
+            taken = await connections.take(channel, self._patience.get(group, 0.0))
+        except (KafkaError, OSError, TimeoutError) as error:
+            if not isinstance(error, NodeNotReadyError):
+                their_log.error("Unable connect to node with id %s: %s", node_id, error)
                 # As after any connection that fails: what is known of the cluster may be out of date.
                 self.force_metadata_update()
-                return None
-            if connection is not None:
-                self._limits.pop(node_id, None)
-            return connection
+            raise NodeNotReadyError(f"Node {node_id} does not take connections") from error
+        return connections, channel, taken
+
+    def _address(self, node_id: Any) -> Address:
+        broker = self.cluster.broker_metadata(node_id)
+        if broker is None:
+            raise StaleMetadata(f"Broker id {node_id} not in current metadata")
+        return broker.host, broker.port
+
+    # -- metadata ------------------------------------------------------------------------------------------------
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:
+        request = MetadataRequest(list(topics) if topics else None)
         for seconds in METADATA_SECONDS:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    return bool(await super()._metadata_update(cluster_metadata, topics))
+                    return await self._ask_for_metadata(cluster_metadata, request)
             log.debug("No node has answered which brokers lead %s within %.1f s; asking again", topics, seconds)
         # On a network as slow as that the answer takes its time.
-        return bool(await super()._metadata_update(cluster_metadata, topics))
+        return await self._ask_for_metadata(cluster_metadata, request)
 
-    async def _is_accepted(self, connection: Any) -> bool:
-        try:
-            answer = await connection.send(ApiVersionRequest())
-        except (KafkaError, OSError, TimeoutError):
-            return False
-        return not answer.error_code
+    async def _ask_for_metadata(self, cluster_metadata: Any, request: MetadataRequest) -> bool:
+        nodes = [broker.nodeId for broker in self.cluster.brokers()]
+        random.shuffle(nodes)
+        for node in nodes:
+            try:
+                metadata = await self.send(node, request, group=METADATA)
+            except NodeNotReadyError:
+                continue
+            except KafkaError as error:
+                their_log.warning("Unable to request metadata from node with id %s: %r", node, error)
+                continue
+            if not metadata.brokers:
+                return False
+            cluster_metadata.update_metadata(metadata)
+            return True
+        their_log.error("Unable to update metadata from %s", nodes)
+        cluster_metadata.failed_update(None)
+        return False

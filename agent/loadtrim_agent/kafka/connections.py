@@ -1,8 +1,4 @@
-"""The agent's connections: per client one socket per purpose.
-
-The broker answers one request per connection at a time, so a parked JoinGroup would hold up the heartbeats that share
-its connection. Each :class:`Channel` is therefore a connection of its own to the same broker.
-"""
+"""Requests to brokers, each with a channel and a time limit. Their connections are :mod:`.pool`'s."""
 
 from __future__ import annotations
 
@@ -18,10 +14,11 @@ from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from loadtrim_agent.common.clock import boot_time
 from loadtrim_agent.common.tasks import is_being_cancelled
 
-from .client import CONNECT_SECONDS, Client
+from .backoff import RECONNECT_SECONDS_MAX, Backoff
+from .client import METADATA, Client
+from .pool import CONNECT_SECONDS, ConnectionPool
 
 __all__ = [
     "CONNECTION_SETTINGS",
@@ -59,9 +56,6 @@ CONNECTION_SETTINGS = (
 UNREACHABLE = (KafkaError, OSError, asyncio.TimeoutError)
 """No answer, or none that can be used."""
 
-RECONNECT_SECONDS_MAX = 1.0
-"""A broker that does not take connections is tried at least this often. Source: ``reconnect.backoff.max.ms``, whose
-default in Kafka's own clients this is."""
 CONNECT_SECONDS_MIN = 2.0
 """TLS and SASL take some ten round trips. Chosen: a fifth of a second each."""
 LOOKUP_SECONDS = 5.0
@@ -106,7 +100,7 @@ class TokensOfUser(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class Channel(enum.Enum):
-    """A connection is for one of these purposes."""
+    """Requests of one purpose, which do not overtake each other."""
 
     JOIN = "join"
     HEARTBEAT = "heartbeat"
@@ -119,7 +113,11 @@ class Channel(enum.Enum):
     LOOK = "look"
 
 
-COORDINATOR_CHANNELS = (Channel.JOIN, Channel.HEARTBEAT, Channel.COMMIT, Channel.OFFSETS)
+BACKGROUND = (METADATA, Channel.TELEMETRY, Channel.REPORT, Channel.LOOK)
+"""No caller notices when these wait."""
+BACKGROUND_PATIENCE_SECONDS = 0.05
+"""For so long a request of the background waits for a connection that is in use. Chosen: some times what a commit takes
+(7 ms), so that it seldom is what another connection is made for."""
 
 
 def connect_seconds(session_timeout: float) -> float:
@@ -127,58 +125,25 @@ def connect_seconds(session_timeout: float) -> float:
     return min(CONNECT_SECONDS, max(CONNECT_SECONDS_MIN, session_timeout / 4))
 
 
-class Backoff:
-    """How long to wait before the next try: doubled at each failure in a row, up to a bound.
-
-    Args:
-        first: seconds after the first failure.
-        most: seconds at most.
-    """
-
-    def __init__(self, first: float, most: float = RECONNECT_SECONDS_MAX) -> None:
-        self._first = min(first, most)
-        self._most = most
-        self._next = self._first
-
-    def failed(self) -> float:
-        """One more failure: seconds to wait now."""
-        wait, self._next = self._next, min(self._most, self._next * 2)
-        return wait
-
-    def succeeded(self) -> None:
-        """Begin anew."""
-        self._next = self._first
-
-
 class Connections:
-    """Requests over one ``AIOKafkaClient``, with a channel and a time limit each.
-
-    A node that has just refused a connection is not tried again before its back-off has passed, whichever channel asks:
-    what needs it fails at once. Otherwise every loop that wants something of a broker that is down would try, and
-    aiokafka would log, on its own.
+    """Requests over one client of aiokafka's, with a channel and a time limit each.
 
     Args:
         settings: the user's constructor arguments; those of :data:`CONNECTION_SETTINGS` are used.
+        pool: where the connections come from; None: a pool of its own.
         request_timeout: upper bound of any request, seconds: above the longest that is asked for.
-        connect_timeout: longest wait for a new connection, seconds.
-        client: the kind of client.
     """
 
     def __init__(
-        self,
-        settings: Mapping[str, Any],
-        *,
-        request_timeout: float = 0.0,
-        connect_timeout: float = CONNECT_SECONDS,
-        client: type[Client] = Client,
+        self, settings: Mapping[str, Any], pool: ConnectionPool | None = None, *, request_timeout: float = 0.0
     ) -> None:
         taken = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
         taken["request_timeout_ms"] = max(int(request_timeout * 1000), int(taken.get("request_timeout_ms", 40_000)))
         self.retry_backoff = int(taken.get("retry_backoff_ms", 100)) / 1000
-        self.connect_timeout = connect_timeout
-        self.client = client(connect_timeout=connect_timeout, **taken)
-        self._backoffs: dict[int, Backoff] = {}
-        self._refused_until: dict[int, float] = {}
+        self.pool = pool if pool is not None else ConnectionPool(settings, request_timeout=request_timeout)
+        self._owns_pool = pool is None
+        patience = dict.fromkeys(BACKGROUND, BACKGROUND_PATIENCE_SECONDS)
+        self.client = Client(self.pool, patience, **taken)
 
     async def start(self) -> None:
         """Connect.
@@ -190,6 +155,8 @@ class Connections:
 
     async def close(self) -> None:
         await self.client.close()
+        if self._owns_pool:
+            await self.pool.close()
 
     async def connect(self, node: int, channel: Channel) -> None:
         """Have a connection, an earlier one where it still stands.
@@ -197,18 +164,8 @@ class Connections:
         Raises:
             NodeNotReadyError: the node does not take connections, or did not a moment ago.
         """
-        connection = self.client._conns.get((node, channel))
-        if connection is not None and connection.connected():
-            return
-        if boot_time() < self._refused_until.get(node, 0.0):
-            raise NodeNotReadyError(f"Node {node} did not take a connection a moment ago")
-        backoff = self._backoffs.setdefault(node, Backoff(self.retry_backoff))
-        if await self.client.ready(node, group=channel):
-            backoff.succeeded()
-            self._refused_until.pop(node, None)
-            return
-        self._refused_until[node] = boot_time() + backoff.failed()
-        raise NodeNotReadyError(f"Node {node} does not take connections")
+        if not await self.client.ready(node, group=channel):
+            raise NodeNotReadyError(f"Node {node} does not take connections")
 
     async def send(self, node: int, channel: Channel, request: Any, *, timeout: float) -> Any:
         """Send one request and wait for its answer.
@@ -219,7 +176,6 @@ class Connections:
         """
         try:
             async with asyncio.timeout(timeout):
-                await self.connect(node, channel)
                 return await self.client.send(node, request, group=channel)
         except TimeoutError:
             self.cut(node, channel)
@@ -242,10 +198,8 @@ class Connections:
         return code, sorted(entry[1] for entry in partitions)
 
     def cut(self, node: int | None, channel: Channel) -> None:
-        """Close one channel; the next request opens it again."""
-        connection = self.client._conns.pop((node, channel), None)
-        if connection is not None:
-            connection.close()
+        """Close one channel's connection; its next request goes over another."""
+        self.client.cut(node, channel)
 
 
 class Coordinator:
@@ -262,7 +216,7 @@ class Coordinator:
         self._node: int | None = None
 
     async def find(self) -> None:
-        """Look the coordinator up and connect the channels, so that requests later leave in the order they are made.
+        """Look the coordinator up, and have a connection to it.
 
         Raises:
             KafkaError: it cannot be found now; worth another try.
@@ -275,15 +229,14 @@ class Coordinator:
         if asked is None:
             raise KafkaError("no broker is known")
         request = FindCoordinatorRequest(self._group, GROUP_COORDINATOR)
-        timeout = min(LOOKUP_SECONDS, self._connections.connect_timeout)
+        timeout = min(LOOKUP_SECONDS, self._connections.pool.connect_timeout)
         answer = await self._connections.send(asked, Channel.OFFSETS, request, timeout=timeout)
         if answer.error_code:
             raise for_code(answer.error_code)()
         self._node = node = int(answer.coordinator_id)
         if client.cluster.broker_metadata(node) is None:
             await client.force_metadata_update()
-        for channel in COORDINATOR_CHANNELS:
-            await self._connections.connect(node, channel)
+        await self._connections.connect(node, Channel.HEARTBEAT)
 
     async def ask(self, channel: Channel, request: Any, *, timeout: float) -> Any:
         """Send one request and wait for its answer; raises what :meth:`Connections.send` does."""
@@ -292,5 +245,5 @@ class Coordinator:
         return await self._connections.send(self._node, channel, request, timeout=timeout)
 
     def cut(self, channel: Channel) -> None:
-        """Close one channel; the next request opens it again."""
+        """Close one channel's connection; its next request goes over another."""
         self._connections.cut(self._node, channel)

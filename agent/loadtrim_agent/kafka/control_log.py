@@ -29,6 +29,7 @@ from loadtrim_agent.wire.ownership_records import AssignmentRecord, LoadRecord
 from .connections import UNREACHABLE, Backoff, Channel, Connections
 from .control_topic import PROBE_SECONDS, ControlTopic, ControlTopicUnusable
 from .partition_log import Appended, Fetched, PartitionLog
+from .pool import ConnectionPool
 from .ports import ControlLogReader
 
 __all__ = [
@@ -126,6 +127,7 @@ class ControlLog:
         topic: name of the control topic.
         reader: takes what is read, as events of the machine.
         tasks: owns the tasks that append and read.
+        pool: where the connections come from; None: a pool of its own.
     """
 
     def __init__(
@@ -134,11 +136,12 @@ class ControlLog:
         topic: str,
         reader: ControlLogReader,
         tasks: Spawner,
+        pool: ConnectionPool | None = None,
     ) -> None:
         self.topic = topic
         self._reader = reader
         self._tasks = tasks
-        self._connections = Connections(settings)
+        self._connections = Connections(settings, pool)
         self._control_topic = ControlTopic(self._connections, settings, topic)
         self._coordination = self._partition(COORDINATION, Channel.TAIL, Channel.APPEND)
         self._telemetry = self._partition(TELEMETRY, Channel.TELEMETRY, Channel.REPORT, compressed=True)
@@ -363,7 +366,7 @@ class ControlLog:
         self._reader.feed(AssignmentFoundEvent(now=boot_time(), assignment=found))
 
     async def _newest_assignment(self, group: str) -> AssignmentRecord | None:
-        # On a channel of its own: the tail's is held by its long poll.
+        # On a channel of its own: what is asked on the tail's waits for its long poll.
         reader = self._partition(COORDINATION, Channel.LOOK, Channel.LOOK)
         begin, end = await reader.first(), await reader.end()
         while end > begin:

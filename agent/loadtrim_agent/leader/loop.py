@@ -25,6 +25,7 @@ from loadtrim_agent.common.tasks import AgentTasks
 from loadtrim_agent.kafka.baselines import BaselineReader
 from loadtrim_agent.kafka.connections import UNREACHABLE
 from loadtrim_agent.kafka.control_log import ControlLog, TelemetryEntry, TelemetryTail
+from loadtrim_agent.kafka.pool import ConnectionPool
 from loadtrim_agent.kafka.rate_sources import make_rate_source
 from loadtrim_agent.observability.metrics import Metrics
 from loadtrim_agent.observability.text import decision_line
@@ -263,6 +264,7 @@ class LeaderLoop:
         reconciler: asks the orchestrator; run and closed by the composition root.
         boundary: counts what broke here.
         tasks: owns the leadership's task.
+        pool: where the connections come from; None: a pool of its own.
     """
 
     def __init__(
@@ -275,9 +277,11 @@ class LeaderLoop:
         reconciler: ScaleReconciler,
         boundary: ErrorBoundary,
         tasks: AgentTasks,
+        pool: ConnectionPool | None = None,
     ) -> None:
         self._config = config
         self._connection = connection
+        self._pool = pool
         self._group = group
         self._metrics = metrics
         self._reconciler = reconciler
@@ -385,7 +389,7 @@ class LeaderLoop:
         """Know what the history expects, for as long as this member leads."""
         try:
             if topic := self._config.baseline_topic:
-                reader = BaselineReader(self._connection, topic, self._baselines, self._boundary)
+                reader = BaselineReader(self._connection, topic, self._baselines, self._boundary, self._pool)
                 await reader.run(caught_up)
         except Exception:
             log.exception("Reading baselines broke; the group is planned without them.")

@@ -28,6 +28,7 @@ from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.kafka.fetch.offsets import OffsetQueries
 from loadtrim_agent.kafka.fetch.port import Fetcher
 from loadtrim_agent.kafka.group_requests import GroupRequests
+from loadtrim_agent.kafka.pool import ConnectionPool
 from loadtrim_agent.kafka.subscription import Subscription, TopicWatch
 from loadtrim_agent.protocol import events as e
 from loadtrim_agent.protocol.assigned_partition import AssignedState
@@ -61,7 +62,7 @@ class AgentOptions:
     connection: Mapping[str, Any]
     """The user's constructor arguments."""
     control_topic: str
-    fetcher: Callable[[], Fetcher]
+    fetcher: Callable[[ConnectionPool], Fetcher]
     """Makes the fetcher, in the agent's loop."""
     user_loop: asyncio.AbstractEventLoop
     observer: AgentObserver
@@ -92,14 +93,15 @@ class Agent:
         gate = DeliveryGate(self.buffer)
         self.listener = Listener(options.user_loop, self.boundary, gate)
         request_timeout = config.rebalance_timeout + config.session_timeout
-        self._connections = Connections(
+        self.pool = ConnectionPool(
             options.connection,
             request_timeout=request_timeout,
             connect_timeout=connect_seconds(config.session_timeout),
         )
+        self._connections = Connections(options.connection, self.pool, request_timeout=request_timeout)
         coordinator = Coordinator(self._connections, config.group)
         self.requests = GroupRequests(config, coordinator, self.driver, self.tasks)
-        self.fetcher = options.fetcher()
+        self.fetcher = options.fetcher(self.pool)
         self.buffer.agent.budget = self.fetcher.budget
         self.partitions = Partitions(
             DeliveryParts(
@@ -118,7 +120,7 @@ class Agent:
         )
         self.transactions = Transactions(self.driver, config.rebalance_timeout)
         self.control = ControlAccess(
-            options.connection, options.control_topic, self.driver, observer, self.boundary, self.tasks
+            options.connection, options.control_topic, self.driver, observer, self.boundary, self.tasks, self.pool
         )
         self.topics = TopicWatch(self._connections.client, options.subscription, self)
         self.commits = UserCommits(self.driver, self.partitions, self.requests, options.committed_timeout)
@@ -258,7 +260,7 @@ class Agent:
         self.driver.stop_timer()
         await self.tasks.close()
         await self.boundary.wait("stop", self.observer.stop())
-        for closing in (self.control.close(), self.fetcher.close(), self._connections.close()):
+        for closing in (self.control.close(), self.fetcher.close(), self._connections.close(), self.pool.close()):
             await self.boundary.wait("close", closing)
         self.commits.close()
 

@@ -13,6 +13,7 @@ from loadtrim_agent.common.tasks import Spawner
 from loadtrim_agent.kafka.connections import Backoff
 from loadtrim_agent.kafka.control_log import ControlLog
 from loadtrim_agent.kafka.control_topic import ControlTopicUnusable
+from loadtrim_agent.kafka.pool import ConnectionPool
 from loadtrim_agent.kafka.ports import EventFeed
 from loadtrim_agent.protocol import commands as c
 from loadtrim_agent.protocol import events as e
@@ -56,6 +57,7 @@ class ControlAccess:
         observer: told of records and of the broker's clock.
         boundary: contains what the observer raises.
         tasks: owns what reads and appends.
+        pool: where the connections come from; None: a pool of its own.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class ControlAccess:
         observer: AgentObserver,
         boundary: ErrorBoundary,
         tasks: Spawner,
+        pool: ConnectionPool | None = None,
     ) -> None:
         self._settings = settings
         self._topic = topic
@@ -74,6 +77,7 @@ class ControlAccess:
         self._observer = observer
         self._boundary = boundary
         self._tasks = tasks
+        self._pool = pool
         self.log: ControlLog | None = None
         """None: it cannot be used now."""
 
@@ -89,7 +93,7 @@ class ControlAccess:
 
     async def _open(self) -> None:
         """Open the topic; raises ControlTopicUnusable."""
-        opened = ControlLog(self._settings, self._topic, self, self._tasks)
+        opened = ControlLog(self._settings, self._topic, self, self._tasks, self._pool)
         await opened.start()
         self.log = opened
         self._tasks.spawn(opened.run(), "log")

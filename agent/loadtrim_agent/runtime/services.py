@@ -116,6 +116,7 @@ class Services(AgentObserver):
             reconciler,
             agent.boundary,
             agent.tasks,
+            agent.pool,
         )
         agent.tasks.spawn_contained(self.metering.run_gathering(), "gathering")
         agent.tasks.spawn_contained(self.metering.run_reports(reports), "reports")

@@ -16,6 +16,7 @@ from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.common.tasks import OwnedTasks
 
 from ..connections import UNREACHABLE, Backoff, Connections
+from ..pool import ConnectionPool
 from .channels import PAUSE_BYTES_MAX, BrokerChannels, ChannelRequest, FetchChannel, fetch_group_for
 from .chunk import frame
 from .fetch_errors import FetchErrors
@@ -23,7 +24,6 @@ from .fetch_group import FetchGroup
 from .fetch_settings import FetchSettings
 from .offsets import EARLIEST, LATEST, OffsetQueries
 from .port import FetchSink
-from .receiving import ReceivingClient
 from .request import SessionFetchRequest
 from .state import Budget, Route, Taken
 
@@ -71,14 +71,16 @@ class KafkaFetcher:
 
     Args:
         settings: the user's constructor arguments for ``AIOKafkaConsumer``, without those of the group.
+        pool: where the connections come from; None: a pool of its own.
 
     Raises:
         ValueError: ``isolation_level`` is none that Kafka has.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], pool: ConnectionPool | None = None) -> None:
         self._settings = chosen = FetchSettings.of(settings)
-        connections = Connections(settings, client=ReceivingClient)
+        connections = Connections(settings, pool)
+        self._connections = connections
         self._client = connections.client
         self._retry_backoff = connections.retry_backoff
         self._queries = OffsetQueries(
@@ -118,7 +120,7 @@ class KafkaFetcher:
 
     async def close(self) -> None:
         await self._tasks.close()
-        await self._client.close()
+        await self._connections.close()
 
     async def run(self, sink: FetchSink) -> None:
         self._errors.serve(sink)

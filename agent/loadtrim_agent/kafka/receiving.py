@@ -1,4 +1,4 @@
-"""How the answers to fetches come in: straight into one buffer per connection, in as few pieces as can be.
+"""How answers come in: straight into one buffer per connection, in as few pieces as can be.
 
 Theory of operation. aiokafka reads through asyncio's stream reader, which takes 256 kB at a time, copies them into a
 buffer that grows, stops reading at each 128 kB and begins again, and copies the whole answer twice before it is taken
@@ -8,7 +8,7 @@ most of it is there (``SO_RCVLOWAT``); its records are copied out once. The buff
 becomes small again when answers do.
 
 Connecting, TLS and SASL are aiokafka's: its connection is taken over when it is ready, and its life goes on as before.
-Nothing but fetches goes over it.
+Answers to other requests than fetches are small, and aiokafka takes them apart.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ import struct
 import time
 from typing import Any
 
-from aiokafka.client import ConnectionGroup
 from aiokafka.conn import CloseReason
 from aiokafka.errors import CorrelationIdError, KafkaConnectionError
+from aiokafka.protocol.fetch import FetchRequest
 
-from ..client import Client
-from .answer import read_answer
-from .channels import FetchConnection
+from .fetch.answer import read_answer
 
-__all__ = ["AnswersProtocol", "ReceivingClient"]
+__all__ = ["AnswersProtocol"]
 
 _HEAD = struct.Struct(">ii")
 """Bytes behind the first field, correlation id."""
@@ -39,18 +37,6 @@ ANSWER_BYTES_MAX = 1 << 30
 TOGETHER_BYTES_MIN, TOGETHER_BYTES_MAX = 1 << 16, 1 << 21
 """An answer of which at least so much is missing is waited for; at most so much of it at a time, because the system
 must be able to hold that."""
-
-
-class ReceivingClient(Client):
-    """The client receives as told above over its connections for fetching (:class:`~.channels.FetchConnection`)."""
-
-    async def _get_conn(
-        self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, no_hint: bool = False
-    ) -> Any | None:
-        connection = await super()._get_conn(node_id, group=group, no_hint=no_hint)
-        if isinstance(group, FetchConnection) and connection is not None and connection.connected():
-            AnswersProtocol.take_over(connection)
-        return connection
 
 
 class AnswersProtocol(asyncio.BufferedProtocol):
@@ -141,16 +127,25 @@ class AnswersProtocol(asyncio.BufferedProtocol):
         _, told = _HEAD.unpack_from(self._buffer)
         if told != correlation:
             raise CorrelationIdError(f"Correlation ids do not match: sent {correlation}, recv {told}")
-        if not future.done():
-            future.set_result(read_answer(request.API_VERSION, self._buffer[:wanted], _HEAD.size))
-        connection._last_action = time.monotonic()
-        requests.popleft()
+        if request.API_KEY == FetchRequest.API_KEY:
+            if not future.done():
+                future.set_result(read_answer(request.API_VERSION, self._buffer[:wanted], _HEAD.size))
+            connection._last_action = time.monotonic()
+            requests.popleft()
+        else:
+            self._hand_on(wanted)
         left = self._filled - wanted
         self._buffer[:left] = self._buffer[wanted : self._filled]
         self._filled, self._wanted = left, 0
         if len(self._buffer) > max(BUFFER_BYTES_MIN, 4 * wanted):
             self._resize(max(BUFFER_BYTES_MIN, left))
         self._wait_for(1)
+
+    def _hand_on(self, wanted_bytes: int) -> None:
+        try:
+            self._connection._handle_frame(bytes(self._buffer[_LENGTH_BYTES:wanted_bytes]))
+        except Exception as error:
+            raise ValueError(f"an answer of {wanted_bytes} bytes that cannot be read: {error!r}") from error
 
     def _wait_for(self, missing_bytes: int) -> None:
         """Have the system say so when about so much is there, not at each piece of it."""

@@ -6,22 +6,17 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import CloseReason, create_conn
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.protocol.admin import ApiVersionResponse_v0
+from aiokafka.protocol.admin import ApiVersionRequest, ApiVersionResponse_v0
 from aiokafka.protocol.fetch import FetchResponse_v10
 
-from loadtrim_agent.kafka.connections import Backoff
-from loadtrim_agent.kafka.fetch.channels import BrokerChannels, FetchChannel
-from loadtrim_agent.kafka.fetch.fetch_group import FetchGroup
-from loadtrim_agent.kafka.fetch.receiving import BUFFER_BYTES_MIN, AnswersProtocol, ReceivingClient
+from loadtrim_agent.kafka.receiving import BUFFER_BYTES_MIN, AnswersProtocol
 
-from .batches import request
+from .fetch.batches import request
 
 WAIT_SECONDS = 20.0
 FETCH, FETCH_VERSION, API_VERSIONS = 1, 10, 18
@@ -34,6 +29,7 @@ class Broker:
         self.asked: asyncio.Queue[int] = asyncio.Queue()
         """Correlation ids of fetches."""
         self.writer: asyncio.StreamWriter | None = None
+        self.spoils_versions = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
@@ -43,7 +39,8 @@ class Broker:
                 kind, _, correlation = struct.unpack_from(">hhi", await reader.readexactly(size))
                 if kind == API_VERSIONS:
                     known = [(FETCH, 4, FETCH_VERSION), (API_VERSIONS, 0, 0)]
-                    self.send(correlation, ApiVersionResponse_v0(0, known).encode())
+                    answer = ApiVersionResponse_v0(0, known).encode()
+                    self.send(correlation, answer[:-3] if self.spoils_versions else answer)
                 else:
                     self.asked.put_nowait(correlation)
 
@@ -207,27 +204,21 @@ async def test_an_answer_to_nothing_closes_the_connection() -> None:
         assert closed.reasons == [CloseReason.OUT_OF_SYNC]
 
 
-async def taken_over(group: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Does a client's connection of this kind receive as told here?"""
-    taken: list[Any] = []
-    made = SimpleNamespace(connected=lambda: True)
-
-    async def get(self: AIOKafkaClient, node: int, **options: Any) -> Any:
-        return made
-
-    monkeypatch.setattr(AIOKafkaClient, "_get_conn", get)
-    monkeypatch.setattr(AnswersProtocol, "take_over", taken.append)
-    assert await ReceivingClient()._get_conn(1, group=group) is made
-    return taken == [made]
+async def test_the_answer_to_another_request_is_taken_apart_by_aiokafka() -> None:
+    """Any request may follow a fetch on its connection, and a fetch may follow any."""
+    async with connected() as (connection, broker, closed):
+        for _ in range(2):
+            answer = await answer_of(connection.send(ApiVersionRequest()))
+            assert list(answer.api_versions) == [(FETCH, 4, FETCH_VERSION), (API_VERSIONS, 0, 0)]
+            asked, correlation = await ask(connection, broker)
+            broker.send(correlation, told(200_000).encode())
+            assert vars(await answer_of(asked)) == vars(told(200_000))
+        assert closed.reasons == []
 
 
-@pytest.mark.parametrize("number", [0, 1, 7])
-@pytest.mark.parametrize("channel", FetchChannel)
-async def test_every_bundle_receives_so(number: int, channel: FetchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    channels = BrokerChannels(1, wait_ms=500, has_room=lambda state: True)
-    assert await taken_over(FetchGroup(channels, number, Backoff(0.1)).connection(channel), monkeypatch)
-
-
-@pytest.mark.parametrize("group", [None, ConnectionGroup.DEFAULT, "coordinator"])
-async def test_nothing_else_does(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not await taken_over(group, monkeypatch)
+async def test_an_answer_to_another_request_that_cannot_be_read_closes_the_connection() -> None:
+    async with connected() as (connection, broker, closed):
+        broker.spoils_versions = True
+        with pytest.raises(KafkaConnectionError):
+            await answer_of(connection.send(ApiVersionRequest()))
+        assert closed.reasons == [CloseReason.OUT_OF_SYNC]

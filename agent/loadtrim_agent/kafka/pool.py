@@ -1,0 +1,418 @@
+"""The agent's connections to the brokers: a request takes one on which nothing else waits.
+
+Theory of operation. A broker answers one request per connection at a time. A long poll or a JoinGroup waits there, and
+with it whatever follows on its connection: a heartbeat, say. A connection for each kind of request avoids that and
+stands idle nearly always, for most requests are answered in milliseconds. Here no kind of request owns one:
+
+- A request takes the idle connection that was used last, and gives it back when its answer is here.
+- A *channel* is a sequence of requests that must not overtake each other. While one of them is under way, the next one
+  follows on the same connection. Otherwise two requests never share one.
+- Where no connection is idle, a request waits for one about as long as it takes to make another, and then another is
+  made. The request takes whichever is there first, so it waits for about twice that time at most.
+- A connection that the broker does not read from for a while (a quota, KIP-219) stays with its channel until it does.
+- No answer in time: the connection is closed, and with it all that are idle to the same broker. They may be as silent.
+- What was idle for :data:`IDLE_SECONDS` is closed.
+
+So there are as many connections to a broker as requests were under way at once in the last half minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokafka import __version__
+from aiokafka.conn import CloseReason, create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from aiokafka.protocol.admin import ApiVersionRequest
+
+from .backoff import Backoff
+from .receiving import AnswersProtocol
+
+__all__ = ["CONNECT_SECONDS", "IDLE_SECONDS", "Address", "BreakObserver", "ConnectionPool", "PooledConnection"]
+
+log = logging.getLogger("loadtrim")
+
+Address = tuple[str, int]
+"""Host and port."""
+
+CONNECT_SECONDS = 10.0
+"""A broker that has not taken a connection by then is tried again later. Source: ``socket.connection.setup.timeout.ms``,
+whose default in Kafka's own clients this is."""
+IDLE_SECONDS = 30.0
+"""What no request has used for so long is closed. Chosen: some times the longest pause between two requests of a quiet
+member, which is that between two commits (``auto_commit_interval_ms``, 5 s)."""
+SWEEPS = 3
+"""In so many parts of :data:`IDLE_SECONDS` it is looked once what to close."""
+REFUSED = (
+    "The broker refused the OAUTHBEARER token of a new connection to %s:%d; the next try asks "
+    "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong?"
+)
+_ARGUMENTS = {
+    "client_id": "client_id",
+    "ssl_context": "ssl_context",
+    "security_protocol": "security_protocol",
+    "connections_max_idle_ms": "max_idle_ms",
+    "sasl_mechanism": "sasl_mechanism",
+    "sasl_plain_username": "sasl_plain_username",
+    "sasl_plain_password": "sasl_plain_password",
+    "sasl_kerberos_service_name": "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name": "sasl_kerberos_domain_name",
+    "sasl_oauth_token_provider": "sasl_oauth_token_provider",
+}
+"""Settings of a client of aiokafka, and how its connections call them."""
+_DEFAULTS = {"client_id": f"aiokafka-{__version__}", "max_idle_ms": 540_000, "sasl_mechanism": "PLAIN"}
+"""Those of aiokafka's client, where its connections have others."""
+REQUEST_TIMEOUT_MS = 40_000
+"""aiokafka's default."""
+
+
+class BreakObserver(Protocol):
+    """The observer is told of connections that break: what it knows of the cluster may be out of date."""
+
+    def force_metadata_update(self) -> object:
+        """A connection has broken."""
+
+
+@dataclass(slots=True, eq=False)
+class PooledConnection:
+    """One connection to a broker."""
+
+    connection: Any
+    """aiokafka's."""
+    requests: int = 0
+    """Requests under way. Invariant: all are of one channel."""
+    idle_since: float = 0.0
+    """Time of the loop at which the last request ended."""
+    reads_at: float = 0.0
+    """Time of the loop before which the broker reads nothing of it."""
+
+    @property
+    def usable(self) -> bool:
+        """Return whether it stands, and no answer is to come that nobody waits for."""
+        return self.connection.connected() and not self.connection._requests
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A request for which no connection was idle."""
+
+    taken: asyncio.Future[PooledConnection]
+    impatient: bool = False
+    """It has waited for as long as a new connection takes."""
+
+
+class ConnectionMaker:
+    """Makes connections that can be used: accepted by the broker, and received as told in :mod:`.receiving`.
+
+    Args:
+        settings: the user's constructor arguments.
+        request_timeout: upper bound of any request, seconds.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], request_timeout: float) -> None:
+        named = {name: settings[given] for given, name in _ARGUMENTS.items() if given in settings}
+        timeout_ms = max(int(request_timeout * 1000), int(settings.get("request_timeout_ms", REQUEST_TIMEOUT_MS)))
+        self._arguments = _DEFAULTS | named | {"request_timeout_ms": timeout_ms}
+        self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
+        self.observers: set[BreakObserver] = set()
+
+    async def make(self, broker: Address) -> Any:
+        """Return a new connection of aiokafka's.
+
+        Raises:
+            KafkaError, OSError, TimeoutError: the broker does not take it.
+        """
+        connection = await create_conn(*broker, on_close=self._closed, **self._arguments)
+        try:
+            if self._unsure and not await self._is_accepted(connection):
+                log.error(REFUSED, *broker)
+                raise KafkaConnectionError("the broker refused the token")
+            AnswersProtocol.take_over(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _is_accepted(self, connection: Any) -> bool:
+        # A refusal is an ordinary answer that holds the reason (RFC 7628, 3.2.3), which aiokafka takes for success. All
+        # requests would fail with IllegalSaslState then, until the broker closes the connection.
+        try:
+            answer = await connection.send(ApiVersionRequest())
+        except (KafkaError, OSError, TimeoutError):
+            return False
+        return not answer.error_code
+
+    def _closed(self, connection: Any, reason: CloseReason | None) -> None:
+        if reason in (CloseReason.CONNECTION_BROKEN, CloseReason.CONNECTION_TIMEOUT):
+            for observer in list(self.observers):
+                observer.force_metadata_update()
+
+
+class _Reach:
+    """How a broker has taken connections so far.
+
+    Args:
+        backoff: after failures in a row.
+        limit_seconds: longest wait for a connection.
+    """
+
+    def __init__(self, backoff: Backoff, limit_seconds: float) -> None:
+        self._backoff = backoff
+        self._limit_first_seconds = limit_seconds
+        self.limit_seconds = limit_seconds
+        """Longest wait for the next connection: a broker that was too slow is given longer each time."""
+        self.refused_until = float("-inf")
+        """Time of the loop before which no connection is tried."""
+        self.fastest_seconds = 0.0
+        """Least time that a connection took; 0: there was none."""
+
+    def succeeded(self, took_seconds: float) -> None:
+        """A connection is there."""
+        self.fastest_seconds = min(took_seconds, self.fastest_seconds or took_seconds)
+        self.limit_seconds = self._limit_first_seconds
+        self._backoff.succeeded()
+
+    def failed(self, error: BaseException, now: float) -> None:
+        """A connection was refused, or took too long."""
+        if isinstance(error, TimeoutError):
+            self.limit_seconds = max(self.limit_seconds, min(2 * self.limit_seconds, CONNECT_SECONDS))
+        self.refused_until = now + self._backoff.failed()
+
+
+class BrokerConnections:
+    """The connections to one broker.
+
+    Args:
+        broker: where it is.
+        maker: makes new ones.
+        reach: how the broker has taken connections so far.
+    """
+
+    def __init__(self, broker: Address, maker: ConnectionMaker, reach: _Reach) -> None:
+        self._broker = broker
+        self._maker = maker
+        self._reach = reach
+        self._idle: list[PooledConnection] = []
+        """The one used last is the last."""
+        self._held: dict[Hashable, PooledConnection] = {}
+        """Channel -> the connection of its requests under way."""
+        self._turns: dict[Hashable, asyncio.Lock] = {}
+        """Channel -> its request that looks for a connection: requests leave in the order in which they were made."""
+        self._waiting: deque[_Waiter] = deque()
+        self._making: set[asyncio.Task[None]] = set()
+
+    def uses(self) -> Counter[str]:
+        """Return how many connections there are by what they are used for now."""
+        uses = Counter(str(channel) for channel, held in self._held.items() if held.connection.connected())
+        uses["idle"] = sum(each.connection.connected() for each in self._idle)
+        return uses
+
+    # -- taking and giving back ----------------------------------------------------------------------------------
+
+    async def take(self, channel: Hashable, patience_seconds: float) -> PooledConnection:
+        """Return a connection for one more request of a channel.
+
+        Args:
+            channel: whose.
+            patience_seconds: how long the request waits, at least, before another connection is made.
+
+        Raises:
+            KafkaError, OSError, TimeoutError: none can be had.
+        """
+        async with self._turns.setdefault(channel, asyncio.Lock()):
+            taken = self._held.get(channel)
+            if taken is None or not taken.connection.connected():
+                taken = self._last_used() or await self._wait(patience_seconds)
+                self._held[channel] = taken
+            taken.requests += 1
+            return taken
+
+    def _last_used(self) -> PooledConnection | None:
+        while self._idle:
+            found = self._idle.pop()
+            if found.usable:
+                return found
+            found.connection.close()
+        return None
+
+    async def _wait(self, patience_seconds: float) -> PooledConnection:
+        waiter = _Waiter(asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        try:
+            if self._held:
+                await asyncio.wait([waiter.taken], timeout=max(patience_seconds, self._reach.fastest_seconds))
+            if not waiter.taken.done():
+                waiter.impatient = True
+                self._make_another(waiter)
+            return await waiter.taken
+        except asyncio.CancelledError:
+            if waiter.taken.done() and not waiter.taken.cancelled() and waiter.taken.exception() is None:
+                self._offer(waiter.taken.result())
+            raise
+        finally:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(waiter)
+
+    def give_back(self, channel: Hashable, given: PooledConnection, throttle_seconds: float) -> None:
+        """End one request.
+
+        Args:
+            channel: whose.
+            given: its connection.
+            throttle_seconds: for so long the broker reads nothing more of it.
+        """
+        given.requests -= 1
+        loop = asyncio.get_running_loop()
+        if throttle_seconds > 0:
+            given.reads_at = max(given.reads_at, loop.time() + throttle_seconds)
+        if given.reads_at > loop.time() and given.connection.connected():
+            loop.call_at(given.reads_at, self._release, channel, given)
+        else:
+            self._release(channel, given)
+
+    def _release(self, channel: Hashable, given: PooledConnection) -> None:
+        if given.requests or given.reads_at > asyncio.get_running_loop().time():
+            return  # it is released by what ends later
+        if self._held.get(channel) is given:
+            del self._held[channel]
+        if given.usable:
+            self._offer(given)
+        else:
+            # A request that nobody waits for any more: its answer would hold up the next one's.
+            given.connection.close()
+
+    def _offer(self, offered: PooledConnection) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.taken.done():
+                waiter.taken.set_result(offered)
+                return
+        offered.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(offered)
+
+    # -- making --------------------------------------------------------------------------------------------------
+
+    def _make_another(self, waiter: _Waiter) -> None:
+        """Begin to make a connection, if as many are not being made already as requests wait for."""
+        if len(self._making) >= sum(each.impatient for each in self._waiting):
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._reach.refused_until:
+            waiter.taken.set_exception(NodeNotReadyError(f"{self._broker} did not take a connection a moment ago"))
+            return
+        making = loop.create_task(self._make(), name="loadtrim-connecting")
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+
+    async def _make(self) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(self._reach.limit_seconds):
+                made = await self._maker.make(self._broker)
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._reach.failed(error, loop.time())
+            waiter = next((each for each in self._waiting if each.impatient and not each.taken.done()), None)
+            if waiter is not None:
+                waiter.taken.set_exception(error)
+            return
+        self._reach.succeeded(loop.time() - begun)
+        self._offer(PooledConnection(made))
+
+    # -- closing -------------------------------------------------------------------------------------------------
+
+    def cut(self, channel: Hashable) -> None:
+        """Close a channel's connection, and all that are idle."""
+        held = self._held.pop(channel, None)
+        if held is not None:
+            held.connection.close()
+        self.close_idle(float("inf"))
+
+    def close_idle(self, since: float) -> None:
+        """Close what is idle since then or longer, or was closed by the broker."""
+        kept: list[PooledConnection] = []
+        for each in self._idle:
+            if each.idle_since > since and each.usable:
+                kept.append(each)
+            else:
+                each.connection.close(reason=CloseReason.IDLE_DROP)
+        self._idle = kept
+
+    async def close(self) -> None:
+        """Close all of them."""
+        making = list(self._making)
+        for task in making:
+            task.cancel()
+        await asyncio.gather(*making, return_exceptions=True)
+        gone = [each.connection.close(reason=CloseReason.SHUTDOWN) for each in [*self._held.values(), *self._idle]]
+        self._held.clear()
+        self._idle.clear()
+        for waiter in self._waiting:
+            if not waiter.taken.done():
+                waiter.taken.set_exception(KafkaConnectionError("all connections are being closed"))
+        await asyncio.gather(*(each for each in gone if each is not None), return_exceptions=True)
+
+
+class ConnectionPool:
+    """The connections of one agent, shared by its clients. See the module's text.
+
+    Args:
+        settings: the user's constructor arguments; TLS and SASL are taken from them.
+        request_timeout: upper bound of any request, seconds: above the longest that is asked for.
+        connect_timeout: longest wait for a new connection at the first try, seconds.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], *, request_timeout: float = 0.0, connect_timeout: float = CONNECT_SECONDS
+    ) -> None:
+        self._maker = ConnectionMaker(settings, request_timeout)
+        self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
+        self.connect_timeout = connect_timeout
+        self._brokers: dict[Address, BrokerConnections] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def observe(self, observer: BreakObserver) -> None:
+        """Tell it of each connection that breaks, until :meth:`forget`."""
+        self._maker.observers.add(observer)
+
+    def forget(self, observer: BreakObserver) -> None:
+        """Tell it no more."""
+        self._maker.observers.discard(observer)
+
+    def to(self, broker: Address) -> BrokerConnections:
+        """Return the connections to a broker."""
+        found = self._brokers.get(broker)
+        if found is None:
+            reach = _Reach(Backoff(self._retry_seconds), self.connect_timeout)
+            found = self._brokers[broker] = BrokerConnections(broker, self._maker, reach)
+            if self._sweep is None:
+                self._sweep_later()
+        return found
+
+    def _sweep_later(self) -> None:
+        self._sweep = asyncio.get_running_loop().call_later(IDLE_SECONDS / SWEEPS, self._sweep_now)
+
+    def _sweep_now(self) -> None:
+        since = asyncio.get_running_loop().time() - IDLE_SECONDS
+        for broker in self._brokers.values():
+            broker.close_idle(since)
+        self._sweep_later()
+
+    def uses(self) -> dict[Address, Counter[str]]:
+        """Return how many connections there are to each broker, by what they are used for now."""
+        return {broker: connections.uses() for broker, connections in self._brokers.items()}
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        brokers, self._brokers = self._brokers, {}
+        for connections in brokers.values():
+            await connections.close()
