@@ -19,12 +19,12 @@ So there are as many connections to a broker as requests were under way at once 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from aiokafka import __version__
 from aiokafka.conn import CloseReason, create_conn
@@ -42,13 +42,14 @@ Address = tuple[str, int]
 """Host and port."""
 
 CONNECT_SECONDS = 10.0
-"""A broker that has not taken a connection by then is tried again later. Source: ``socket.connection.setup.timeout.ms``,
-whose default in Kafka's own clients this is."""
+"""A broker that has not taken a connection by then is tried again later. Source: the default of
+``socket.connection.setup.timeout.ms`` in Kafka's own clients."""
 IDLE_SECONDS = 30.0
 """What no request has used for so long is closed. Chosen: some times the longest pause between two requests of a quiet
 member, which is that between two commits (``auto_commit_interval_ms``, 5 s)."""
 SWEEPS = 3
 """In so many parts of :data:`IDLE_SECONDS` it is looked once what to close."""
+CLOSED = "the connections are being closed"
 REFUSED = (
     "The broker refused the OAUTHBEARER token of a new connection to %s:%d; the next try asks "
     "sasl_oauth_token_provider for another. If it goes on: is the token out of date, or this machine's clock wrong?"
@@ -103,8 +104,10 @@ class _Waiter:
     """A request for which no connection was idle."""
 
     taken: asyncio.Future[PooledConnection]
+    patience_seconds: float
+    """How long it waits, at least, before another connection is made."""
     impatient: bool = False
-    """It has waited for as long as a new connection takes."""
+    """It has waited for so long, or for as long as a new connection takes."""
 
 
 class ConnectionMaker:
@@ -202,10 +205,13 @@ class BrokerConnections:
         """The one used last is the last."""
         self._held: dict[Hashable, PooledConnection] = {}
         """Channel -> the connection of its requests under way."""
-        self._turns: dict[Hashable, asyncio.Lock] = {}
+        self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
         """Channel -> its request that looks for a connection: requests leave in the order in which they were made."""
-        self._waiting: deque[_Waiter] = deque()
-        self._making: set[asyncio.Task[None]] = set()
+        self._waiting: list[_Waiter] = []
+        """In the order in which they came."""
+        self._making: set[asyncio.Task[PooledConnection]] = set()
+        """Invariant: at least as many as there are impatient requests."""
+        self._closed = False
 
     def uses(self) -> Counter[str]:
         """Return how many connections there are by what they are used for now."""
@@ -225,7 +231,10 @@ class BrokerConnections:
         Raises:
             KafkaError, OSError, TimeoutError: none can be had.
         """
-        async with self._turns.setdefault(channel, asyncio.Lock()):
+        turn = self._turns.setdefault(channel, asyncio.Lock())
+        async with turn:
+            if self._closed:
+                raise KafkaConnectionError(CLOSED)
             taken = self._held.get(channel)
             if taken is None or not taken.connection.connected():
                 taken = self._last_used() or await self._wait(patience_seconds)
@@ -242,22 +251,20 @@ class BrokerConnections:
         return None
 
     async def _wait(self, patience_seconds: float) -> PooledConnection:
-        waiter = _Waiter(asyncio.get_running_loop().create_future())
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), patience_seconds)
         self._waiting.append(waiter)
         try:
             if self._held:
                 await asyncio.wait([waiter.taken], timeout=max(patience_seconds, self._reach.fastest_seconds))
-            if not waiter.taken.done():
-                waiter.impatient = True
-                self._make_another(waiter)
+            waiter.impatient = True
+            self._make_missing()
             return await waiter.taken
         except asyncio.CancelledError:
             if waiter.taken.done() and not waiter.taken.cancelled() and waiter.taken.exception() is None:
                 self._offer(waiter.taken.result())
             raise
         finally:
-            with contextlib.suppress(ValueError):
-                self._waiting.remove(waiter)
+            self._waiting.remove(waiter)
 
     def give_back(self, channel: Hashable, given: PooledConnection, throttle_seconds: float) -> None:
         """End one request.
@@ -281,49 +288,58 @@ class BrokerConnections:
             return  # it is released by what ends later
         if self._held.get(channel) is given:
             del self._held[channel]
-        if given.usable:
-            self._offer(given)
-        else:
-            # A request that nobody waits for any more: its answer would hold up the next one's.
-            given.connection.close()
+        self._offer(given)
 
     def _offer(self, offered: PooledConnection) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.taken.done():
-                waiter.taken.set_result(offered)
-                return
+        """Give a connection to the least patient request that waits, the first of them, or keep it for the next."""
+        if not offered.usable:
+            # A request that nobody waits for any more: its answer would hold up the next one's.
+            offered.connection.close()
+            return
+        waiting = [each for each in self._waiting if not each.taken.done()]
+        if waiting:
+            min(waiting, key=lambda each: each.patience_seconds).taken.set_result(offered)
+            return
         offered.idle_since = asyncio.get_running_loop().time()
         self._idle.append(offered)
 
     # -- making --------------------------------------------------------------------------------------------------
 
-    def _make_another(self, waiter: _Waiter) -> None:
-        """Begin to make a connection, if as many are not being made already as requests wait for."""
-        if len(self._making) >= sum(each.impatient for each in self._waiting):
-            return
+    def _make_missing(self) -> None:
+        """Make as many connections as requests wait for that have lost their patience."""
         loop = asyncio.get_running_loop()
-        if loop.time() < self._reach.refused_until:
-            waiter.taken.set_exception(NodeNotReadyError(f"{self._broker} did not take a connection a moment ago"))
-            return
-        making = loop.create_task(self._make(), name="loadtrim-connecting")
-        self._making.add(making)
-        making.add_done_callback(self._making.discard)
+        impatient = [each for each in self._waiting if each.impatient and not each.taken.done()]
+        for waiter in impatient[len(self._making) :]:
+            if loop.time() < self._reach.refused_until:
+                error = NodeNotReadyError(f"{self._broker} did not take a connection a moment ago")
+                waiter.taken.set_exception(error)
+                continue
+            making = loop.create_task(self._make(), name="loadtrim-connecting")
+            self._making.add(making)
+            making.add_done_callback(self._made)
 
-    async def _make(self) -> None:
+    async def _make(self) -> PooledConnection:
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        try:
-            async with asyncio.timeout(self._reach.limit_seconds):
-                made = await self._maker.make(self._broker)
-        except (KafkaError, OSError, TimeoutError) as error:
-            self._reach.failed(error, loop.time())
+        async with asyncio.timeout(self._reach.limit_seconds):
+            made = await self._maker.make(self._broker)
+        self._reach.succeeded(loop.time() - begun)
+        return PooledConnection(made)
+
+    def _made(self, making: asyncio.Task[PooledConnection]) -> None:
+        self._making.discard(making)
+        if making.cancelled():
+            return
+        error = making.exception()
+        if error is None:
+            self._offer(making.result())
+        else:
+            self._reach.failed(error, asyncio.get_running_loop().time())
             waiter = next((each for each in self._waiting if each.impatient and not each.taken.done()), None)
             if waiter is not None:
                 waiter.taken.set_exception(error)
-            return
-        self._reach.succeeded(loop.time() - begun)
-        self._offer(PooledConnection(made))
+        # Whichever request was served, or has come meanwhile: none waits for a connection that nobody makes.
+        self._make_missing()
 
     # -- closing -------------------------------------------------------------------------------------------------
 
@@ -345,7 +361,8 @@ class BrokerConnections:
         self._idle = kept
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all of them; there will be no others."""
+        self._closed = True
         making = list(self._making)
         for task in making:
             task.cancel()
@@ -355,7 +372,7 @@ class BrokerConnections:
         self._idle.clear()
         for waiter in self._waiting:
             if not waiter.taken.done():
-                waiter.taken.set_exception(KafkaConnectionError("all connections are being closed"))
+                waiter.taken.set_exception(KafkaConnectionError(CLOSED))
         await asyncio.gather(*(each for each in gone if each is not None), return_exceptions=True)
 
 
@@ -376,6 +393,7 @@ class ConnectionPool:
         self.connect_timeout = connect_timeout
         self._brokers: dict[Address, BrokerConnections] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def observe(self, observer: BreakObserver) -> None:
         """Tell it of each connection that breaks, until :meth:`forget`."""
@@ -386,7 +404,13 @@ class ConnectionPool:
         self._maker.observers.discard(observer)
 
     def to(self, broker: Address) -> BrokerConnections:
-        """Return the connections to a broker."""
+        """Return the connections to a broker.
+
+        Raises:
+            KafkaConnectionError: the pool is closed.
+        """
+        if self._closed:
+            raise KafkaConnectionError(CLOSED)
         found = self._brokers.get(broker)
         if found is None:
             reach = _Reach(Backoff(self._retry_seconds), self.connect_timeout)
@@ -409,7 +433,8 @@ class ConnectionPool:
         return {broker: connections.uses() for broker, connections in self._brokers.items()}
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; there will be no others."""
+        self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

@@ -12,44 +12,46 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError, NodeNotReadyError
 from aiokafka.structs import BrokerMetadata
 
-from loadtrim.testing.ports import free_ports
-from loadtrim_agent.kafka import connections as module
-from loadtrim_agent.kafka.connections import Backoff, Channel, Connections, Coordinator, TokensOfUser
+from loadtrim_agent.kafka import pool as module
+from loadtrim_agent.kafka.connections import (
+    RECONNECT_SECONDS_MAX,
+    Backoff,
+    Channel,
+    Connections,
+    Coordinator,
+    TokensOfUser,
+)
+from loadtrim_agent.kafka.pool import ConnectionPool
 
 NODE = 1
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def tries(caplog: pytest.LogCaptureFixture) -> int:
     return sum("Unable connect to node" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_node_that_refuses_is_left_alone_by_every_lane(
+@pytest.mark.looptime
+async def test_a_node_that_refuses_is_left_alone_by_every_channel(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError("no")
+
     caplog.set_level(logging.ERROR, logger="aiokafka")
-    clock = Clock()
-    monkeypatch.setattr(module, "boot_time", clock)
-    (port,) = free_ports(1)
-    connections = Connections({"bootstrap_servers": f"127.0.0.1:{port}", "retry_backoff_ms": 100})
-    connections.client.cluster._brokers[NODE] = BrokerMetadata(NODE, "127.0.0.1", port, None)
+    monkeypatch.setattr(module, "create_conn", refuse)
+    loop = asyncio.get_running_loop()
+    connections = Connections({"bootstrap_servers": "127.0.0.1:9", "retry_backoff_ms": 100})
+    connections.client.cluster._brokers[NODE] = BrokerMetadata(NODE, "127.0.0.1", 9, None)
     waits = []
     for _ in range(6):
-        begun, before = clock.now, tries(caplog)
+        begun, before = loop.time(), tries(caplog)
         while tries(caplog) == before:
             for channel in Channel:
                 with pytest.raises(NodeNotReadyError):
                     await connections.send(NODE, channel, None, timeout=5.0)
-            clock.now += 0.01
+            await asyncio.sleep(0.01)
         assert tries(caplog) == before + 1, "one channel tried, the others failed at once"
-        waits.append(clock.now - begun)
+        waits.append(loop.time() - begun)
     await connections.close()
 
     assert waits[1:] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0], abs=0.02)
@@ -62,47 +64,48 @@ async def test_a_node_that_answers_again_is_tried_at_once_the_next_time() -> Non
     assert backoff.failed() == 0.1
 
 
-async def test_no_answer_in_time_closes_the_connection() -> None:
-    """What hangs in it would be taken for the answer to the next request."""
-    closed = asyncio.Event()
-
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-        closed.set()
-
-    server = await asyncio.start_server(hang, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    connections = Connections({"bootstrap_servers": f"127.0.0.1:{port}"})
-    connections.client.cluster._brokers[NODE] = BrokerMetadata(NODE, "127.0.0.1", port, None)
-    async with server:
-        with pytest.raises(TimeoutError):
-            await connections.send(NODE, Channel.TAIL, None, timeout=0.05)
-        await asyncio.wait_for(closed.wait(), 5.0)
-    await connections.close()
-
-
 class Reached:
-    """A connection that stands."""
+    """A connection that stands; of its two nodes the first answers no request."""
+
+    def __init__(self, node: int) -> None:
+        self._node = node
+        self._requests: list[object] = []
+        self._open = True
 
     def connected(self) -> bool:
-        return True
+        return self._open
 
-    def close(self) -> None: ...
+    def close(self, reason: object = None) -> None:
+        self._open = False
+
+    async def send(self, request: object) -> SimpleNamespace:
+        if self._node == NODE:
+            self._requests.append(request)
+            await asyncio.Event().wait()
+        return SimpleNamespace(brokers=["some"])
 
 
 @pytest.fixture
-def hanging(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Connections]:
+def reached() -> list[Reached]:
+    """All connections that were made."""
+    return []
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch, reached: list[Reached]) -> Callable[..., Connections]:
     """Makes connections to two nodes, of which the first takes connections and never answers."""
 
-    async def create_conn(host: str, port: int, **_: object) -> Reached:
-        if port == NODE:
-            await asyncio.Event().wait()
-        return Reached()
+    def made(connect_timeout: float, *, hangs_at: str = "connect") -> Connections:
+        async def create_conn(host: str, port: int, **_: object) -> Reached:
+            if port == NODE and hangs_at == "connect":
+                await asyncio.Event().wait()
+            reached.append(Reached(port))
+            return reached[-1]
 
-    def made(connect_timeout: float) -> Connections:
-        monkeypatch.setattr("aiokafka.client.create_conn", create_conn)
-        connections = Connections({"bootstrap_servers": "127.0.0.1:9"}, connect_timeout=connect_timeout)
+        monkeypatch.setattr(module, "create_conn", create_conn)
+        monkeypatch.setattr(module.AnswersProtocol, "take_over", lambda connection: None)
+        settings = {"bootstrap_servers": "127.0.0.1:9"}
+        connections = Connections(settings, ConnectionPool(settings, connect_timeout=connect_timeout))
         for node in (NODE, NODE + 1):
             connections.client.cluster._brokers[node] = BrokerMetadata(node, "127.0.0.1", node, None)
         monkeypatch.setattr(connections.client, "force_metadata_update", lambda: None)
@@ -112,8 +115,19 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Connections]:
 
 
 @pytest.mark.looptime
+async def test_no_answer_in_time_closes_the_connection(
+    hanging: Callable[..., Connections], reached: list[Reached]
+) -> None:
+    """What hangs in it would be taken for the answer to the next request."""
+    connections = hanging(2.0, hangs_at="request")
+    with pytest.raises(TimeoutError):
+        await connections.send(NODE, Channel.TAIL, None, timeout=0.05)
+    assert [each.connected() for each in reached] == [False]
+
+
+@pytest.mark.looptime
 async def test_a_node_that_takes_connections_and_never_answers_is_given_up(
-    hanging: Callable[[float], Connections],
+    hanging: Callable[..., Connections],
 ) -> None:
     """The lookup of the coordinator hung in it for ``request_timeout_ms``, and another had long been elected."""
     connections = hanging(2.0)
@@ -126,7 +140,7 @@ async def test_a_node_that_takes_connections_and_never_answers_is_given_up(
 
 @pytest.mark.looptime
 async def test_a_node_that_is_slow_to_take_connections_is_given_longer_each_time(
-    hanging: Callable[[float], Connections],
+    hanging: Callable[..., Connections],
 ) -> None:
     """On a machine without a core to spare no try would ever come to its end."""
     client, loop = hanging(2.0).client, asyncio.get_running_loop()
@@ -135,13 +149,14 @@ async def test_a_node_that_is_slow_to_take_connections_is_given_longer_each_time
         begun = loop.time()
         assert not await client.ready(NODE)
         limits.append(loop.time() - begun)
+        await asyncio.sleep(RECONNECT_SECONDS_MAX)
     assert limits == pytest.approx([2.0, 4.0, 8.0, 10.0, 10.0])
     assert await client.ready(NODE + 1)
 
 
 @pytest.mark.looptime
 async def test_a_node_that_never_answers_holds_up_no_connection_to_another(
-    hanging: Callable[[float], Connections],
+    hanging: Callable[..., Connections],
 ) -> None:
     """aiokafka makes one connection at a time: heartbeats to the new coordinator waited for the old one."""
     connections = hanging(10.0)
@@ -157,26 +172,14 @@ async def test_a_node_that_never_answers_holds_up_no_connection_to_another(
 
 @pytest.mark.looptime
 async def test_metadata_that_a_node_does_not_answer_is_asked_of_another(
-    hanging: Callable[[float], Connections], monkeypatch: pytest.MonkeyPatch
+    hanging: Callable[..., Connections], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frozen broker was asked who leads, for ``request_timeout_ms``: its partitions had long been led by another."""
-    client = hanging(2.0).client
-
-    class Connection(Reached):
-        def __init__(self, node: int) -> None:
-            self.node = node
-
-        async def send(self, request: object) -> SimpleNamespace:
-            if self.node == NODE:
-                await asyncio.Event().wait()
-            return SimpleNamespace(brokers=["some"])
-
-    async def connection(node: int, **_: object) -> Connection:
-        return Connection(node)
-
-    monkeypatch.setattr(client, "_get_conn", connection)
+    client = hanging(2.0, hangs_at="request").client
     draws = iter(([NODE, NODE + 1], [NODE + 1, NODE]))
-    monkeypatch.setattr("aiokafka.client.random.shuffle", lambda nodes: nodes.__setitem__(slice(None), next(draws)))
+    monkeypatch.setattr(
+        "loadtrim_agent.kafka.client.random.shuffle", lambda nodes: nodes.__setitem__(slice(None), next(draws))
+    )
     monkeypatch.setattr(client.cluster, "update_metadata", lambda metadata: None)
     begun = asyncio.get_running_loop().time()
     async with asyncio.timeout(60.0):
@@ -185,7 +188,7 @@ async def test_metadata_that_a_node_does_not_answer_is_asked_of_another(
 
 
 async def test_the_coordinator_that_is_silent_is_not_asked_for_the_next_one(
-    hanging: Callable[[float], Connections], monkeypatch: pytest.MonkeyPatch
+    hanging: Callable[..., Connections], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connections = hanging(2.0)
     coordinator = Coordinator(connections, "group")

@@ -47,6 +47,15 @@ class Made:
         return SimpleNamespace(error_code=0)
 
 
+class Told:
+    """Counts what it is told of."""
+
+    times = 0
+
+    def force_metadata_update(self) -> None:
+        self.times += 1
+
+
 class Broker:
     """Takes connections after some time, or does not."""
 
@@ -162,8 +171,8 @@ async def test_a_request_waits_for_one_in_use_as_long_as_another_would_take(brok
         waits = requests.ask("append")
         await asyncio.sleep(MAKE_SECONDS / 2)
         requests.end("commit")
-        await asyncio.sleep(0)
-        assert waits.done()
+        async with asyncio.timeout(SOON):
+            await waits
         await asyncio.sleep(3 * MAKE_SECONDS)
         assert broker.tries == 1
 
@@ -193,19 +202,60 @@ async def test_what_may_wait_has_more_patience(broker: Broker) -> None:
         assert broker.tries == 2
 
 
-async def test_who_waits_first_is_served_first(broker: Broker) -> None:
+async def test_what_waits_first_is_served_first(broker: Broker) -> None:
     async with pooled() as pool:
         requests = Requests(pool)
         await requests.begin("commit")
         first, second = requests.ask("append"), requests.ask("heartbeat")
         await asyncio.sleep(SOON)
         requests.end("commit")
-        await asyncio.sleep(0)
-        assert (first.done(), second.done()) == (True, False)
-        requests.end("append") if not first.done() else None
-        await first
+        async with asyncio.timeout(SOON):
+            await first
+        assert not second.done()
         requests.end("append")
-        await second
+        async with asyncio.timeout(SOON):
+            await second
+
+
+async def test_what_has_less_patience_is_served_before_what_waits_longer(broker: Broker) -> None:
+    async with pooled() as pool:
+        requests = Requests(pool)
+        await requests.begin("commit")
+        report = requests.ask("report", 0.05)
+        await asyncio.sleep(SOON)
+        heartbeat = requests.ask("heartbeat")
+        await asyncio.sleep(SOON)
+        requests.end("commit")
+        async with asyncio.timeout(SOON):
+            await heartbeat
+        assert not report.done()
+
+
+async def test_each_request_that_lost_its_patience_has_a_connection_made(broker: Broker) -> None:
+    """A long poll that waited longer took the only one that was being made, and a heartbeat waited behind that."""
+    async with pooled() as pool:
+        requests = Requests(pool)
+        await requests.begin("commit")
+        asks = [requests.ask(channel) for channel in ("telemetry", "heartbeat", "append")]
+        async with asyncio.timeout(3 * MAKE_SECONDS):
+            await asyncio.gather(*asks)
+        assert broker.tries == 4
+
+
+async def test_a_connection_that_was_just_made_counts_no_longer_as_one_in_the_making(broker: Broker) -> None:
+    async with pooled() as pool:
+        requests = Requests(pool)
+        await requests.begin("commit")
+        async with asyncio.timeout(3 * MAKE_SECONDS):
+            await requests.begin("append")
+
+
+async def test_what_user_code_raises_for_a_token_ends_the_request_that_waits(broker: Broker) -> None:
+    broker.error = RuntimeError("no token")
+    async with pooled() as pool:
+        with pytest.raises(RuntimeError, match="no token"):
+            async with asyncio.timeout(1.0):
+                await pool.to(BROKER).take("a", 0.0)
 
 
 async def test_a_request_that_is_given_up_leaves_its_turn_to_the_next(broker: Broker) -> None:
@@ -251,9 +301,9 @@ async def test_a_connection_that_is_throttled_stays_with_its_channel(broker: Bro
         assert await requests.begin("heartbeat") is not fetching
         assert await requests.begin("fetch") is fetching, "it is to wait, as it was told"
         requests.end("fetch", throttle=1.0)
-        await asyncio.sleep(5.0 - 2 * MAKE_SECONDS)
+        await asyncio.sleep(5.0 - 6 * MAKE_SECONDS)
         assert await requests.begin("commit") is not fetching, "the longer time counts"
-        await asyncio.sleep(4 * MAKE_SECONDS)
+        await asyncio.sleep(6 * MAKE_SECONDS)
         assert await requests.begin("append") is fetching
 
 
@@ -282,9 +332,9 @@ async def test_no_answer_in_time_closes_what_is_idle_as_well(broker: Broker) -> 
 
 
 async def test_what_is_idle_for_a_while_is_closed_and_told_to_nobody(broker: Broker) -> None:
-    told: list[None] = []
+    told = Told()
     async with pooled() as pool:
-        pool.observe(SimpleNamespace(force_metadata_update=lambda: told.append(None)))
+        pool.observe(told)
         requests = Requests(pool)
         for channel in "abc":
             await requests.begin(channel)
@@ -298,18 +348,18 @@ async def test_what_is_idle_for_a_while_is_closed_and_told_to_nobody(broker: Bro
         assert {each.reason for each in broker.made[:2]} == {CloseReason.IDLE_DROP}
         await asyncio.sleep(2 * IDLE_SECONDS)
         assert broker.open == 0
-        assert told == []
+        assert told.times == 0
 
 
 async def test_one_that_breaks_is_told_and_not_taken_again(broker: Broker) -> None:
-    told: list[None] = []
+    told = Told()
     async with pooled() as pool:
-        pool.observe(SimpleNamespace(force_metadata_update=lambda: told.append(None)))
+        pool.observe(told)
         requests = Requests(pool)
         broken = await requests.begin("a")
         requests.end("a")
         broken.close(CloseReason.CONNECTION_BROKEN)
-        assert told == [None]
+        assert told.times == 1
         assert await requests.begin("a") is not broken
 
 
@@ -384,6 +434,11 @@ async def test_the_end_of_the_pool_is_the_end_of_those_who_wait(broker: Broker) 
         await pool.close()
         with pytest.raises(KafkaConnectionError):
             await waits
+        with pytest.raises(KafkaConnectionError):
+            await requests.begin("a")
+        with pytest.raises(KafkaConnectionError):
+            pool.to(BROKER)
+        assert broker.open == 0
 
 
 async def test_a_token_that_is_refused_is_a_connection_that_failed(
