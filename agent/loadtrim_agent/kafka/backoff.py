@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""Wait before the next try, longer each time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ default in Kafka's own clients this is."""
 
 
 class Backoff:
-    """How long to wait before the next try: doubled at each failure in a row, up to a bound.
+    """The wait before the next try: doubled at each failure in a row, up to a bound.
 
     Args:
         first: seconds after the first failure.

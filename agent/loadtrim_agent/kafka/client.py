@@ -1,4 +1,4 @@
-"""aiokafka's client on connections from a pool, mended where it goes on with what reaches no broker."""
+"""The client of aiokafka on connections from a pool, mended where it goes on with what reaches no broker."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
 
     Args:
         pool: of its connections.
-        patience: channel -> seconds that its requests wait for an idle connection before another is made; a channel
+        waits: channel -> seconds that its requests wait for an idle connection before another is made; a channel
             that is left out waits no longer than it takes to make one.
         settings: of aiokafka's client.
     """
 
-    def __init__(self, pool: ConnectionPool, patience: dict[Any, float], **settings: Any) -> None:
+    def __init__(self, pool: ConnectionPool, waits: dict[Any, float], **settings: Any) -> None:
         super().__init__(**settings)
         self._pool = pool
-        self._patience = patience
+        self._waits = waits
         self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
 
     async def bootstrap(self) -> None:
@@ -118,7 +118,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
         channel = (self, group)
         try:
             connections = self._pool.to(self._address(node_id))
-            taken = await connections.take(channel, self._patience.get(group, 0.0))
+            taken = await connections.take(channel, self._waits.get(group, 0.0))
         except (KafkaError, OSError, TimeoutError) as error:
             if not isinstance(error, NodeNotReadyError):
                 their_log.error("Unable connect to node with id %s: %s", node_id, error)

@@ -115,7 +115,7 @@ class Channel(enum.Enum):
 
 BACKGROUND = (METADATA, Channel.TELEMETRY, Channel.REPORT, Channel.LOOK)
 """No caller notices when these wait."""
-BACKGROUND_PATIENCE_SECONDS = 0.05
+BACKGROUND_WAIT_SECONDS = 0.05
 """For so long a request of the background waits for a connection that is in use. Chosen: some times what a commit takes
 (7 ms), so that it seldom is what another connection is made for."""
 
@@ -142,8 +142,8 @@ class Connections:
         self.retry_backoff = int(taken.get("retry_backoff_ms", 100)) / 1000
         self.pool = pool if pool is not None else ConnectionPool(settings, request_timeout=request_timeout)
         self._owns_pool = pool is None
-        patience = dict.fromkeys(BACKGROUND, BACKGROUND_PATIENCE_SECONDS)
-        self.client = Client(self.pool, patience, **taken)
+        waits = dict.fromkeys(BACKGROUND, BACKGROUND_WAIT_SECONDS)
+        self.client = Client(self.pool, waits, **taken)
 
     async def start(self) -> None:
         """Connect.

@@ -45,8 +45,8 @@ CONNECT_SECONDS = 10.0
 """A broker that has not taken a connection by then is tried again later. Source: the default of
 ``socket.connection.setup.timeout.ms`` in Kafka's own clients."""
 IDLE_SECONDS = 30.0
-"""What no request has used for so long is closed. Chosen: some times the longest pause between two requests of a quiet
-member, which is that between two commits (``auto_commit_interval_ms``, 5 s)."""
+"""A connection that no request has used for so long is closed. Chosen: some times the longest pause between two
+requests of a quiet member, which is that between two commits (``auto_commit_interval_ms``, 5 s)."""
 SWEEPS = 3
 """In so many parts of :data:`IDLE_SECONDS` it is looked once what to close."""
 CLOSED = "the connections are being closed"
@@ -68,9 +68,9 @@ _ARGUMENTS = {
 }
 """Settings of a client of aiokafka, and how its connections call them."""
 _DEFAULTS = {"client_id": f"aiokafka-{__version__}", "max_idle_ms": 540_000, "sasl_mechanism": "PLAIN"}
-"""Those of aiokafka's client, where its connections have others."""
+"""Defaults of aiokafka's client, where its connections have others."""
 REQUEST_TIMEOUT_MS = 40_000
-"""aiokafka's default."""
+"""Default of aiokafka."""
 
 
 class BreakObserver(Protocol):
@@ -85,7 +85,7 @@ class PooledConnection:
     """One connection to a broker."""
 
     connection: Any
-    """aiokafka's."""
+    """Connection of aiokafka."""
     requests: int = 0
     """Requests under way. Invariant: all are of one channel."""
     idle_since: float = 0.0
@@ -104,14 +104,14 @@ class _Waiter:
     """A request for which no connection was idle."""
 
     taken: asyncio.Future[PooledConnection]
-    patience_seconds: float
-    """How long it waits, at least, before another connection is made."""
-    impatient: bool = False
-    """It has waited for so long, or for as long as a new connection takes."""
+    wait_seconds: float
+    """Least wait before another connection is made, seconds."""
+    overdue: bool = False
+    """Set when it has waited for so long, and for as long as a new connection takes."""
 
 
 class ConnectionMaker:
-    """Makes connections that can be used: accepted by the broker, and received as told in :mod:`.receiving`.
+    """New connections that can be used: accepted by the broker, with answers that come in as :mod:`.receiving` says.
 
     Args:
         settings: the user's constructor arguments.
@@ -158,7 +158,7 @@ class ConnectionMaker:
 
 
 class _Reach:
-    """How a broker has taken connections so far.
+    """The way in which a broker has taken connections so far.
 
     Args:
         backoff: after failures in a row.
@@ -210,7 +210,7 @@ class BrokerConnections:
         self._waiting: list[_Waiter] = []
         """In the order in which they came."""
         self._making: set[asyncio.Task[PooledConnection]] = set()
-        """Invariant: at least as many as there are impatient requests."""
+        """Invariant: at least as many as there are overdue requests."""
         self._closed = False
 
     def uses(self) -> Counter[str]:
@@ -221,12 +221,12 @@ class BrokerConnections:
 
     # -- taking and giving back ----------------------------------------------------------------------------------
 
-    async def take(self, channel: Hashable, patience_seconds: float) -> PooledConnection:
+    async def take(self, channel: Hashable, wait_seconds: float) -> PooledConnection:
         """Return a connection for one more request of a channel.
 
         Args:
             channel: whose.
-            patience_seconds: how long the request waits, at least, before another connection is made.
+            wait_seconds: how long the request waits, at least, before another connection is made.
 
         Raises:
             KafkaError, OSError, TimeoutError: none can be had.
@@ -237,7 +237,7 @@ class BrokerConnections:
                 raise KafkaConnectionError(CLOSED)
             taken = self._held.get(channel)
             if taken is None or not taken.connection.connected():
-                taken = self._last_used() or await self._wait(patience_seconds)
+                taken = self._last_used() or await self._wait(wait_seconds)
                 self._held[channel] = taken
             taken.requests += 1
             return taken
@@ -250,13 +250,13 @@ class BrokerConnections:
             found.connection.close()
         return None
 
-    async def _wait(self, patience_seconds: float) -> PooledConnection:
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), patience_seconds)
+    async def _wait(self, wait_seconds: float) -> PooledConnection:
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), wait_seconds)
         self._waiting.append(waiter)
         try:
             if self._held:
-                await asyncio.wait([waiter.taken], timeout=max(patience_seconds, self._reach.fastest_seconds))
-            waiter.impatient = True
+                await asyncio.wait([waiter.taken], timeout=max(wait_seconds, self._reach.fastest_seconds))
+            waiter.overdue = True
             self._make_missing()
             return await waiter.taken
         except asyncio.CancelledError:
@@ -291,14 +291,14 @@ class BrokerConnections:
         self._offer(given)
 
     def _offer(self, offered: PooledConnection) -> None:
-        """Give a connection to the least patient request that waits, the first of them, or keep it for the next."""
+        """Give a connection to the request that waits and may wait least, or keep it for the next."""
         if not offered.usable:
             # A request that nobody waits for any more: its answer would hold up the next one's.
             offered.connection.close()
             return
         waiting = [each for each in self._waiting if not each.taken.done()]
         if waiting:
-            min(waiting, key=lambda each: each.patience_seconds).taken.set_result(offered)
+            min(waiting, key=lambda each: each.wait_seconds).taken.set_result(offered)
             return
         offered.idle_since = asyncio.get_running_loop().time()
         self._idle.append(offered)
@@ -306,10 +306,10 @@ class BrokerConnections:
     # -- making --------------------------------------------------------------------------------------------------
 
     def _make_missing(self) -> None:
-        """Make as many connections as requests wait for that have lost their patience."""
+        """Make as many connections as there are overdue requests."""
         loop = asyncio.get_running_loop()
-        impatient = [each for each in self._waiting if each.impatient and not each.taken.done()]
-        for waiter in impatient[len(self._making) :]:
+        overdue = [each for each in self._waiting if each.overdue and not each.taken.done()]
+        for waiter in overdue[len(self._making) :]:
             if loop.time() < self._reach.refused_until:
                 error = NodeNotReadyError(f"{self._broker} did not take a connection a moment ago")
                 waiter.taken.set_exception(error)
@@ -335,7 +335,7 @@ class BrokerConnections:
             self._offer(making.result())
         else:
             self._reach.failed(error, asyncio.get_running_loop().time())
-            waiter = next((each for each in self._waiting if each.impatient and not each.taken.done()), None)
+            waiter = next((each for each in self._waiting if each.overdue and not each.taken.done()), None)
             if waiter is not None:
                 waiter.taken.set_exception(error)
         # Whichever request was served, or has come meanwhile: none waits for a connection that nobody makes.
@@ -388,6 +388,8 @@ class ConnectionPool:
     def __init__(
         self, settings: Mapping[str, Any], *, request_timeout: float = 0.0, connect_timeout: float = CONNECT_SECONDS
     ) -> None:
+        self.settings = settings
+        """The user's constructor arguments."""
         self._maker = ConnectionMaker(settings, request_timeout)
         self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
         self.connect_timeout = connect_timeout

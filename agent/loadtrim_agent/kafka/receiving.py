@@ -1,4 +1,4 @@
-"""How answers come in: straight into one buffer per connection, in as few pieces as can be.
+"""Answers come in straight into one buffer per connection, in as few pieces as can be.
 
 Theory of operation. aiokafka reads through asyncio's stream reader, which takes 256 kB at a time, copies them into a
 buffer that grows, stops reading at each 128 kB and begins again, and copies the whole answer twice before it is taken
@@ -33,7 +33,7 @@ _HEAD = struct.Struct(">ii")
 _LENGTH_BYTES = 4
 BUFFER_BYTES_MIN = 1 << 16
 ANSWER_BYTES_MAX = 1 << 30
-"""What claims to be larger is no answer."""
+"""An answer that claims to be larger is none."""
 TOGETHER_BYTES_MIN, TOGETHER_BYTES_MAX = 1 << 16, 1 << 21
 """An answer of which at least so much is missing is waited for; at most so much of it at a time, because the system
 must be able to hold that."""
@@ -69,12 +69,12 @@ class AnswersProtocol(asyncio.BufferedProtocol):
     # -- what the transport asks ---------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return where the next bytes go."""
         # Not past the answer's end: behind it there is nothing to come, and one that is whole is looked at at once.
         return self._buffer[self._filled : self._wanted or len(self._buffer)]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes have come."""
+        """Take in as many bytes as have come."""
         self._filled += nbytes
         try:
             while self._filled >= _HEAD.size:
@@ -94,7 +94,7 @@ class AnswersProtocol(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, by whomever."""
+        """The connection is closed, by either side."""
         self._before.connection_lost(exc)
         self._broken(exc)
 

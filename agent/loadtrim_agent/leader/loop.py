@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 from aiokafka.structs import TopicPartition
 
@@ -257,30 +256,27 @@ class LeaderLoop:
 
     Args:
         config: what it is set to.
-        connection: the user's connection settings, for the baseline topic.
+        pool: connections and their settings, for the baseline topic.
         group: the group as this member's agent knows it.
         instances: the members' instances.
         metrics: where plans are counted.
         reconciler: asks the orchestrator; run and closed by the composition root.
         boundary: counts what broke here.
         tasks: owns the leadership's task.
-        pool: where the connections come from; None: a pool of its own.
     """
 
     def __init__(
         self,
         config: PlanConfig,
-        connection: Mapping[str, Any],
+        pool: ConnectionPool,
         group: LedGroup,
         instances: Instances,
         metrics: Metrics,
         reconciler: ScaleReconciler,
         boundary: ErrorBoundary,
         tasks: AgentTasks,
-        pool: ConnectionPool | None = None,
     ) -> None:
         self._config = config
-        self._connection = connection
         self._pool = pool
         self._group = group
         self._metrics = metrics
@@ -389,7 +385,7 @@ class LeaderLoop:
         """Know what the history expects, for as long as this member leads."""
         try:
             if topic := self._config.baseline_topic:
-                reader = BaselineReader(self._connection, topic, self._baselines, self._boundary, self._pool)
+                reader = BaselineReader(self._pool.settings, topic, self._baselines, self._boundary, self._pool)
                 await reader.run(caught_up)
         except Exception:
             log.exception("Reading baselines broke; the group is planned without them.")

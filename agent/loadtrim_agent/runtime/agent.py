@@ -93,15 +93,15 @@ class Agent:
         gate = DeliveryGate(self.buffer)
         self.listener = Listener(options.user_loop, self.boundary, gate)
         request_timeout = config.rebalance_timeout + config.session_timeout
-        self.pool = ConnectionPool(
+        pool = ConnectionPool(
             options.connection,
             request_timeout=request_timeout,
             connect_timeout=connect_seconds(config.session_timeout),
         )
-        self._connections = Connections(options.connection, self.pool, request_timeout=request_timeout)
-        coordinator = Coordinator(self._connections, config.group)
+        self.connections = Connections(options.connection, pool, request_timeout=request_timeout)
+        coordinator = Coordinator(self.connections, config.group)
         self.requests = GroupRequests(config, coordinator, self.driver, self.tasks)
-        self.fetcher = options.fetcher(self.pool)
+        self.fetcher = options.fetcher(pool)
         self.buffer.agent.budget = self.fetcher.budget
         self.partitions = Partitions(
             DeliveryParts(
@@ -120,9 +120,9 @@ class Agent:
         )
         self.transactions = Transactions(self.driver, config.rebalance_timeout)
         self.control = ControlAccess(
-            options.connection, options.control_topic, self.driver, observer, self.boundary, self.tasks, self.pool
+            options.connection, options.control_topic, self.driver, observer, self.boundary, self.tasks, pool
         )
-        self.topics = TopicWatch(self._connections.client, options.subscription, self)
+        self.topics = TopicWatch(self.connections.client, options.subscription, self)
         self.commits = UserCommits(self.driver, self.partitions, self.requests, options.committed_timeout)
         self.driver.sink = CommandExecutor(self)
 
@@ -165,7 +165,7 @@ class Agent:
         """
         warn_about_clock()
         await self.tasks.open()
-        await self._connections.start()
+        await self.connections.start()
         self.tasks.spawn(self.requests.connect(), "connect")
         await _together(self.topics.start(), self.fetcher.start(), self.control.start())
         topics, partitions = self.topics.seen
@@ -260,7 +260,12 @@ class Agent:
         self.driver.stop_timer()
         await self.tasks.close()
         await self.boundary.wait("stop", self.observer.stop())
-        for closing in (self.control.close(), self.fetcher.close(), self._connections.close(), self.pool.close()):
+        for closing in (
+            self.control.close(),
+            self.fetcher.close(),
+            self.connections.close(),
+            self.connections.pool.close(),
+        ):
             await self.boundary.wait("close", closing)
         self.commits.close()
 

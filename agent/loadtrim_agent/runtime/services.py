@@ -109,14 +109,13 @@ class Services(AgentObserver):
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
         self._leader = leader = LeaderLoop(
             PlanConfig.of(settings, self._group, can_scale=self._scaler.scales, numbered=numbered(settings)),
-            agent.options.connection,
+            agent.connections.pool,
             agent,
             self._instances,
             self.metrics,
             reconciler,
             agent.boundary,
             agent.tasks,
-            agent.pool,
         )
         agent.tasks.spawn_contained(self.metering.run_gathering(), "gathering")
         agent.tasks.spawn_contained(self.metering.run_reports(reports), "reports")

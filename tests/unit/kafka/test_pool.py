@@ -231,8 +231,21 @@ async def test_what_has_less_patience_is_served_before_what_waits_longer(broker:
         assert not report.done()
 
 
-async def test_each_request_that_lost_its_patience_has_a_connection_made(broker: Broker) -> None:
-    """A long poll that waited longer took the only one that was being made, and a heartbeat waited behind that."""
+async def test_another_is_made_when_a_request_that_came_later_takes_what_was_made(broker: Broker) -> None:
+    """A JoinGroup took it that waits for the whole rebalance, and what had it made waited just as long."""
+    async with pooled() as pool:
+        requests = Requests(pool)
+        await requests.begin("commit")
+        report = requests.ask("report", 0.05)
+        await asyncio.sleep(0.05 + MAKE_SECONDS / 2)
+        join = requests.ask("join")
+        await asyncio.sleep(MAKE_SECONDS)
+        assert (join.done(), report.done()) == (True, False)
+        async with asyncio.timeout(MAKE_SECONDS):
+            await report
+
+
+async def test_requests_that_wait_at_once_have_a_connection_each(broker: Broker) -> None:
     async with pooled() as pool:
         requests = Requests(pool)
         await requests.begin("commit")
@@ -426,19 +439,17 @@ async def test_requests_that_are_given_up_do_not_pile_up_connections_in_the_maki
         assert await requests.begin("heartbeat") is broker.made[0], "what came late is of use to the next"
 
 
-async def test_the_end_of_the_pool_is_the_end_of_those_who_wait(broker: Broker) -> None:
+async def test_the_end_of_the_pool_is_the_end_of_what_waits(broker: Broker) -> None:
     async with pooled() as pool:
         requests = Requests(pool)
-        waits = requests.ask("a")
+        waits = [requests.ask(channel) for channel in "aab"]
         await asyncio.sleep(SOON)
         await pool.close()
-        with pytest.raises(KafkaConnectionError):
-            await waits
-        with pytest.raises(KafkaConnectionError):
-            await requests.begin("a")
+        results = await asyncio.gather(*waits, return_exceptions=True)
+        assert [type(each) for each in results] == [KafkaConnectionError] * 3
         with pytest.raises(KafkaConnectionError):
             pool.to(BROKER)
-        assert broker.open == 0
+        assert (broker.tries, broker.open) == (2, 0)
 
 
 async def test_a_token_that_is_refused_is_a_connection_that_failed(

@@ -276,7 +276,7 @@ async def test_a_request_may_take_as_long_as_a_rebalance() -> None:
     async with stage() as broker:
         one = made(broker, Settings(http="off"), session_timeout_ms=40_000, request_timeout_ms=1_000)
         await one.start()
-        milliseconds = agent_of(one)._connections.client._request_timeout_ms
+        milliseconds = agent_of(one).connections.client._request_timeout_ms
         await one.stop()
     assert milliseconds > 80_000 + 5_000
 

@@ -79,15 +79,13 @@ class KafkaFetcher:
 
     def __init__(self, settings: Mapping[str, Any], pool: ConnectionPool | None = None) -> None:
         self._settings = chosen = FetchSettings.of(settings)
-        connections = Connections(settings, pool)
-        self._connections = connections
-        self._client = connections.client
-        self._retry_backoff = connections.retry_backoff
+        self._connections = Connections(settings, pool)
+        self._client = self._connections.client
         self._queries = OffsetQueries(
             self._client,
             isolation_level=chosen.isolation_level,
             timeout_ms=chosen.request_timeout_ms,
-            retry_backoff=self._retry_backoff,
+            retry_backoff=self._connections.retry_backoff,
         )
         self._budget = Budget(max(chosen.fetch_max_bytes, BUFFERS_BYTES_MIN))
         self._states: dict[Partition, Taken] = {}
@@ -225,7 +223,7 @@ class KafkaFetcher:
         if fetch_group is None:
             channels = BrokerChannels(node, wait_ms=self._settings.fetch_max_wait_ms, has_room=self._has_room)
             fetch_group = self._fetch_groups[route] = FetchGroup(
-                channels, route.fetch_group, Backoff(self._retry_backoff)
+                channels, route.fetch_group, Backoff(self._connections.retry_backoff)
             )
             self._start_channels(fetch_group)
         return fetch_group
@@ -245,7 +243,7 @@ class KafkaFetcher:
 
     async def _find_leaders(self) -> None:
         """Ask for metadata until every partition has a leader."""
-        backoff, known = Backoff(self._retry_backoff), frozenset[Partition]()
+        backoff, known = Backoff(self._connections.retry_backoff), frozenset[Partition]()
         while self._leaderless and not self._tasks.closed:
             missing = frozenset(self._leaderless)
             if missing != known:
@@ -478,7 +476,7 @@ class KafkaFetcher:
     def _rest(self, state: Taken) -> None:
         """Ask for it again in a moment."""
         state.resting = True
-        asyncio.get_running_loop().call_later(self._retry_backoff, self._rested, state)
+        asyncio.get_running_loop().call_later(self._connections.retry_backoff, self._rested, state)
 
     def _rested(self, state: Taken) -> None:
         state.resting = False
@@ -498,7 +496,7 @@ class KafkaFetcher:
                     self._client.force_metadata_update()
                 elif not error.retriable:
                     self._errors.tell(error)
-                await asyncio.sleep(self._retry_backoff)
+                await asyncio.sleep(self._connections.retry_backoff)
                 continue
             if self._states.get(state.partition) is state:
                 log.info("%s: offset %d is out of range, going on at %d", state.partition, state.offset, offset)
