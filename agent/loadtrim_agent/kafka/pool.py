@@ -256,8 +256,9 @@ class BrokerConnections:
         try:
             if self._held:
                 await asyncio.wait([waiter.taken], timeout=max(wait_seconds, self._reach.fastest_seconds))
-            waiter.overdue = True
-            self._make_missing()
+            if not waiter.taken.done():
+                waiter.overdue = True
+                self._make_missing()
             return await waiter.taken
         except asyncio.CancelledError:
             if waiter.taken.done() and not waiter.taken.cancelled() and waiter.taken.exception() is None:
