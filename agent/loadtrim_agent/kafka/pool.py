@@ -289,7 +289,8 @@ class BrokerConnections:
             return  # it is released by what ends later
         if self._held.get(channel) is given:
             del self._held[channel]
-        self._offer(given)
+            self._offer(given)
+        # Else it is closed, because it broke or was cut, or it was released before.
 
     def _offer(self, offered: PooledConnection) -> None:
         """Give a connection to the request that waits and may wait least, or keep it for the next."""
@@ -374,6 +375,8 @@ class BrokerConnections:
         for waiter in self._waiting:
             if not waiter.taken.done():
                 waiter.taken.set_exception(KafkaConnectionError(CLOSED))
+            elif not waiter.taken.cancelled() and waiter.taken.exception() is None:
+                waiter.taken.result().connection.close()
         await asyncio.gather(*(each for each in gone if each is not None), return_exceptions=True)
 
 

@@ -330,6 +330,17 @@ async def test_a_throttled_connection_that_is_asked_again_is_not_given_away_unde
         assert await requests.begin("heartbeat") is not fetching
 
 
+async def test_a_connection_that_was_throttled_twice_is_given_to_one_request_only(broker: Broker) -> None:
+    async with pooled() as pool:
+        requests = Requests(pool)
+        fetching = await requests.begin("fetch")
+        requests.end("fetch", throttle=1.0)
+        assert await requests.begin("fetch") is fetching
+        requests.end("fetch")
+        await asyncio.sleep(2.0)
+        assert pool.uses()[BROKER] == Counter(idle=1)
+
+
 async def test_no_answer_in_time_closes_what_is_idle_as_well(broker: Broker) -> None:
     """A JoinGroup that is sent again is to go over a new connection; what was silent may be so on all."""
     async with pooled() as pool:
@@ -450,6 +461,18 @@ async def test_the_end_of_the_pool_is_the_end_of_what_waits(broker: Broker) -> N
         with pytest.raises(KafkaConnectionError):
             pool.to(BROKER)
         assert (broker.tries, broker.open) == (2, 0)
+
+
+async def test_a_connection_on_its_way_to_a_request_is_closed_at_the_end_as_well(broker: Broker) -> None:
+    async with pooled() as pool:
+        requests = Requests(pool)
+        await requests.begin("commit")
+        waits = requests.ask("append")
+        await asyncio.sleep(SOON)
+        requests.end("commit")
+        await pool.close()
+        await waits
+        assert broker.open == 0
 
 
 async def test_a_token_that_is_refused_is_a_connection_that_failed(
