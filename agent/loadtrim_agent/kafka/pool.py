@@ -11,9 +11,10 @@ stands idle nearly always, for most requests are answered in milliseconds. Here 
   made. The request takes whichever is there first, so it waits for about twice that time at most.
 - A connection that the broker does not read from for a while (a quota, KIP-219) stays with its channel until it does.
 - No answer in time: the connection is closed, and with it all that are idle to the same broker. They may be as silent.
-- What was idle for :data:`IDLE_SECONDS` is closed.
+- What was idle for :data:`IDLE_SECONDS` is closed. One stays, as long as a request is under way to the same broker.
 
-So there are as many connections to a broker as requests were under way at once in the last half minute.
+So there are about as many connections to a broker as requests were under way at once in the last half minute, and never
+more than channels.
 """
 
 from __future__ import annotations
@@ -350,13 +351,20 @@ class BrokerConnections:
         held = self._held.pop(channel, None)
         if held is not None:
             held.connection.close()
-        self.close_idle(float("inf"))
+        idle, self._idle = self._idle, []
+        for each in idle:
+            each.connection.close()
 
     def close_idle(self, since: float) -> None:
-        """Close what is idle since then or longer, or was closed by the broker."""
+        """Close what is idle since then or longer, or was closed by the broker.
+
+        The one used last stays while a request is under way, as a long poll always is: what is taken over waits for no
+        handshake then.
+        """
         kept: list[PooledConnection] = []
         for each in self._idle:
-            if each.idle_since > since and each.usable:
+            ready = each is self._idle[-1] and bool(self._held)
+            if each.usable and (ready or each.idle_since > since):
                 kept.append(each)
             else:
                 each.connection.close(reason=CloseReason.IDLE_DROP)

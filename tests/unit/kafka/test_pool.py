@@ -375,6 +375,21 @@ async def test_what_is_idle_for_a_while_is_closed_and_told_to_nobody(broker: Bro
         assert told.times == 0
 
 
+async def test_one_stays_ready_as_long_as_a_long_poll_is_out(broker: Broker) -> None:
+    """A partition that is taken over waits for no handshake."""
+    async with pooled() as pool:
+        requests = Requests(pool)
+        for channel in ("poll", "append", "commit"):
+            await requests.begin(channel)
+        requests.end("commit")
+        requests.end("append")
+        await asyncio.sleep(3 * IDLE_SECONDS)
+        assert pool.uses()[BROKER] == Counter(poll=1, idle=1)
+        requests.end("poll")
+        await asyncio.sleep(3 * IDLE_SECONDS)
+        assert broker.open == 0
+
+
 async def test_one_that_breaks_is_told_and_not_taken_again(broker: Broker) -> None:
     told = Told()
     async with pooled() as pool:
