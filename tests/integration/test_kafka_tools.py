@@ -124,7 +124,7 @@ async def test_in_a_mixed_group_what_is_shown_is_true(quick_kafka: Cluster) -> N
 
 ESTABLISHED = "01"
 MEMBER_CONNECTIONS_MAX = 8
-"""docs/operations.md has 5 of a member on a cluster of one broker; on a busy machine more requests are under way at once."""
+"""Of a member on a cluster of one broker. docs/operations.md has 5; on a busy machine more requests overlap."""
 
 
 def connections(kafka: Cluster) -> int:
