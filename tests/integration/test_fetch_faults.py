@@ -13,6 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewTopic
 from aiokafka.errors import CorruptRecordException, TopicAuthorizationFailedError
+from aiokafka.protocol.fetch import FetchRequest
 
 from integration.harness import committed_offsets, eventually
 from integration.harness_consumers import drain, new_group, send, started, take
@@ -35,7 +36,7 @@ class Spoilt:
 
     async def _spoil(self, node: int, request: Any, **channel: Any) -> Any:
         answer = await self._send(node, request, **channel)
-        if channel and self.left and answer.topics:
+        if request.API_KEY == FetchRequest.API_KEY and self.left and answer.topics:
             self.left -= 1
             answer.topics = [
                 (topic, [(index, self.code, -1, -1, *rest[:-1], b"") for index, _, _, _, *rest in entries])
