@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -213,12 +212,6 @@ class BrokerConnections:
         self._making: set[asyncio.Task[PooledConnection]] = set()
         """Invariant: at least as many as there are overdue requests."""
         self._closed = False
-
-    def uses(self) -> Counter[str]:
-        """Return how many connections there are by what they are used for now."""
-        uses = Counter(str(channel) for channel, held in self._held.items() if held.connection.connected())
-        uses["idle"] = sum(each.connection.connected() for each in self._idle)
-        return uses
 
     # -- taking and giving back ----------------------------------------------------------------------------------
 
@@ -441,10 +434,6 @@ class ConnectionPool:
         for broker in self._brokers.values():
             broker.close_idle(since)
         self._sweep_later()
-
-    def uses(self) -> dict[Address, Counter[str]]:
-        """Return how many connections there are to each broker, by what they are used for now."""
-        return {broker: connections.uses() for broker, connections in self._brokers.items()}
 
     async def close(self) -> None:
         """Close all connections; there will be no others."""

@@ -178,7 +178,7 @@ async def test_metadata_that_a_node_does_not_answer_is_asked_of_another(
     client = hanging(2.0, hangs_at="request").client
     draws = iter(([NODE, NODE + 1], [NODE + 1, NODE]))
     monkeypatch.setattr(
-        "loadtrim_agent.kafka.client.random.shuffle", lambda nodes: nodes.__setitem__(slice(None), next(draws))
+        "loadtrim_agent.kafka.connections.random.shuffle", lambda nodes: nodes.__setitem__(slice(None), next(draws))
     )
     monkeypatch.setattr(client.cluster, "update_metadata", lambda metadata: None)
     begun = asyncio.get_running_loop().time()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -188,7 +188,8 @@ async def test_then_another_is_made_and_whichever_is_there_first_is_taken(broker
         async with asyncio.timeout(SOON):
             assert await waits is commit
         await asyncio.sleep(MAKE_SECONDS)
-        assert pool.uses()[BROKER] == Counter({"append": 1, "idle": 1}), "the other one is there for the next"
+        assert await requests.begin("commit") is broker.made[1], "the other one is there for the next"
+        assert broker.tries == 2
 
 
 async def test_what_may_wait_has_more_patience(broker: Broker) -> None:
@@ -292,7 +293,8 @@ async def test_a_connection_handed_to_a_request_that_is_given_up_at_that_moment_
         requests.end("commit")
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-        assert pool.uses()[BROKER] == Counter(idle=1)
+        assert await requests.begin("append") is broker.made[0]
+        assert broker.tries == 1
 
 
 async def test_a_request_that_was_given_up_at_the_broker_closes_its_connection(broker: Broker) -> None:
@@ -338,7 +340,10 @@ async def test_a_connection_that_was_throttled_twice_is_given_to_one_request_onl
         assert await requests.begin("fetch") is fetching
         requests.end("fetch")
         await asyncio.sleep(2.0)
-        assert pool.uses()[BROKER] == Counter(idle=1)
+        heartbeat, commit = await requests.begin("heartbeat"), await requests.begin("commit")
+        assert heartbeat is fetching
+        assert commit is not fetching
+        assert fetching.open
 
 
 async def test_no_answer_in_time_closes_what_is_idle_as_well(broker: Broker) -> None:
@@ -384,7 +389,7 @@ async def test_one_stays_ready_as_long_as_a_long_poll_is_out(broker: Broker) -> 
         requests.end("commit")
         requests.end("append")
         await asyncio.sleep(3 * IDLE_SECONDS)
-        assert pool.uses()[BROKER] == Counter(poll=1, idle=1)
+        assert broker.open == 2
         requests.end("poll")
         await asyncio.sleep(3 * IDLE_SECONDS)
         assert broker.open == 0
@@ -410,7 +415,8 @@ async def test_a_channel_whose_connection_broke_takes_another_while_the_old_requ
         fresh = await requests.begin("a")
         assert fresh is not broken
         requests.end("a", answered=False)
-        assert pool.uses()[BROKER] == Counter({"a": 1, "idle": 0})
+        assert await requests.begin("b") is not fresh
+        assert await requests.begin("a") is fresh
 
 
 async def test_a_broker_that_refuses_is_left_alone_by_every_channel(broker: Broker) -> None:
