@@ -156,3 +156,4 @@ async def test_connections_of_a_member_are_as_many_as_the_page_says(quick_kafka:
         both = connections(quick_kafka) - before
         print("CONNECTIONS of two members:", both)
         assert 2 <= both <= 2 * MEMBER_CONNECTIONS_MAX
+    await eventually(lambda: connections(quick_kafka) <= before, "members that have ended leave no connection open")

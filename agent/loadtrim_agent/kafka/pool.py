@@ -303,6 +303,8 @@ class BrokerConnections:
 
     def _make_missing(self) -> None:
         """Make as many connections as there are overdue requests."""
+        if self._closed:
+            return
         loop = asyncio.get_running_loop()
         overdue = [each for each in self._waiting if each.overdue and not each.taken.done()]
         for waiter in overdue[len(self._making) :]:
@@ -324,9 +326,7 @@ class BrokerConnections:
 
     def _made(self, making: asyncio.Task[PooledConnection]) -> None:
         self._making.discard(making)
-        if making.cancelled():
-            return
-        error = making.exception()
+        error = KafkaConnectionError("making it was cancelled") if making.cancelled() else making.exception()
         if error is None:
             self._offer(making.result())
         else:

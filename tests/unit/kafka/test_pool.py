@@ -62,8 +62,10 @@ class Broker:
     def __init__(self) -> None:
         self.made: list[Made] = []
         self.seconds = MAKE_SECONDS
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.tries = 0
+        self.taking: Callable[[], object] = lambda: None
+        """Called at the moment at which it takes a connection."""
 
     async def create_conn(self, host: str, port: int, *, on_close: Any, **_: object) -> Made:
         self.tries += 1
@@ -71,6 +73,7 @@ class Broker:
         if self.error is not None:
             raise self.error
         self.made.append(Made(on_close))
+        self.taking()
         return self.made[-1]
 
     @property
@@ -268,6 +271,15 @@ async def test_what_user_code_raises_for_a_token_ends_the_request_that_waits(bro
     broker.error = RuntimeError("no token")
     async with pooled() as pool:
         with pytest.raises(RuntimeError, match="no token"):
+            async with asyncio.timeout(1.0):
+                await pool.to(BROKER).take("a", 0.0)
+
+
+async def test_a_try_that_user_code_cancels_ends_the_request_that_waits(broker: Broker) -> None:
+    """A token is asked for in the user's loop, whose tasks may be cancelled."""
+    broker.error = asyncio.CancelledError()
+    async with pooled() as pool:
+        with pytest.raises(KafkaConnectionError):
             async with asyncio.timeout(1.0):
                 await pool.to(BROKER).take("a", 0.0)
 
@@ -481,6 +493,22 @@ async def test_the_end_of_the_pool_is_the_end_of_what_waits(broker: Broker) -> N
         assert [type(each) for each in results] == [KafkaConnectionError] * 3
         with pytest.raises(KafkaConnectionError):
             pool.to(BROKER)
+        assert (broker.tries, broker.open) == (2, 0)
+
+
+async def test_no_connection_is_made_for_a_request_that_another_overtakes_at_the_end(broker: Broker) -> None:
+    async with pooled() as pool:
+        requests, ends = Requests(pool), []
+        await requests.begin("commit")
+        report = requests.ask("report", 0.05)
+        await asyncio.sleep(0.05 + MAKE_SECONDS / 2)
+        join = requests.ask("join")
+        broker.taking = lambda: ends.append(asyncio.create_task(pool.close()))
+        await join
+        with pytest.raises(KafkaConnectionError):
+            await report
+        await ends[0]
+        await asyncio.sleep(2 * MAKE_SECONDS)
         assert (broker.tries, broker.open) == (2, 0)
 
 
