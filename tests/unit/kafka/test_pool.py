@@ -489,7 +489,8 @@ async def test_the_end_of_the_pool_is_the_end_of_what_waits(broker: Broker) -> N
         waits = [requests.ask(channel) for channel in "aab"]
         await asyncio.sleep(SOON)
         await pool.close()
-        results = await asyncio.gather(*waits, return_exceptions=True)
+        async with asyncio.timeout(1.0):
+            results = await asyncio.gather(*waits, return_exceptions=True)
         assert [type(each) for each in results] == [KafkaConnectionError] * 3
         with pytest.raises(KafkaConnectionError):
             pool.to(BROKER)
