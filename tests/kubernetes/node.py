@@ -27,6 +27,7 @@ __all__ = ["Node", "Process", "Running", "Switched"]
 NODE = "loadtrim-test-node"
 LOOK_SECONDS = 0.05
 PROBE_SECONDS = 1.0
+RESTART_SECONDS = 2.0
 
 
 class Running(Protocol):
@@ -111,6 +112,12 @@ class _Pod:
     ready: bool = False
     probed_at: float = 0.0
     terminates_until: float | None = None
+    container: str = ""
+    started_at: str = ""
+    last_state: dict[str, Any] = field(default_factory=dict)
+    """Of the run before this one."""
+    runs_again_at: float | None = None
+    """Set while the container has ended by itself, and is to be started again."""
 
 
 @dataclass
@@ -122,12 +129,14 @@ class Node:
         namespace: whose pods run here.
         start: makes the container of a pod, given the pod as JSON; None: it cannot be started, and stays pending.
         probe_seconds: between two readiness probes.
+        restart_seconds: from the end of a container by itself until it is started again.
     """
 
     plane: ControlPlane
     namespace: str
     start: Callable[[dict[str, Any]], Running | None]
     probe_seconds: float = PROBE_SECONDS
+    restart_seconds: float = RESTART_SECONDS
     pods: dict[str, _Pod] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     """Pods in the order in which their deletion was seen."""
@@ -176,6 +185,8 @@ class Node:
                 self._bind(name, item)
             elif "deletionTimestamp" in item["metadata"]:
                 self._end(self.pods[name], item)
+            elif self.pods[name].running.has_ended():
+                self._start_again(self.pods[name], item)
             else:
                 self._probe(self.pods[name])
 
@@ -190,7 +201,8 @@ class Node:
             target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
             binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
             self.plane.call("POST", f"{self.path}/{name}/binding", binding)
-        self.pods[name] = _Pod(name, item["metadata"]["uid"], running)
+        container = item["spec"]["containers"][0]["name"]
+        self.pods[name] = _Pod(name, item["metadata"]["uid"], running, container=container, started_at=_now())
         self._probe(self.pods[name])
 
     def _probe(self, pod: _Pod) -> None:
@@ -203,13 +215,41 @@ class Node:
             pod.ready = ready
             self._write(pod)
 
+    def _start_again(self, pod: _Pod, item: dict[str, Any]) -> None:
+        """Write that the container has ended, as a kubelet does, and start it again after a while."""
+        if pod.runs_again_at is None:
+            pod.runs_again_at = time.monotonic() + self.restart_seconds
+            pod.ready = False
+            run = {"exitCode": 137, "reason": "Error", "containerID": f"test://{pod.started_at}/{pod.uid}"}
+            pod.last_state = {"terminated": run | {"startedAt": pod.started_at, "finishedAt": _now()}}
+            self._write(pod)
+        elif time.monotonic() >= pod.runs_again_at and (running := self.start(item)) is not None:
+            pod.running, pod.started_at, pod.runs_again_at, pod.probed_at = running, _now(), None, 0.0
+
+    def _container(self, pod: _Pod) -> dict[str, Any]:
+        runs = pod.runs_again_at is None
+        return {
+            "name": pod.container,
+            "ready": pod.ready,
+            "restartCount": int(bool(pod.last_state)),
+            "image": "payments",
+            "imageID": "",
+            "state": {"running": {"startedAt": pod.started_at}} if runs else pod.last_state,
+            "lastState": pod.last_state if runs else {},
+        }
+
     def _write(self, pod: _Pod) -> None:
-        changed = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        changed = _now()
         conditions = [
             {"type": kind, "status": str(pod.ready), "lastTransitionTime": changed}
             for kind in ("Ready", "ContainersReady")
         ]
-        status = {"phase": "Running", "startTime": changed, "conditions": conditions}
+        status = {
+            "phase": "Running",
+            "startTime": changed,
+            "conditions": conditions,
+            "containerStatuses": [self._container(pod)],
+        }
         with contextlib.suppress(urllib.error.HTTPError):  # It has been deleted meanwhile: the next look shows it.
             self.plane.patch(f"{self.path}/{pod.name}/status", {"status": status})
 
@@ -226,3 +266,7 @@ class Node:
     def _forget(self, name: str) -> None:
         with contextlib.suppress(urllib.error.HTTPError):
             self.plane.call("DELETE", f"{self.path}/{name}", {"gracePeriodSeconds": 0})
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

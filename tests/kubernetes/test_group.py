@@ -43,9 +43,12 @@ class Services:
     shop: Shop
     directory: Path
     scaler: str = "kubernetes"
+    says_pod: bool = False
+    """Each says which pod it is in, so that others see when it has ended."""
     group: str = field(default_factory=lambda: f"payments-{uuid.uuid4().hex[:8]}")
     ports: dict[str, int] = field(default_factory=dict)
     """Pod -> the port of its HTTP server."""
+    node: Node | None = None
 
     def __post_init__(self) -> None:
         self.topic = self.kafka.create_topic(partitions=PARTITIONS)
@@ -64,6 +67,7 @@ class Services:
             "LOADTRIM_INSTANCE": pod["metadata"]["name"],
             "LOADTRIM_HTTP": f"127.0.0.1:{port}",
             "LOADTRIM_SCALER": self.scaler,
+            "LOADTRIM_KUBERNETES_POD_UID": pod["metadata"]["uid"] if self.says_pod else "",
             "KUBERNETES_SERVICE_HOST": self.shop.plane.host,
             "KUBERNETES_SERVICE_PORT": str(self.shop.plane.port),
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
@@ -116,11 +120,12 @@ def services(kafka: Cluster, shop: Shop, tmp_path: Path) -> Iterator[Services]:
 
 
 @contextlib.contextmanager
-def running(made: Services) -> Iterator[Services]:
+def running(made: Services, pods: int = 1) -> Iterator[Services]:
     shop = made.shop
     with Node(shop.plane, shop.namespace, made.start) as node:
-        shop.deploy(1)
-        wait_until("the first pod", lambda: shop.ready() == 1)
+        made.node = node
+        shop.deploy(pods)
+        wait_until("the first pods", lambda: shop.ready() == pods)
         yield made
         shop.scale(0)
         wait_until("the end of all", lambda: not node.pods, SCALE_SECONDS)

@@ -113,8 +113,8 @@ def test_the_drained_pod_goes_and_pods_come(group: Published, metrics: ExternalM
         assert set(pods) - set(group.shop.pods()) == {victim}
         assert group.request(PODS).accepted
         group.wait_for(PODS)
-    asked = metrics.asked[group.shop.namespace]
-    assert {urllib.parse.unquote(query) for query in asked} == {"labelSelector=group=payments-service"}
+    queries = metrics.asked[group.shop.namespace]
+    assert {urllib.parse.unquote(query) for query in queries} == {"labelSelector=group=payments-service"}
 
 
 def test_nothing_goes_before_the_victim_is_seen_not_ready(group: Published, metrics: ExternalMetrics) -> None:

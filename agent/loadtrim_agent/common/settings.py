@@ -69,7 +69,15 @@ class ScalerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``respect`` leaves replicas that another writer set until another number is wanted; ``correct`` does not."""
 
 
-class AgentSettings(ScalerSettings, frozen=True, kw_only=True):
+class ClusterSettings(ScalerSettings, frozen=True, kw_only=True):
+    """Settings of a member in a pod."""
+
+    kubernetes_pod_uid: str = ""
+    """The pod's uid, from the downward API. Given, members see by a pod's status that its container has ended, and end
+    its membership at once; it takes the right to get pods."""
+
+
+class AgentSettings(ClusterSettings, frozen=True, kw_only=True):
     """What the user may set. Durations in seconds. The constructor checks nothing; see :func:`out_of_range`."""
 
     enabled: bool = True

@@ -312,7 +312,7 @@ class MeteringTask:
             member, generation = target.member()
             if not member:
                 continue
-            load = self.meter.load(wall_time(), member, generation)
+            load = msgspec.structs.replace(self.meter.load(wall_time(), member, generation), pod=target.pod)
             same = self._loaded is not None and (load.slack, load.queues) == (self._loaded.slack, self._loaded.queues)
             if same and boot_time() - told_at < every * 0.75:
                 continue

@@ -59,6 +59,10 @@ class ReportTarget(Protocol):
     def unready(self) -> bool:
         """Return whether an orchestrator knows by the readiness probe that this process is to go."""
 
+    @property
+    def pod(self) -> str:
+        """Pod of this process, as NAME/UID; empty: it is in none, or does not say."""
+
     def load_seconds(self) -> float:
         """Longest time between two ``load`` records in a group of this size."""
 

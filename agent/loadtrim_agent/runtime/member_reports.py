@@ -27,10 +27,12 @@ class MemberReports:
     Args:
         agent: whose member reports.
         probes: of this process.
+        pod: of this process, as NAME/UID; empty: it is in none, or does not say.
     """
 
-    def __init__(self, agent: _Agent, probes: Probes) -> None:
+    def __init__(self, agent: _Agent, probes: Probes, pod: str) -> None:
         self._agent = agent
+        self.pod = pod
         self._probes = probes
 
     def member(self) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from loadtrim_agent.delivery.partition_stream import Stream
 from loadtrim_agent.kafka.fetch.chunk import Chunk
 from loadtrim_agent.leader.instances import Instances
 from loadtrim_agent.leader.loop import LeaderLoop
+from loadtrim_agent.leader.scaling.kubernetes.pod_reader import PodReader
 from loadtrim_agent.leader.scaling.metric import MetricScaler
 from loadtrim_agent.leader.scaling.port import ScaleOutcome, ScaleRequest
 from loadtrim_agent.leader.scaling.reconciler import ScaleReconciler
@@ -32,9 +33,16 @@ from loadtrim_agent.protocol.commits import failure_of
 from loadtrim_agent.protocol.counters import ProtocolCount, Severity
 from loadtrim_agent.protocol.group_config import BROKER_ASSIGNS, LOADTRIM
 from loadtrim_agent.wire.codec import Record
-from loadtrim_agent.wire.ownership_records import HelloRecord, LeavingRecord, ManualOverrideRecord, PlanRecord
+from loadtrim_agent.wire.ownership_records import (
+    HelloRecord,
+    LeavingRecord,
+    LoadRecord,
+    ManualOverrideRecord,
+    PlanRecord,
+)
 
 from .agent import Agent
+from .ended_pods import EndedPods, pod_of
 from .member_reports import MemberReports
 from .observer import AgentObserver
 from .scaling import LeaseFence, make_scaler, numbered
@@ -95,6 +103,7 @@ class Services(AgentObserver):
         self._leader: LeaderLoop | None = None
         self._reconciler: ScaleReconciler | None = None
         self._registration: Registration | None = None
+        self._ended_pods: EndedPods | None = None
         self._errors: Counter[str] = Counter()
 
     # -- life cycle ----------------------------------------------------------------------------------------------
@@ -103,7 +112,9 @@ class Services(AgentObserver):
         settings = self._settings
         self._agent = agent
         server = HttpServer.shared(settings.http)
-        self._reports = reports = MemberReports(agent, server.probes)
+        self._reports = reports = MemberReports(
+            agent, server.probes, pod_of(settings.instance, settings.kubernetes_pod_uid)
+        )
         self._fence.watch(agent.partitions.gate, agent)
         self.metering.attach(agent.buffer, agent.fetcher)
         self._reconciler = reconciler = ScaleReconciler(self._scaler, observer=self)
@@ -122,6 +133,9 @@ class Services(AgentObserver):
         agent.tasks.spawn_contained(self.metering.run_loads(reports), "loads")
         agent.tasks.spawn_contained(reconciler.run(), "scaler")
         agent.tasks.spawn_contained(agent.condition.watch_loop(), "watch")
+        if settings.kubernetes_pod_uid:
+            self._ended_pods = EndedPods(PodReader(), agent, self._fence)
+            agent.tasks.spawn_contained(self._ended_pods.run(), "ended pods")
         sources = StatusSources(
             settings=settings,
             group=self._group,
@@ -194,6 +208,8 @@ class Services(AgentObserver):
     def read(self, record: Record) -> None:
         if self._leader is not None and isinstance(record, HelloRecord):
             self._leader.instances.hear(record.member, record.instance, record.process)
+        if self._ended_pods is not None and isinstance(record, LoadRecord):
+            self._ended_pods.heard(record)
         if isinstance(record, LeavingRecord | PlanRecord):
             log.debug("read %s", record)
         elif isinstance(record, ManualOverrideRecord):

@@ -156,6 +156,8 @@ class LoadRecord(Envelope, frozen=True, kw_only=True, tag="load"):
     """A member's slack and queues, every 0.5 s when they changed, at least every second: also its sign of life."""
 
     generation: Generation
+    pod: str = ""
+    """Pod of its process, as NAME/UID, by which others may see that it has ended. Empty: it does not say."""
     slack: Figure = 1.0
     """Busy seconds per second that it could still give, 0 .. concurrency x speed."""
     queues: tuple[PartitionLoad, ...] = ()

@@ -21,7 +21,7 @@ from .api import ApiError, Conversation
 from .target import Target
 from .workload import Workload
 
-__all__ = ["ClusterApi", "pod_namespace"]
+__all__ = ["Account", "ClusterApi", "pod_namespace"]
 
 REQUEST_SECONDS: Final = 5.0
 """A request that is not answered within this time has failed. Chosen: as the webhook's."""
@@ -38,7 +38,7 @@ def pod_namespace(account: Path) -> str:
         return ""
 
 
-class _Account(msgspec.Struct, frozen=True):
+class Account(msgspec.Struct, frozen=True):
     """The parts by which a pod talks to its API server."""
 
     host: str
@@ -47,7 +47,7 @@ class _Account(msgspec.Struct, frozen=True):
     """File of the API server's authorities."""
 
     @classmethod
-    def read(cls, account: Path) -> _Account:
+    def read(cls, account: Path) -> Account:
         """Read it from the pod's files and environment. Blocks.
 
         Raises:
@@ -85,7 +85,7 @@ class ClusterApi:
     async def conversation(self) -> AsyncIterator[Conversation]:
         """Open a client with the token and the certificates of now."""
         # The one reads files, the other compiles for a third of a second.
-        account = await asyncio.to_thread(_Account.read, self._account)
+        account = await asyncio.to_thread(Account.read, self._account)
         library = await asyncio.to_thread(_library)
         client = _make_client(library, account)
         try:
@@ -102,7 +102,7 @@ def _library() -> ModuleType:
     return kubernetes_asyncio.client
 
 
-def _make_client(library: ModuleType, account: _Account) -> Any:
+def _make_client(library: ModuleType, account: Account) -> Any:
     import aiohttp
 
     configuration = library.Configuration()

@@ -1,0 +1,108 @@
+"""A pod as the API server has it, and whether a process of it has ended for certain. Pure.
+
+Theory of operation. A process that is only believed to be gone keeps its membership, because it may hold its lease and
+work. A kubelet that writes a container's ``terminated`` state has it from the runtime that ran it: the kernel ends all
+processes of a PID namespace with the first one of it. So a record that a member wrote during a run of the container
+which has terminated is of a process that is gone::
+
+    startedAt        a record of the member        finishedAt         startedAt of the next run
+    |------------------------x---------------------------|                     |------------->
+
+Nothing else is taken for an end:
+
+* a pod that is missing: its node may be cut off, and the pod forced away while it runs;
+* a phase or a condition: controllers write them for nodes that they do not reach;
+* a container that the kubelet could not find (``ContainerStatusUnknown``);
+* a container that shares its PID namespace with others;
+* one of two containers, for a record does not tell which of them wrote it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+__all__ = ["Pod", "has_ended"]
+
+NOT_FOUND: Final = "ContainerStatusUnknown"
+"""Reason of a run that the kubelet knows nothing of. Source: ``kubelet_pods.go`` of Kubernetes."""
+WHOLE_SECONDS: Final = 1.0
+"""Times of a container's runs are cut to seconds. Source: ``metav1.Time``."""
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A run of a container, as far as it is known."""
+
+    container_id: str = msgspec.field(name="containerID", default="")
+    reason: str = ""
+    exit_code: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    running: _Run | None = None
+    terminated: _Run | None = None
+
+
+class _Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    state: _State = _State()
+    last_state: _State = _State()
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    containers: tuple[_Named, ...] = ()
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
+    share_process_namespace: bool = False
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    container_statuses: tuple[_Container, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod. Fields that the API server leaves out are None or empty."""
+
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def has_ended(pod: Pod, uid: str, said_at: float) -> str:
+    """Return how the process ended that said something at a time, in words; empty: that is not certain.
+
+    Args:
+        pod: as it is now.
+        uid: of the process's pod: a StatefulSet gives a name again, and another cluster has it, too.
+        said_at: time of any record of the process, by the clock of its machine, seconds since the epoch.
+    """
+    if pod.metadata.uid != uid or len(pod.spec.containers) != 1 or len(pod.status.container_statuses) != 1:
+        return ""
+    if pod.spec.host_pid or pod.spec.share_process_namespace:
+        return ""
+    (container,) = pod.status.container_statuses
+    run = container.state.terminated or container.last_state.terminated
+    if run is None or not run.container_id or run.reason == NOT_FOUND:
+        return ""
+    if run.started_at is None or run.finished_at is None:
+        return ""
+    if not run.started_at.timestamp() <= said_at < run.finished_at.timestamp() + WHOLE_SECONDS:
+        return ""
+    if (now := container.state.running) is not None and not (
+        # In the second of its start the record may be of the new process.
+        now.started_at is not None and said_at < now.started_at.timestamp()
+    ):
+        return ""
+    return f"{run.reason or 'ended'}, exit code {run.exit_code}"
