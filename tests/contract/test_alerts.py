@@ -206,8 +206,8 @@ def well(registry: CollectorRegistry) -> Member:
     return member
 
 
-def scraped(registry: CollectorRegistry, fault: Fault) -> list[dict[str, str]]:
-    """Scrape a member each minute, and return its series as promtool reads them."""
+def scraped(registry: CollectorRegistry, fault: Fault, *, buckets: bool = False) -> list[dict[str, str]]:
+    """Scrape a member each minute, and return its series, with those of buckets or without, as promtool reads them."""
     values: dict[str, list[str]] = {}
     member = well(registry)
     for minute in range(MINUTES):
@@ -215,18 +215,18 @@ def scraped(registry: CollectorRegistry, fault: Fault) -> list[dict[str, str]]:
         member.is_well()
         if minute >= FAULT_FROM:
             fault(member, minute - FAULT_FROM)
-        for name, value in samples(registry):
+        for name, value in samples(registry, buckets):
             values.setdefault(name, ["_"] * minute).append(f"{value:g}" if value < 1e6 else f"{value:.0f}")
         for told in values.values():
             told.extend(["_"] * (minute + 1 - len(told)))
     return [{"series": name, "values": " ".join(told)} for name, told in values.items()]
 
 
-def samples(registry: CollectorRegistry) -> Iterator[tuple[str, float]]:
+def samples(registry: CollectorRegistry, buckets: bool) -> Iterator[tuple[str, float]]:
     for metric in registry.collect():
         for sample in metric.samples:
             labels = {"job": "payments", "instance": "10.0.0.1:9095", **sample.labels}
-            if sample.name.endswith(("_bucket", "_created")):
+            if sample.name.endswith("_created") or (sample.name.endswith("_bucket") and not buckets):
                 continue
             listed = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
             yield f"{sample.name}{{{listed}}}", sample.value

@@ -6,17 +6,19 @@ What is built stands in ``control_plane/go.mod``. It takes five minutes of two c
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from loadtrim.testing.distribution import cache_directory, locked
 
-__all__ = ["COMMANDS", "Missing", "binaries"]
+__all__ = ["COMMANDS", "Missing", "binaries", "kustomize"]
 
 COMMANDS = ("kube-apiserver", "kube-controller-manager")
 MODULE = Path(__file__).parent / "control_plane"
 BUILD_SECONDS = 3600.0
+KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
 
 
 class Missing(Exception):
@@ -39,15 +41,35 @@ def binaries() -> dict[str, Path]:
     return {"etcd": Path(etcd), **{command: kept / command for command in COMMANDS}}
 
 
+def kustomize() -> Path:
+    """Return the program that ``kubectl kustomize`` is, built where it is not in the cache yet.
+
+    Raises:
+        Missing: there is no Go.
+        subprocess.CalledProcessError: the build failed.
+    """
+    kept = cache_directory() / "kubernetes" / KUSTOMIZE.replace("/", "_")
+    if not (kept / "kustomize").exists():
+        with locked(cache_directory() / "kubernetes" / "lock"):
+            environment = os.environ | {"GOBIN": str(kept), "GOFLAGS": "-mod=mod"}
+            subprocess.run([_go(), "install", KUSTOMIZE], env=environment, check=True, timeout=BUILD_SECONDS)
+    return kept / "kustomize"
+
+
 def _version() -> str:
     text = (MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _build(kept: Path) -> None:
+def _go() -> str:
     go = shutil.which("go")
     if go is None:
         raise Missing("there is no Go (1.24 or newer), which builds Kubernetes' API server and controllers")
+    return go
+
+
+def _build(kept: Path) -> None:
+    go = _go()
     kept.parent.mkdir(parents=True, exist_ok=True)
     with locked(kept.parent / "lock"):
         if kept.exists():

@@ -1,7 +1,7 @@
 """A pod as the API server has it, and whether a process of it has ended for certain. Pure.
 
 Theory of operation. A process that is only believed to be gone keeps its membership, because it may hold its lease and
-work. A kubelet that writes a container's ``terminated`` state has it from the runtime that ran it: the kernel ends all
+work. A kubelet that writes a container's ``terminated`` state has it from the runtime that ran it. The kernel ends all
 processes of a PID namespace with the first one of it. So a record that a member wrote during a run of the container
 which has terminated is of a process that is gone::
 
