@@ -1,8 +1,8 @@
 """Members whose pod's container has ended lose their membership at once, where pods may be read.
 
-Theory of operation. Each member writes ``load`` records, and names its pod in them. One member of the group reads the pod
-of each member that has fallen silent: the leader if it is heard of, else the first one by its id. The pod's status may
-say that the run has terminated in which that member wrote its last record
+Theory of operation. Each member writes ``load`` records, and names its pod in them. One member of the group reads the
+pod of each member that has fallen silent: the leader if it is heard of, else the first one by its id. The pod's status
+may say that the run has terminated in which that member wrote its last record
 (:mod:`~loadtrim_agent.leader.scaling.kubernetes.pod`). Then LeaveGroup is sent for that member's id. The id is never
 given again, so it ends the process that is gone, or nobody.
 
