@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -200,7 +201,13 @@ class Node:
         if "nodeName" not in item["spec"]:
             target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
             binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-            self.plane.call("POST", f"{self.path}/{name}/binding", binding)
+            try:
+                self.plane.call("POST", f"{self.path}/{name}/binding", binding)
+            except urllib.error.HTTPError as error:
+                running.kill()
+                if error.code != HTTPStatus.NOT_FOUND:
+                    raise
+                return  # A pod that is on no node yet is gone as soon as it is deleted.
         container = item["spec"]["containers"][0]["name"]
         self.pods[name] = _Pod(name, item["metadata"]["uid"], running, container=container, started_at=_now())
         self._probe(self.pods[name])
