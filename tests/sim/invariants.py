@@ -201,7 +201,8 @@ class NoPause(Invariant):
         asked = self._asked[member.name]
         for partition, generation in list(asked.items()):
             entry = known.assigned.get(partition)
-            if generation <= known.generation and (entry is None or entry.state not in _MOVING):
+            # One of a partition that is not opened yet waits for that.
+            if generation <= known.generation and (entry is None or (entry.opened and entry.state not in _MOVING)):
                 del asked[partition]
         if not asked:
             del self._asked[member.name]
