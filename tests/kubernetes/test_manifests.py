@@ -145,7 +145,7 @@ def test_the_pods_can_ask_for_no_more_than_the_policy_allows(shop: Shop, defined
     made = [item for item in built(tmp_path, "operations") if item["kind"] in paths]
     (binding,) = (item for item in made if item["kind"] == "ValidatingAdmissionPolicyBinding")
     selector = binding["spec"]["matchResources"]["namespaceSelector"]
-    assert selector == {"matchLabels": {"kubernetes.io/metadata.name": "default"}}, "a name of the example, to be changed"
+    assert selector == {"matchLabels": {"kubernetes.io/metadata.name": "default"}}, "a name of the example"
     selector["matchLabels"] = {"kubernetes.io/metadata.name": shop.namespace}
     for item in made:
         shop.plane.call("POST", paths[item["kind"]], item)
