@@ -142,7 +142,7 @@ class Demand:
 
     def run(self) -> Verdict:
         """Play the load, wait until all of it is done, and judge."""
-        played = patch.object(services, "_make_scaler", lambda *_: self._scaler)
+        played = patch.object(services, "make_scaler", lambda *_: self._scaler)
         with self.kernel.in_charge(), threads_in_charge(), played:
             for _ in range(self._replicas):
                 self._join(self.kernel.now)
