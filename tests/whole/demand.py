@@ -97,6 +97,7 @@ class _Scaler:
     name = "webhook"
     scales = True
     withdrawable = False
+    per_generation = False
 
     def __init__(self) -> None:
         self.asked: ScaleRequest | None = None
