@@ -25,7 +25,7 @@ from loadtrim_agent.wire.telemetry_records import Untold
 
 from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
-from .observation import SLOT_SECONDS
+from .observation import FAST_SECONDS, SLOT_SECONDS
 from .values import (
     TAUS_SECONDS,
     ArrivalCurve,
@@ -55,9 +55,13 @@ LEVEL_SECONDS_MIN = 4
 """The same at the ends, where there is less on one side."""
 WHOLE_SLOTS = 5
 """Half a second: levels are taken over whole seconds, or bursts of a second would beat with them."""
-CHANGE_SDS = 2.0
-"""A partition's share of the group over the last seconds is believed when it is this many standard deviations of one
-interval away from its share before (about four standard errors)."""
+CHANGE_ERRORS = 4.0
+"""A partition's share of the group over the last seconds is believed when it is this many standard errors away from its
+share before. Chosen."""
+FAST_WINDOW_SECONDS = 2.0 * FAST_SECONDS
+"""A mean that forgets knows as much as a plain one over twice its time constant."""
+ROOT_SHIFT = 0.375
+"""Of a count, so that its root varies alike for few records (Anscombe)."""
 SHAPE_JUMP = 1.5
 BURST = TAUS_SECONDS.index(0.1)
 UNSIZED_STATES = frozenset({"paused", "blocked"})
@@ -344,9 +348,24 @@ def _rates(observation: Observation) -> dict[Partition, float]:
     shares = {}
     for partition, entry in known.items():
         before, now = entry.rate_slow / slow, entry.rate_fast / fast
-        shares[partition] = now if abs(now - before) > CHANGE_SDS * entry.rate_sd / fast else before
+        shares[partition] = now if _changed(entry, before * fast) else before
     total = sum(shares.values())
     return {partition: share / total * fast for partition, share in shares.items()}
+
+
+def _changed(entry: PartitionObservation, expected: float) -> bool:
+    """Return whether more or less came in the last seconds than chance explains, where so many records/s were expected.
+
+    The root of a count by chance varies by a half, whatever the count (Anscombe, 1948). Few records are no normal
+    variable: a dozen where 3 are expected are much less rare than its four standard errors. What varies by more than
+    chance, or less, counts as so many fewer records, or more.
+    """
+    variance = entry.rate_sd * entry.rate_sd
+    if variance <= 0.0 or entry.rate_slow <= 0.0:
+        return entry.rate_fast != expected
+    counted = FAST_WINDOW_SECONDS * entry.rate_slow / variance
+    off = math.sqrt(entry.rate_fast * counted + ROOT_SHIFT) - math.sqrt(expected * counted + ROOT_SHIFT)
+    return 2.0 * abs(off) > CHANGE_ERRORS
 
 
 def _costs(

@@ -22,7 +22,7 @@ from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
 from .history import RecentSeconds
 from .values import TAUS_SECONDS, GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
-__all__ = ["SLOT_SECONDS", "Average", "History", "flow_of", "shape_of"]
+__all__ = ["FAST_SECONDS", "SLOT_SECONDS", "Average", "History", "flow_of", "shape_of"]
 
 SLOT_SECONDS = 0.1
 KEEP_SECONDS = 300.0
@@ -51,7 +51,7 @@ SLOW_SECONDS = 20.0
 SLOW_RECORDS = 30.0
 SLOW_SECONDS_MAX = 180.0
 """Few records tell a rate only over as long as so many take to come. Chosen: to a fifth, and as long as slots are
-kept."""
+kept. A share that changes sooner is seen by the estimate."""
 MEMBER_SECONDS = 10.0
 JUMP_VARIANCES = 6.0
 """Variances whose root is the most that a rate counts as off the one before: of those measured, or of those usual for

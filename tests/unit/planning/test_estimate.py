@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
 
-from loadtrim_agent.planning.estimate import _filled, estimate_of, late_records, quantile, unit_curve
+from loadtrim_agent.planning.estimate import _changed, _filled, estimate_of, late_records, quantile, unit_curve
 from loadtrim_agent.planning.observation import shape_of
 from loadtrim_agent.planning.values import TAUS_SECONDS, Estimate, GroupState, NotReady, Observation, PlanConfig
 from unit.planning.virtual_group import COST, Fleet, even, partition
@@ -310,3 +311,25 @@ def test_windows_longer_than_the_past_go_on_at_the_mean_level() -> None:
     means, sds = _filled([(1.25, 0.5), *[None] * (len(lengths) - 1)])
     assert means == pytest.approx([1.25 + tau - lengths[0] for tau in lengths])
     assert sds == [0.5] * len(lengths)
+
+
+# -- shares of single partitions
+
+
+@pytest.mark.parametrize(
+    ("rate", "last", "believed"),
+    [
+        *((0.8, 2.6, False), (0.8, 3.5, False), (0.8, 4.5, True), (0.8, 0.0, False)),
+        *((100.0, 119.0, False), (100.0, 122.0, True), (100.0, 80.0, True)),
+    ],
+)
+def test_of_few_records_chance_makes_many_come_together(rate: float, last: float, believed: bool) -> None:
+    """Four standard errors of records that come by chance, of which few are no normal variable."""
+    entry: Any = SimpleNamespace(rate_slow=rate, rate_fast=last, rate_sd=math.sqrt(rate))
+    assert _changed(entry, rate) is believed
+
+
+def test_what_never_varied_changes_by_the_least() -> None:
+    entry: Any = SimpleNamespace(rate_slow=10.0, rate_fast=10.5, rate_sd=0.0)
+    assert _changed(entry, 10.0)
+    assert not _changed(entry, 10.5)
