@@ -78,7 +78,7 @@ class Process:
     """
 
     def __init__(self, command: list[str], environment: Mapping[str, str], probe: str, output: Path) -> None:
-        self._probe = probe
+        self._request = urllib.request.Request(probe, headers={"User-Agent": "kube-probe/1.34"})
         with output.open("ab") as file:
             self.process = subprocess.Popen(
                 command, env=dict(environment), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
@@ -86,7 +86,7 @@ class Process:
 
     def is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(self._probe, timeout=PROBE_SECONDS) as answer:
+            with urllib.request.urlopen(self._request, timeout=PROBE_SECONDS) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

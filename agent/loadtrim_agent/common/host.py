@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .settings import AgentSettings
 
-__all__ = ["REQUESTED_AT", "instance_name", "process_id", "process_name", "start_mark", "start_of"]
+__all__ = ["KUBERNETES", "REQUESTED_AT", "instance_name", "process_id", "process_name", "start_mark", "start_of"]
 
 REQUESTED_AT = "LOADTRIM_REQUESTED_AT"
 """The setting ``requested_at``, as an orchestrator writes it into the environment."""

@@ -331,13 +331,15 @@ class GroupRequests:
         await self.leave_group(command.member)
         self._events.feed(LeaveAnsweredEvent(now=boot_time()))
 
-    async def leave_group(self, member: str) -> None:
-        """Tell the coordinator that a member leaves. Returns when it has answered, or will not."""
+    async def leave_group(self, member: str) -> bool:
+        """Tell the coordinator that a member leaves. Returns whether it is no member, as far as the answer tells."""
         try:
             request = LeaveGroupRequest(self._config.group, member)
-            await self._coordinator.ask(Channel.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
+            answer = await self._coordinator.ask(Channel.HEARTBEAT, request, timeout=LEAVE_TIMEOUT_SECONDS)
         except UNREACHABLE as error:
             log.info("The group was left without an answer (%r): it notices by the session timeout.", error)
+            return False
+        return answer.error_code in (Code.NONE, Code.UNKNOWN_MEMBER_ID)
 
 
 def _offset_entry(entry: tuple[Any, ...]) -> tuple[int, int, int]:

@@ -38,7 +38,8 @@ class Instances:
 
     def hear(self, member: str, instance: str, process: str) -> None:
         """Take in what a member says of itself."""
-        self._said.pop(member, None)
+        if self._said.pop(member, None) is None:
+            self._unready.discard(instance)  # Its container may have been started again since it said so.
         self._said[member] = _Said(instance, process)
         if len(self._said) > REMEMBERED_MAX:
             del self._said[next(iter(self._said))]

@@ -29,6 +29,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import msgspec
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from loadtrim_agent.common.host import KUBERNETES
+
 from .joined_registries import JoinedRegistries
 from .probes import Probes
 
@@ -178,7 +180,7 @@ class HttpServer:
         self._registrations: list[Registration] = []
         self._listener: _Listener | None = None
         self._problem: str | None = None
-        self.probes = Probes()
+        self.probes = Probes(in_pod=KUBERNETES in os.environ)
 
     @classmethod
     def shared(cls, address: str) -> HttpServer:

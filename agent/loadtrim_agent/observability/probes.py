@@ -17,11 +17,15 @@ five times that."""
 
 
 class Probes:
-    """The answers that readiness probes got. The server's threads write; a torn count is one probe less or more."""
+    """The answers that readiness probes got. The server's threads write; a torn count is one probe less or more.
 
-    def __init__(self) -> None:
+    Args:
+        in_pod: only a kubelet's probes count, from the first on.
+    """
+
+    def __init__(self, *, in_pod: bool = False) -> None:
         self._count = 0
-        self._kubelet = False
+        self._kubelet = in_pod
         """Flag of a process that a kubelet asks: what others ask as well tells its controllers nothing."""
         self._since: float | None = None
         """Time (boot clock) of the answer by which an orchestrator has seen it; None: there were fewer in a row."""

@@ -32,6 +32,14 @@ class LatestPlan:
         """The moves that it advises."""
         return self.record.moves if self.record is not None else ()
 
+    def keep(self, waiting: Mapping[Partition, str]) -> None:
+        """Let moves of earlier plans go on waiting, but those of partitions that this one moves.
+
+        A leader names a move once and takes it for under way then, as it is where the partition is opened.
+        """
+        named = {Partition(move.topic, move.partition) for move in self.moves}
+        self.unopened |= {partition: target for partition, target in waiting.items() if partition not in named}
+
     def opened(self, assigned: Mapping[Partition, AssignedPartition]) -> list[tuple[Partition, str]]:
         """Return the moves that need not wait any longer, in order, once each.
 

@@ -446,7 +446,9 @@ class Machine:
         """Plans are advice: this member's own moves are begun, if they can be."""
         if self.plan.record is not None and plan.sequence <= self.plan.record.sequence:
             return
-        self.plan = LatestPlan(plan)
+        waiting, self.plan = self.plan.unopened, LatestPlan(plan)
+        if waiting:
+            self.plan.keep(waiting)
         for move in plan.moves:
             if move.source == self.membership.member:
                 self._intend(now, Partition(move.topic, move.partition), move.target)

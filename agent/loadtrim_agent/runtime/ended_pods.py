@@ -37,6 +37,10 @@ SILENT_LOADS: Final = 1.5
 """A member is silent after so many of the longest times between two ``load`` records. Chosen: a look costs one
 request."""
 
+TROUBLES_MAX: Final = 100
+"""A trouble is told again after so many others. Chosen: the text of one may name a pod."""
+FORBIDDEN: Final = 403
+
 
 class _Heard(msgspec.Struct, frozen=True):
     pod: str
@@ -52,7 +56,7 @@ class _Pods(Protocol):
 
 
 class _Leaver(Protocol):
-    async def leave_group(self, member: str) -> None: ...
+    async def leave_group(self, member: str) -> bool: ...
 
 
 class _Agent(Protocol):
@@ -88,8 +92,8 @@ class EndedPods:
         self._clock = clock
         self._heard: dict[str, _Heard] = {}
         """Member -> what it said last. Invariant: after a look, of members of the group alone."""
-        self._told = ""
-        """The trouble that was told last."""
+        self._told: set[str] = set()
+        """The troubles that were told."""
 
     def heard(self, record: LoadRecord) -> None:
         """Take in a sign of life."""
@@ -123,23 +127,28 @@ class EndedPods:
         return silent if first == group.member else {}
 
     async def _look(self, silent: dict[str, _Heard]) -> None:
-        try:
-            for member, heard in silent.items():
+        for member, heard in silent.items():
+            try:
                 how = has_ended(await self._pods.pod(heard.pod), heard.uid, heard.said_at)
-                if how and self._fence.holds():
-                    log.warning("%s has ended (%s): its partitions are taken over now.", heard.pod, how)
-                    await self._agent.requests.leave_group(member)
-                    del self._heard[member]
-        except ApiError as error:
-            self._tell(error)
+            except ApiError as error:
+                self._tell(error)
+                continue
+            # Without an answer it is asked for again, with the next look.
+            if how and self._fence.holds() and await self._agent.requests.leave_group(member):
+                log.warning("%s has ended (%s): its partitions are taken over now.", heard.pod, how)
+                del self._heard[member]
 
     def _tell(self, error: ApiError) -> None:
         """Log a trouble once, until it is another one."""
         said = f"{error.status} {error.message}" if error.status else error.message
-        if said != self._told:
-            self._told = said
-            log.warning(
-                "A pod that has fallen silent cannot be looked at (%s): if it has ended, its partitions wait for the "
-                "session timeout. LOADTRIM_KUBERNETES_POD_UID takes a Role that permits get on pods.",
-                said,
-            )
+        if said in self._told:
+            return
+        if len(self._told) == TROUBLES_MAX:
+            self._told.clear()
+        self._told.add(said)
+        log.warning(
+            "A pod that has fallen silent cannot be looked at (%s): if it has ended, its partitions wait for the "
+            "session timeout.%s",
+            said,
+            " LOADTRIM_KUBERNETES_POD_UID takes a Role that permits get on pods." if error.status == FORBIDDEN else "",
+        )

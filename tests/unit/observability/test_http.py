@@ -226,6 +226,17 @@ def test_where_a_kubelet_asks_the_answers_to_others_count_for_nothing() -> None:
     assert asked._since is not None
 
 
+def test_in_a_pod_nobody_but_its_kubelet_counts() -> None:
+    """A pod without a probe was known not ready by what a balancer or a person asked."""
+    asked = probes.Probes(in_pod=True)
+    for _ in range(probes.UNREADY_PROBES):
+        asked.answered(drained=True, kubelet=False)
+    assert asked._since is None
+    for _ in range(probes.UNREADY_PROBES):
+        asked.answered(drained=True, kubelet=True)
+    assert asked._since is not None
+
+
 def test_replicas_are_told_where_a_consumer_of_the_process_has_some_to_tell(bench: Bench) -> None:
     bench.add("a")
     answer = bench.ask("/replicas")

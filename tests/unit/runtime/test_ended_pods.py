@@ -34,6 +34,8 @@ class House:
         self.asked: list[tuple[str, float]] = []
         self.pods: dict[str, Any] = {}
         """Pod -> its status; what is an error is raised."""
+        self.answers = True
+        """The coordinator answers to LeaveGroup."""
         self.fence = OpenFence()
         self.talks: set[str] = set("abc")
         """Members that write load records, each second."""
@@ -46,9 +48,11 @@ class House:
     def snapshot(self) -> Any:
         return self.group
 
-    async def leave_group(self, member: str) -> None:
+    async def leave_group(self, member: str) -> bool:
         self.left.append((member, self.now()))
-        self.group.assignment.members.pop(member)
+        if self.answers:
+            self.group.assignment.members.pop(member)
+        return self.answers
 
     async def pod(self, name: str) -> Pod:
         self.asked.append((name, self.now()))
@@ -169,6 +173,33 @@ async def test_a_missing_right_is_told_once_with_what_it_takes(caplog: pytest.Lo
         assert "403 pods 'pod-c' is forbidden" in caplog.text
         assert "get on pods" in caplog.text
         assert at.left == []
+
+
+async def test_a_pod_that_cannot_be_looked_at_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "loadtrim")
+    async with house("b") as at:
+        await asyncio.sleep(5.5)
+        at.talks -= {"a", "c"}  # The pod of a is gone; looks go in the order of the members.
+        at.pods["pod-c"] = status(terminated(began=50, ended=105))
+        await asyncio.sleep(3.0)
+        assert [member for member, _ in at.left] == ["c"]
+        assert [record.getMessage().count("Role") for record in caplog.records] == [0, 0], caplog.text
+
+
+async def test_who_was_not_seen_to_leave_is_made_to_leave_again() -> None:
+    async with house("b") as at:
+        await asyncio.sleep(5.5)
+        at.answers = False
+        at.talks.remove("c")
+        at.pods["pod-c"] = status(terminated(began=50, ended=105))
+        await asyncio.sleep(2.0)
+        at.answers = True
+        await asyncio.sleep(1.0)
+        assert len(at.left) > 1
+        assert "c" not in at.group.assignment.members
+        asked = len(at.asked)
+        await asyncio.sleep(5.0)
+        assert len(at.asked) == asked
 
 
 async def test_who_does_not_name_its_pod_is_never_looked_at() -> None:

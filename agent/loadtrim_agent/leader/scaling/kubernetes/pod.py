@@ -12,9 +12,11 @@ Nothing else is taken for an end:
 
 * a pod that is missing: its node may be cut off, and the pod forced away while it runs;
 * a phase or a condition: controllers write them for nodes that they do not reach;
-* a container that the kubelet could not find (``ContainerStatusUnknown``);
+* a container that the kubelet could not find (``ContainerStatusUnknown``), or whose end containerd did not see
+  (``Unknown``, after a restart of its own);
 * a container that shares its PID namespace with others;
-* one of two containers, for a record does not tell which of them wrote it.
+* one of two containers, for a record does not tell which of them wrote it;
+* an init container that goes on beside it (``restartPolicy: Always``), for the same reason.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ import msgspec
 
 __all__ = ["Pod", "has_ended"]
 
-NOT_FOUND: Final = "ContainerStatusUnknown"
-"""Reason of a run that the kubelet knows nothing of. Source: ``kubelet_pods.go`` of Kubernetes."""
+NOT_SEEN: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""Reasons of a run whose end nobody saw. Source: ``kubelet_pods.go`` of Kubernetes, ``restart.go`` of containerd."""
 WHOLE_SECONDS: Final = 1.0
 """Times of a container's runs are cut to seconds. Source: ``metav1.Time``."""
 
@@ -53,8 +55,9 @@ class _Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_state: _State = _State()
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _Named(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
+    restart_policy: str = ""
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -64,6 +67,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     containers: tuple[_Named, ...] = ()
+    init_containers: tuple[_Named, ...] = ()
     host_pid: bool = msgspec.field(name="hostPID", default=False)
     share_process_namespace: bool = False
 
@@ -92,9 +96,11 @@ def has_ended(pod: Pod, uid: str, said_at: float) -> str:
         return ""
     if pod.spec.host_pid or pod.spec.share_process_namespace:
         return ""
+    if any(each.restart_policy == "Always" for each in pod.spec.init_containers):
+        return ""
     (container,) = pod.status.container_statuses
     run = container.state.terminated or container.last_state.terminated
-    if run is None or not run.container_id or run.reason == NOT_FOUND:
+    if run is None or not run.container_id or run.reason in NOT_SEEN:
         return ""
     if run.started_at is None or run.finished_at is None:
         return ""

@@ -53,8 +53,8 @@ class PodReader:
         return await asyncio.to_thread(self._read, name)
 
     def _read(self, name: str) -> Pod:
-        account = Account.read(self._account)
         try:
+            account = Account.read(self._account)
             connection = self._connection(account)
             try:
                 path = f"/api/v1/namespaces/{quote(self._namespace, safe='')}/pods/{quote(name, safe='')}"

@@ -75,6 +75,7 @@ def test_a_container_that_runs_has_not_ended() -> None:
     "less",
     [
         {"reason": "ContainerStatusUnknown"},
+        {"reason": "Unknown", "exitCode": 255},
         {"containerID": ""},
         {"finishedAt": None},
         {"startedAt": None},
@@ -104,6 +105,14 @@ def test_phases_and_conditions_are_no_end() -> None:
 def test_processes_that_share_a_namespace_may_outlive_the_first_one(shared: str) -> None:
     pod = status(terminated())
     pod["spec"][shared] = True
+    assert not ends(pod)
+
+
+def test_a_sidecar_may_live_on() -> None:
+    pod = status(terminated())
+    pod["spec"]["initContainers"] = [{"name": "schema"}]
+    assert ends(pod), "one that has run before is no other"
+    pod["spec"]["initContainers"].append({"name": "proxy", "restartPolicy": "Always"})
     assert not ends(pod)
 
 
