@@ -131,18 +131,23 @@ def running(made: Services, pods: int = 1) -> Iterator[Services]:
         wait_until("the end of all", lambda: not node.pods, SCALE_SECONDS)
 
 
-@pytest.mark.slow
-def test_the_leader_scales_its_own_deployment_up_and_down(services: Services) -> None:
-    """2.4 busy seconds a second want three pods, 0.04 want one. Nothing is lost or repeated."""
+def goes_down_and_ends(services: Services, records: int) -> None:
+    """Wait for one replica, end the last pod, and look that each of so many records was done once."""
     shop = services.shop
-    assert services.play((120.0, 25), (2.0, 25)) >= 3
     wait_until("one replica", lambda: shop.replicas() == 1, SCALE_SECONDS)
     wait_until("one pod", lambda: len(shop.pods()) == 1)
     shop.scale(0)
     wait_until("the last pod's end", lambda: not shop.pods())
     verdict = check(read_run(services.journal))
     assert verdict.spotless, str(verdict)
-    assert verdict.done == 120 * 25 + 2 * 25
+    assert verdict.done == records
+
+
+@pytest.mark.slow
+def test_the_leader_scales_its_own_deployment_up_and_down(services: Services) -> None:
+    """2.4 busy seconds a second want three pods, 0.04 want one. Nothing is lost or repeated."""
+    assert services.play((120.0, 25), (2.0, 25)) >= 3
+    goes_down_and_ends(services, 120 * 25 + 2 * 25)
 
 
 @pytest.mark.slow
@@ -159,10 +164,4 @@ def test_an_autoscaler_scales_it_by_what_the_leader_publishes(
         for item in manifests("metric-hpa/hpa.yaml"):
             shop.create(item)
         assert services.play((120.0, 30), (2.0, 40)) >= 3
-        wait_until("one replica", lambda: shop.replicas() == 1, SCALE_SECONDS)
-        wait_until("one pod", lambda: len(shop.pods()) == 1)
-        shop.scale(0)
-        wait_until("the last pod's end", lambda: not shop.pods())
-        verdict = check(read_run(services.journal))
-        assert verdict.spotless, str(verdict)
-        assert verdict.done == 120 * 30 + 2 * 40
+        goes_down_and_ends(services, 120 * 30 + 2 * 40)

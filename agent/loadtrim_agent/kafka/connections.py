@@ -27,7 +27,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from loadtrim_agent.common.tasks import is_being_cancelled
 
 from .backoff import RECONNECT_SECONDS_MAX, Backoff
-from .pool import CONNECT_SECONDS, Address, ConnectionPool
+from .pool import CONNECT_SECONDS, Address, ConnectionPool, request_timeout_ms, retry_seconds
 
 __all__ = [
     "CONNECTION_SETTINGS",
@@ -161,7 +161,7 @@ class Client(AIOKafkaClient):  # type: ignore[misc]
     def __init__(self, pool: ConnectionPool, **settings: Any) -> None:
         super().__init__(**settings)
         self._pool = pool
-        self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
+        self._retry_seconds = retry_seconds(settings)
 
     async def bootstrap(self) -> None:
         """Connect.
@@ -287,8 +287,8 @@ class Connections:
         self, settings: Mapping[str, Any], pool: ConnectionPool | None = None, *, request_timeout: float = 0.0
     ) -> None:
         taken = {name: settings[name] for name in CONNECTION_SETTINGS if name in settings}
-        taken["request_timeout_ms"] = max(int(request_timeout * 1000), int(taken.get("request_timeout_ms", 40_000)))
-        self.retry_backoff = int(taken.get("retry_backoff_ms", 100)) / 1000
+        taken["request_timeout_ms"] = request_timeout_ms(taken, request_timeout)
+        self.retry_backoff = retry_seconds(taken)
         self.pool = pool if pool is not None else ConnectionPool(settings, request_timeout=request_timeout)
         self._owns_pool = pool is None
         self.client = Client(self.pool, **taken)

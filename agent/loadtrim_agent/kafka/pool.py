@@ -34,7 +34,16 @@ from aiokafka.protocol.admin import ApiVersionRequest
 from .backoff import Backoff
 from .receiving import AnswersProtocol
 
-__all__ = ["CONNECT_SECONDS", "IDLE_SECONDS", "Address", "BreakObserver", "ConnectionPool", "PooledConnection"]
+__all__ = [
+    "CONNECT_SECONDS",
+    "IDLE_SECONDS",
+    "Address",
+    "BreakObserver",
+    "ConnectionPool",
+    "PooledConnection",
+    "request_timeout_ms",
+    "retry_seconds",
+]
 
 log = logging.getLogger("loadtrim")
 
@@ -69,8 +78,18 @@ _ARGUMENTS = {
 """Settings of a client of aiokafka, and how its connections call them."""
 _DEFAULTS = {"client_id": f"aiokafka-{__version__}", "max_idle_ms": 540_000, "sasl_mechanism": "PLAIN"}
 """Defaults of aiokafka's client, where its connections have others."""
-REQUEST_TIMEOUT_MS = 40_000
-"""Default of aiokafka."""
+REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS = 40_000, 100
+"""Defaults of aiokafka."""
+
+
+def request_timeout_ms(settings: Mapping[str, Any], least_seconds: float) -> int:
+    """Return how long a request may take by a client's settings, or this where it is longer."""
+    return max(int(least_seconds * 1000), int(settings.get("request_timeout_ms", REQUEST_TIMEOUT_MS)))
+
+
+def retry_seconds(settings: Mapping[str, Any]) -> float:
+    """Return the wait before a first further try, by a client's settings."""
+    return int(settings.get("retry_backoff_ms", RETRY_BACKOFF_MS)) / 1000
 
 
 class BreakObserver(Protocol):
@@ -120,8 +139,7 @@ class ConnectionMaker:
 
     def __init__(self, settings: Mapping[str, Any], request_timeout: float) -> None:
         named = {name: settings[given] for given, name in _ARGUMENTS.items() if given in settings}
-        timeout_ms = max(int(request_timeout * 1000), int(settings.get("request_timeout_ms", REQUEST_TIMEOUT_MS)))
-        self._arguments = _DEFAULTS | named | {"request_timeout_ms": timeout_ms}
+        self._arguments = _DEFAULTS | named | {"request_timeout_ms": request_timeout_ms(settings, request_timeout)}
         self._unsure = settings.get("sasl_mechanism") == "OAUTHBEARER"
         self.observers: set[BreakObserver] = set()
 
@@ -396,7 +414,7 @@ class ConnectionPool:
         self.settings = settings
         """The user's constructor arguments."""
         self._maker = ConnectionMaker(settings, request_timeout)
-        self._retry_seconds = int(settings.get("retry_backoff_ms", 100)) / 1000
+        self._retry_seconds = retry_seconds(settings)
         self.connect_timeout = connect_timeout
         self._brokers: dict[Address, BrokerConnections] = {}
         self._sweep: asyncio.TimerHandle | None = None

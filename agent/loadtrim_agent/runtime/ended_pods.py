@@ -36,7 +36,6 @@ and one member asks it, until the session timeout."""
 SILENT_LOADS: Final = 1.5
 """A member is silent after so many of the longest times between two ``load`` records. Chosen: a look costs one
 request."""
-
 TROUBLES_MAX: Final = 100
 """A trouble is told again after so many others. Chosen: the text of one may name a pod."""
 FORBIDDEN: Final = 403
@@ -139,7 +138,7 @@ class EndedPods:
                 del self._heard[member]
 
     def _tell(self, error: ApiError) -> None:
-        """Log a trouble once, until it is another one."""
+        """Log a trouble once."""
         said = f"{error.status} {error.message}" if error.status else error.message
         if said in self._told:
             return
