@@ -185,7 +185,7 @@ OTHERS: dict[str, Callable[[], Scenario]] = {
     "landau-100": _landau("landau-100", 100, 0.2),
 }
 """Only for targets. The stream's: p99 <= 0.1 s, three records' time; W is what came nearest to it
-(docs/decisions/slicing.md)."""
+(docs/decisions/placement.md#slicing)."""
 
 
 @lru_cache(maxsize=32)

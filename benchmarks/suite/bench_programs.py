@@ -40,7 +40,7 @@ __all__ = ["BENCHMARK"]
 
 SERVICE = Path(__file__).resolve().parents[2] / "examples" / "programs" / "service.py"
 AT_ONCE = 6
-"""Number of runs side by side. Measured: see docs/decisions/programs.md."""
+"""Number of runs side by side. Measured: see docs/decisions/simulator.md#how-programs-and-loads-are-judged."""
 QUICK = ("gather/1.5", "threads/0.7")
 QUICK_JUDGED_SECONDS = 30.0
 FORM = "real"
