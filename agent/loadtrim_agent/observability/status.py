@@ -31,15 +31,13 @@ class AgentState(enum.StrEnum):
     STARTING = "starting"
     """Connecting; no JoinGroup was answered yet."""
     JOINING = "joining"
-    """A barrier is on: waits for its generation, hands out what it owns."""
+    """A rebalance is on: the member waits for its generation and delivers records of what it owns."""
     STABLE = "stable"
     """Has its generation."""
     MIXED = "mixed"
     """Has its generation, by a standard protocol: a member without the agent is in the group, nothing
     moves.
     """
-    LEAVING = "leaving"
-    """Gives away what it owns, then leaves."""
     STOPPED = "stopped"
     FAILED = "failed"
     """Membership or fetching broke; the user's loop was told."""

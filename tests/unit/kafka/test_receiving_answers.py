@@ -10,7 +10,7 @@ from aiokafka.protocol import fetch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtrim_agent.kafka.fetch.answer import read_answer
+from loadtrim_agent.kafka.receiving import read_answer
 
 VERSIONS = range(4, 12)
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
