@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,8 +93,14 @@ def view(
     )
     limits = Limits(objective_seconds=config.sla_seconds, overhead_seconds=0.015, z=config.z)
 
+    # Kept as in the planner's own view: a policy asks for the same factors with every number of replicas.
+    @cache
     def longest_first(factor: float) -> LongestFirst:
         return LongestFirst(items, replace(limits, load_factor=factor))
+
+    @cache
+    def late(count: int, factor: float) -> float:
+        return longest_first(factor).late([member_capacity] * count)
 
     return View(
         now=now,
@@ -113,7 +120,7 @@ def view(
         members_per_replica=1,
         replicas_max=replicas_max if replicas_max is not None else max(1, len(items)),
         capacity=lambda count: count * member_capacity,
-        late=lambda count, factor: longest_first(factor).late([member_capacity] * count),
+        late=late,
         longest_first=longest_first,
         packer=make_packer(config.packer),
         generation=generation,
