@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
 from typing import Any
 
@@ -25,6 +26,9 @@ from loadtrim_agent.kafka.fetch.chunk import Chunk, frame
 
 pytestmark = pytest.mark.kafka
 
+LONG_POLL_SECONDS = 5.0
+"""Chosen: fifty times what the steps take that go on while it is out, and waited for in full once."""
+
 
 # -- takes and seeks ---------------------------------------------------------------------------------------------
 
@@ -35,9 +39,10 @@ async def test_takes_seeks_and_drops_give_each_record_once(kafka: Cluster) -> No
     for partition in range(2):
         await produce(kafka, topic, some(20), partition)
     one, two = Partition(topic, 0), Partition(topic, 1)
-    async with reading(kafka, topic, 2, fetch_max_wait_ms=20_000) as reads:
+    async with reading(kafka, topic, 2, fetch_max_wait_ms=int(LONG_POLL_SECONDS * 1000)) as reads:
         reads.fetcher.take(one, 20)
         await eventually(lambda: reads.fetcher.end_offset(one) == 20, "the poll was answered once")
+        began = time.monotonic()
         reads.fetcher.take(two, 15)
         await eventually(lambda: reads.offsets(1) == [15, 16, 17, 18, 19], "taken while the poll is out")
         for offset in (3, 7, 11, 18):
@@ -52,6 +57,7 @@ async def test_takes_seeks_and_drops_give_each_record_once(kafka: Cluster) -> No
         await eventually(lambda: reads.offsets(0) == [19], "the other goes on")
         await produce(kafka, topic, some(1), 0)
         await eventually(lambda: reads.offsets(0) == [19, 20], "and gets what is new")
+        assert time.monotonic() - began < LONG_POLL_SECONDS, "nothing of it has waited for the poll"
         assert reads.offsets(1) == []
         assert reads.errors == []
 
