@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-spark test test-unit test-core test-kafka test-kafka-versions test-spark test-kubernetes sim chaos fuzz mutants lint ceilings types bench bench-spark soak papers compare results clean
+.PHONY: help install demo demo-spark test test-unit test-core test-slow test-kafka test-kafka-versions test-spark test-kubernetes sim chaos fuzz mutants lint ceilings types bench bench-spark soak papers compare results clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 22
@@ -27,10 +27,11 @@ install: $(STAMP) ## Install everything into .venv
 demo: $(STAMP) ## A real group on a real Kafka, live, with a report and a plot (FULL=1: ten minutes)
 	$(BIN)/python examples/demo
 
-# What computes runs beside each other; tests against a real Kafka come after it, for their limits are times of the clock.
+# Tests against a real Kafka wait for most of their time. What only computes fills it, and gives way to them: their limits
+# are times of the clock.
 test: $(STAMP) ## Everything but Spark: lint, types, unit and property tests with coverage, real Kafka
 	$(MAKE) --jobs=3 --output-sync=target lint types test-core
-	$(MAKE) test-kafka
+	$(MAKE) --jobs=2 --output-sync=target test-kafka test-slow YIELD="nice -n 19"
 
 demo-spark: $(SPARK_STAMP) ## Weeks of telemetry, Spark, and a group that scales before the rise (ten minutes)
 	$(BIN)/python -m benchmarks.baselines
@@ -44,9 +45,13 @@ test-unit: $(STAMP) ## Seconds: unit, property, contract and golden tests withou
 	HYPOTHESIS_PROFILE=fast LOADTRIM_SIM_SEEDS=4 $(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" \
 		-n auto --dist worksteal -q
 
-test-core: $(STAMP) ## Minutes: all of these, with branch coverage of the core
-	$(BIN)/python -m pytest $(UNIT) -m "not kafka" -n auto --dist worksteal -q \
+# Unit and golden tests are traced for coverage, others are not (tests/conftest.py).
+test-core: $(STAMP) ## A few minutes: the same with all examples, and branch coverage of the core
+	$(BIN)/python -m pytest $(UNIT) -m "not kafka and not slow" -n auto --dist worksteal -q \
 		$(CORE) --cov-branch --cov-report=term:skip-covered --cov-fail-under=95
+
+test-slow: $(STAMP) ## Minutes: the slow ones of these
+	$(YIELD) $(BIN)/python -m pytest $(UNIT) -m "not kafka and slow" -n auto --dist worksteal -q
 
 SEEDS ?= 2000
 WHOLE ?= 100
