@@ -24,9 +24,7 @@ A cell is **share in time / replica-minutes / moves / scalings**. W = 0.5 s and 
 said; {share} of the records in time is what `objective` is asked for (the others take no such number). Replicas cost
 from the request on; all but the share is counted to the load's end, and nobody is asked for after it. A slice that is
 passed on counts as a move. A load begins with as many replicas as its first second takes, for everybody. Members join
-and leave by loadtrim's own protocol for everybody, which flatters policies whose papers ran on Kafka's rebalances. Some
-policies wait 300 to 480 s before they give back (HPA, KEDA, Varga), so on most loads they hardly do; on `long` they
-have the time. One seed ({seed}), and ranges over seeds {seeds} for
+and leave by loadtrim's own protocol for everybody. One seed ({seed}), and ranges over seeds {seeds} for
 `objective`, with and without slicing, on {ranged}.
 
 {origins}

@@ -343,4 +343,4 @@ class ManagedConsumer:
     def assignment(self) -> set[TopicPartition]:
         agent = self.link.agent
         partitions = self.link.streams
-        return {TopicPartition(*p) for p in (partitions if agent is None else agent.listener.seen_of(partitions))}
+        return {TopicPartition(*p) for p in (partitions if agent is None else agent.listener.reported_of(partitions))}

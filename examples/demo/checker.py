@@ -19,7 +19,7 @@ neither the agent nor the group. What it says, and what it means exactly:
     lost its lease in between, as the supervisor's journal says: then it is *after a lost lease*, and shown;
     or *interleaved*: process A was handed records of a partition, then B was, then A went
     on after its own last record as if B had never been, though B neither ended nor lost its lease in between.
-    So two owners that take turns without ever overlapping are found too. (With manual commits a handover
+    So two owners that take turns without ever overlapping are found too. (With manual commits a handoff
     lawfully starts at the last commit and can look the same: ``--manual-commits`` leaves this rule out.)
 *out of order*
     a record is handed out for the first time after a later one of its partition was.
@@ -257,7 +257,7 @@ def check(run: JournaledRun, *, manual_commits: bool = False) -> CheckerVerdict:
 
     Args:
         run: what :func:`demo.journal.read_run` read.
-        manual_commits: the service commits by itself, so a handover may start before what was done.
+        manual_commits: the service commits by itself, so a handoff may start before what was done.
 
     Raises:
         JournalError: nothing was acknowledged, so nothing can be proved.

@@ -4,7 +4,7 @@ Made from the run's directory alone, so that it can be made again:
 
     python examples/demo/report.py out/run
 
-* the journals (see :mod:`demo.journal`): every latency, the checker's verdict, the gaps at handovers;
+* the journals (see :mod:`demo.journal`): every latency, the checker's verdict, the gaps at handoffs;
 * ``setting.json``: what was played, with which objective, and when each replica was asked for, started and gone;
 * ``control.jsonl``: the control topic, for decisions, moves and the members' own handoff times.
 """
@@ -157,7 +157,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     startup_p50: float | None
     """From being asked for until it owned its first partition, as the members say."""
     moves: int
-    """Handovers from the start of the load until the last record was done."""
+    """Handoffs from the start of the load until the last record was done."""
     generations: int
     handoff_p50: float | None
     handoff_p99: float | None

@@ -72,6 +72,8 @@ OLDER = {
     "keeper": "process guard",
     "scatter": "index of dispersion",
     "overtaken": "is_stale",
+    "handover": "handoff",
+    "handovers": "handoffs",
 }
 """Words that were this project's own, with the one that took the place. Words that are plain English elsewhere (hold,
 take, say) are for the reviewer."""

@@ -103,7 +103,7 @@ class Listener:
         self._target = target
         self._changed.set()
 
-    def seen_of(self, partitions: Collection[Partition]) -> Collection[Partition]:
+    def reported_of(self, partitions: Collection[Partition]) -> Collection[Partition]:
         """Return what user code sees as held of what there is. Any thread.
 
         A plain listener takes what it is told for what is held: in its calls that, and between them no more than that.

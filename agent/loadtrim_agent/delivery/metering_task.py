@@ -32,7 +32,7 @@ from loadtrim_agent.wire.ownership_records import LoadRecord
 
 from .doubt import Doubt
 from .partition_stream import Stream
-from .pending import Told
+from .pending import ReportedDone
 from .ports import ReportTarget
 from .record_buffer import RecordBuffer
 from .stretches import Finished
@@ -176,7 +176,7 @@ class MeteringTask:
             stream.reported.size_bytes = size_bytes
         # First this, then what was done: a position ahead of it would tell that nothing of what is fetched is left.
         position = stream.done
-        finished, told = stream.take_finished(), stream.take_told()
+        finished, told = stream.take_finished(), stream.take_reported_done()
         at_next_call = self._doubt.untold.at_next_call
         if stream.commits is not None:
             self._bound(stream, () if at_next_call else finished, wall_offset, now - wall_offset)
@@ -352,7 +352,10 @@ def handed_on(finished: Iterable[Finished]) -> Iterator[HandedOn]:
 
 
 def unpack(
-    finished: Iterable[Finished], wall_offset: float, told: Iterable[Told] = (), batches: BatchCost | None = None
+    finished: Iterable[Finished],
+    wall_offset: float,
+    told: Iterable[ReportedDone] = (),
+    batches: BatchCost | None = None,
 ) -> tuple[list[float], list[float], list[float]]:
     """Per record: latency, busy seconds; and the latencies of those that have a timestamp.
 

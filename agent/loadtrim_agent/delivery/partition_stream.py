@@ -16,7 +16,7 @@ from loadtrim_agent.kafka.fetch.chunk import Chunk, Reader
 from loadtrim_agent.metering.commit_bounds import CommitBounds
 
 from .commit_calls import CommitCalls
-from .pending import PendingRecords, Told
+from .pending import PendingRecords, ReportedDone
 from .stretches import Finished, Stretches
 
 __all__ = ["SLICE_RECORDS", "Stream"]
@@ -266,15 +266,15 @@ class Stream:
         times = (self._stretches.taken_at(), self.pending.taken_at() if self.pending is not None else None)
         return min((at for at in times if at is not None), default=None)
 
-    def take_told(self) -> list[Told]:
+    def take_reported_done(self) -> list[ReportedDone]:
         """Return what user code has said to be done since this was asked last."""
-        told = self.pending.told if self.pending is not None else ()
+        told = self.pending.reported_done if self.pending is not None else ()
         return [told.popleft() for _ in range(len(told))] if told else []
 
     @property
     def gathered(self) -> bool:
         """Everything that is done was taken."""
-        return self._stretches.gathered and not (self.pending is not None and self.pending.told)
+        return self._stretches.gathered and not (self.pending is not None and self.pending.reported_done)
 
     def clear(self) -> None:
         """While :attr:`seeking` keeps the user away: forget what is buffered."""

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["Pending", "PendingRecords", "Told"]
+__all__ = ["Pending", "PendingRecords", "ReportedDone"]
 
 
 class Pending(NamedTuple):
@@ -19,7 +19,7 @@ class Pending(NamedTuple):
     """Boot clock."""
 
 
-class Told(NamedTuple):
+class ReportedDone(NamedTuple):
     """A record that user code has said to be done."""
 
     stamp: int
@@ -28,12 +28,12 @@ class Told(NamedTuple):
 
 
 class PendingRecords:
-    """The pending records of one stream are in the order of the log. User code's thread, but for :attr:`told`.
+    """The pending records of one stream are in the order of the log. User code's thread, but for :attr:`reported_done`.
 
     Cost: O(1) for each record that is handed out, and for each that is told, in whatever order.
     """
 
-    __slots__ = ("_given_up", "_records", "_taken_at_sum", "_timed", "told")
+    __slots__ = ("_given_up", "_records", "_taken_at_sum", "_timed", "reported_done")
 
     def __init__(self) -> None:
         self._records: OrderedDict[int, Pending] = OrderedDict()
@@ -43,7 +43,7 @@ class PendingRecords:
         """Records that are worked on."""
         self._taken_at_sum = 0.0
         """The sum of the times at which these were handed out."""
-        self.told: deque[Told] = deque()
+        self.reported_done: deque[ReportedDone] = deque()
         """User appends, agent takes."""
 
     def __bool__(self) -> bool:
@@ -97,7 +97,7 @@ class PendingRecords:
             self._given_up.discard(offset)
         else:
             self._time(pending, -1)
-        self.told.append(Told(pending.stamp, pending.taken_at, now))
+        self.reported_done.append(ReportedDone(pending.stamp, pending.taken_at, now))
         return True
 
     def given_up(self, offset: int) -> None:

@@ -15,7 +15,7 @@ REMEMBERED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Identity:
     instance: str
     process: str
 
@@ -29,7 +29,7 @@ class Instances:
 
     def __init__(self, own: str) -> None:
         self.own = own
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _Identity] = {}
         """Invariant: the member that spoke last is last."""
         self._unready: set[str] = set()
         """Instances whose last report said so. Invariant: each is one that a member of :attr:`_said` has."""
@@ -40,7 +40,7 @@ class Instances:
         """Take in what a member says of itself."""
         if self._said.pop(member, None) is None:
             self._unready.discard(instance)  # Its container may have been started again since it said so.
-        self._said[member] = _Said(instance, process)
+        self._said[member] = _Identity(instance, process)
         if len(self._said) > REMEMBERED_MAX:
             del self._said[next(iter(self._said))]
 

@@ -63,9 +63,9 @@ HANDOFFS_MAX = 1000
 """Handoffs told per report."""
 QUEUES_MAX = 200
 """Partitions told per ``load`` record: those with most work waiting."""
-_PATIENCE_COSTS = 20.0
+_STUCK_AFTER_COSTS = 20.0
 """A record may take this many times the dearest topic's mean before its partition counts as blocked ..."""
-_PATIENCE_STRETCHES = 3.0
+_STUCK_AFTER_STRETCHES = 3.0
 """... and a batch (of ``getmany``: told as done when all of it is) this many times the longest one lately."""
 _REBASE_SECONDS = 0.2
 """A change of the clock offset above this moves what is being measured along; smaller ones come out in the wash."""
@@ -144,7 +144,7 @@ class Meter:
         part = self._parts.pop(partition, None)
         if part is None:
             return
-        if part.state(self._log_time(now), self._patience()) not in OUT_OF_SIZING:
+        if part.state(self._log_time(now), self._stuck_after()) not in OUT_OF_SIZING:
             self._slots.lost(part, self._cost_of_work(part))
         flows, observed = part.flows(), part.observed_seconds(self._log_time(now))
         if part.partition in self._gone:
@@ -258,7 +258,7 @@ class Meter:
             return
         # Asked before this batch's work counts, which may be what it was stuck in.
         waited = log_now - part.waiting_since
-        if waited > self._config.blocked_seconds and part.state(log_now, self._patience()) is PartitionState.BLOCKED:
+        if waited > self._config.blocked_seconds and part.state(log_now, self._stuck_after()) is PartitionState.BLOCKED:
             part.resumed(log_now)
         self._work.done(now, total, count)
         if count:
@@ -444,17 +444,17 @@ class Meter:
         """The same for slots and queues, where a rough figure is better than none."""
         return part.cost.blended(self._costs.roughly(part.partition.topic))
 
-    def _patience(self) -> float:
+    def _stuck_after(self) -> float:
         """How long user code may be busy with a record, or with a batch like the last ones, before it is stuck."""
         return max(
             self._config.blocked_seconds,
-            _PATIENCE_COSTS * self._costs.dearest_seconds(),
-            _PATIENCE_STRETCHES * self._busy.longest_seconds,
+            _STUCK_AFTER_COSTS * self._costs.dearest_seconds(),
+            _STUCK_AFTER_STRETCHES * self._busy.longest_seconds,
         )
 
     def _states(self, log_now: float) -> dict[Partition, PartitionState]:
         """Of every owned partition, sorted."""
-        patience = self._patience()
+        patience = self._stuck_after()
         return {partition: part.state(log_now, patience) for partition, part in sorted(self._parts.items())}
 
     def _queue_seconds(self, part: PartitionMeter) -> float:

@@ -113,7 +113,7 @@ def estimate_of(observation: Observation, group: GroupState, config: PlanConfig)
         shape=unit_curve(observation.slots, alike_seconds(series)),
     )
     fastest = max((member.capacity for member in members.values()), default=1.0)
-    partitions = {p: _mark_serial(_partition(p, inputs), fastest, config) for p in sorted(group.owners)}
+    partitions = {p: _mark_unsplittable(_partition(p, inputs), fastest, config) for p in sorted(group.owners)}
     return _summed(inputs, series, partitions)
 
 
@@ -460,7 +460,7 @@ def _partition_curve(
     return ArrivalCurve(tuple([work * mean for mean in means]), tuple(sds))
 
 
-def _mark_serial(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:
+def _mark_unsplittable(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:
     """More than one member can do in time, whoever it is: replicas cannot help."""
     if not entry.sized or entry.work <= 0:
         return entry

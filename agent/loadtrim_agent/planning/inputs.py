@@ -127,7 +127,7 @@ def view_of(
         return expected_by(limits_of(estimate, config, factor), estimate, config)
 
     @cache
-    def dealer_at(factor: float) -> LongestFirst:
+    def longest_first_at(factor: float) -> LongestFirst:
         return LongestFirst(items, limits_at(factor))
 
     @cache
@@ -135,7 +135,7 @@ def view_of(
         each = members_of(replicas)[0]
         if each and whole.in_time(limits_at(factor), min(each)):
             return 0.0  # a group with little to do is not dealt out at all
-        return dealer_at(factor).late(each)
+        return longest_first_at(factor).late(each)
 
     return View(
         now=now,
@@ -150,7 +150,7 @@ def view_of(
         replicas_max=replicas_max,
         capacity=lambda replicas: members_of(replicas)[1],
         late=late_of,
-        longest_first=dealer_at,
+        longest_first=longest_first_at,
         supply=(
             *(entry for entry in inputs.bins if entry.unit and not entry.leaving),
             *_added(max(0, replicas_max - len(units)), per_unit, estimate.capacity_typical),

@@ -186,7 +186,7 @@ class _PartitionTrack:
             partly = report.observed is not None and report.observed < interval
             before = self.persistent_backlog if self.stood is None else min(self.persistent_backlog, self.stood)
             self.stood = before if partly and self.last is not None else None
-            self.persistent_backlog = _standing(report)
+            self.persistent_backlog = _persistent_backlog(report)
         longest = max(report.work_windows, key=lambda window: window.seconds, default=None)
         if longest is not None and longest.mean > 0 and longest.seconds >= SHAPE_REACH_SECONDS:
             # Each window as so many seconds' worth of the mean work of the longest.
@@ -267,7 +267,7 @@ def shape_of(windows: Iterable[tuple[float, float]]) -> tuple[float, ...]:
     return (instant, *(at(tau) for tau in TAUS_SECONDS[1:]))
 
 
-def _standing(report: PartitionReport) -> float:
+def _persistent_backlog(report: PartitionReport) -> float:
     return float(report.lag_min if report.lag_min is not None else max(0, report.lag - report.arrived))
 
 

@@ -17,7 +17,7 @@ class Announcements:
         self._here: dict[str, bool] = {}
         self._since_assignment: set[str] = set()
 
-    def say(self, member: str, *, here: bool) -> bool:
+    def announce(self, member: str, *, here: bool) -> bool:
         """Note what was read; is it news, and not said before by a member that no map shows so yet?"""
         news = self._here.pop(member, None) is not here
         self._here[member] = here

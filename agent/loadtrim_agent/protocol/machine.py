@@ -434,7 +434,7 @@ class Machine:
             case RejoinRecord() if record.member != membership.member:
                 membership.on_rebalance_notice(now, record.generation)
             case LoadRecord():
-                self.peers.heard(now, record)
+                self.peers.note_load(now, record)
             case LeavingRecord():
                 self.peers.announce_leaving(record.member)
             case ManualOverrideRecord():

@@ -16,7 +16,7 @@ from .join_sequence import JoinSequence
 from .leader_assignment import LeaderAssignment
 from .membership_state import MembershipState, Occurrence
 from .membership_table import Effect, Phase, Trigger
-from .ongoing_rebalance import NEVER, OngoingRebalance, attempts_of
+from .ongoing_rebalance import NEVER, OngoingRebalance, join_sequences_of
 from .pace import pace_seconds
 from .ports import MembershipHooks
 from .retry_backoff import RetryBackoff
@@ -183,7 +183,7 @@ class MembershipEffects:
             # It may have stored the group as ours again and as stable, with what the last other member had given to
             # nobody. That a rebalance was to follow is not stored: no heartbeat would tell.
             return Occurrence(Trigger.REBALANCE_WANTED)
-        self._session.hurry_heartbeat(now)
+        self._session.heartbeat_by(now)
         return None
 
     def retry_soon(self, now: float, _: Occurrence) -> None:
@@ -259,7 +259,7 @@ class MembershipEffects:
         state.protocol = rebalance.protocol
         state.assignment = answer.assignment
         if answer.assignment is not None:
-            self._join_sequence.entered(state.generation, attempts_of(answer))
+            self._join_sequence.entered(state.generation, join_sequences_of(answer))
         if state.broker_assigns:
             self.leader_assignment.made_by_broker(state.topics, state.partitions)
         rebalance.answer = answer
@@ -286,7 +286,7 @@ class MembershipEffects:
         state = self._state
         assert answer.assignment is not None, "it was read from the log"
         state.assignment = answer.assignment
-        self._join_sequence.entered(state.generation, attempts_of(answer))
+        self._join_sequence.entered(state.generation, join_sequences_of(answer))
         self._emit(
             EnteredCommand(
                 generation=state.generation, member=state.member, leader=state.leader, protocol=state.protocol

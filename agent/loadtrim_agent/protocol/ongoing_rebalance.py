@@ -5,7 +5,7 @@ from __future__ import annotations
 from .events import GroupAnswer
 from .group_config import LOADTRIM
 
-__all__ = ["OngoingRebalance", "attempts_of"]
+__all__ = ["OngoingRebalance", "join_sequences_of"]
 
 NEVER = float("inf")
 
@@ -59,10 +59,10 @@ class OngoingRebalance:
 
         Such an assignment knows less than what the member owns now.
         """
-        return self.protocol == LOADTRIM and attempts_of(answer).get(member, -1) != self.attempt
+        return self.protocol == LOADTRIM and join_sequences_of(answer).get(member, -1) != self.attempt
 
 
-def attempts_of(answer: GroupAnswer) -> dict[str, int]:
+def join_sequences_of(answer: GroupAnswer) -> dict[str, int]:
     """Return the attempt of each member that the assignment was made from (rule 6)."""
     if answer.assignment is not None:
         return {member: entry.attempt for member, entry in answer.assignment.members.items()}

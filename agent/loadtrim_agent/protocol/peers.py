@@ -50,7 +50,7 @@ class Peers:
         self._look_at = now + self._overdue_seconds if self._peers else NEVER
         self._leaving &= members
 
-    def heard(self, now: float, record: LoadRecord) -> None:
+    def note_load(self, now: float, record: LoadRecord) -> None:
         peer = self._peers.get(record.member)
         if peer is not None:
             peer.heard_at = now

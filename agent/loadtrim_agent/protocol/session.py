@@ -102,7 +102,7 @@ class Session:
             generation = self._joined_generation if self._syncs else self._state.generation
             self._emit(SendHeartbeatCommand(member=self._state.member, generation=generation))
 
-    def hurry_heartbeat(self, time: float) -> None:
+    def heartbeat_by(self, time: float) -> None:
         """Have the next heartbeat sent at this time at the latest."""
         self._heartbeats.by(time)
 
@@ -201,7 +201,7 @@ class Session:
         Asking first would cost every member a round trip, in the milliseconds in which the broker is to answer the
         JoinGroups. For a member that says the same again, still in no assignment, a heartbeat asks.
         """
-        news = self._announcements.say(member, here=here)
+        news = self._announcements.announce(member, here=here)
         assignment = self._state.assignment
         if assignment is None or not news:
             self.expect_rebalance(now)

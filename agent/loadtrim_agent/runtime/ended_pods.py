@@ -41,7 +41,7 @@ TROUBLES_MAX: Final = 100
 FORBIDDEN: Final = 403
 
 
-class _Heard(msgspec.Struct, frozen=True):
+class _LastLoad(msgspec.Struct, frozen=True):
     pod: str
     uid: str
     said_at: float
@@ -89,16 +89,16 @@ class EndedPods:
         self._agent = agent
         self._fence = fence
         self._clock = clock
-        self._heard: dict[str, _Heard] = {}
+        self._heard: dict[str, _LastLoad] = {}
         """Member -> what it said last. Invariant: after a look, of members of the group alone."""
         self._told: set[str] = set()
         """The troubles that were told."""
 
-    def heard(self, record: LoadRecord) -> None:
+    def note_load(self, record: LoadRecord) -> None:
         """Take in a sign of life."""
         name, _, uid = record.pod.partition("/")
         if name and uid:
-            self._heard[record.member] = _Heard(name, uid, record.at, self._clock())
+            self._heard[record.member] = _LastLoad(name, uid, record.at, self._clock())
 
     async def run(self) -> None:
         """Look for ever."""
@@ -107,7 +107,7 @@ class EndedPods:
             if silent := self._silent():
                 await self._look(silent)
 
-    def _silent(self) -> dict[str, _Heard]:
+    def _silent(self) -> dict[str, _LastLoad]:
         """Return the members that are silent, if it is this one that looks after them."""
         group = self._agent.snapshot()
         # Also in a rebalance: it waits for the one that is gone, as soon as any other member has come.
@@ -125,7 +125,7 @@ class EndedPods:
         first = group.leader if group.leader in alive else min(alive, default="")
         return silent if first == group.member else {}
 
-    async def _look(self, silent: dict[str, _Heard]) -> None:
+    async def _look(self, silent: dict[str, _LastLoad]) -> None:
         for member, heard in silent.items():
             try:
                 how = has_ended(await self._pods.pod(heard.pod), heard.uid, heard.said_at)

@@ -209,7 +209,7 @@ class Services(AgentObserver):
         if self._leader is not None and isinstance(record, HelloRecord):
             self._leader.instances.hear(record.member, record.instance, record.process)
         if self._ended_pods is not None and isinstance(record, LoadRecord):
-            self._ended_pods.heard(record)
+            self._ended_pods.note_load(record)
         if isinstance(record, LeavingRecord | PlanRecord):
             log.debug("read %s", record)
         elif isinstance(record, ManualOverrideRecord):

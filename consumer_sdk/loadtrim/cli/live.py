@@ -128,7 +128,7 @@ def _group_panel(scene: Scene, height: int) -> Panel:
         _add_time(grid, state)
         oldest = f", the oldest {duration(state.lag_seconds)} old" if state.lag_records else ""
         grid.add_row("behind", f"{counted(state.lag_records, 'record')}{oldest}")
-        grid.add_row("moves", f"{counted(state.moves, 'handover')} in the last {duration(state.window_seconds)}")
+        grid.add_row("moves", f"{counted(state.moves, 'handoff')} in the last {duration(state.window_seconds)}")
         if state.manual_override is not None:
             grid.add_row("brake", Text(manual_override_line(state.manual_override), "bold yellow"))
     title = Text(scene.title)
@@ -235,7 +235,7 @@ def _member_row(member: ObservedMember, called: Mapping[str, str]) -> tuple[Rend
 
 def _partitions_panel(state: ObservedGroup) -> Panel:
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
-    headers = ("partition", "owner", "state", "records/s", "cost", "behind", "oldest", "handovers")
+    headers = ("partition", "owner", "state", "records/s", "cost", "behind", "oldest", "handoffs")
     for index, header in enumerate(headers):
         table.add_column(header, justify="right" if index >= 3 else "left", no_wrap=True)
     for row in partition_rows(state.partitions, state.called):

@@ -197,7 +197,7 @@ def _add_group(parser: argparse.ArgumentParser) -> None:
         "--protocol",
         default="loadtrim",
         metavar="NAME",
-        help=f"of handovers: {', '.join(sorted(PROTOCOLS))} (loadtrim)",
+        help=f"of handoffs: {', '.join(sorted(PROTOCOLS))} (loadtrim)",
     )
     group.add_argument(
         "--heartbeat", type=float, metavar="S", help="of Kafka's protocols (eager, cooperative 3, kip848 5)"

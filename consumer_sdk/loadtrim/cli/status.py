@@ -36,7 +36,7 @@ def add_parser(subparsers: SubParsers) -> None:
         "status",
         help="show a group: members, true owners, load, lag, brake",
         description="Shows a group as its control topic tells it: members, true owners (Kafka's own tools show the "
-        "base assignment, before handovers), load against capacity, records in time, brake and last decision.",
+        "base assignment, before handoffs), load against capacity, records in time, brake and last decision.",
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group's id")
     parser.add_argument("--partitions", action="store_true", help="a line for every partition too")

@@ -192,7 +192,7 @@ def _facts(state: ObservedGroup) -> dict[str, str]:
         facts["latency"] = latency
     if late := late_line(state.late):
         facts["late"] = late
-    facts["moves"] = f"{counted(state.moves, 'handover')} in the last {duration(state.window_seconds)}"
+    facts["moves"] = f"{counted(state.moves, 'handoff')} in the last {duration(state.window_seconds)}"
     facts["brake"] = manual_override_line(state.manual_override)
     if state.decision is not None:
         facts["decision"] = f"{ago(state.at - state.decision.at)}: {decision_line(state.decision, state.names)}"
@@ -222,7 +222,7 @@ def _member_words(member: ObservedMember, now: float) -> str:
 
 
 def partition_rows(partitions: Iterable[ObservedPartition], called: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Cells of the table of partitions: partition, owner, state, records/s, cost, behind, oldest, handovers."""
+    """Cells of the table of partitions: partition, owner, state, records/s, cost, behind, oldest, handoffs."""
     return [
         (
             printable(f"{each.topic}-{each.partition}"),
@@ -239,7 +239,7 @@ def partition_rows(partitions: Iterable[ObservedPartition], called: Mapping[str,
 
 
 def _partition_table(state: ObservedGroup) -> list[str]:
-    headers = ("PARTITION", "OWNER", "STATE", "RECORDS/S", "COST", "BEHIND", "OLDEST", "HANDOVERS")
+    headers = ("PARTITION", "OWNER", "STATE", "RECORDS/S", "COST", "BEHIND", "OLDEST", "HANDOFFS")
     return table(headers, partition_rows(state.partitions, state.called), frozenset({3, 4, 5, 6, 7}))
 
 

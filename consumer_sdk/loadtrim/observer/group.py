@@ -96,7 +96,7 @@ class ObservedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """None: nobody."""
     instance: str
     version: int
-    """The number of its handovers in this generation."""
+    """The number of its handoffs in this generation."""
     lag_records: int | None
     """None: not reported since the view began."""
     lag_seconds: float | None
@@ -153,7 +153,7 @@ class ObservedGroup(ObservedLatency, frozen=True, kw_only=True):
     objective_seconds: float | None
     objective_share: float | None
     moves: int
-    """Handovers in the window."""
+    """Handoffs in the window."""
     startup_seconds: float | None
     manual_override: ManualOverrideRecord | None = msgspec.field(name="brake")
     """In force; None: plans are made freely."""
@@ -237,7 +237,7 @@ class _Assignments:
         """The current generation; -1: none was read."""
         return self.ownership.generation if self.ownership else -1
 
-    def heard(self, generation: int | None, at: float) -> None:
+    def note_alive(self, generation: int | None, at: float) -> None:
         """Note a sign of life of a generation."""
         if self.ownership is not None and generation == self.ownership.generation:
             self.heard_at = max(at, self.heard_at)
@@ -313,7 +313,7 @@ class GroupObserver:
         if record.member != COMMAND_LINE_MEMBER:
             member = self._members.setdefault(record.member, _Member())
             member.seen_at = at if member.seen_at is None else max(at, member.seen_at)
-            self._assignments.heard(getattr(record, "generation", None), at)
+            self._assignments.note_alive(getattr(record, "generation", None), at)
         match record:
             case HelloRecord():
                 member.instance = record.instance or member.instance

@@ -271,9 +271,9 @@ async def test_between_its_calls_a_plain_listener_sees_no_more_than_it_was_told(
     for listener in (plain, incremental):
         await listener.assigned([ONE, TWO])
         await listener.revoked([ONE])
-    assert list(plain.seen_of((ONE, TWO, THREE))) == [TWO]
-    assert list(plain.seen_of((THREE,))) == []
-    assert list(incremental.seen_of((ONE, TWO, THREE))) == [ONE, TWO, THREE]
+    assert list(plain.reported_of((ONE, TWO, THREE))) == [TWO]
+    assert list(plain.reported_of((THREE,))) == []
+    assert list(incremental.reported_of((ONE, TWO, THREE))) == [ONE, TWO, THREE]
 
 
 async def test_a_task_that_a_listener_returns_is_not_waited_for() -> None:

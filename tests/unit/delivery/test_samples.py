@@ -118,7 +118,7 @@ async def iterate(buffer: RecordBuffer, clock: ManualClock, body: Callable[[Any]
 
 @pytest.mark.parametrize("shape", ["task", "task_of_the_value", "task_of_a_copy", "collected", "value_queued"])
 async def test_records_that_are_kept_are_seen(clock: ManualClock, shape: str) -> None:
-    """Told "in time 100 %, half within 10 ms" while records were 18 s late."""
+    """ReportedDone "in time 100 %, half within 10 ms" while records were 18 s late."""
     buffer, kept = buffer_at(clock), Kept(clock)
     await iterate(buffer, clock, getattr(kept, shape))
     assert buffer.hand.samples.kept

@@ -90,7 +90,7 @@ async def test_the_first_word_is_of_the_whole_batch_in_hand() -> None:
     assert told.work_on(records[2])
     assert told.done(records[2])
     assert (stream.done, stream.in_hand) == (3, None)
-    assert (stream.take_finished(), len(stream.take_told())) == ([], 3)
+    assert (stream.take_finished(), len(stream.take_reported_done())) == ([], 3)
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -221,7 +221,7 @@ async def test_time_in_hand_is_measured_for_each_record() -> None:
     assert told.done(third)
     assert told.done(second)
     assert not stream.gathered
-    entries = stream.take_told()
+    entries = stream.take_reported_done()
     assert [entry.stamp for entry in entries] == [1_000] * 3
     latencies, busies, timed = unpack((), 10.0, entries)
     assert latencies == timed == [entry.done_at + 10.0 - 1.0 for entry in entries]

@@ -26,7 +26,7 @@ def verdict_of(story: Story, *, manual_commits: bool = False) -> CheckerVerdict:
     return check(read_run(story.write()), manual_commits=manual_commits)
 
 
-def clean_handover(story: Story) -> None:
+def clean_handoff(story: Story) -> None:
     """Partition 0 goes from a to b and back to a, partition 1 stays with b; all leave in order."""
     story.send_all({0: 30, 1: 20})
     at = story.works("a", 0, range(10), at=10)
@@ -38,14 +38,14 @@ def clean_handover(story: Story) -> None:
 
 
 class TestCleanRuns:
-    def test_handovers_back_and_forth_are_spotless(self, story: Story) -> None:
-        clean_handover(story)
+    def test_handoffs_back_and_forth_are_spotless(self, story: Story) -> None:
+        clean_handoff(story)
         verdict = verdict_of(story)
         assert verdict.spotless, str(verdict)
         assert (verdict.sent, verdict.acknowledged, verdict.handed_out, verdict.done) == (50, 50, 50, 50)
         assert verdict.processes == 2
 
-    def test_handover_at_the_very_nanosecond_is_no_overlap(self, story: Story) -> None:
+    def test_handoff_at_the_very_nanosecond_is_no_overlap(self, story: Story) -> None:
         story.send_all({0: 2})
         story.handed("a", 0, 0, at=1)
         story.done("a", 0, 0, at=6)
@@ -269,7 +269,7 @@ class TestDoubleOwners:
         assert found
         assert {owner.kind for owner in found} == {"interleaved"}
 
-    def test_stale_owner_goes_on_after_a_handover(self, story: Story) -> None:
+    def test_stale_owner_goes_on_after_a_handoff(self, story: Story) -> None:
         story.send_all({0: 12})
         at = story.works("a", 0, range(5), at=0)
         at = story.works("b", 0, range(5, 9), at)
@@ -389,7 +389,7 @@ class TestOrderAndOrigin:
 
 class TestCutAndBrokenJournals:
     def test_done_line_cut_off_is_not_done(self, story: Story) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         story.write()
         path = story.path("a")
         whole = path.read_text()
@@ -402,7 +402,7 @@ class TestCutAndBrokenJournals:
         assert "cut off" in str(verdict)
 
     def test_handed_out_line_cut_off_is_nothing(self, story: Story) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         story.write()
         with story.path("a").open("a") as file:
             file.write("H,payments,0,3")
@@ -422,7 +422,7 @@ class TestCutAndBrokenJournals:
         assert check(read_run(story.directory)).spotless
 
     def test_process_that_died_writing_its_first_line_had_nothing(self, story: Story) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         (story.write() / "c-7.journal").write_text("S,1,serv")
         verdict = check(read_run(story.directory))
         assert verdict.spotless
@@ -439,7 +439,7 @@ class TestCutAndBrokenJournals:
         ],
     )
     def test_broken_line_inside_is_refused(self, story: Story, line: str, complaint: str) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         story.write()
         path = story.path("a")
         first, *rest = path.read_text().splitlines()
@@ -448,7 +448,7 @@ class TestCutAndBrokenJournals:
             read_run(story.directory)
 
     def test_another_version_is_refused(self, story: Story) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         path = story.write() / "z-9.journal"
         path.write_text(f"S,{JOURNAL_VERSION + 1},service,z,9,0,0\n")
         with pytest.raises(JournalError, match="version"):
@@ -471,7 +471,7 @@ class TestCutAndBrokenJournals:
 
 class TestCommandLine:
     def test_clean_run_exits_0(self, story: Story, capsys: pytest.CaptureFixture[str]) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         assert main([str(story.write()), "--strict"]) == 0
         assert "lost              0" in capsys.readouterr().out
 
@@ -486,14 +486,14 @@ class TestCommandLine:
         ids=["lost", "double owner", "foreign", "repeated"],
     )
     def test_faults_exit_1(self, story: Story, fault: Callable[[Story], None], normal: int, strict: int) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         fault(story)
         directory = str(story.write())
         assert main([directory]) == normal
         assert main([directory, "--strict"]) == strict
 
     def test_json_carries_everything(self, story: Story, capsys: pytest.CaptureFixture[str]) -> None:
-        clean_handover(story)
+        clean_handoff(story)
         story.sent(0, 30)
         assert main([str(story.write()), "--json"]) == 1
         found = json.loads(capsys.readouterr().out)

@@ -1014,7 +1014,7 @@ def test_who_reads_of_a_barrier_joins_at_once(record) -> None:  # type: ignore[n
 def test_a_hint_of_a_barrier_makes_everybody_heartbeat_at_once_and_a_few_times_more(record) -> None:  # type: ignore[no-untyped-def]
     d = Driver().running(0)
     if isinstance(record, HelloRecord):
-        d.machine.membership.session._announcements.say(record.member, here=True)
+        d.machine.membership.session._announcements.announce(record.member, here=True)
     d.read(record)
     assert d.kinds() == ["SendHeartbeat"]
     for gap in BURST_GAPS_SECONDS:
@@ -1060,11 +1060,11 @@ def test_who_never_came_is_looked_for_after_one_map_only() -> None:
 def test_who_says_hello_and_never_comes_takes_no_memory_for_ever() -> None:
     heard = Announcements()
     for number in range(3 * KEPT_MAX):
-        assert heard.say(f"pod-{number}", here=True)
+        assert heard.announce(f"pod-{number}", here=True)
         if number % 100 == 0:
             heard.unseen({ME})
     assert len(heard._here) == KEPT_MAX
-    assert not heard.say(f"pod-{3 * KEPT_MAX - 1}", here=True)
+    assert not heard.announce(f"pod-{3 * KEPT_MAX - 1}", here=True)
     assert heard.unseen({ME})
     assert not heard.unseen({ME})
 

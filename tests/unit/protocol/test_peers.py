@@ -32,18 +32,18 @@ def test_nobody_is_overdue_at_first(peers: Peers) -> None:
 
 
 def test_overdue_until_heard(peers: Peers) -> None:
-    peers.heard(101.0, load("a"))
+    peers.note_load(101.0, load("a"))
     assert peers.overdue(100.0 + OVERDUE_SECONDS, "me")
     assert peers.next_overdue == 101.0 + OVERDUE_SECONDS, "one that is overdue wakes nobody again"
-    peers.heard(104.0, load("b"))
+    peers.note_load(104.0, load("b"))
     assert not peers.overdue(103.5, "me")
 
 
 def test_one_that_is_heard_of_again_may_be_overdue_again(peers: Peers) -> None:
-    peers.heard(101.0, load("a"))
+    peers.note_load(101.0, load("a"))
     assert peers.overdue(103.0, "me")
     assert not peers.well("b")
-    peers.heard(103.2, load("b"))
+    peers.note_load(103.2, load("b"))
     assert peers.well("b")
     assert not peers.overdue(103.5, "me")
     assert peers.overdue(104.0, "me")
@@ -55,8 +55,8 @@ def test_one_that_is_heard_of_again_may_be_overdue_again(peers: Peers) -> None:
 
 def test_a_silent_member_is_given_nothing(peers: Peers) -> None:
     entries = {member: MemberEntry(attempt=1, topics=("orders",)) for member in "ab"}
-    peers.heard(100.0, load("a", slack=0.9))
-    peers.heard(102.0, load("b", slack=0.1))
+    peers.note_load(100.0, load("a", slack=0.9))
+    peers.note_load(102.0, load("b", slack=0.1))
     assert peers.takers(P0, entries, "me") == ["a", "b"]
     peers.overdue(103.0, "me")
     assert peers.takers(P0, entries, "me") == ["b"], "its session may be over in a moment"
@@ -75,14 +75,14 @@ def test_a_record_costs_no_look_at_all_members(peers: Peers) -> None:
     peers._peers = Looked(peers._peers)
     for number in range(10_000):
         now = number / 1_000
-        peers.heard(now, load(f"m{number % 500}"))
+        peers.note_load(now, load(f"m{number % 500}"))
         assert not peers.overdue(now, "me")
     assert 1 <= len(looks) <= 5
 
 
 def test_own_silence_does_not_count(peers: Peers) -> None:
-    peers.heard(200.0, load("a"))
-    peers.heard(200.0, load("b"))
+    peers.note_load(200.0, load("a"))
+    peers.note_load(200.0, load("b"))
     assert not peers.overdue(201.0, "me")
 
 
@@ -91,7 +91,7 @@ def test_alone_nobody_is_overdue() -> None:
 
 
 def test_strangers_are_not_listened_to(peers: Peers) -> None:
-    peers.heard(200.0, load("stranger"))
+    peers.note_load(200.0, load("stranger"))
     assert peers.next_overdue == 100.0 + OVERDUE_SECONDS
 
 
@@ -102,8 +102,8 @@ def test_takers_have_the_topic_stay_and_have_most_slack_first(peers: Peers) -> N
         "c": MemberEntry(attempt=1, topics=("refunds",)),
         "me": MemberEntry(attempt=1, topics=("orders",)),
     }
-    peers.heard(100.0, load("b", slack=0.9))
-    peers.heard(100.0, load("a", slack=0.5))
+    peers.note_load(100.0, load("b", slack=0.9))
+    peers.note_load(100.0, load("a", slack=0.5))
     assert peers.takers(P0, entries, "me") == ["b", "a"]
     peers.charge("b", 0.5)
     assert peers.takers(P0, entries, "me") == ["a", "b"]
@@ -128,7 +128,7 @@ def test_leaving_ends_when_it_has_left(peers: Peers) -> None:
 
 
 def test_a_new_generation_gives_everybody_time_again(peers: Peers) -> None:
-    peers.heard(100.0, load("a", slack=0.25))
+    peers.note_load(100.0, load("a", slack=0.25))
     peers.enter(110.0, ("a", "b"))
     assert not peers.overdue(110.0 + OVERDUE_SECONDS - 0.1, "me")
     assert peers.takers(P0, {m: MemberEntry(attempt=1, topics=("orders",)) for m in "ab"}, "me") == ["a", "b"]

@@ -64,7 +64,7 @@ class House:
     async def _talk(self, seconds: float) -> None:
         for _ in range(int(seconds)):
             for member in sorted(self.talks):
-                self.watch.heard(
+                self.watch.note_load(
                     LoadRecord(group="g", member=member, at=100.0 + self.now(), generation=1, pod=f"pod-{member}/{UID}")
                 )
             await asyncio.sleep(1.0)
@@ -207,6 +207,6 @@ async def test_who_does_not_name_its_pod_is_never_looked_at() -> None:
     assert pod_of("pod-a", UID) == f"pod-a/{UID}"
     async with house("b") as at:
         at.talks.remove("c")
-        at.watch.heard(LoadRecord(group="g", member="c", at=100.0, generation=1))
+        at.watch.note_load(LoadRecord(group="g", member="c", at=100.0, generation=1))
         await asyncio.sleep(30.0)
         assert at.asked == []

@@ -30,7 +30,7 @@ class PlayedAgent:
     def __init__(self, buffer: RecordBuffer) -> None:
         self.buffer = buffer
         self.partitions = SimpleNamespace(without_offset=frozenset())
-        self.listener = SimpleNamespace(calls=SimpleNamespace(task=None), seen_of=lambda partitions: partitions)
+        self.listener = SimpleNamespace(calls=SimpleNamespace(task=None), reported_of=lambda partitions: partitions)
         self.left = asyncio.Event()
         self.asked: list[tuple[float, bool]] = []
         """Seconds, and whether partitions are to be given away."""
@@ -346,9 +346,9 @@ async def test_what_waits_for_a_listeners_call_is_refused_in_it(call: str) -> No
 async def test_in_a_listeners_call_the_assignment_is_what_it_tells() -> None:
     client, agent = started()
     held = client.assignment()
-    agent.listener.seen_of = lambda partitions: ()
+    agent.listener.reported_of = lambda partitions: ()
     assert client.assignment() == set()
-    agent.listener.seen_of = lambda partitions: partitions
+    agent.listener.reported_of = lambda partitions: partitions
     assert client.assignment() == held != set()
 
 

@@ -101,5 +101,5 @@ def protocol_of(name: str) -> Protocol:
     Raises:
         WrongLoadError: there is none; the message lists them and the nearest.
     """
-    check_known("protocol", name, PROTOCOLS, means="no handover can be played")
+    check_known("protocol", name, PROTOCOLS, means="no handoff can be played")
     return PROTOCOLS[name]

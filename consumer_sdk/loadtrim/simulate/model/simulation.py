@@ -3,7 +3,7 @@
 What is real: :class:`~loadtrim_agent.planning.planner.Planner`, a
 :class:`~loadtrim_agent.metering.meter.Meter` per member, its reports and when they are heard, the rhythm of reports
 and decisions. What is a model: records that arrive and wait, a member's work on the oldest head first
-(:mod:`.worker`), how partitions change hands (:mod:`.handover`), and an orchestrator that starts and stops what it is
+(:mod:`.worker`), how partitions change hands (:mod:`.handoff`), and an orchestrator that starts and stops what it is
 asked to. Membership is taken for granted: leaders do not change and nobody crashes.
 
 What is counted ends with the load: replicas, scalings, moves and rebalances. What is played beyond it (the drain)
@@ -34,7 +34,7 @@ from loadtrim_agent.wire.telemetry_records import DecisionRecord, ReportRecord
 
 from ..loads.load import Load, WrongLoadError, digits
 from .arrivals import Arrivals
-from .handover import make_handover
+from .handoff import make_handoff
 from .outcome import Outcome
 from .protocols import INTERVAL_SECONDS_MIN, PROTOCOLS, Protocol
 from .slices import Slicer
@@ -220,8 +220,8 @@ class Simulation:
         self.world = World(load.partitions, config, options.costs, options.machines, options.seed, begin)
         self._end = begin + load.seconds
         self._planner = make_planner(config, _future_of(load, config, options, begin))
-        self._handover = make_handover(self.world, options.protocol, self)
-        self._slicer = Slicer(self.world, self._handover, self._victims, self._end) if options.slicing else None
+        self._handoff = make_handoff(self.world, options.protocol, self)
+        self._slicer = Slicer(self.world, self._handoff, self._victims, self._end) if options.slicing else None
         self._arrivals = Arrivals(load, self.world, options.seed, progress)
         self._baselines = Baselines.of(options.baselines, LocalWeek().slots)
         self._last: DecisionRecord | None = None
@@ -366,7 +366,7 @@ class Simulation:
 
     def _decide(self) -> None:
         decision = self._think()
-        self._handover.advise(self._followed(decision) if self._slicer else decision.moves)
+        self._handoff.advise(self._followed(decision) if self._slicer else decision.moves)
         self.scale()
 
     def _followed(self, decision: DecisionRecord) -> Sequence[MovePlan]:
@@ -425,7 +425,7 @@ class Simulation:
         if self._options.last_report:
             self._tell(member)
         self._pay(member.requested_at)
-        self._handover.leave(member)
+        self._handoff.leave(member)
 
     def _ready(self, requested_at: float) -> None:
         self._starting.remove(requested_at)
@@ -435,7 +435,7 @@ class Simulation:
             return
         member = self._join(requested_at)
         self.world.generation += 1
-        self._handover.joined(member)
+        self._handoff.joined(member)
         if not self._options.protocol.rebalances:
             self.world.agenda.at(self.world.now + 0.03, self._decide)
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from loadtrim_agent.planning.slicing import Limits, Own, Peer, Slice, Tier, predicted, sliced
 
-from .handover import Handover
+from .handoff import Handoff
 from .worker import FETCH_SECONDS
 from .world import Member, World
 
@@ -77,23 +77,23 @@ class Slicer:
 
     Args:
         world: the group.
-        handover: how partitions change hands.
+        handoff: how partitions change hands.
         victims: who is to go, and so is given nothing.
         end: when to stop looking.
     """
 
-    def __init__(self, world: World, handover: Handover, victims: Callable[[], Collection[str]], end: float) -> None:
+    def __init__(self, world: World, handoff: Handoff, victims: Callable[[], Collection[str]], end: float) -> None:
         config = world.config
         self._world = world
-        self._handover = handover
+        self._handoff = handoff
         self._victims = victims
         self._end = end
         self._cost = world.costs.mean_seconds
-        handoff = config.handoff_seconds
-        margin = min(handoff + 1.5 * self._cost, config.sla_seconds / 2.0)
+        seconds = config.handoff_seconds
+        margin = min(seconds + 1.5 * self._cost, config.sla_seconds / 2.0)
         self._limits = {
             soft: Limits(
-                objective_seconds=config.sla_seconds, margin_seconds=margin, handoff_seconds=handoff, soft=soft
+                objective_seconds=config.sla_seconds, margin_seconds=margin, handoff_seconds=seconds, soft=soft
             )
             for soft in (False, True)
         }
@@ -270,7 +270,7 @@ class Slicer:
         return True
 
     def _pass_on(self, member: Member, promise: _Promise) -> bool:
-        moved = self._handover.move(promise.index, member.name, promise.target)
+        moved = self._handoff.move(promise.index, member.name, promise.target)
         self._world.tally.slices[self._world.second()] += moved
         promise.moved_at = self._world.now if moved else -math.inf
         return moved

@@ -67,7 +67,7 @@ def test_the_status_of_a_group() -> None:
         "  in time   99.97 % of the last 60 s (objective: 99.9 % within 500 ms)",
         "  latency   half within 100 ms, 99 % within 100 ms",
         "  late      3 records late: 3 more load than forecast",
-        "  moves     1 handover in the last 60 s",
+        "  moves     1 handoff in the last 60 s",
         "  brake     no brake is on: plans are made",
         "  decision  1 s ago: still wants 1 more, 2 -> 3 replicas, pay-2 to go: it fits",
         "",
@@ -101,12 +101,12 @@ def test_latency_that_nobody_knows_is_said_with_what_to_do() -> None:
 def test_every_partition_when_asked_for() -> None:
     lines = status_lines(running(), partitions=True)
     assert lines[-6:] == [
-        "PARTITION   OWNER  STATE    RECORDS/S    COST  BEHIND  OLDEST  HANDOVERS",
-        "payments-0  pay-1  running         40  5.9 ms       9  500 ms          0",
-        "payments-1  pay-1  -                -       -       -       -          0",
-        "payments-2  pay-1  -                -       -       -       -          0",
-        "payments-3  pay-2  -                -       -       -       -          0",
-        "payments-5  pay-2  -                -       -       -       -          1",
+        "PARTITION   OWNER  STATE    RECORDS/S    COST  BEHIND  OLDEST  HANDOFFS",
+        "payments-0  pay-1  running         40  5.9 ms       9  500 ms         0",
+        "payments-1  pay-1  -                -       -       -       -         0",
+        "payments-2  pay-1  -                -       -       -       -         0",
+        "payments-3  pay-2  -                -       -       -       -         0",
+        "payments-5  pay-2  -                -       -       -       -         1",
     ]
 
 

@@ -120,7 +120,7 @@ def test_who_was_asked_for_before_the_loads_end_still_comes() -> None:
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 @pytest.mark.parametrize("cost", ["fixed", pytest.param("exponential", marks=pytest.mark.slow)])
 def test_what_arrived_was_done_or_is_left(protocol: str, cost: str) -> None:
-    """Up and down again, over handovers of every kind."""
+    """Up and down again, over handoffs of every kind."""
     outcome = play(
         "spike:rate=60,height=500,at=15,width=15,seconds=50",
         policy="closer24:mu=200",
@@ -163,7 +163,7 @@ def test_who_looks_at_all_members_at_once_sees_the_burst_of_each() -> None:
 
 
 @pytest.mark.slow
-def test_handovers_of_milliseconds_beat_rebalances() -> None:
+def test_handoffs_of_milliseconds_beat_rebalances() -> None:
     """The same policy, the same load: eager, which stops everybody, is the worst, ours the best."""
     shares = {
         name: play("step:before=60,after=300,at=20,seconds=60", protocol=protocol).share_in_time

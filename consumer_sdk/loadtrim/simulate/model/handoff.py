@@ -11,14 +11,14 @@ from loadtrim_agent.wire.ownership_records import MovePlan
 from .protocols import Protocol as RebalanceProtocol
 from .world import Member, World
 
-__all__ = ["GroupLeader", "Handover", "make_handover"]
+__all__ = ["GroupLeader", "Handoff", "make_handoff"]
 
 HEARTBEAT_SLACK = 1e-6
 """Share of the interval that rounding may take: a member's next heartbeat is a whole interval after the last."""
 
 
 class GroupLeader(Protocol):
-    """The part of the group's leader that a handover needs."""
+    """The part of the group's leader that a handoff needs."""
 
     def plan_moves(self) -> Sequence[MovePlan]:
         """Return the moves that it wants as the group is now: what an assignor is asked in a rebalance."""
@@ -27,7 +27,7 @@ class GroupLeader(Protocol):
         """Ask for replicas anew: a partition has arrived somewhere, or members are gone."""
 
 
-class Handover:
+class Handoff:
     """Ours: a partition that moves stops, and nothing else does.
 
     Args:
@@ -81,7 +81,7 @@ class Handover:
         self._world.generation += 1
 
 
-class _Rebalances(Handover):
+class _Rebalances(Handoff):
     """The common part of Kafka's protocols: members that learn at heartbeats, and leave without being drained."""
 
     def _heartbeat(self, member: Member, after: float) -> float:
@@ -281,8 +281,8 @@ def _roomiest(world: World) -> Member:
     return min(world.active(), key=lambda member: (len(world.owned(member.name)), member.name))
 
 
-def make_handover(world: World, protocol: RebalanceProtocol, leader: GroupLeader) -> Handover:
+def make_handoff(world: World, protocol: RebalanceProtocol, leader: GroupLeader) -> Handoff:
     """Return what plays a protocol."""
     if not protocol.rebalances:
-        return Handover(world, protocol, leader)
+        return Handoff(world, protocol, leader)
     return (_Barriers if protocol.barrier else _Broker)(world, protocol, leader)
