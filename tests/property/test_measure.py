@@ -14,7 +14,7 @@ from loadtrim_agent.metering.arrivals import Arrivals, spread
 from loadtrim_agent.metering.cost import CostEstimate
 from loadtrim_agent.metering.lateness import Judge, LateCause, Mark, RecordQueue, runs_of
 from loadtrim_agent.metering.meter import Meter, MeterConfig, split_report
-from loadtrim_agent.metering.windows import SlidingWindows, SlotGrid
+from loadtrim_agent.metering.windows import BucketGrid, SlidingWindows
 from loadtrim_agent.wire.codec import decode, encode
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
@@ -307,7 +307,7 @@ def test_cost_agrees_with_the_textbook(busies: list[float]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.5, 40.0]), max_size=150), st.lists(st.integers(1, 30), max_size=30))
 def test_windows_agree_with_counting_every_record(counts: list[float], cuts: list[int]) -> None:
-    grid = SlotGrid.of(0.1, (0.1, 0.3, 1.0))
+    grid = BucketGrid.of(0.1, (0.1, 0.3, 1.0))
     windows = SlidingWindows(grid, 2.0)
     for begin, end in _cuts(len(counts), cuts) if counts else []:
         windows.extend(counts[begin:end])
@@ -336,7 +336,7 @@ latency = st.one_of(st.just(0.1), st.just(0.1), st.floats(0.0, 2.0))
 def test_lateness_agrees_with_judging_record_by_record(
     records: list[tuple[float, float, float, bool]], concurrency: float
 ) -> None:
-    grid = SlotGrid.of(0.1, (0.1,))
+    grid = BucketGrid.of(0.1, (0.1,))
     judge, queue = Judge(W, concurrency), RecordQueue(T)
     stamps = sorted(T + record[0] for record in records)
     runs = runs_of(stamps, grid, T + 4.0)

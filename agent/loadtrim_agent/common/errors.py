@@ -18,14 +18,14 @@ class InvariantError(LoadtrimError):
     Attributes:
         what: the contradiction.
         item: what it is about: a partition, or None for the membership.
-        story: what had happened to it, oldest first, a line each. The error's text ends with it.
+        history: what had happened to it, oldest first, a line each. The error's text ends with it.
     """
 
-    def __init__(self, what: str, *, item: object = None, story: tuple[str, ...] = ()) -> None:
+    def __init__(self, what: str, *, item: object = None, history: tuple[str, ...] = ()) -> None:
         super().__init__(what)
         self.what = what
         self.item = item
-        self.story = story
+        self.history = history
 
     def __str__(self) -> str:
-        return "\n  ".join((self.what, *self.story))
+        return "\n  ".join((self.what, *self.history))

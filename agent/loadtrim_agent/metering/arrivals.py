@@ -33,19 +33,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .windows import SlotGrid
+from .windows import BucketGrid
 
 __all__ = [
     "ASSUMED_SECONDS_MAX",
     "DENSITY_OFFSETS",
-    "OPEN_SLOTS_MAX",
+    "OPEN_BUCKETS_MAX",
     "TRUNCATED_SECONDS",
     "Ahead",
     "Arrivals",
     "spread",
 ]
 
-OPEN_SLOTS_MAX = 1200
+OPEN_BUCKETS_MAX = 1200
 """Open slots kept per partition (a minute of 0.05 s); older ones are closed together with the next."""
 ASSUMED_SECONDS_MAX = 30.0
 """A partition that was not observed for longer is not assumed to receive anything any more."""
@@ -106,7 +106,7 @@ class Arrivals:
         "seen_at",
     )
 
-    def __init__(self, grid: SlotGrid, at: float, end_offset: int | None, first_open: int) -> None:
+    def __init__(self, grid: BucketGrid, at: float, end_offset: int | None, first_open: int) -> None:
         """``at``: since when this member answers for what arrives; ``first_open``: first grid slot not closed."""
         self._grid = grid
         self.end_offset = end_offset
@@ -214,8 +214,8 @@ class Arrivals:
             self.seen_at = at
             self.correction -= self.assumed
             self.assumed = 0.0
-        if len(self.open) > OPEN_SLOTS_MAX:
-            self._fold(sorted(self.open)[: OPEN_SLOTS_MAX // 2])
+        if len(self.open) > OPEN_BUCKETS_MAX:
+            self._fold(sorted(self.open)[: OPEN_BUCKETS_MAX // 2])
 
     def _fetch_ahead(
         self, runs: Sequence[tuple[float, int]], known_records: int, start: int, upto: int, known: int
@@ -259,7 +259,7 @@ class Arrivals:
         """Spread what is ahead evenly over its slots; those from ``upto`` on stay ahead."""
         ahead = self.ahead
         last = self._grid.index(ahead.until)
-        first = max(self._grid.index(ahead.since), last - OPEN_SLOTS_MAX // 2)
+        first = max(self._grid.index(ahead.since), last - OPEN_BUCKETS_MAX // 2)
         end = last + 1 if upto is None else min(upto, last + 1)
         if not ahead.records or end <= first:
             return

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .arrivals import OPEN_SLOTS_MAX, spread
+from .arrivals import OPEN_BUCKETS_MAX, spread
 from .cost import Cost, TopicCosts
 from .partition_meter import CostOf, PartitionMeter
-from .windows import SlotGrid
+from .windows import BucketGrid
 
-__all__ = ["SLOTS_MAX", "WorkSlots"]
+__all__ = ["BUCKETS_MAX", "WorkBuckets"]
 
-SLOTS_MAX = 300
+BUCKETS_MAX = 300
 """Slots told per report (30 s); after a longer silence the work of older ones is spread over them."""
 OPENING_MAX = 20
 """Open slots told per report (2 s)."""
 
 
-class WorkSlots:
+class WorkBuckets:
     """Slots of one member. Times are of the log's clock."""
 
-    def __init__(self, grid: SlotGrid, settle_seconds: float, settle_seconds_max: float) -> None:
+    def __init__(self, grid: BucketGrid, settle_seconds: float, settle_seconds_max: float) -> None:
         self._grid = grid
         self._settle_seconds = settle_seconds
         self._settle_seconds_max = settle_seconds_max
@@ -58,8 +58,8 @@ class WorkSlots:
         for slot, count in arrivals.open.items():
             self._add_gone(slot, count * cost.mean)
         self.carry += arrivals.correction * cost.mean
-        if len(self._gone) > OPEN_SLOTS_MAX:
-            self.carry += sum(self._gone.pop(slot) for slot in sorted(self._gone)[: OPEN_SLOTS_MAX // 2])
+        if len(self._gone) > OPEN_BUCKETS_MAX:
+            self.carry += sum(self._gone.pop(slot) for slot in sorted(self._gone)[: OPEN_BUCKETS_MAX // 2])
 
     def shift(self, grid_slots: int) -> None:
         """The log clock turned out to be that much ahead of what was thought."""
@@ -92,7 +92,7 @@ class WorkSlots:
         if self.first_open is None:
             return 0.0, ()
         upto = max(self._settled(now, parts), self.first_open)
-        oldest = upto - SLOTS_MAX * self._grid.parts
+        oldest = upto - BUCKETS_MAX * self._grid.parts
         begin = max(self.first_open, oldest)
         counted = [(part, part.close(now, upto, upto - begin, sized)) for part, sized in parts]
         for part, counts in counted:

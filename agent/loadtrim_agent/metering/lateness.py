@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from .windows import EDGE, SlotGrid
+from .windows import EDGE, BucketGrid
 
 __all__ = [
     "LATE_SPAN_SECONDS",
@@ -92,7 +92,7 @@ class Run:
 
 
 def runs_of(
-    timestamps: Sequence[float], grid: SlotGrid, now: float, counts: Sequence[int] | None = None
+    timestamps: Sequence[float], grid: BucketGrid, now: float, counts: Sequence[int] | None = None
 ) -> list[tuple[float, int]]:
     """Cut a batch into (first time stamp, records) per run; a negative time stamp is none, and is told as -1.
 

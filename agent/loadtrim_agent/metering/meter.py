@@ -33,7 +33,7 @@ from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
 from .arrivals import Arrivals
 from .broker_clock import ClockOffset
-from .buckets import WorkSlots
+from .buckets import WorkBuckets
 from .capacity import MemberWork
 from .cost import Cost, TopicCosts
 from .lateness import Judge, NotLate, runs_of
@@ -87,7 +87,7 @@ class Meter:
         self._judge = Judge(config.sla_seconds, config.concurrency)
         self._work = MemberWork(config.concurrency)
         self._busy = self._work.busy
-        self._slots = WorkSlots(self._grid, config.settle_seconds, config.settle_seconds_max)
+        self._slots = WorkBuckets(self._grid, config.settle_seconds, config.settle_seconds_max)
         self._gone: dict[Partition, tuple[Flows, PartitionReport]] = {}
         """Lost since the last report."""
         self._handoffs: deque[float] = deque(maxlen=HANDOFFS_MAX)

@@ -13,7 +13,7 @@ from loadtrim_agent.common.settings import AgentSettings, out_of_range
 from loadtrim_agent.wire.telemetry_records import ReportRecord, Untold
 
 from .cost import Cost
-from .windows import SlotGrid
+from .windows import BucketGrid
 
 __all__ = [
     "GATHER_SECONDS",
@@ -120,9 +120,9 @@ class MeterConfig(AgentSettings, frozen=True, kw_only=True):
         _ = self.grid
 
     @property
-    def grid(self) -> SlotGrid:
+    def grid(self) -> BucketGrid:
         """The slots and windows that work is counted in."""
-        return SlotGrid.of(self.slot_seconds, self.windows_seconds)
+        return BucketGrid.of(self.slot_seconds, self.windows_seconds)
 
 
 class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from itertools import accumulate
 from operator import mul, sub
 from typing import NamedTuple
 
-__all__ = ["BLOCKS_KEPT", "BLOCK_SECONDS", "EDGE", "Moments", "SlidingWindows", "SlotGrid"]
+__all__ = ["BLOCKS_KEPT", "BLOCK_SECONDS", "EDGE", "BucketGrid", "Moments", "SlidingWindows"]
 
 BLOCK_SECONDS = 10.0
 BLOCKS_KEPT = 3
@@ -34,7 +34,7 @@ _FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SlotGrid:
+class BucketGrid:
     """Wall-clock time cut into slots, and each of them into grid slots fine enough for every window length.
 
     Slot and grid slot 0 begin at the epoch, so those of all members are aligned.
@@ -49,7 +49,7 @@ class SlotGrid:
     """Grid slots per second."""
 
     @classmethod
-    def of(cls, slot_seconds: float, windows_seconds: Sequence[float]) -> SlotGrid:
+    def of(cls, slot_seconds: float, windows_seconds: Sequence[float]) -> BucketGrid:
         """The coarsest grid in which the slot and every window are whole numbers.
 
         Raises:
@@ -102,7 +102,7 @@ class SlidingWindows:
 
     __slots__ = ("_block_slots", "_blocks", "_filled", "_finished", "_lengths", "_prefix", "_reach")
 
-    def __init__(self, grid: SlotGrid, reach_seconds: float) -> None:
+    def __init__(self, grid: BucketGrid, reach_seconds: float) -> None:
         """``reach_seconds``: how far back :meth:`recent` looks at most."""
         self._lengths = grid.lengths
         self._reach = max(*grid.lengths, round(reach_seconds * grid.inverse), 1)

@@ -5,10 +5,10 @@ Dense, so that reading three minutes of it is one slice; bounded, whatever times
 
 from __future__ import annotations
 
-__all__ = ["SlotSums"]
+__all__ = ["BucketSums"]
 
 
-class SlotSums:
+class BucketSums:
     """Work per slot, by the slot's number since the epoch.
 
     Args:

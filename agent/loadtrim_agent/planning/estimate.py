@@ -25,7 +25,7 @@ from loadtrim_agent.wire.telemetry_records import Untold
 
 from .falling_behind import CONTRADICTED_SHARE
 from .forecast import alike_seconds
-from .observation import FAST_SECONDS, SLOT_SECONDS
+from .observation import BUCKET_SECONDS, FAST_SECONDS
 from .values import (
     TAUS_SECONDS,
     ArrivalCurve,
@@ -236,7 +236,7 @@ def _untold(observation: Observation, members: Mapping[str, MemberEstimate]) -> 
 
 def _series(slots: Sequence[float]) -> tuple[float, ...]:
     """Work per whole second, the last second ending with the last slot."""
-    per_second = round(1.0 / SLOT_SECONDS)
+    per_second = round(1.0 / BUCKET_SECONDS)
     seconds = min(len(slots) // per_second, SERIES_SECONDS_MAX)
     start = len(slots) - seconds * per_second
     return tuple(sum(slots[index : index + per_second]) for index in range(start, len(slots), per_second))
@@ -255,9 +255,9 @@ def unit_curve(slots: Sequence[float], alike: int | None = None) -> ArrivalCurve
             the jump. None: all are.
     """
     prefix = [0.0, *itertools.accumulate(slots)]
-    half, least = round(LEVEL_SECONDS / SLOT_SECONDS / 2), round(LEVEL_SECONDS_MIN / SLOT_SECONDS / 2)
-    first = max(0, len(slots) - round(SHAPE_SECONDS / SLOT_SECONDS))
-    jump = 0 if alike is None else max(0, len(slots) - round(alike / SLOT_SECONDS))
+    half, least = round(LEVEL_SECONDS / BUCKET_SECONDS / 2), round(LEVEL_SECONDS_MIN / BUCKET_SECONDS / 2)
+    first = max(0, len(slots) - round(SHAPE_SECONDS / BUCKET_SECONDS))
+    jump = 0 if alike is None else max(0, len(slots) - round(alike / BUCKET_SECONDS))
     samples = _Samples(prefix)
     for index in itertools.compress(range(first, len(slots)), slots[first:]):
         begin, end = (jump, len(slots)) if index >= jump else (0, jump)
@@ -268,10 +268,10 @@ def unit_curve(slots: Sequence[float], alike: int | None = None) -> ArrivalCurve
         if low < begin or high > end:
             high = min(end, max(high, begin + 2 * reach))
             low = max(begin, high - 2 * reach)
-        level = (prefix[high] - prefix[low]) / ((high - low) * SLOT_SECONDS)
+        level = (prefix[high] - prefix[low]) / ((high - low) * BUCKET_SECONDS)
         if level > 0.0:  # else so little that it is lost in the sum of what came before
             samples.add(index, slots[index], level)
-    widths = [tau / SLOT_SECONDS for tau in TAUS_SECONDS[1:]]
+    widths = [tau / BUCKET_SECONDS for tau in TAUS_SECONDS[1:]]
     moments = [samples.moments(width) for width in (*widths, 2.0)]
     means, sds = _filled(moments[:-1])
     two_slots = moments[-1][0] if moments[-1] else means[0] * 2

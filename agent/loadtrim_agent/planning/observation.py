@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from loadtrim_agent.common.partition import Partition
 from loadtrim_agent.wire.telemetry_records import PartitionReport, ReportRecord
 
-from .bucket_sums import SlotSums
+from .bucket_sums import BucketSums
 from .chance import Blocks, chance_share
 from .falling_behind import ADVANCING, Flow, MemberFlow, mean_cost
 from .history import RecentSeconds
 from .values import TAUS_SECONDS, GroupState, MemberObservation, Observation, PartitionObservation, PlanConfig
 
-__all__ = ["FAST_SECONDS", "SLOT_SECONDS", "Average", "History", "flow_of", "shape_of"]
+__all__ = ["BUCKET_SECONDS", "FAST_SECONDS", "Average", "History", "flow_of", "shape_of"]
 
-SLOT_SECONDS = 0.1
+BUCKET_SECONDS = 0.1
 KEEP_SECONDS = 300.0
 """How long members that are gone are remembered."""
 SLOTS_SECONDS = 180.0
@@ -314,7 +314,7 @@ class History:
         self._members: dict[str, MemberObservation] = {}
         self._told: dict[str, _Told] = {}
         self._partitions: dict[Partition, _PartitionTrack] = {}
-        self._slots = SlotSums(round(SLOTS_SECONDS / SLOT_SECONDS), PRUNE_SLOTS)
+        self._slots = BucketSums(round(SLOTS_SECONDS / BUCKET_SECONDS), PRUNE_SLOTS)
         self._handoffs: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._startups: deque[float] = deque(maxlen=SAMPLES_MAX)
         self._late: dict[str, int] = {}
@@ -376,7 +376,7 @@ class History:
             # A further part of a report that was split: everything beyond its partitions was in the first part.
             self._members[report.member] = replace(old, received_at=received_at)
             return
-        arrived = sum(report.slots) / (len(report.slots) * SLOT_SECONDS) if report.slots else 0.0
+        arrived = sum(report.slots) / (len(report.slots) * BUCKET_SECONDS) if report.slots else 0.0
         take = 1.0 if old is None else 1.0 - math.exp(-interval / MEMBER_SECONDS)
         smoothed = arrived if old is None else old.work_rate + (arrived - old.work_rate) * take
         self._members[report.member] = MemberObservation(
@@ -425,12 +425,12 @@ class History:
         """Add a member's slots to the group's; the end of the last one."""
         if report.slots_start <= 0:
             return None
-        if abs(report.slot_seconds - SLOT_SECONDS) > 1e-6:
+        if abs(report.slot_seconds - BUCKET_SECONDS) > 1e-6:
             self.left_out["slot_length"] += 1
             return None
-        first = round(report.slots_start / SLOT_SECONDS)
+        first = round(report.slots_start / BUCKET_SECONDS)
         after = first + len(report.slots)
-        if not -SLOTS_BEHIND_SECONDS <= after * SLOT_SECONDS - logged_at <= SLOTS_AHEAD_SECONDS:
+        if not -SLOTS_BEHIND_SECONDS <= after * BUCKET_SECONDS - logged_at <= SLOTS_AHEAD_SECONDS:
             self.left_out["slot_time"] += 1
             return None
         self._open[report.member] = [(after + n, work * report.speed) for n, work in enumerate(report.slots_open)]
@@ -438,7 +438,7 @@ class History:
             self._slots.take(index, guess)
         for index, work in enumerate(report.slots, first):
             self._slots.add(index, work * report.speed)
-        return after * SLOT_SECONDS
+        return after * BUCKET_SECONDS
 
     @property
     def ignored(self) -> int:
@@ -505,7 +505,7 @@ class History:
         That second, and not the newest: the seconds before it end there as well, so that bursts of a second are cut
         nowhere else, and none is counted twice.
         """
-        until = end + round(1.0 / SLOT_SECONDS)
+        until = end + round(1.0 / BUCKET_SECONDS)
         return self._slots.total(end, until) + sum(
             work
             for member, entries in self._open.items()
@@ -521,15 +521,15 @@ class History:
         ends = [end for member, end in told.items() if member not in stale] or list(told.values())
         if not ends or not self._slots:
             return (), 0
-        end = round(min(ends) / SLOT_SECONDS)
+        end = round(min(ends) / BUCKET_SECONDS)
         slots = self._slots.until(end)
         for member in sorted(stale):
             known = self._members.get(member)
             if known is not None and known.slots_end is not None:
                 # What a silent member gets is not seen; its partitions go on receiving what they received.
-                missing = min(len(slots), max(0, end - round(known.slots_end / SLOT_SECONDS)))
+                missing = min(len(slots), max(0, end - round(known.slots_end / BUCKET_SECONDS)))
                 for index in range(len(slots) - missing, len(slots)):
-                    slots[index] += known.work_rate * known.speed * SLOT_SECONDS
+                    slots[index] += known.work_rate * known.speed * BUCKET_SECONDS
         return tuple(slots), end
 
     def _note_owners(self, now: float, group: GroupState) -> None:
@@ -561,12 +561,12 @@ class History:
             known = self._members.get(member)
             if known is None or known.slots_end is None:
                 continue
-            begin = round(max(known.slots_end, newest - SLOTS_SECONDS) / SLOT_SECONDS)
+            begin = round(max(known.slots_end, newest - SLOTS_SECONDS) / BUCKET_SECONDS)
             filled: dict[int, float] = {}
             for given in self._given.values():
                 if given.owner == member:
-                    for index in range(begin, round(min(given.at, newest + FILLED_SECONDS_MAX) / SLOT_SECONDS)):
-                        filled[index] = filled.get(index, 0.0) + given.work * known.speed * SLOT_SECONDS
+                    for index in range(begin, round(min(given.at, newest + FILLED_SECONDS_MAX) / BUCKET_SECONDS)):
+                        filled[index] = filled.get(index, 0.0) + given.work * known.speed * BUCKET_SECONDS
             for index, work in filled.items():
                 self._slots.add(index, work)
             self._filled[member] = filled

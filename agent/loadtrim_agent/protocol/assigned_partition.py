@@ -198,7 +198,7 @@ class AssignedPartition:
             raise InvariantError(
                 f"{self.partition} (acquisition {self.acquisition_id}): {event.name} in {self.state.name}",
                 item=self.partition,
-                story=tuple(f"{state.name}: {earlier.name}" for state, earlier in self.history),
+                history=tuple(f"{state.name}: {earlier.name}" for state, earlier in self.history),
             )
         self.history.append((self.state, event))
         self.state = row[event] or self.state

@@ -161,7 +161,7 @@ class Machine:
             self._settle(event.now)
         except InvariantError as error:
             self._broken = True
-            error.story += self._trace.story(error.item, event, self._out)
+            error.history += self._trace.history_of(error.item, event, self._out)
             raise
         finally:
             self._events_handled += 1

@@ -65,7 +65,7 @@ class Membership(MembershipState):
         trigger, before = occurrence.trigger, self.phase
         row = TRANSITIONS[before]
         if trigger not in row:
-            raise InvariantError(f"membership: {trigger.name} in {before.name}", story=self.story())
+            raise InvariantError(f"membership: {trigger.name} in {before.name}", history=self.history_lines())
         transition = row[trigger]
         if transition is None:
             return

@@ -82,6 +82,6 @@ class MembershipState:
         in_generation = self.phase in (Phase.STABLE, Phase.REVOKING, Phase.JOINING)
         return in_generation and self.generation >= 0 and bool(self.member) and self.coordinator_known
 
-    def story(self) -> tuple[str, ...]:
+    def history_lines(self) -> tuple[str, ...]:
         """Return how the phase of now came about, a line for each trigger."""
         return tuple(f"{at:.3f} {phase.name}: {trigger.name}" for at, phase, trigger in self.history)

@@ -14,9 +14,9 @@ __all__ = ["Trace"]
 
 ENTRIES_MAX = 2_000
 """Chosen: some minutes of a quiet member; at most 1 MB."""
-STORY_LINES_MAX = 30
+HISTORY_LINES_MAX = 30
 """Chosen: what an error tells of its item; three moves of a partition."""
-STORY_LINE_CHARACTERS_MAX = 300
+HISTORY_LINE_CHARACTERS_MAX = 300
 """Chosen: a whole assignment of a large group would be thousands."""
 
 
@@ -36,7 +36,7 @@ class Trace:
         """Return what is kept, oldest first."""
         return list(self._entries)
 
-    def story(self, item: object, event: Event, commands: Sequence[Command]) -> tuple[str, ...]:
+    def history_of(self, item: object, event: Event, commands: Sequence[Command]) -> tuple[str, ...]:
         """Return the last lines about a partition, or about everything where ``item`` is none.
 
         Args:
@@ -48,5 +48,5 @@ class Trace:
         entries = [*self._entries, (event.now, event), *((event.now, command) for command in commands)]
         lines = (f"{at:.3f} {entry!r}" for at, entry in entries)
         # Both as a Partition and as the fields of a record: "...partition=1" must not find partition 10.
-        told = deque((line for line in lines if f"{named})" in line or f"{named}," in line), maxlen=STORY_LINES_MAX)
-        return tuple(line[:STORY_LINE_CHARACTERS_MAX] for line in told)
+        told = deque((line for line in lines if f"{named})" in line or f"{named}," in line), maxlen=HISTORY_LINES_MAX)
+        return tuple(line[:HISTORY_LINE_CHARACTERS_MAX] for line in told)

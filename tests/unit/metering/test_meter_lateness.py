@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from loadtrim_agent.metering.lateness import RUNS_MAX, Judge, LateCause, Mark, NotLate, RecordQueue, runs_of
-from loadtrim_agent.metering.windows import SlotGrid
+from loadtrim_agent.metering.windows import BucketGrid
 
 T = 1_700_000_000.0
-GRID = SlotGrid.of(0.1, (0.1, 0.25))
+GRID = BucketGrid.of(0.1, (0.1, 0.25))
 W = 0.5
 
 

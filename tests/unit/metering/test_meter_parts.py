@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from loadtrim_agent.metering.arrivals import OPEN_SLOTS_MAX, TRUNCATED_SECONDS, Arrivals, spread
+from loadtrim_agent.metering.arrivals import OPEN_BUCKETS_MAX, TRUNCATED_SECONDS, Arrivals, spread
 from loadtrim_agent.metering.broker_clock import ClockOffset
 from loadtrim_agent.metering.cost import (
     BUSY_SECONDS,
@@ -18,11 +18,11 @@ from loadtrim_agent.metering.cost import (
     CostEstimate,
     TopicCosts,
 )
-from loadtrim_agent.metering.windows import BLOCK_SECONDS, BLOCKS_KEPT, Moments, SlidingWindows, SlotGrid
+from loadtrim_agent.metering.windows import BLOCK_SECONDS, BLOCKS_KEPT, BucketGrid, Moments, SlidingWindows
 
 T = 1_700_000_000.0
 WINDOWS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-GRID = SlotGrid.of(0.1, WINDOWS)
+GRID = BucketGrid.of(0.1, WINDOWS)
 
 
 def add(estimate: CostEstimate, now: float, *busies: float) -> None:
@@ -179,7 +179,7 @@ class TestGrid:
     def test_the_grid_fits_slot_and_windows(self) -> None:
         assert (GRID.parts, GRID.inverse) == (2, 20.0)
         assert GRID.lengths == (2, 5, 10, 20, 40, 100)
-        assert SlotGrid.of(0.1, (0.1, 0.5)).parts == 1
+        assert BucketGrid.of(0.1, (0.1, 0.5)).parts == 1
 
     @pytest.mark.parametrize("thousandth", range(0, 1000, 50))
     def test_a_time_stamp_on_an_edge_is_in_the_slot_that_begins(self, thousandth: int) -> None:
@@ -190,12 +190,12 @@ class TestGrid:
     @pytest.mark.parametrize(("slot", "windows"), [(0.0, (0.1,)), (0.1, (0.0,)), (0.1, (0.10001,))])
     def test_what_does_not_fit_is_refused(self, slot: float, windows: tuple[float, ...]) -> None:
         with pytest.raises(ValueError, match="slot"):
-            SlotGrid.of(slot, windows)
+            BucketGrid.of(slot, windows)
 
 
 class TestWindows:
     def test_windows_end_at_records(self) -> None:
-        windows = SlidingWindows(SlotGrid.of(0.1, (0.2,)), 1.0)  # a window of two slots
+        windows = SlidingWindows(BucketGrid.of(0.1, (0.2,)), 1.0)  # a window of two slots
         windows.extend([0.0, 3.0, 1.0, 0.0, 0.0, 2.0])
         # Three records see 3, one sees 3 + 1, two see 2.
         mean = (3 * 3 + 1 * 4 + 2 * 2) / 6
@@ -203,14 +203,14 @@ class TestWindows:
         assert windows.moments()[0] == pytest.approx(Moments(mean, square - mean**2, 4.0))
 
     def test_a_window_longer_than_what_was_seen_is_not_told(self) -> None:
-        windows = SlidingWindows(SlotGrid.of(0.1, (0.1, 0.5)), 1.0)
+        windows = SlidingWindows(BucketGrid.of(0.1, (0.1, 0.5)), 1.0)
         windows.extend([1.0] * 4)
         assert windows.moments() == (Moments(1.0, 0.0, 1.0), None)
         windows.extend([1.0])
         assert windows.moments()[1] == Moments(5.0, 0.0, 5.0)
 
     def test_windows_do_not_reach_over_a_restart(self) -> None:
-        windows = SlidingWindows(SlotGrid.of(0.1, (0.2,)), 1.0)
+        windows = SlidingWindows(BucketGrid.of(0.1, (0.2,)), 1.0)
         windows.extend([5.0, 5.0])
         windows.restart()
         windows.extend([1.0, 1.0])
@@ -228,7 +228,7 @@ class TestWindows:
         assert windows.moments()[0][2] == 2.0  # type: ignore[index]
 
     def test_what_is_told_does_not_depend_on_when_it_was_asked(self) -> None:
-        asked, unasked = (SlidingWindows(SlotGrid.of(0.1, (0.1, 0.5)), 1.0) for _ in range(2))
+        asked, unasked = (SlidingWindows(BucketGrid.of(0.1, (0.1, 0.5)), 1.0) for _ in range(2))
         counts = [float(number % 7 == 0) + 3.0 * (number % 50 == 1) for number in range(round(BLOCK_SECONDS * 10) * 6)]
         for begin in range(0, len(counts), 10):
             asked.extend(counts[begin : begin + 10])
@@ -247,7 +247,7 @@ class TestWindows:
         assert windows.recent(100) == (0.0, 100)
 
     def test_prefix_sums_start_again_before_they_lose_records(self) -> None:
-        windows = SlidingWindows(SlotGrid.of(0.1, (0.2,)), 0.5)
+        windows = SlidingWindows(BucketGrid.of(0.1, (0.2,)), 0.5)
         for _ in range(40):
             windows.extend([1e8 + 1.0] * 5)
         assert windows.recent(1) == (1e8 + 1.0, 1)
@@ -404,7 +404,7 @@ class TestArrivals:
         log = arrivals()
         for second in range(3600):
             log.fetched(T + second, [(T + second, 2)], 2 * second, 2 * second + 2, 2 * second + 2)
-        assert len(log.open) <= OPEN_SLOTS_MAX + 1
+        assert len(log.open) <= OPEN_BUCKETS_MAX + 1
         counts = log.close(GRID.index(T + 3600), 600, 0.0, T + 3600)
         assert len(counts) == 600
         assert sum(counts) == pytest.approx(7200)

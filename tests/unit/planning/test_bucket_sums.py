@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtrim_agent.planning.bucket_sums import SlotSums
+from loadtrim_agent.planning.bucket_sums import BucketSums
 
 KEPT, SPARE = 20, 5
 
 
-def filled(*works: tuple[int, float]) -> SlotSums:
-    sums = SlotSums(KEPT, SPARE)
+def filled(*works: tuple[int, float]) -> BucketSums:
+    sums = BucketSums(KEPT, SPARE)
     for slot, work in works:
         sums.add(slot, work)
     return sums
@@ -23,8 +23,8 @@ def test_what_members_tell_is_added_up_and_what_nobody_told_is_nothing() -> None
     assert sums.until(107) == [1.5, 2.0, 0.0, 0.0, 4.0, 0.0, 0.0]
     assert sums.until(102) == [1.5, 2.0]
     assert sums.until(50) == []
-    assert not SlotSums(KEPT, SPARE)
-    assert SlotSums(KEPT, SPARE).until(7) == []
+    assert not BucketSums(KEPT, SPARE)
+    assert BucketSums(KEPT, SPARE).until(7) == []
 
 
 def test_a_guess_is_taken_back_but_never_below_nothing() -> None:
@@ -56,7 +56,7 @@ def test_in_any_order_it_is_what_a_dictionary_holds(entries: list[tuple[int, flo
 
 
 def test_old_slots_are_dropped() -> None:
-    sums = SlotSums(KEPT, SPARE)
+    sums = BucketSums(KEPT, SPARE)
     for slot in range(1_000):
         sums.add(slot, float(slot))
         sums.prune()
@@ -66,7 +66,7 @@ def test_old_slots_are_dropped() -> None:
 
 
 def test_the_total_of_what_was_told() -> None:
-    sums = SlotSums(10, 5)
+    sums = BucketSums(10, 5)
     assert sums.total(0, 5) == 0
     for slot in (3, 4, 7):
         sums.add(slot, float(slot))

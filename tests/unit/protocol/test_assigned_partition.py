@@ -53,7 +53,7 @@ def test_a_contradiction_tells_the_partitions_history() -> None:
     with pytest.raises(InvariantError) as caught:
         one.advance(AssignedEvent.RELEASE_SENT)
     assert caught.value.item == P0
-    assert caught.value.story == ("OPENING: OPENED", "RUNNING: STOPPED")
+    assert caught.value.history == ("OPENING: OPENED", "RUNNING: STOPPED")
     assert str(caught.value).splitlines() == [
         "orders-0 (acquisition 1): RELEASE_SENT in DRAINING",
         "  OPENING: OPENED",

@@ -41,7 +41,7 @@ def test_same_events_same_commands() -> None:
     assert run() == run()
 
 
-def test_a_contradiction_tells_the_story_of_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contradiction_tells_the_history_of_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     d = Driver().running(0, 1)
     d.give(P0)
     monkeypatch.setitem(assigned_partition.TRANSITIONS, AssignedState.DRAINING, {})  # type: ignore[arg-type]
@@ -49,16 +49,16 @@ def test_a_contradiction_tells_the_story_of_its_partition(monkeypatch: pytest.Mo
         d.drained(P0, 9)
     error = caught.value
     assert error.what == "orders-0 (acquisition 1): DRAINED in DRAINING"
-    states, events = error.story[:4], error.story[4:]
+    states, events = error.history[:4], error.history[4:]
     assert states[-2:] == ("RUNNING: GIVING", "PRE_COMMIT: STOPPED")
     assert events
     kinds = [line.split()[1].partition("(")[0] for line in events]
     assert kinds[-5:] == ["MoveWantedEvent", "AwaitIdlePointCommand", "IdlePointEvent", "StopCommand", "DrainedEvent"]
     assert all("partition=0" in line for line in events), "and nothing of the other partition"
-    assert str(error).splitlines() == [error.what, *(f"  {line}" for line in error.story)]
+    assert str(error).splitlines() == [error.what, *(f"  {line}" for line in error.history)]
 
 
-def test_a_story_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     d = Driver().running(0)
     for _ in range(40):
         d.give(P0)
@@ -68,8 +68,8 @@ def test_a_story_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(assigned_partition.TRANSITIONS, AssignedState.DRAINING, {})  # type: ignore[arg-type]
     with pytest.raises(InvariantError) as caught:
         d.drained(P0, 9)
-    assert len(caught.value.story) == assigned_partition.HISTORY_ENTRIES_MAX + trace.STORY_LINES_MAX
-    assert max(map(len, caught.value.story)) <= trace.STORY_LINE_CHARACTERS_MAX
+    assert len(caught.value.history) == assigned_partition.HISTORY_ENTRIES_MAX + trace.HISTORY_LINES_MAX
+    assert max(map(len, caught.value.history)) <= trace.HISTORY_LINE_CHARACTERS_MAX
 
 
 def test_a_contradiction_of_the_membership_tells_how_it_came_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +77,11 @@ def test_a_contradiction_of_the_membership_tells_how_it_came_there(monkeypatch: 
     monkeypatch.setitem(membership_table.TRANSITIONS, Phase.STABLE, {})  # type: ignore[arg-type]
     with pytest.raises(InvariantError, match="membership: REBALANCE_TOLD in STABLE") as caught:
         d.heartbeat_answered(Code.REBALANCE_IN_PROGRESS)
-    triggers = [line.split(maxsplit=1)[1] for line in caught.value.story if line.endswith(("JOINED", "_HERE", "READY"))]
+    triggers = [
+        line.split(maxsplit=1)[1] for line in caught.value.history if line.endswith(("JOINED", "_HERE", "READY"))
+    ]
     assert triggers == ["REVOKING: READY", "JOINING: JOINED", "SYNCING: ASSIGNMENT_HERE"]
-    assert "HeartbeatAnsweredEvent" in caught.value.story[-1]
+    assert "HeartbeatAnsweredEvent" in caught.value.history[-1]
 
 
 def test_ticks_without_consequence_are_not_remembered() -> None:
