@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import mul, sub
 from typing import NamedTuple
 
@@ -165,7 +165,8 @@ class SlidingWindows:
             tally.weight += sum(weights)
             tally.total += sum(weighted)
             tally.squares += sum(map(mul, weighted, contents))
-            tally.largest = max(tally.largest, max(contents))
+            # As in `_tally_few`: before a window is full, one may end behind a record where none ends at it.
+            tally.largest = max(tally.largest, max(compress(contents, weights), default=0.0))
 
     def _tally_few(self, counts: Sequence[float], first_end: int, ends: Sequence[int]) -> None:
         """The same where only some slots have records: a window holds no more where it ends behind its last one."""

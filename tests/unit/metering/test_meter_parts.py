@@ -202,6 +202,15 @@ class TestWindows:
         square = (3 * 9 + 1 * 16 + 2 * 4) / 6
         assert windows.moments()[0] == pytest.approx(Moments(mean, square - mean**2, 4.0))
 
+    @pytest.mark.parametrize("cut", [0, 1])
+    def test_the_largest_is_of_windows_that_end_at_a_record_however_counts_come(self, cut: int) -> None:
+        """In one piece it was that of a window that ends behind the first record, where none ends at it yet."""
+        counts = [2.5, 0.0, 0.0, 0.0, 1.0]
+        windows = SlidingWindows(BucketGrid.of(0.1, (0.3,)), 1.0)
+        windows.extend(counts[:cut])
+        windows.extend(counts[cut:])
+        assert windows.moments() == (Moments(1.0, 0.0, 1.0),)
+
     def test_a_window_longer_than_what_was_seen_is_not_told(self) -> None:
         windows = SlidingWindows(BucketGrid.of(0.1, (0.1, 0.5)), 1.0)
         windows.extend([1.0] * 4)
