@@ -42,16 +42,20 @@ def play(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2, 3])
-def test_noise_scales_and_moves_nothing(replicas: int) -> None:
-    """+-10 % from one second to the next, and none within a second, 5 % below a whole number of replicas."""
+def test_noise_scales_hardly_ever(replicas: int) -> None:
+    """+-10 % from one second to the next, and none within a second, 5 % below a whole number of replicas.
+
+    Five seconds in a row above what the group can do may cost one replica, once.
+    """
     random = Random(replicas)
     rate = 0.95 * replicas / COST
     outcome = play(
         [rate * random.uniform(0.9, 1.1) for _ in range(150)], replicas=replicas, seed=replicas, arrivals="even"
     )
     settled = [decision for at, decision in outcome.decisions if 60.0 <= at < 150.0]
-    assert len({decision.replicas_wanted for decision in settled}) == 1
-    assert not any(decision.moves for decision in settled)
+    wanted = [decision.replicas_wanted for decision in settled]
+    assert max(wanted) <= replicas + 1
+    assert sum(before != after for before, after in pairwise(wanted)) <= 1
 
 
 @pytest.mark.parametrize("calm_seconds", [8, 14, 25])
@@ -113,3 +117,21 @@ def test_every_record_is_done_once_and_in_order_of_virtual_time() -> None:
     assert first.replica_minutes >= 120 / 60
     assert all(left < right for (left, _), (right, _) in pairwise(first.decisions))
     assert sum(decision.replicas_wanted for _, decision in first.decisions) > len(first.decisions)
+
+
+def test_partitions_with_few_records_each_are_sized_by_the_queue_that_they_make() -> None:
+    """2 members' load in records of 30 ms that vary, 80 partitions, W = 0.3 s: with 3 members one of twenty is late.
+
+    Each partition's windows held the record at which they end, so 80 of them looked like a burst of 80 records, which
+    no number of members could have helped.
+    """
+    cost, partitions = 0.03, 80
+    load = Load(
+        per_second=(2.0 / cost,) * 60,
+        partitions=tuple(Partition("orders", index) for index in range(partitions)),
+        shares=(shares_even(partitions),),
+        arrivals="poisson",
+    )
+    config = PlanConfig(group="g", sla_seconds=0.3, sla_share=0.99, startup_seconds=1.0)
+    options = Options(seed=1, costs=Costs(mean_seconds=cost, kind="exponential"), replicas=3)
+    assert 4 <= simulate(load, config, options).decisions[-1][1].replicas_wanted <= 6

@@ -407,7 +407,7 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     rate = inputs.rates[partition]
     dispersion = entry.cost_variance / entry.cost * _speed(entry, inputs.members) if entry.cost else 0.0
     curve = _partition_curve(entry, rate * cost, rate, dispersion, inputs.shape)
-    burst = curve.mean[BURST] / cost if cost > 0 else 0.0
+    burst = 1.0 + curve.mean[BURST] / cost if cost > 0 else 0.0
     return PartitionEstimate(
         partition=partition,
         owner=owner,
@@ -453,11 +453,20 @@ def _partition_curve(
     """
     # Windows of half a minute tell nothing about a load that has just jumped: the jump would look like a burst.
     known = entry.shape and entry.cost is not None and rate * entry.cost <= SHAPE_JUMP * entry.shape_rate
-    means = entry.shape if known else shape.mean
+    means = _without_own(entry.shape if known else shape.mean, 1.0 / rate + dispersion / work if work > 0.0 else 0.0)
     variation = entry.rate_sd / rate if rate > 0 else 0.0
     parts = work * work * variation * variation + work * dispersion
     sds = [math.sqrt(parts * mean) if mean > 0.0 else 0.0 for mean in means]
     return ArrivalCurve(tuple([work * mean for mean in means]), tuple(sds))
+
+
+def _without_own(means: Sequence[float], own: float) -> tuple[float, ...]:
+    """Return the windows of a partition without the record at which they end: ``own`` seconds' worth of mean work.
+
+    Each window ends at a record, so it has that one beside what is usual. The overhead keeps its time free. Windows of
+    several partitions are summed up, and there would be one such record of each: of 80 partitions 80, where one is.
+    """
+    return tuple([max(tau, mean - own) for tau, mean in zip(TAUS_SECONDS, means, strict=True)])
 
 
 def _mark_unsplittable(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:

@@ -47,6 +47,12 @@ JUMPS = 3
 """So many differences of a short past may be jumps: a jump inside a second makes two."""
 NOISE_FLOOR_VALUES = 2.0
 """Of few values the noise is easily taken for too small: it counts for (1 + this / their number) times as much."""
+RISEN_ERRORS = 0.5
+"""What a window says of a rise counts less so many standard errors, beside those that looking at many windows makes.
+Chosen by the loads for tuning."""
+SUSPECTED_OBJECTIVES = 0.1
+"""Of the objective: what a rise that is only suspected would make late until the horizon, and may. Chosen by the loads
+for tuning."""
 IDLE_SECONDS = 10
 """Nothing for so long is no part of the load that comes after it."""
 CHANCE_SECONDS = 20.0
@@ -166,7 +172,11 @@ def _agrees(values: Sequence[float], noise: float) -> bool:
 
 
 def forecast(
-    series: Sequence[float], horizon_seconds: float, expectation: Expectation = NOTHING_EXPECTED, opening: float = 0.0
+    series: Sequence[float],
+    horizon_seconds: float,
+    expectation: Expectation = NOTHING_EXPECTED,
+    opening: float = 0.0,
+    objective_seconds: float = 0.0,
 ) -> Forecast:
     """Level and trend of the group's work.
 
@@ -177,19 +187,27 @@ def forecast(
             expected so far.
         opening: what is known already of the second after the last of the series. It counts where it is more than was
             expected of all of it: that little has come yet says nothing.
+        objective_seconds: W. A rise that is only suspected is answered where what it brings until the horizon would be
+            late.
 
     Returns:
         The larger of trend and baseline; never below 0.
 
     Cost: ``O(len(series))``, about 0.2 ms.
     """
-    line, window = _told(tuple(series))
-    reach = reach_seconds(horizon_seconds)
+    known = tuple(series)
+    line, window = _told(known)
+    far = reach_seconds(horizon_seconds)
+    reach = min(far, float(window))
     if opening > line.level + line.slope:
-        sooner, since = _told((*series, opening))
+        sooner, since = _told((*known, opening))
         if sooner.level + sooner.slope * reach > line.level + line.slope * reach:
-            line, window = sooner, since
+            known, line, window = (*known, opening), sooner, since
     ahead = trend = max(0.0, line.level + line.slope * reach)
+    # What would be late meanwhile is a part of the objective: so long a suspicion can wait to become a trend.
+    waits = 1.0 + SUSPECTED_OBJECTIVES * objective_seconds / horizon_seconds if horizon_seconds > 0.0 else 1.0
+    if (risen := _risen(known, window, far) / waits) > line.level:
+        ahead = trend = max(trend, risen)
     source = "trend"
     if expectation.ahead is not None and expectation.ahead > ahead:
         ahead, source, horizon_seconds = expectation.ahead, "baseline", expectation.horizon_seconds
@@ -204,6 +222,45 @@ def forecast(
         source=source,
         returning=expectation.returning,
     )
+
+
+@lru_cache(maxsize=4)
+def _risen(series: tuple[float, ...], alike: int, far_seconds: float) -> float:
+    """Return the least that is expected of a load if it is rising, by the window that says the most.
+
+    A slope is believed only where noise would hardly ever make it, and until then the mean of the past lags behind a
+    rise. Too few replicas cost more than too many. So the newest seconds say what they are, and each window says where
+    its straight line leads, all less what noise makes of it. Of n windows that fit into the past, the luckiest is
+    ``sqrt(2 ln n)`` standard errors off. So a long steady load does not rise by accident, and a short one soon.
+
+    Source: the penalty of multiscale tests (L. Duembgen, V. Spokoiny, 2001).
+
+    Args:
+        series: work per second.
+        alike: seconds that are of one kind; what was before does not count.
+        far_seconds: how far a slope is drawn out at most. It lasts no longer than it has been seen for.
+    """
+    noise = _noise_of(series)
+    newest = _flat(series[-NEWEST:], noise)
+    most = newest.level - _errors_of(NEWEST, alike) * newest.error
+    for window in {alike, *WINDOWS_SECONDS}:
+        if WINDOWS_SECONDS[-1] <= window <= alike:
+            reach = min(far_seconds, float(window))
+            line = _fit(series[-window:], noise)
+            # The error of a line at a point grows with the distance from its middle.
+            off = ((window - 1) / 2 + reach) * line.slope_error
+            error = math.hypot(line.stddev / math.sqrt(window), off)
+            most = max(most, line.level + line.slope * reach - _errors_of(window, alike) * error)
+    return most
+
+
+def _errors_of(window: int, alike: int) -> float:
+    return RISEN_ERRORS + math.sqrt(2.0 * math.log(max(1.0, alike / window)))
+
+
+def _noise_of(series: Sequence[float]) -> float:
+    """Return the standard deviation of one second, never below what a measurement is exact to."""
+    return max(_noise(series), FLOOR * abs(statistics.fmean(series[-NEWEST:])), 1e-12)
 
 
 def reach_seconds(horizon_seconds: float) -> float:
@@ -302,7 +359,7 @@ def _longest_that_agrees(series: Sequence[float]) -> tuple[_Line, int]:
     """As much of the past as tells the same as its newest parts alone (Lepski's rule for choosing a bandwidth)."""
     if not any(series):
         return _Line(0.0, 0.0, 0.0, 0.0, 0.0, len(series) - 1), len(series)
-    noise = max(_noise(series), FLOOR * abs(statistics.fmean(series[-NEWEST:])), 1e-12)
+    noise = _noise_of(series)
     for window in WINDOWS_SECONDS:
         values = series[-window:]
         if len(values) <= NEWEST + 4 or window >= 2 * len(values) or not _agrees(values, noise):

@@ -187,7 +187,8 @@ class Planner:
             estimate = with_rates(estimate, group.rates, self._rates)
         expectation = self._expectation(now, estimate, group)
         horizon = estimate.startup_seconds + self._config.decision_seconds + 1.0
-        return _Measured(estimate, forecast(estimate.series, horizon, expectation, estimate.opening), expectation.use)
+        ahead = forecast(estimate.series, horizon, expectation, estimate.opening, self._config.sla_seconds)
+        return _Measured(estimate, ahead, expectation.use)
 
     def _expectation(self, now: float, estimate: Estimate, group: GroupState) -> Expectation:
         """Return what the history expects. Nothing rests on it: what breaks here leaves the plan to the trend."""

@@ -3,9 +3,14 @@
 Records that come by chance now and then come together, and the longer a record takes, the longer the others wait. No
 window of a few seconds shows it: the queue grows over many of them.
 
-Source: the exponential tail of a queue in heavy traffic (J. F. C. Kingman, 1962). Work comes at a rate a with a
-variance of v per second, and c can be done: then what waits exceeds b with a probability of ``exp(-2 (c - a) b / v)``.
-That is within a factor of two for records of a fifth of the time.
+Work comes at a rate a, with a variance of d per unit of it. c can be done, a record at a time per busy second of it.
+Then a record waits at all with a probability of ``(a / c) ** (sqrt(2 (c + 1)) - 1)``, and longer than t with
+``exp(-2 (c - a) t / d)`` of that.
+
+Source: the queue M/M/c, whose waiting times have this tail where costs vary exponentially (d is twice the mean cost);
+H. Sakasegawa, 1977, for the probability to wait. J. F. C. Kingman, 1962, for other variances: near full load the tail
+depends on the variance alone. Changed: d stands in both, so that for equal costs a little more is expected late than
+is seen.
 """
 
 from __future__ import annotations
@@ -14,23 +19,35 @@ import math
 
 __all__ = ["capacity_in_time", "share_late"]
 
+STEPS = 24
+"""Halvings of what a capacity is looked for in: it is found to less than a millionth of that."""
 
-def share_late(work: float, variance: float, capacity: float, seconds: float) -> float:
+
+def share_late(work: float, dispersion: float, capacity: float, seconds: float) -> float:
     """Return the share of the work that waits for longer than ``seconds``, 0 .. 1.
 
     Args:
         work: that arrives per second.
-        variance: of it per second.
-        capacity: work per second that can be done.
+        dispersion: variance of it per second, per unit of it, seconds.
+        capacity: work per second that can be done. Below 1 one record at a time is done, more slowly.
         seconds: what is there to wait; with nothing everything is late.
     """
     if work >= capacity or seconds <= 0.0:
         return 1.0
-    if variance <= 0.0:
+    if dispersion <= 0.0 or work <= 0.0:
         return 0.0
-    return math.exp(-2.0 * (capacity - work) * capacity * seconds / variance)
+    waits = math.pow(work / capacity, math.sqrt(2.0 * (max(1.0, capacity) + 1.0)) - 1.0)
+    return waits * math.exp(-2.0 * (capacity - work) * seconds / dispersion)
 
 
-def capacity_in_time(work: float, variance: float, seconds: float, share: float) -> float:
+def capacity_in_time(work: float, dispersion: float, seconds: float, share: float) -> float:
     """Return the least capacity with which no more than ``share`` waits for longer than ``seconds`` (above 0)."""
-    return 0.5 * (work + math.sqrt(work * work + 2.0 * variance * math.log(1.0 / share) / seconds))
+    # If everything waited, so much more than the work would do.
+    low, high = work, work + 0.5 * max(0.0, dispersion) * math.log(1.0 / share) / seconds
+    for _ in range(STEPS):
+        middle = 0.5 * (low + high)
+        if share_late(work, dispersion, middle, seconds) <= share:
+            high = middle
+        else:
+            low = middle
+    return high

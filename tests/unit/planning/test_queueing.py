@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from random import Random
 
@@ -11,8 +12,17 @@ from loadtrim_agent.planning.queueing import capacity_in_time, share_late
 
 
 def test_by_hand() -> None:
-    """2.4 busy seconds/s in records of 4 s by chance, three members, 16 s to wait: exp(-2 x 0.6 x 3 x 16 / 9.6)."""
-    assert share_late(2.4, 9.6, 3.0, 16.0) == pytest.approx(math.exp(-6.0))
+    """2.4 busy seconds/s in records of 4 s by chance, three members, 16 s to wait.
+
+    0.8 ^ (8 ^ 0.5 - 1) x exp(-2 x 0.6 x 16 / 4).
+    """
+    assert share_late(2.4, 4.0, 3.0, 16.0) == pytest.approx(0.66498 * math.exp(-4.8), rel=1e-4)
+
+
+def test_one_member_and_costs_that_vary_exponentially_as_in_the_books() -> None:
+    """M/M/1: a record waits longer than t with a probability of rho x exp(-(1 - rho) t / cost)."""
+    assert share_late(0.7, 2.0 * 0.1, 1.0, 0.4) == pytest.approx(0.7 * math.exp(-0.3 * 0.4 / 0.1))
+    assert share_late(0.35, 2.0 * 0.1, 0.5, 0.4) == pytest.approx(0.7 * math.exp(-0.15 * 0.4 / 0.1)), "half as fast"
 
 
 def test_the_ends() -> None:
@@ -24,20 +34,31 @@ def test_the_ends() -> None:
     assert capacity_in_time(2.0, 0.0, 1.0, 0.001) == 2.0
 
 
-@pytest.mark.parametrize(("work", "variance", "seconds", "share"), [(2.4, 9.6, 16.0, 0.001), (0.7, 0.35, 2.5, 0.01)])
+@pytest.mark.parametrize(("work", "dispersion", "seconds", "share"), [(2.4, 4.0, 16.0, 0.001), (0.7, 0.5, 2.5, 0.01)])
 def test_the_capacity_is_the_one_with_which_the_share_is_late(
-    work: float, variance: float, seconds: float, share: float
+    work: float, dispersion: float, seconds: float, share: float
 ) -> None:
-    capacity = capacity_in_time(work, variance, seconds, share)
-    assert share_late(work, variance, capacity, seconds) == pytest.approx(share)
+    capacity = capacity_in_time(work, dispersion, seconds, share)
+    assert share_late(work, dispersion, capacity, seconds) == pytest.approx(share, rel=1e-4)
 
 
-def test_a_queue_of_one_member_is_late_about_as_often() -> None:
-    """Records of half a second by chance, 0.7 busy seconds/s, 2.5 s to wait: 1.4 % by the formula, which is exact only
-    where a record is short; 2.6 % here."""
-    random, free, late, at = Random(1), 0.0, 0, 0.0
-    for _ in range(200_000):
-        at += random.expovariate(1.4)
-        late += free - at > 2.5
-        free = max(free, at) + 0.5
-    assert 0.5 < late / 200_000 / share_late(0.7, 0.35, 1.0, 2.5) < 2.0
+def test_a_record_that_takes_far_longer_than_there_is_to_wait_takes_few_members() -> None:
+    """A tenth of a busy second per second in records of 9 s: two at once are rare, four hardly ever are."""
+    assert 2.0 < capacity_in_time(0.1, 9.0, 0.1, 0.001) < 4.0
+
+
+@pytest.mark.parametrize(
+    ("work", "members", "seconds"), [(0.5, 1, 3.0), (0.7, 1, 4.0), (2.4, 3, 4.0), (2.4, 4, 2.0), (5.0, 7, 1.0)]
+)
+@pytest.mark.parametrize("varied", [False, True])
+def test_a_queue_is_late_about_as_often(work: float, members: int, seconds: float, varied: bool) -> None:
+    """Records of a second by chance, played one by one: at most three times as many are expected as are late."""
+    random, at, late, records = Random(1), 0.0, 0, 100_000
+    free = [0.0] * members
+    for _ in range(records):
+        at += random.expovariate(work)
+        begins = max(free[0], at)
+        late += begins - at > seconds
+        heapq.heapreplace(free, begins + (random.expovariate(1.0) if varied else 1.0))
+    expected = share_late(work, 2.0 if varied else 1.0, float(members), seconds)
+    assert 0.9 < expected / (late / records) < 3.0

@@ -1,4 +1,4 @@
-"""What a packer is given, and the arithmetic of what fits a member."""
+"""Problems for packers, and the arithmetic of what fits a member."""
 
 from __future__ import annotations
 
@@ -42,8 +42,12 @@ WINDOW_MIN_SHARE = 0.25
 """Of the objective: what is left of it after the overhead, at least, where the overhead eats it up."""
 SPREAD_SDS = 2.0
 """Standard deviations of what comes for one member by chance. Chosen."""
+UNBIASED_MAX = 0.1
+"""Share of a load that its error takes from what is expected late, at most. Chosen."""
 RATE_SECONDS = 20.0
 """Time over which a partition's rate is known at least (:data:`..observation.SLOW_SECONDS`)."""
+NEGLIGIBLE = 1e-6
+"""A share that is late by chance and no more than this is none. Chosen."""
 WINDOWS = len(TAUS_SECONDS)
 NO_CURVE = (0.0,) * WINDOWS
 """Of an item whose windows were not measured."""
@@ -232,7 +236,7 @@ class Limits:
 
 
 def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) -> Limits:
-    """What a member of this group must do within its objective."""
+    """Return what a member of this group must do within its objective."""
     return Limits(
         objective_seconds=config.sla_seconds,
         overhead_seconds=estimate.overhead_seconds,
@@ -279,7 +283,8 @@ class Load:
         self.work += sign * item.work * factor
         self.count += sign
         asks = self._asks
-        extra += item.persistent_backlog
+        if not self._limits.dispersion_apart:
+            extra += item.persistent_backlog
         at = 0
         for index in self._limits.kept:
             stddev = item.stddev[index] * factor
@@ -306,17 +311,29 @@ class Load:
         """Work per second that is to be expected late on a member of this capacity.
 
         A rate above capacity makes everything late in the end; a window that holds too much makes late what exceeds:
-        the mean of what is above the limit, for a normal distribution.
+        the mean of what is above the limit, for a normal distribution. Where the variation by chance is known, the
+        queue that it makes counts beside, and for it no backlog: such a queue is what stands at a moment.
         """
         if self.count == 0 or self.work <= 0:
             return 0.0
-        if self.work > RATE_LIMIT * capacity:
+        apart, seconds = self._limits.dispersion_apart, self._limits.windows[0]
+        # A rate is known over so long, so it is off by chance as well. The mean of the tail over that error is many
+        # times the tail at the mean: this takes it out, for an error of the variance that makes the queue.
+        work = self.work * (1.0 - min(seconds / RATE_SECONDS, UNBIASED_MAX)) if apart else self.work
+        if work > RATE_LIMIT * capacity:
             return self.work
-        share = 0.0
-        for at, (_, window) in enumerate(self._windows):
+        share = beside = 0.0
+        for at, (index, window) in enumerate(self._windows):
             mean, stddev = self._asks[3 * at], self._deviation(3 * at)
+            if mean > 0 and apart:
+                # What flows evenly varies by chance, and makes a queue. What comes on top comes together.
+                together = max(0.0, mean - self.work * TAUS_SECONDS[index])
+                beside = max(beside, together)
+                stddev *= math.sqrt(together / mean)
             if mean > 0:
                 share = max(share, _overshoot(mean - capacity * window, stddev) / mean)
+        if apart:
+            share += share_late(work, apart, capacity, seconds - beside / capacity)
         return min(share, 1.0) * self.work
 
 
@@ -454,7 +471,10 @@ class Whole:
         """
         factor, share = limits.load_factor, limits.correlation
         windows = zip(self._means, self._deviations, self._variances, limits.windows, strict=False)
-        return self._work * factor <= RATE_LIMIT * capacity and not any(
+        work = self._work * factor
+        if share_late(work, limits.dispersion_apart, capacity, limits.windows[0]) > NEGLIGIBLE:
+            return False
+        return work <= RATE_LIMIT * capacity and not any(
             _overshoot(self._standing + mean * factor - capacity * window, _deviation(stddev, variance, share) * factor)
             for mean, stddev, variance, window in windows
         )
@@ -518,7 +538,7 @@ class LongestFirst:
             variance = work * limits.dispersion_apart
             if work - capacity > SPREAD_SDS * math.sqrt(variance / RATE_SECONDS):
                 return math.inf
-            late += work * share_late(work, variance, capacity, limits.windows[0])
+            late += work * share_late(work, limits.dispersion_apart, capacity, limits.windows[0])
         return min(late, self._late_moved(sum(capacity for _, capacity in placed), len(placed)))
 
     def _late_moved(self, capacity: float, members: int) -> float:
@@ -529,7 +549,7 @@ class LongestFirst:
         limits, work = self._limits, self._together.work
         uneven = SPREAD_SDS * math.sqrt(work * limits.dispersion_apart * members * limits.reaction_seconds)
         seconds = limits.windows[0] - limits.reaction_seconds - uneven / capacity
-        return work * share_late(work, work * limits.dispersion, capacity, seconds)
+        return work * share_late(work, limits.dispersion, capacity, seconds)
 
     def _late_alone(self, item: Item, capacity: float) -> float:
         key = (item.partition, capacity)

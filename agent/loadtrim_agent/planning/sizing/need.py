@@ -116,9 +116,7 @@ def _required(view: View, level: float, error: float) -> tuple[float, float | No
     overhead = min(estimate.cost, estimate.overhead_seconds, (1.0 - WINDOW_MIN_SHARE) * config.sla_seconds)
     seconds = config.sla_seconds - overhead
     able_level = max(0.0, level - beyond)
-    queue = capacity_in_time(
-        able_level, able_level * dispersion_of(estimate, config.sla_seconds), seconds, 1.0 - config.sla_share
-    )
+    queue = capacity_in_time(able_level, dispersion_of(estimate, config.sla_seconds), seconds, 1.0 - config.sla_share)
     return (queue, CHANCE) if queue > best else (best, binding)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from random import Random
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from loadtrim_agent.planning.placement.problem import Limits, Load, LongestFirst, _deviation, expected_by
+from loadtrim_agent.planning.placement.problem import Limits, Load, LongestFirst, Whole, _deviation, expected_by
+from loadtrim_agent.planning.queueing import share_late
 from loadtrim_agent.planning.values import PlanConfig
 from unit.planning.virtual_group import TOPIC, bins, item
 
@@ -86,3 +89,47 @@ def test_more_than_a_member_can_do_is_no_chance() -> None:
     stays = moved_in_time(4.0, math.inf)
     assert late_of(moved_in_time(4.0), 1.1) < 0.01 < late_of(stays, 1.1)
     assert late_of(moved_in_time(4.0), 1.2) == late_of(stays, 1.2)
+
+
+def test_a_queue_that_stands_by_chance_is_no_reason_for_more_members() -> None:
+    """It is what the queue by chance has at a moment. Counted in each window as well, it told of ten times as much."""
+    limits = moved_in_time(0.5)
+    even = item(0, "a", 0.6)
+    queued = replace(even, persistent_backlog=0.4)
+    assert Load(limits, [queued]).late(1.0) == Load(limits, [even]).late(1.0)
+    more = replace(even, persistent_backlog=0.6)
+    unknown = Limits(objective_seconds=0.5)
+    assert Load(unknown, [more]).late(1.0) > Load(unknown, [even]).late(1.0), "nothing is known of chance"
+
+
+def test_records_by_chance_are_late_as_a_queue_of_them_is() -> None:
+    """0.6 busy seconds/s in records of 0.05 s that vary, 0.5 s to wait."""
+    load = Load(moved_in_time(0.5), [item(number, "a", 0.2) for number in range(3)])
+    known = 0.6 * (1.0 - 0.5 / 20.0)
+    assert load.late(1.0) == pytest.approx(0.6 * share_late(known, 0.1, 1.0, 0.5))
+
+
+def test_what_comes_together_leaves_the_others_less_time_to_wait() -> None:
+    """A burst of 0.3 busy seconds is in time by itself; what comes by chance beside it has 0.2 s."""
+    load = Load(moved_in_time(0.5), [item(0, "a", 0.3), item(1, "a", 0.3, burst=0.3)])
+    known = 0.6 * (1.0 - 0.5 / 20.0)
+    assert load.late(1.0) == pytest.approx(0.6 * share_late(known, 0.1, 1.0, 0.2))
+
+
+def test_the_error_of_a_rate_makes_nothing_late() -> None:
+    """By chance a member's load is seen 2 % above what it is, or below: 0.95 busy seconds/s in records of 6 ms.
+
+    On average over such errors about as much is expected as is late. It was thirty times as much.
+    """
+    random, work, dispersion = Random(1), 0.95, 0.006
+    limits = Limits(objective_seconds=0.5, dispersion=dispersion, dispersion_apart=dispersion)
+    seen = [random.gauss(work, math.sqrt(work * dispersion / 20.0)) for _ in range(500)]
+    expected = fmean(Load(limits, [item(0, "a", each)]).late(1.0) / each for each in seen)
+    assert expected < 5.0 * share_late(work, dispersion, 1.0, 0.5)
+
+
+def test_a_group_that_chance_makes_late_on_one_member_is_dealt_out() -> None:
+    """In no window comes more than one member does, and still one record of a hundred waits for too long."""
+    whole = Whole([item(0, "a", 0.9)])
+    assert not whole.in_time(moved_in_time(0.5), 1.0)
+    assert whole.in_time(moved_in_time(0.5), 3.0)

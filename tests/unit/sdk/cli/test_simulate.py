@@ -210,7 +210,7 @@ def test_how_a_table_was_read_is_told_with_the_option_that_changes_it(
 
 @pytest.mark.slow
 def test_a_cold_start_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["simulate", "constant:rate=500,seconds=30", "--startup", "3", "--no-advice"]
+    words = ["simulate", "constant:rate=450,seconds=30", "--startup", "3", "--no-advice"]
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "begins with 3 replicas, what the first 5 s take" in out
