@@ -165,6 +165,7 @@ def test_a_move_takes_milliseconds_and_stops_no_other_partition(group: FedGroup)
     assert group.world.journal.repeats == 0
 
 
+@pytest.mark.slow
 def test_what_does_not_move_never_pauses_while_members_come_and_go(group: FedGroup) -> None:
     for joins in (True, True, False, False):
         began, generation, before, members = group.now, group.generation, group.owners(), group.world.alive
@@ -180,6 +181,7 @@ def test_what_does_not_move_never_pauses_while_members_come_and_go(group: FedGro
     assert group.world.journal.repeats == 0
 
 
+@pytest.mark.slow
 def test_what_does_not_move_never_pauses_while_a_rebalance_waits(group: FedGroup) -> None:
     """One member is frozen, another one joins: the coordinator waits, and nobody else does."""
     *others, frozen = group.world.alive
@@ -194,6 +196,7 @@ def test_what_does_not_move_never_pauses_while_a_rebalance_waits(group: FedGroup
     assert group.paused(began, stayed(others, before, group.owners())) == {}
 
 
+@pytest.mark.slow
 def test_what_does_not_move_never_pauses_while_the_leader_assigns_slowly(group: FedGroup) -> None:
     """All have joined, and wait for the assignment of a leader whose messages take their time."""
     (leader,) = [member for member in group.world.alive if agent_of(member).snapshot().is_leader]
@@ -225,7 +228,7 @@ UNDISTURBED = Options(
 """Members come and leave in order and partitions move; nobody crashes and no lease is lost."""
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_nothing_is_delivered_twice_however_many_moves_and_rebalances(seed: int) -> None:
     chaos = Chaos(seed, UNDISTURBED)
     seen = watch(chaos.world)
@@ -235,6 +238,7 @@ def test_nothing_is_delivered_twice_however_many_moves_and_rebalances(seed: int)
     assert moves_in(seen) > 5
 
 
+@pytest.mark.slow
 def test_the_leader_alone_decides(group: FedGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every member has what a leader needs; one of them works at a time, also after the leader has gone."""
     decisions: list[Planner] = []

@@ -296,6 +296,7 @@ def test_help_says_where_a_quick_run_writes(capsys: pytest.CaptureFixture[str]) 
     assert "out/papers/quick" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_experiment_prints_json() -> None:
     table = "Experiment 1: partitions that rise one after the other"
     command = [sys.executable, "-m", "benchmarks.papers.iccbdc22", "--quick", "--json", "--processes", "1"]
