@@ -472,7 +472,10 @@ class Whole:
         factor, share = limits.load_factor, limits.correlation
         windows = zip(self._means, self._deviations, self._variances, limits.windows, strict=False)
         work = self._work * factor
-        if share_late(work, limits.dispersion_apart, capacity, limits.windows[0]) > NEGLIGIBLE:
+        together = (mean * factor - work * tau for mean, tau in zip(self._means, TAUS_SECONDS, strict=False))
+        beside = max([0.0, *together])
+        seconds = limits.windows[0] - beside / capacity
+        if limits.dispersion_apart and share_late(work, limits.dispersion_apart, capacity, seconds) > NEGLIGIBLE:
             return False
         return work <= RATE_LIMIT * capacity and not any(
             _overshoot(self._standing + mean * factor - capacity * window, _deviation(stddev, variance, share) * factor)

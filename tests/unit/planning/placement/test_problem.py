@@ -133,3 +133,16 @@ def test_a_group_that_chance_makes_late_on_one_member_is_dealt_out() -> None:
     whole = Whole([item(0, "a", 0.9)])
     assert not whole.in_time(moved_in_time(0.5), 1.0)
     assert whole.in_time(moved_in_time(0.5), 3.0)
+
+
+def test_a_burst_leaves_those_that_come_by_chance_less_time_also_on_one_member() -> None:
+    """A burst of 0.45 busy seconds is in time by itself. What comes beside it has 50 ms, and a thousandth is late."""
+    limits = Limits(objective_seconds=0.5, handoff_seconds=0.0, dispersion=0.006, dispersion_apart=0.006)
+    items = [item(0, "a", 0.45, burst=0.45), item(1, "a", 0.15)]
+    assert Load(limits, items).late(1.0) > 1e-4
+    assert not Whole(items).in_time(limits, 1.0)
+    assert Whole([items[1]]).in_time(limits, 1.0)
+
+
+def test_nothing_is_in_time_on_any_member() -> None:
+    assert Whole([]).in_time(moved_in_time(0.5), 1.0)
