@@ -135,3 +135,33 @@ def test_partitions_with_few_records_each_are_sized_by_the_queue_that_they_make(
     config = PlanConfig(group="g", sla_seconds=0.3, sla_share=0.99, startup_seconds=1.0)
     options = Options(seed=1, costs=Costs(mean_seconds=cost, kind="exponential"), replicas=3)
     assert 4 <= simulate(load, config, options).decisions[-1][1].replicas_wanted <= 6
+
+
+def test_bursts_every_few_seconds_are_counted_once() -> None:
+    """Six busy seconds every 3 s, W = 4 s: 4 replicas do. Their variance made a queue beside them, so it was 7."""
+    cost, partitions = 0.05, 24
+    load = Load(
+        per_second=(6.0 / cost, 0.0, 0.0) * 30,
+        partitions=tuple(Partition("orders", index) for index in range(partitions)),
+        shares=(shares_even(partitions),),
+    )
+    config = PlanConfig(group="g", sla_seconds=4.0, sla_share=0.99, startup_seconds=1.0)
+    outcome = simulate(load, config, Options(seed=1, costs=Costs(mean_seconds=cost), replicas=3))
+    assert outcome.share_in_time_from(30) >= 0.99
+    assert outcome.decisions[-1][1].replicas_wanted <= 5
+
+
+def test_bursts_with_few_records_in_each_partition_are_in_time() -> None:
+    """Fifty records a second at once in 24 partitions, W = 0.5 s. Without one of each the bursts were half as large."""
+    cost, partitions = 0.02, 24
+    load = Load(
+        per_second=(1.0 / cost,) * 90,
+        partitions=tuple(Partition("orders", index) for index in range(partitions)),
+        shares=(shares_even(partitions),),
+    )
+    config = PlanConfig(group="g", sla_seconds=0.5, sla_share=0.99, startup_seconds=2.0)
+    outcomes = [
+        simulate(load, config, Options(seed=seed, costs=Costs(mean_seconds=cost, kind="exponential"), replicas=3))
+        for seed in (1, 2)
+    ]
+    assert min(outcome.share_in_time_from(30) for outcome in outcomes) >= 0.99

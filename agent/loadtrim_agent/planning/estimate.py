@@ -407,7 +407,8 @@ def _partition(partition: Partition, inputs: _Inputs) -> PartitionEstimate:
     rate = inputs.rates[partition]
     dispersion = entry.cost_variance / entry.cost * _speed(entry, inputs.members) if entry.cost else 0.0
     curve = _partition_curve(entry, rate * cost, rate, dispersion, inputs.shape)
-    burst = 1.0 + curve.mean[BURST] / cost if cost > 0 else 0.0
+    # With the record at which it ends, which the curve may be without.
+    burst = rate * (_shape_of(entry, rate) or inputs.shape.mean)[BURST]
     return PartitionEstimate(
         partition=partition,
         owner=owner,
@@ -451,22 +452,31 @@ def _partition_curve(
     parts as large as what the window holds (the members' own variances hold the ups and downs of half a minute), and
     that of the records' costs.
     """
-    # Windows of half a minute tell nothing about a load that has just jumped: the jump would look like a burst.
-    known = entry.shape and entry.cost is not None and rate * entry.cost <= SHAPE_JUMP * entry.shape_rate
-    means = _without_own(entry.shape if known else shape.mean, 1.0 / rate + dispersion / work if work > 0.0 else 0.0)
+    means = shape.mean
+    if known := _shape_of(entry, rate):
+        means = _without_own(known, 1.0 / rate + dispersion / work if work > 0.0 else 0.0, shape.mean)
     variation = entry.rate_sd / rate if rate > 0 else 0.0
     parts = work * work * variation * variation + work * dispersion
     sds = [math.sqrt(parts * mean) if mean > 0.0 else 0.0 for mean in means]
     return ArrivalCurve(tuple([work * mean for mean in means]), tuple(sds))
 
 
-def _without_own(means: Sequence[float], own: float) -> tuple[float, ...]:
+def _shape_of(entry: PartitionObservation, rate: float) -> tuple[float, ...]:
+    """Return the shape that was measured for a partition; empty where there is none, or it is another load's."""
+    # Windows of half a minute tell nothing about a load that has just jumped: the jump would look like a burst.
+    known = entry.cost is not None and rate * entry.cost <= SHAPE_JUMP * entry.shape_rate
+    return entry.shape if known else ()
+
+
+def _without_own(means: Sequence[float], own: float, group: Sequence[float]) -> tuple[float, ...]:
     """Return the windows of a partition without the record at which they end: ``own`` seconds' worth of mean work.
 
     Each window ends at a record, so it has that one beside what is usual. The overhead keeps its time free. Windows of
     several partitions are summed up, and there would be one such record of each: of 80 partitions 80, where one is.
+    Where records of all partitions come at once, 80 are. So no window is made smaller than that of the whole group.
     """
-    return tuple([max(tau, mean - own) for tau, mean in zip(TAUS_SECONDS, means, strict=True)])
+    least = map(max, TAUS_SECONDS, map(min, means, group))
+    return tuple([max(low, mean - own) for low, mean in zip(least, means, strict=True)])
 
 
 def _mark_unsplittable(entry: PartitionEstimate, fastest: float, config: PlanConfig) -> PartitionEstimate:

@@ -241,8 +241,9 @@ def _risen(series: tuple[float, ...], alike: int, far_seconds: float) -> float:
         far_seconds: how far a slope is drawn out at most. It lasts no longer than it has been seen for.
     """
     noise = _noise_of(series)
-    newest = _flat(series[-NEWEST:], noise)
-    most = newest.level - _errors_of(NEWEST, alike) * newest.error
+    count = min(NEWEST, alike)
+    newest = _flat(series[-count:], noise)
+    most = newest.level - _errors_of(count, alike) * newest.error
     for window in {alike, *WINDOWS_SECONDS}:
         if WINDOWS_SECONDS[-1] <= window <= alike:
             reach = min(far_seconds, float(window))

@@ -178,6 +178,14 @@ def test_a_steady_load_by_chance_does_not_rise(rate: float) -> None:
         assert most < rate + 0.6 * math.sqrt(rate)
 
 
+@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize("before", [[10.0] * 60, [1.0] * 60 + [50.0]])
+def test_what_has_ended_is_no_rise(before: list[float], after: int) -> None:
+    """The newest three seconds were looked at across a fall, so that half of what had been was expected again."""
+    made = forecast([*before, *[1.0] * after], 3.0)
+    assert (made.level, made.ahead) == (1.0, 1.0)
+
+
 def test_a_slope_lasts_no_longer_than_it_was_seen() -> None:
     """A load that has risen for 10 s is not drawn out over the minute that a replica takes to start."""
     series = [1.0] * 60 + [1.0 + 0.3 * second for second in range(1, 11)]

@@ -79,6 +79,18 @@ def test_bursts_of_all_members_at_once_are_one_burst_of_the_group() -> None:
     assert made.partitions[P].lag_high == pytest.approx(60, abs=2)
 
 
+def test_single_records_of_all_partitions_at_once_are_a_burst_in_each() -> None:
+    """A partition's windows are without their own record only where the group does not come at once."""
+    made, _ = played(40, {"a": (0.3,), "b": (0.3,)}, {"a": 1, "b": 1})
+    for partition in (P, Q):
+        assert made.partitions[partition].curve.mean[0] == pytest.approx(COST, rel=0.05)
+
+
+def test_a_partition_without_records_has_no_burst() -> None:
+    made, _ = played(40, {"a": (0.3,), "b": ()}, {"a": 60, "b": 0})
+    assert made.partitions[Q].lag_high == 0
+
+
 def test_members_that_burst_in_turn_need_less_together_than_each_alone() -> None:
     made, _ = played(40, {"a": (0.2,), "b": (0.7,)}, {"a": 40, "b": 40})
     level = sum(made.partitions[p].work for p in (P, Q))

@@ -179,11 +179,15 @@ class Limits:
     """Variance of the group's arriving work per second, per unit of it."""
     dispersion_apart: float = 0.0
     """The same of one member's part of it."""
+    dispersion_even: float = math.inf
+    """The same at most, without what comes in bursts, which the windows hold."""
     kept: tuple[int, ...] = tuple(range(WINDOWS))
     """Indices of the windows that can bind; see :meth:`for_items`."""
 
     windows: tuple[float, ...] = field(init=False)
     """Seconds that a member of capacity 1 may take for the work of each window."""
+    by_chance: float = field(init=False)
+    """The dispersion that makes a queue beside what the windows hold."""
 
     def __post_init__(self) -> None:
         others = (self.overhead_seconds, self.z, self.correlation, self.handoff_seconds, self.load_factor)
@@ -197,6 +201,7 @@ class Limits:
             )
         spare = max(self.objective_seconds - self.overhead_seconds, self.objective_seconds * WINDOW_MIN_SHARE)
         object.__setattr__(self, "windows", tuple(tau + spare for tau in TAUS_SECONDS))
+        object.__setattr__(self, "by_chance", min(self.dispersion_apart, self.dispersion_even))
 
     def for_items(self, items: Sequence[Item]) -> Limits:
         """The same without windows in which every item asks for no more than in another one. O(p)."""
@@ -250,14 +255,19 @@ def limits_of(estimate: Estimate, config: PlanConfig, load_factor: float = 1.0) 
 def expected_by(limits: Limits, estimate: Estimate, config: PlanConfig) -> Limits:
     """The same to expect lateness by: to expect is not to keep free, what is judged is W, less the record in hand."""
     dispersion = dispersion_of(estimate, config.sla_seconds)
+    record = estimate.cost + estimate.dispersion
+    # However even the whole comes, which partition a record is in is chance, unless they are seen to be dealt out.
+    apart = max(dispersion, estimate.chance_share * estimate.cost + estimate.dispersion)
+    # Bursts of so much work make a variance of no more than that per unit of it.
+    burst = estimate.rate * estimate.cost * estimate.curve.mean[0]
     return replace(
         limits,
         overhead_seconds=min(estimate.cost, estimate.overhead_seconds),
         # Reported, decided and moved.
         reaction_seconds=config.report_seconds + DECISION_PHASE * config.decision_seconds + estimate.handoff_seconds,
         dispersion=dispersion,
-        # However even the whole comes, which partition a record is in is chance, unless they are seen to be dealt out.
-        dispersion_apart=max(dispersion, estimate.chance_share * estimate.cost + estimate.dispersion),
+        dispersion_apart=apart,
+        dispersion_even=max(record, apart - burst),
     )
 
 
@@ -316,7 +326,7 @@ class Load:
         """
         if self.count == 0 or self.work <= 0:
             return 0.0
-        apart, seconds = self._limits.dispersion_apart, self._limits.windows[0]
+        apart, seconds = self._limits.by_chance, self._limits.windows[0]
         # A rate is known over so long, so it is off by chance as well. The mean of the tail over that error is many
         # times the tail at the mean: this takes it out, for an error of the variance that makes the queue.
         work = self.work * (1.0 - min(seconds / RATE_SECONDS, UNBIASED_MAX)) if apart else self.work
@@ -332,8 +342,8 @@ class Load:
                 stddev *= math.sqrt(together / mean)
             if mean > 0:
                 share = max(share, _overshoot(mean - capacity * window, stddev) / mean)
-        if apart:
-            share += share_late(work, apart, capacity, seconds - beside / capacity)
+        if apart and (chance := share_late(work, apart, capacity, seconds - beside / capacity)) > NEGLIGIBLE:
+            share += chance
         return min(share, 1.0) * self.work
 
 
@@ -475,7 +485,7 @@ class Whole:
         together = (mean * factor - work * tau for mean, tau in zip(self._means, TAUS_SECONDS, strict=False))
         beside = max([0.0, *together])
         seconds = limits.windows[0] - beside / capacity
-        if limits.dispersion_apart and share_late(work, limits.dispersion_apart, capacity, seconds) > NEGLIGIBLE:
+        if limits.by_chance and share_late(work, limits.by_chance, capacity, seconds) > NEGLIGIBLE:
             return False
         return work <= RATE_LIMIT * capacity and not any(
             _overshoot(self._standing + mean * factor - capacity * window, _deviation(stddev, variance, share) * factor)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from loadtrim_agent.planning.placement.problem import Limits, Load, LongestFirst, Whole, _deviation, expected_by
 from loadtrim_agent.planning.queueing import share_late
-from loadtrim_agent.planning.values import PlanConfig
+from loadtrim_agent.planning.values import TAUS_SECONDS, PlanConfig
 from unit.planning.virtual_group import TOPIC, bins, item
 
 
@@ -58,15 +58,32 @@ def moved_in_time(objective_seconds: float, reaction_seconds: float = 1.3) -> Li
 
 def test_records_that_are_dealt_out_in_turn_vary_less_on_a_member() -> None:
     """The group's work comes evenly; only whether its parts do is not known."""
-    told = {"cost": 4.0, "overhead_seconds": 4.0, "handoff_seconds": 0.1, "dispersion": 0.0, "series": (2.4,) * 120}
 
     def apart(chance_share: float) -> float:
-        estimate: Any = SimpleNamespace(**told, chance_share=chance_share)
+        estimate = told(4.0, (2.4,) * 120, chance_share=chance_share)
         return expected_by(moved_in_time(20.0), estimate, PlanConfig(sla_seconds=20.0)).dispersion_apart
 
     assert apart(1.0) == 4.0
     assert apart(0.5) == 2.0
     assert apart(0.0) < 1.0, "no less than what the whole varies by"
+
+
+def told(cost: float, series: tuple[float, ...], chance_share: float = 1.0, instant: float = 0.0) -> Any:
+    """Return of an estimate what lateness is expected by; ``instant``: seconds' worth of work that comes at once."""
+    curve = SimpleNamespace(mean=(instant, *(max(tau, instant) for tau in TAUS_SECONDS[1:])))
+    return SimpleNamespace(
+        cost=cost, overhead_seconds=cost, handoff_seconds=0.1, dispersion=0.0, series=series,
+        rate=fmean(series) / cost, curve=curve, chance_share=chance_share,
+    )  # fmt: skip
+
+
+def test_bursts_that_the_windows_hold_are_no_chance_beside_them() -> None:
+    """Six busy seconds every 3 s, in records of 0.02 s. Their variance was counted as a queue, beside the bursts."""
+    config = PlanConfig(sla_seconds=4.0)
+    bursts = expected_by(moved_in_time(4.0), told(0.02, (0.0, 0.0, 6.0) * 40, instant=3.0), config)
+    assert bursts.by_chance == 0.02 < 1.0 < bursts.dispersion_apart
+    uneven = expected_by(moved_in_time(4.0), told(0.02, (1.0, 3.0) * 60), config)
+    assert uneven.by_chance == uneven.dispersion_apart > 0.3, "within a second nothing comes at once"
 
 
 def late_of(limits: Limits, work: float) -> float:
