@@ -317,6 +317,16 @@ class Load:
             needed = max(needed, needs / window)
         return needed / capacity
 
+    def _error(self, seconds: float) -> float:
+        """Return what the error of a rate makes it seem too large by, where the tail of a queue is looked at.
+
+        A rate is known over so long, so it is off by chance as well. The mean of the tail over that error is many times
+        the tail at the mean. This takes it out, for an error of the variance that makes the queue. What is more than
+        two deviations above a capacity is no error.
+        """
+        deviation = math.sqrt(self.work * self._limits.by_chance / RATE_SECONDS)
+        return min(self.work * min(seconds / RATE_SECONDS, UNBIASED_MAX), SPREAD_SDS * deviation)
+
     def late(self, capacity: float) -> float:
         """Work per second that is to be expected late on a member of this capacity.
 
@@ -327,9 +337,7 @@ class Load:
         if self.count == 0 or self.work <= 0:
             return 0.0
         apart, seconds = self._limits.by_chance, self._limits.windows[0]
-        # A rate is known over so long, so it is off by chance as well. The mean of the tail over that error is many
-        # times the tail at the mean: this takes it out, for an error of the variance that makes the queue.
-        work = self.work * (1.0 - min(seconds / RATE_SECONDS, UNBIASED_MAX)) if apart else self.work
+        work = self.work - self._error(seconds) if apart else self.work
         if work > RATE_LIMIT * capacity:
             return self.work
         share = beside = 0.0

@@ -163,3 +163,10 @@ def test_a_burst_leaves_those_that_come_by_chance_less_time_also_on_one_member()
 
 def test_nothing_is_in_time_on_any_member() -> None:
     assert Whole([]).in_time(moved_in_time(0.5), 1.0)
+
+
+@pytest.mark.parametrize("objective_seconds", [0.5, 1.2, 5.0, 30.0])
+def test_a_member_that_has_more_than_it_can_do_is_late_however_long_the_objective(objective_seconds: float) -> None:
+    """8 % too much in short records is no error of a rate that is known to 2 %."""
+    limits = Limits(objective_seconds=objective_seconds, dispersion=0.006, dispersion_apart=0.006)
+    assert Load(limits, [item(0, "a", 0.54), item(1, "a", 0.54)]).late(1.0) == pytest.approx(1.08)
