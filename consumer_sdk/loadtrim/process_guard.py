@@ -162,8 +162,12 @@ def end_with_parent(number: int) -> Callable[[], None]:
 def lines_until_end(parent_id: int) -> Iterator[bytes]:
     """Yield the lines on standard input until the parent is gone, closes the pipe, or says :data:`END`."""
     pending = b""
-    while os.getppid() == parent_id:
-        readable, _, _ = select.select([0], [], [], PARENT_CHECK_SECONDS)
+    while True:
+        # What was said before the parent's end is in the pipe by then, and may not have been read yet.
+        gone = os.getppid() != parent_id
+        readable, _, _ = select.select([0], [], [], 0.0 if gone else PARENT_CHECK_SECONDS)
+        if not readable and gone:
+            return
         if not readable:
             continue
         chunk = os.read(0, 65536)

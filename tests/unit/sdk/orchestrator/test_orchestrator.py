@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from loadtrim import process_guard
 from loadtrim.orchestrator.orchestrator import (
     CommandNotFoundError,
     EventKind,
@@ -384,3 +385,17 @@ def test_a_drain_that_no_instance_would_take_is_refused(text: str) -> None:
     """It was read in a way of its own, so that instances were never killed, or at once."""
     with pytest.raises(SettingsError, match="LOADTRIM_DRAIN_SECONDS"):
         LocalOrchestrator(["true"], OrchestratorOptions(env={"LOADTRIM_DRAIN_SECONDS": text}))
+
+
+@pytest.mark.parametrize("said", [b"+7\n+8\n-7\n", b""])
+def test_what_was_registered_before_the_parents_end_is_read_after_it(said: bytes) -> None:
+    """A guard that got no processor time until its parent was killed forgot whom to end."""
+    script = "import process_guard; print(list(process_guard.lines_until_end(-1)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=said,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(Path(process_guard.__file__).parent)},
+        check=True,
+    )
+    assert done.stdout.decode().strip() == str(said.splitlines())
