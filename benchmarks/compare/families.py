@@ -16,7 +16,7 @@ from benchmarks.compare.scenarios import Scenario
 from loadtrim.simulate import Costs, Load, shares_even
 from loadtrim_agent.common.partition import Partition
 
-__all__ = ["Drawn", "Family", "Shape", "draw", "is_drawn"]
+__all__ = ["Drawn", "Family", "Shape", "draw"]
 
 RECORDS_MAX = 100_000
 """Of a load: more take minutes to play. Where more were drawn, each of them costs more."""
@@ -59,11 +59,6 @@ class Drawn:
     costs: Costs
     startup_seconds: float
     share: float
-
-
-def is_drawn(name: str) -> bool:
-    """Return whether a scenario's name is of the form ``set/family/seed``."""
-    return name.count("/") == 2
 
 
 def draw(name: str, families: Mapping[str, Family]) -> Drawn:

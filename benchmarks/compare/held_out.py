@@ -120,7 +120,11 @@ def play(name: str, choice: str, seed: int) -> HeldOutResult:
 
 
 def _with_fixed(name: str, replicas: int, seed: int) -> HeldOutResult:
-    return _played(name, Choice(name=FIXED, policy=f"fixed:replicas={replicas}", packer="trim"), seed, replicas)
+    return _played(name, _fixed(f"{FIXED}:replicas={replicas}"), seed, replicas)
+
+
+def _fixed(policy: str) -> Choice:
+    return Choice(name=FIXED, policy=policy, packer="trim")
 
 
 def _work_minutes(drawn: Drawn) -> float:
@@ -168,7 +172,7 @@ def _code(name: str, choice: str) -> str:
     if choice == "objective":
         behaves = source_digest()
     else:
-        of = choice_of(choice) if choice != FIXED else Choice(name=FIXED, policy=FIXED, packer="trim")
+        of = choice_of(choice) if choice != FIXED else _fixed(FIXED)
         behaves = behaviour(of.policy_for(_drawn(name).scenario), of.packer)
     return f"{behaves}-{hashlib.sha256(drawn.encode()).hexdigest()[:12]}"
 

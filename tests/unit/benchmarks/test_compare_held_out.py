@@ -101,7 +101,7 @@ def test_the_fewest_fixed_replicas_are_searched_for_up_to_one_for_each_partition
 
 
 @pytest.mark.slow
-def test_a_run_can_be_played_again(tmp_path: object) -> None:
+def test_a_run_can_be_played_again() -> None:
     first = play("tuning/rises/1", "objective", 1)
     again = play("tuning/rises/1", "objective", 1)
     assert (first.share, first.replica_minutes, first.code) == (again.share, again.replica_minutes, again.code)
