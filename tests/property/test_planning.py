@@ -119,6 +119,7 @@ def test_every_record_is_done_once_and_in_order_of_virtual_time() -> None:
     assert sum(decision.replicas_wanted for _, decision in first.decisions) > len(first.decisions)
 
 
+@pytest.mark.slow
 def test_partitions_with_few_records_each_are_sized_by_the_queue_that_they_make() -> None:
     """2 members' load in records of 30 ms that vary, 80 partitions, W = 0.3 s: with 3 members one of twenty is late.
 
@@ -137,6 +138,7 @@ def test_partitions_with_few_records_each_are_sized_by_the_queue_that_they_make(
     assert 4 <= simulate(load, config, options).decisions[-1][1].replicas_wanted <= 6
 
 
+@pytest.mark.slow
 def test_bursts_every_few_seconds_are_counted_once() -> None:
     """Six busy seconds every 3 s, W = 4 s: 4 replicas do. Their variance made a queue beside them, so it was 7."""
     cost, partitions = 0.05, 24
@@ -151,6 +153,7 @@ def test_bursts_every_few_seconds_are_counted_once() -> None:
     assert outcome.decisions[-1][1].replicas_wanted <= 5
 
 
+@pytest.mark.slow
 def test_bursts_with_few_records_in_each_partition_are_in_time() -> None:
     """Fifty records a second at once in 24 partitions, W = 0.5 s. Without one of each the bursts were half as large."""
     cost, partitions = 0.02, 24

@@ -153,6 +153,7 @@ def group() -> Iterator[FedGroup]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_move_takes_milliseconds_and_stops_no_other_partition(group: FedGroup) -> None:
     began = group.now
     for number in range(MOVES):

@@ -45,6 +45,7 @@ def test_what_members_write_is_not_divided(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.slow
 def test_a_batch_that_unpacks_to_more_is_told_apart(codec: int) -> None:
     before, bomb, behind = batch(NONE, 1), batch(codec, 7, LARGE, first=1), batch(codec, 5, first=3)
     assert split(before + bomb + behind) == [Batches(before), Batches(bomb, range(1, 3)), Batches(behind)]

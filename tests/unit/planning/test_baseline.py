@@ -481,6 +481,7 @@ def lie(factor: float) -> Callable[[float], float]:
     return rise_at(BEGIN - 60, after=factor)
 
 
+@pytest.mark.slow
 def test_a_lie_is_not_believed_the_more_the_larger_it_is() -> None:
     """Of twelve replicas all twelve were asked for, whatever the lie; what is believed has to do with what came."""
     told = []

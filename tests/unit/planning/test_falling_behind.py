@@ -154,6 +154,7 @@ def test_lag_that_grows_is_a_reason_to_scale_whatever_the_model_says() -> None:
     assert sum(fleet.lag.values()) < 5 / COST, "it is worked off"
 
 
+@pytest.mark.slow
 def test_where_scaling_brings_nothing_it_ends() -> None:
     """Whatever they are, all members together do one member's work: something else is the bottleneck."""
     fleet = Boasting(CONFIG, lambda second: [2.5 / COST / 10] * 10, members=1)

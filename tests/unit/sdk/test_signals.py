@@ -493,6 +493,7 @@ def test_a_program_that_waits_for_ever_is_ended() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "asked False\n")
 
 
+@pytest.mark.slow
 def test_a_main_thread_that_runs_no_python_any_more_is_ended() -> None:
     """Its handler would never run."""
     done = ended(
@@ -501,6 +502,7 @@ def test_a_main_thread_that_runs_no_python_any_more_is_ended() -> None:
     assert done.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_handler_that_calls_ours_in_a_child_that_was_forked_is_called_once() -> None:
     fork = """
     before, taken = signal.getsignal(signal.SIGTERM), []
@@ -518,6 +520,7 @@ def test_a_handler_that_calls_ours_in_a_child_that_was_forked_is_called_once() -
     assert "child 41\n" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_child_that_was_forked_ends_as_without_us() -> None:
     fork = """
     ready, told = os.pipe()

@@ -47,6 +47,7 @@ def test_json_holds_the_figures_and_the_curves(capsys: pytest.CaptureFixture[str
     assert "curves" not in told(SHORT, capsys)["runs"][0]
 
 
+@pytest.mark.slow
 def test_json_holds_the_whole_setting(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--share", "0.99", "--startup", "2", "--speeds", "1,0.5", "--concurrency", "2", "--replicas", "2"]
     words += ["--min", "2", "--max", "3", "--protocol", "kip848", "--cost", "lognormal:4ms,0.8", "--seed", "7"]
@@ -71,6 +72,7 @@ def test_json_holds_the_whole_setting(capsys: pytest.CaptureFixture[str]) -> Non
     assert told(SHORT, capsys)["group"]["replicas_max"] == 3, "the partitions"
 
 
+@pytest.mark.slow
 def test_the_head_tells_what_is_not_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "--share",
@@ -127,6 +129,7 @@ def test_runs_of_one_policy_are_told_apart(capsys: pytest.CaptureFixture[str]) -
     assert [line.partition(": a mean of ")[0] for line in left] == ["fixed/trim", "fixed/sticky"]
 
 
+@pytest.mark.slow
 def test_what_was_given_can_be_given_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SHORT, "--speeds", "1, 2", "--begins-at", "2024-05-01 12:00:00"]) == 0
     others = capsys.readouterr().out.splitlines()[2]
@@ -164,6 +167,7 @@ def test_files_shares_and_protocols(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert printed["runs"][0]["protocol"] == "cooperative"
 
 
+@pytest.mark.slow
 def test_records_are_played_at_the_moments_that_a_file_tells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +183,7 @@ def test_records_are_played_at_the_moments_that_a_file_tells(
     assert printed["runs"][0]["share_in_time"] < 0.5
 
 
+@pytest.mark.slow
 def test_a_partition_larger_than_any_member_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     printed = told(["simulate", "constant:rate=400,seconds=5", "--shares", "skewed", "--partitions", "4"], capsys)
     assert printed["notes"] == []
@@ -187,6 +192,7 @@ def test_a_partition_larger_than_any_member_is_said(capsys: pytest.CaptureFixtur
     assert "load-0 (1.12 members at its peak), load-1" in printed["notes"][0]
 
 
+@pytest.mark.slow
 def test_how_a_table_was_read_is_told_with_the_option_that_changes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -443,6 +443,7 @@ def slow(text: str, cost_seconds: float, objective_seconds: float, *, seed: int 
     ("rate", "cost_seconds", "objective_seconds", "fewest"),
     [(0.6, 4.0, 20.0, 3), (0.24, 10.0, 60.0, 3), (0.9, 2.0, 15.0, 2)],
 )
+@pytest.mark.slow
 def test_slow_records_take_as_many_as_hold_the_objective_and_are_left_alone(
     rate: float, cost_seconds: float, objective_seconds: float, fewest: int
 ) -> None:

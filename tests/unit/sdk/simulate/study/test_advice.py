@@ -90,6 +90,7 @@ def test_a_policy_and_a_protocol_of_others_are_told_of_ours() -> None:
     assert helped(found)["protocol"] == "--protocol loadtrim"
 
 
+@pytest.mark.slow
 def test_records_that_take_longer_than_the_objective_are_helped_by_no_group() -> None:
     costs = parse_costs("lognormal:400ms,1")
     found = advice(made("constant:rate=6,seconds=20", 9), PlanConfig(), costs=costs)

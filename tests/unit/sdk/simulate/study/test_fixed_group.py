@@ -34,6 +34,7 @@ def made(text: str, partitions: int = 9, arrivals: str = "poisson") -> Load:
         ("constant:rate=0,seconds=30", "poisson", 1.0, 1),
     ],
 )
+@pytest.mark.slow
 def test_a_group_begins_with_what_the_first_seconds_take(
     text: str, arrivals: str, objective: float, replicas: int
 ) -> None:
@@ -41,6 +42,7 @@ def test_a_group_begins_with_what_the_first_seconds_take(
     assert replicas_at_first(made(text, arrivals=arrivals), PlanConfig(sla_seconds=objective), OPTIONS) == replicas
 
 
+@pytest.mark.slow
 def test_limits_and_machines_count_at_the_start() -> None:
     load = made("constant:rate=900,seconds=10")
     assert replicas_at_first(load, PlanConfig(max_replicas=3), OPTIONS) == 3
@@ -48,6 +50,7 @@ def test_limits_and_machines_count_at_the_start() -> None:
     assert replicas_at_first(load, CONFIG, replace(OPTIONS, machines=Machines(speeds=(3.0,)))) == 2
 
 
+@pytest.mark.slow
 def test_where_no_group_holds_the_share_no_replica_too_many_is_there() -> None:
     """One partition is too much for any member, and two or three members do all the others."""
     load = replace(made("constant:rate=400,seconds=30"), shares=((0.6, *(0.05,) * 8),), keys="fixed")
@@ -67,6 +70,7 @@ def test_the_fixed_group_is_the_fewest_that_hold_the_share() -> None:
     assert fixed_group(load, PlanConfig(max_replicas=1), OPTIONS, (1,)) is None
 
 
+@pytest.mark.slow
 def test_late_records_are_counted_by_when_they_arrived() -> None:
     """What came before a replica that was asked for could be there is told apart from the rest."""
     load = made("constant:rate=500,seconds=25")
